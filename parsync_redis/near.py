@@ -11,8 +11,8 @@ from .model.options import TaskOptions
 from .model.status import TaskStatus
 from .model.task import Submission, TaskState
 from .placement.infeasible import lacking
+from .store.reads.views import read_offers
 from .store.store import Store
-from .store.views import read_offers
 
 
 def resolve_near(store: Store, tasks: Sequence[Submission]) -> Sequence[Submission]:

@@ -15,8 +15,8 @@ from .model.option import unknown_option
 from .model.options import CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions
 from .model.task import Submission
 from .placement.infeasible import explain_infeasible
+from .store.reads.views import Directory, read_names, read_offers
 from .store.store import Store
-from .store.views import Directory, read_names, read_offers
 from .wire.message_options import CELERY_OPTIONS, until_ms
 
 T = TypeVar("T")

@@ -29,10 +29,10 @@ from hypothesis import HealthCheck, settings
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer, find_server
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
-from parsync_redis.store.soundness import is_sound
-from parsync_redis.store.views import count_partitions
+from parsync_redis.store.reads.views import count_partitions
+from parsync_redis.store.repair.soundness import is_sound
+from parsync_redis.store.server.embedded import EmbeddedServer, find_server
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from tests import reaper, tiers
 from tests.tiers import FAKE
 

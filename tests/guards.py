@@ -9,7 +9,7 @@ from parsync_redis.store import Store
 from parsync_redis.worker.isolation.guarding import Guarded
 from parsync_redis.worker.isolation.machine import MachineIsolation
 from parsync_redis.worker.isolation.tie import RunIsolation
-from parsync_redis.worker.lease import LeaseKeeper, Order, Report
+from parsync_redis.worker.node.lease import LeaseKeeper, Order, Report
 from tests.waiting import child_ended, until
 
 LONG_S = 3600.0

@@ -7,7 +7,7 @@ import typer
 from ..inspect.node_detail import read_node_detail
 from ..model.human import age_text
 from ..model.views import LONG_FIGURES, NodeView, measure_evenness
-from ..store.members import read_schedulers
+from ..store.reads.schedulers import read_schedulers
 from .common import (
     Cluster,
     Config,

@@ -18,7 +18,7 @@ from ..errors import InvalidInput
 from ..model.printable import printable
 from ..model.status import TaskStatus
 from ..settings import Settings
-from ..store.members import look_for_cluster
+from ..store.reads.schedulers import look_for_cluster
 from .table import Column, lay_out, wrapped
 
 Url = Annotated[

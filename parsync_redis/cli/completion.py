@@ -41,14 +41,14 @@ def _nodes(client: Any) -> Iterable[str]:
 
 
 def _names(client: Any) -> Iterable[str]:
-    from ..store.views import read_names
+    from ..store.reads.views import read_names
 
     found: list[str] = client.requests.do(lambda: read_names(client.store))
     return found
 
 
 def _ids(client: Any) -> Iterable[str]:
-    from ..store.tasks import UNENDED, list_tasks
+    from ..store.reads.tasks import UNENDED, list_tasks
 
     return ["last", *(task.id for task in client.requests.do(lambda: list_tasks(client.store, UNENDED, MOST)))]
 

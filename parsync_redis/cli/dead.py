@@ -7,7 +7,7 @@ import typer
 from ..errors import InvalidInput
 from ..model.human import age_text
 from ..model.task import TaskState
-from ..store.purge import server_ms
+from ..store.reads.purge import server_ms
 from .common import (
     Cluster,
     Config,

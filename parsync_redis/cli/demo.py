@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..client import ParsyncClient
 from ..errors import ServerUnreachable
-from ..store.embedded import version_of
+from ..store.server.embedded import version_of
 from .common import Json, print_table, words
 from .run import stop_by_signal
 from .stack import LocalStack
@@ -89,7 +89,7 @@ def _start(stack: LocalStack, schedulers: int, say: Console) -> str:
 
 def _wait_for_nodes(driver: "Driver", stack: LocalStack, schedulers: int) -> None:
     from ..demo.nodes import NODES
-    from ..store.members import read_schedulers
+    from ..store.reads.schedulers import read_schedulers
 
     def ended() -> list[str]:
         return sorted(stack.processes.keys() - set(stack.alive()))

@@ -19,8 +19,8 @@ from ..errors import InvalidInput, ServerUnreachable
 from ..logs import JSON
 from ..model.address import safe_url
 from ..settings import Settings
-from ..store.members import read_schedulers
-from ..store.views import read_names
+from ..store.reads.schedulers import read_schedulers
+from ..store.reads.views import read_names
 from .common import Cluster, Config, LogFormat, Url, parse_pairs
 from .node_words import NodeWords, read_node_words
 from .printer import JsonPrinter, Printer

@@ -11,8 +11,8 @@ from ..client import ParsyncClient
 from ..errors import InvalidInput
 from ..model.human import needs_given
 from ..model.task import WAITING
-from ..store.cancel import Selection, cancel_tasks, cancel_words, find_selected
-from ..store.purge import find_purgeable, purge_tasks
+from ..store.reads.cancel import Selection, cancel_tasks, cancel_words, find_selected
+from ..store.reads.purge import find_purgeable, purge_tasks
 from .common import (
     Cluster,
     Config,

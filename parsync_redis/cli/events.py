@@ -11,7 +11,7 @@ from ..client import ParsyncClient
 from ..errors import InvalidInput
 from ..model.events import WORDS, Event
 from ..model.moments import local_text, read_moment
-from ..store.places import now_ms
+from ..store.repair.lost_leases import now_ms
 from .common import (
     RETRY_FOR_S,
     Cluster,

@@ -13,7 +13,7 @@ from ..client import ParsyncClient
 from ..errors import AccessDenied, InvalidInput
 from ..model.ids import decode_id, encode_id, is_id, shown
 from ..model.task import TaskState
-from ..store.prefixes import MOST, find_prefixed
+from ..store.reads.find_tasks import MOST, find_prefixed
 from .common import say
 from .completion import complete_id
 

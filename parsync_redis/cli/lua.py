@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import typer
 
 from ..errors import InvalidInput
-from ..store.calls import ALL
-from ..store.scripts import Script
+from ..store.scripts.calls import ALL
+from ..store.scripts.scripts import Script
 
 SCRIPTS: Final[Mapping[str, Script]] = {script.verb: script for script in sorted(ALL, key=lambda script: script.verb)}
 

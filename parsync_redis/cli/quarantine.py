@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidInput
-from ..store.quarantine import Entry, clear, entries
+from ..store.repair.quarantine import Entry, clear, entries
 from .common import (
     Cluster,
     Config,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..store.overhaul import Finding, repair_all
+from ..store.repair.repair_all import Finding, repair_all
 from .common import Cluster, Config, Json, Url, make_client, print_found
 
 

@@ -91,7 +91,7 @@ def scheduler(
     )
     if parent:
         settings = settings.model_copy(update={"health_file": None})  # that is the worker's, beside which this one runs
-    from ..scheduler.start import own_name, run  # numpy and the scheduler's modules are for this command only
+    from ..scheduler.process.start import own_name, run  # numpy and the scheduler's modules are for this command only
 
     name = name or own_name()
     log_to_stderr(log_level, settings.log_format, scheduler=name)

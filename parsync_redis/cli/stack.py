@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from ..store.embedded import EmbeddedServer, PortTaken
+from ..store.server.embedded import EmbeddedServer, PortTaken
 
 Sink = Callable[[str, str], None]
 """Takes the name of a process and a line that it printed; called from a thread of each process."""

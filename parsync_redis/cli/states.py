@@ -5,7 +5,7 @@ from typing import Final
 
 from ..errors import InvalidInput
 from ..model.task import FINAL, WAITING, TaskState
-from ..store.tasks import ANY, WAITING_STATES
+from ..store.reads.tasks import ANY, WAITING_STATES
 
 ENDED: Final = "ended"
 EVERY: Final = "any"

@@ -77,7 +77,7 @@ class Asking:
         return self._events(wanted, limit, follow)
 
     def _events(self, wanted: Wanted, limit: int, follow: bool) -> Iterator[Event]:
-        from ..store.events import POLL_S, Follower  # a client that only submits does without
+        from ..store.reads.events import POLL_S, Follower  # a client that only submits does without
 
         follower = self.requests.do(lambda: Follower(self.requests.store, wanted))
         found = self.requests.do(lambda: follower.begin(limit))

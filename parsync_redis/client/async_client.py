@@ -1,6 +1,6 @@
 """AsyncParsyncClient: what ParsyncClient does, for an event loop.
 
-ParsyncClient's own code does the work, inside `store/bridge.py`. So both clients have one logic, and tests/unit checks
+ParsyncClient's own code does the work, inside `store/server/bridge.py`. So both clients have one logic, and tests/unit checks
 that both have the same methods with the same arguments.
 """
 
@@ -17,10 +17,10 @@ from ..model.status import TaskStatus
 from ..model.task import Submission
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView
 from ..settings import Settings
-from ..store import events as stored_events
-from ..store import purge
-from ..store.bridge import call
-from ..store.loop_client import ON_LOOP
+from ..store.reads import events as stored_events
+from ..store.reads import purge
+from ..store.server.bridge import call
+from ..store.server.loop_client import ON_LOOP
 from ..submission import Declared, Item, make_submission
 from .client import ParsyncClient
 from .requests import RETRY_FOR_S

@@ -13,14 +13,13 @@ from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView, measure_evenness
 from ..settings import Settings
-from ..store.booked import read_node_views
-from ..store.cancel import Selection, find_selected
-from ..store.connection import BLOCKING
-from ..store.demand import read_demand
-from ..store.members import look_for_cluster
-from ..store.tasks import list_tasks
-from ..store.times import read_names
-from ..store.views import find_node, read_views
+from ..store.reads.cancel import Selection, find_selected
+from ..store.reads.demand import read_demand
+from ..store.reads.schedulers import look_for_cluster
+from ..store.reads.tasks import list_tasks
+from ..store.reads.times import read_names
+from ..store.reads.views import find_node, read_node_views, read_views
+from ..store.server.connection import BLOCKING
 from ..submission import Declared, Item
 from .asking import Asking
 from .requests import RETRY_FOR_S, Requests
@@ -184,7 +183,7 @@ class ParsyncClient(Asking):
         state: waiting, succeeded, failed, cancelled or dead. name: a pattern, 'proj.*'. older_than_s: only those that
         were submitted, or have ended, so long ago. A task that is placed or runs is never touched. Raises InvalidInput.
         """
-        from ..store.purge import find_purgeable, purge_tasks
+        from ..store.reads.purge import find_purgeable, purge_tasks
 
         found = self.requests.do(lambda: find_purgeable(self.store, state, name, older_than_s))
         return self.requests.do(lambda: purge_tasks(self.store, found))

@@ -12,9 +12,9 @@ from ..model.limits import MAX_BATCH
 from ..model.task import Submission
 from ..near import resolve_near
 from ..settings import Settings
-from ..store.cancel import PIPELINED, cancel_tasks, cancel_words
 from ..store.cluster import join_cluster
-from ..store.connection import BLOCKING, Kit
+from ..store.reads.cancel import PIPELINED, cancel_tasks, cancel_words
+from ..store.server.connection import BLOCKING, Kit
 from ..store.store import Store
 from ..submission import split_by_size
 

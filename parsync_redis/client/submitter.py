@@ -9,7 +9,7 @@ from ..model.ids import decode_id
 from ..model.limits import MAX_BATCH
 from ..model.options import TaskOptions
 from ..model.task import Submission
-from ..store.views import Apps, Directory
+from ..store.reads.views import Apps, Directory
 from ..submission import (
     ACCEPTED,
     Declared,

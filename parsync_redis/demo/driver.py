@@ -13,7 +13,7 @@ from typing import Any, cast
 from ..client import ParsyncClient
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
-from ..store.members import SchedulerView, read_schedulers
+from ..store.reads.schedulers import SchedulerView, read_schedulers
 from .app import RUNS_KEY, TASK, make_app
 from .measure import Measure
 from .nodes import options_of

@@ -13,9 +13,9 @@ from redis.exceptions import RedisError
 
 from ..model.ids import readable
 from ..model.node import Lease, Node
-from ..store.server_errors import translate
+from ..store.reads.tasks import GENERATIONS
+from ..store.server.server_errors import translate
 from ..store.store import Store
-from ..store.tasks import GENERATIONS
 from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
 from .kind_audit import audit_kinds
 from .partition_audit import PartitionState, audit_partition, number

@@ -6,14 +6,14 @@ from ..errors import ClusterMismatch, ServerUnfit, ServerUnreachable
 from ..model.node import trust_remedy
 from ..model.views import NodeView
 from ..settings import Settings
-from ..store import calls
 from ..store.cluster import join_cluster
-from ..store.demand import count_tasks, read_kinds
-from ..store.losses import KEEP_S, Loss, read_losses
-from ..store.members import SchedulerView, find_no_cluster, read_schedulers
-from ..store.server_errors import Fault
+from ..store.reads.demand import count_tasks, read_kinds
+from ..store.reads.schedulers import SchedulerView, find_no_cluster, read_schedulers
+from ..store.reads.views import read_views
+from ..store.repair.losses import KEEP_S, Loss, read_losses
+from ..store.scripts import calls
+from ..store.server.server_errors import Fault
 from ..store.store import Store
-from ..store.views import read_views
 from .audit import audit
 from .damage import check_damage
 from .primary_checks import check_primaries, read_settings

@@ -17,10 +17,10 @@ from ..placement.forecast import MOST_AHEAD, WaitingTasks, forecast_end, forecas
 from ..placement.now import clock_text
 from ..placement.reasons import find_fitting
 from ..placement.remedies import can_hold, find_remedies
-from ..store.demand import read_lines
-from ..store.members import look_for_cluster
+from ..store.reads.demand import read_lines
+from ..store.reads.schedulers import look_for_cluster
+from ..store.reads.times import read_times
 from ..store.store import Store
-from ..store.times import read_times
 from .waiting import Looker
 
 MOST_NODES: Final = 100

@@ -10,13 +10,13 @@ from ..model.status import TaskStatus
 from ..model.task import TaskState
 from ..model.views import KindView, NodeView
 from ..placement.reasons import reason_class
-from ..store.booked import read_node_views
-from ..store.demand import Counts, count_tasks, demand_of, read_lines
-from ..store.find_tasks import TaskQuery, find_tasks
-from ..store.members import SchedulerView, read_schedulers
-from ..store.oldest import read_oldest
-from ..store.purge import server_ms
-from ..store.server_errors import Fault
+from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines
+from ..store.reads.find_tasks import TaskQuery, find_tasks
+from ..store.reads.oldest_waiting import read_oldest
+from ..store.reads.purge import server_ms
+from ..store.reads.schedulers import SchedulerView, read_schedulers
+from ..store.reads.views import read_node_views
+from ..store.server.server_errors import Fault
 from ..store.store import Store
 
 MOST_RUNS: Final = 20

@@ -12,17 +12,15 @@ from ..model.status import TaskStatus
 from ..model.task import TaskState
 from ..model.views import KindView, NodeView
 from ..placement.reasons import find_fitting
-from ..store.booked import read_booked, read_node_views
-from ..store.demand import read_demand
-from ..store.facts import facts_of
-from ..store.find_tasks import TaskQuery, find_tasks
-from ..store.live_nodes import LiveNode
-from ..store.members import look_for_cluster
-from ..store.one_node import read_node
-from ..store.purge import server_ms
+from ..store.reads.demand import read_demand
+from ..store.reads.facts import facts_of
+from ..store.reads.find_tasks import TaskQuery, find_tasks
+from ..store.reads.live_nodes import LiveNode
+from ..store.reads.purge import server_ms
+from ..store.reads.schedulers import look_for_cluster
+from ..store.reads.tasks import FoundTasks
+from ..store.reads.views import Directory, read_booked, read_node, read_node_views
 from ..store.store import Store
-from ..store.tasks import FoundTasks
-from ..store.views import Directory
 
 MOST_KINDS: Final = 100
 """Kinds of waiting tasks that are looked at, the next to be placed first."""

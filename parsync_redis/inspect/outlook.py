@@ -7,9 +7,9 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..model.ids import readable
-from ..store.members import find_fault, judge_silence, lease_of, read_schedulers
+from ..store.reads.schedulers import find_fault, judge_silence, lease_of, read_schedulers
+from ..store.reads.views import partitions_of, read_live_nodes
 from ..store.store import Store
-from ..store.views import partitions_of, read_live_nodes
 
 log = logging.getLogger("parsync.client")
 

@@ -8,9 +8,9 @@ from redis.exceptions import ResponseError
 
 from ..errors import AccessDenied, ParsyncError, ServerUnfit, ServerUnreachable
 from ..store.reader import Reader
-from ..store.server_info import LIST_SETTINGS, check_info
+from ..store.reads.views import count_partitions
+from ..store.server.server_info import LIST_SETTINGS, check_info
 from ..store.store import Store
-from ..store.views import count_partitions
 from .server_checks import Check, judge_lists, judge_memory, judge_persistence, judge_role
 
 _COVERAGE, _TIMEOUT = "cluster-require-full-coverage", "cluster-node-timeout"

@@ -12,8 +12,8 @@ import redis
 from ..model.ids import readable
 from ..model.node import Node
 from ..model.record import TaskLine, place_text, read_run
+from ..store.reads.tasks import GENERATIONS
 from ..store.store import Store
-from ..store.tasks import GENERATIONS
 from .kind_audit import audit_kinds
 from .task_audit import Extra, QueueState, audit_slots, audit_tasks
 

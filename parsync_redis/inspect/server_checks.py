@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..store.server_info import LIST_SETTINGS
+from ..store.server.server_info import LIST_SETTINGS
 
 Level = Literal["ok", "warn", "fail"]
 

@@ -17,14 +17,13 @@ from ..placement.facts import Holder, NodeFacts
 from ..placement.fits import fits
 from ..placement.now import clock_text
 from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
-from ..store.booked import read_booked, read_holds
-from ..store.facts import facts_of, read_holders
-from ..store.live_nodes import live_nodes
-from ..store.members import find_fault, look_for_cluster, read_schedulers
-from ..store.purge import server_ms
+from ..store.reads.facts import facts_of, read_holders
+from ..store.reads.live_nodes import live_nodes
+from ..store.reads.purge import server_ms
+from ..store.reads.schedulers import find_fault, look_for_cluster, read_schedulers
+from ..store.reads.times import read_times
+from ..store.reads.views import Directory, fetch, read_booked, read_holds
 from ..store.store import Store
-from ..store.times import read_times
-from ..store.views import Directory, fetch
 
 MOST_IN_A_LIST: Final = 2500
 """Nodes that are compared with the tasks of one list, at most: each task of other needs is compared with all nodes."""

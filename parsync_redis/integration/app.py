@@ -29,11 +29,11 @@ from ..model.options import TaskOptions
 from ..model.status import kept_options
 from ..model.task import Submission
 from ..settings import Settings
-from ..store.cancel import cancel_tasks
-from ..store.purge import find_purgeable, purge_tasks
+from ..store.reads.cancel import cancel_tasks
+from ..store.reads.purge import find_purgeable, purge_tasks
 from ..store.store import Store
 from ..submission import explain_refusal
-from ..worker.results import Owed, announce_entries, can_announce
+from ..worker.celery.results_outbox import Owed, announce_entries, can_announce
 from .address import broker_address
 from .background import Background
 from .components import Source, extend
@@ -43,7 +43,7 @@ from .refusals import extend_retry
 from .worker_options import add_worker_options
 
 if TYPE_CHECKING:
-    from ..worker.agent import Agent
+    from ..worker.node.agent import Agent
 
 T = TypeVar("T")
 log = logging.getLogger("parsync.agent")
@@ -69,8 +69,8 @@ class Parsync:
             extend(app, component, Source(Parsync, url, cluster))
         extend_retry()
         check_declarations(app)
-        from ..worker.bootsteps import Inbox, NodeStep
-        from ..worker.watch_cluster import WatchStep
+        from ..worker.celery.bootsteps import Inbox, NodeStep
+        from ..worker.celery.watch_cluster import WatchStep
 
         app.steps["worker"] |= {NodeStep, WatchStep}
         app.steps["consumer"].add(Inbox)

@@ -11,7 +11,7 @@ from ..model.ids import encode_id, shown
 from ..model.status import TaskStatus
 from ..model.task import WAITING, TaskState
 from ..model.views import NodeView
-from ..store.cancel import Selection
+from ..store.reads.cancel import Selection
 from .metrics import state_of
 
 

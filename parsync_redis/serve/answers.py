@@ -9,7 +9,7 @@ from ..model.events import Event
 from ..model.explanation import Explanation
 from ..model.status import TaskStatus
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView
-from ..store.members import SchedulerView
+from ..store.reads.schedulers import SchedulerView
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from ..model.limits import MAX_SLOTS
 from ..model.status import TaskStatus
 from ..model.task import WAITING, TaskState
 from ..model.views import measure_evenness
-from ..store.tasks import ANY, FoundTasks, list_some
+from ..store.reads.tasks import ANY, FoundTasks, list_some
 from . import answers
 from .asker import Asker
 from .demand import Machine, measure_demand

@@ -12,7 +12,7 @@ from ..cli.common import plain
 from ..client import ParsyncClient
 from ..model.events import WORDS, Event, Wanted
 from ..model.moments import read_moment
-from ..store.places import now_ms
+from ..store.repair.lost_leases import now_ms
 from . import answers
 from .asker import Asker
 from .feed import EventFeed, Viewer

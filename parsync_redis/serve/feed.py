@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from ..client import ParsyncClient
 from ..errors import ParsyncError
 from ..model.events import Event, Wanted
-from ..store.events import POLL_S, Follower
+from ..store.reads.events import POLL_S, Follower
 from .shares import ADDRESS, Shares
 
 log = logging.getLogger("parsync.serve")

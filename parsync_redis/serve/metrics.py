@@ -13,7 +13,7 @@ from ..model.devices import fold
 from ..model.needs import are_needs, parse_needs
 from ..model.views import NodeView
 from ..placement.reasons import CLASSES, OTHER, reason_class
-from ..store.members import SchedulerView
+from ..store.reads.schedulers import SchedulerView
 from .survey import Survey, group_names
 from .surveyor import Latest
 from .time_metrics import time_metrics

@@ -12,8 +12,8 @@ from ..model.human import needs_shown
 from ..model.status import TaskStatus
 from ..model.views import VIEW_AGES, NodeView
 from ..placement.reasons import reason_class
-from ..store.demand import Counts
-from ..store.members import SchedulerView
+from ..store.reads.demand import Counts
+from ..store.reads.schedulers import SchedulerView
 from .history import Moment, chart_values
 from .metrics import state_of
 from .survey import Survey

@@ -20,7 +20,7 @@ from ..model.explanation import Explanation
 from ..model.human import needs_shown
 from ..model.ids import encode_id
 from ..model.status import TaskStatus
-from ..store.tasks import ANY, FoundTasks
+from ..store.reads.tasks import ANY, FoundTasks
 from .api import TASK_STATE, TASK_STATES, find_some
 from .asker import Asker
 from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed

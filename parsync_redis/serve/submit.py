@@ -22,7 +22,7 @@ from ..model.ids import encode_id, shown
 from ..model.status import TaskStatus
 from ..model.task import WAITING, Submission, TaskState
 from ..placement.reasons import reason_class
-from ..store.views import read_names
+from ..store.reads.views import read_names
 from ..submission import ACCEPTED, Item, explain_unknown
 from . import answers
 from .api import id_in

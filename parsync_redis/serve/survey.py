@@ -8,15 +8,15 @@ from ..model.named_times import TOP_NAMES
 from ..model.octaves import TimeHistogram
 from ..model.times import LearntTimes
 from ..model.views import KindView, NameView, NodeView, PartitionView
-from ..store.booked import read_all_views, read_holds
-from ..store.demand import Counts, count_tasks, demand_of, read_lines
-from ..store.members import SchedulerView, read_schedulers
-from ..store.oldest import read_oldest
-from ..store.purge import server_ms
-from ..store.server_errors import Fault
+from ..store.reads.cached_views import ViewReader
+from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines
+from ..store.reads.oldest_waiting import read_oldest
+from ..store.reads.purge import server_ms
+from ..store.reads.schedulers import SchedulerView, read_schedulers
+from ..store.reads.times import names_of, read_times, runs_of
+from ..store.reads.views import read_all_views, read_holds
+from ..store.server.server_errors import Fault
 from ..store.store import Store
-from ..store.times import names_of, read_times, runs_of
-from ..store.view_reader import ViewReader
 from .top import top
 
 

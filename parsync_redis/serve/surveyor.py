@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from ..client import ParsyncClient
 from ..errors import ParsyncError
-from ..store.view_reader import ViewReader
+from ..store.reads.cached_views import ViewReader
 from .counting import Counted, Counting
 from .news import News
 from .survey import Survey, read_survey

@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFam
 
 from ..model.octaves import BOUNDS_S, TimeHistogram
 from ..model.views import DELAYS, VIEW_AGES
-from ..store.members import SchedulerView
+from ..store.reads.schedulers import SchedulerView
 from .counting import Counted
 
 MOST_CELLS: Final = 2048

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..store.members import SchedulerView
+from ..store.reads.schedulers import SchedulerView
 
 COUNTED: Final = ("claims", "conflicts", "merged", "own_ticks", "placed")
 """The figures of a scheduler that only grow."""

@@ -8,8 +8,8 @@ from typing import Final
 from ..errors import ClusterMismatch, DamagedState, ServerFull, ServerReadOnly, ServerUnreachable
 from ..settings import Settings
 from ..wire.keys import DEFAULT_SHARDS
-from .calls import Call
-from .quarantine import quarantine
+from .repair.quarantine import quarantine
+from .scripts.calls import Call
 from .store import Store
 
 SCRIPTS: Final = "9"

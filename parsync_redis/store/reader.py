@@ -9,11 +9,11 @@ from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
 from ..errors import ParsyncError, ServerUnreachable
 from ..model.ids import readable
-from .connection import address_of, disconnect, set_timeouts
-from .primaries import away
-from .redis_cluster import ClusterClient
-from .server_errors import Fault, no_writes, translate
-from .slot_map import slot_of
+from .server.connection import address_of, disconnect, set_timeouts
+from .server.primaries import away
+from .server.redis_cluster import ClusterClient
+from .server.server_errors import Fault, no_writes, translate
+from .server.slot_map import slot_of
 
 PROBE: Final = "#!lua\nreturn 1"
 """A script that does nothing, and does not say that it only reads: so a server that takes no writes refuses it.

@@ -9,12 +9,12 @@ from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseE
 
 from ..errors import AccessDenied, BrokenContract, ParsyncError, ServerUnreachable
 from ..wire.keys import DEFAULT_SHARDS, DEFAULT_SHARDS_OF_SEVERAL, Keys, gate_of
-from .calls import ALL, Call, Commands, join_parts, parts_of
-from .connection import BLOCKING, Kit, connect, copy_client, database_of
-from .primaries import PIECE
 from .reader import PROBE, Reader
-from .redis_cluster import ClusterClient
-from .server_errors import damage, denied, is_damage, is_denied, refusal, translate
+from .scripts.calls import ALL, Call, Commands, join_parts, parts_of
+from .server.connection import BLOCKING, Kit, connect, copy_client, database_of
+from .server.primaries import PIECE
+from .server.redis_cluster import ClusterClient
+from .server.server_errors import damage, denied, is_damage, is_denied, refusal, translate
 
 T = TypeVar("T")
 

@@ -13,16 +13,16 @@ from ..model.node import Lease, Node, read_nodes
 from ..model.record import Record
 from ..model.status import TaskStatus
 from ..model.task import TaskState
-from .calls import Call
-from .losses import read_losses
-from .primaries import away
 from .reader import Reader
-from .redis_cluster import ClusterClient
-from .repair import find_told, repair_keys
+from .repair.losses import read_losses
+from .repair.repair import find_told, repair_keys
 from .runner import Runner
-from .server_errors import translate
-from .server_info import check_info
-from .server_run import ServerRun
+from .scripts.calls import Call
+from .server.primaries import away
+from .server.redis_cluster import ClusterClient
+from .server.server_errors import translate
+from .server.server_info import check_info
+from .server.server_run import ServerRun
 
 log = logging.getLogger("parsync.store")
 

@@ -14,11 +14,11 @@ from celery.contrib.testing.worker import start_worker
 from ..client import ParsyncClient
 from ..errors import InvalidInput, ParsyncError
 from ..model.task import FINAL
-from ..scheduler.loop import Scheduler
+from ..scheduler.process.loop import Scheduler
 from ..settings import Settings
-from ..store.cancel import Selection, find_selected
 from ..store.cluster import join_cluster
-from ..store.embedded import EmbeddedServer
+from ..store.reads.cancel import Selection, find_selected
+from ..store.server.embedded import EmbeddedServer
 from ..store.store import Store
 from .nodes import worker_options
 

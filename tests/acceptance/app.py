@@ -19,7 +19,7 @@ from celery.signals import worker_init
 from kombu import serialization
 
 from parsync_redis import Parsync, ServerUnreachable
-from parsync_redis.worker import look_ahead
+from parsync_redis.worker.node import look_ahead
 
 BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
 MARKS = "test:marks"

@@ -23,8 +23,8 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import Lease, NodeState
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.views import NodeView
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.conftest import PRIMARIES, server_programs, start_cluster
 from tests.waiting import pause

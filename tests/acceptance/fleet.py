@@ -7,7 +7,7 @@ from typing import Any
 from celery import Celery, chain, chord, signals
 
 from parsync_redis import Parsync
-from parsync_redis.worker import rate_limits
+from parsync_redis.worker.celery import rate_limits
 
 
 @signals.worker_init.connect

@@ -12,10 +12,10 @@ from parsync_redis.cli import app
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.ids import encode_id, id_in_shard
 from parsync_redis.model.task import TaskState
-from parsync_redis.scheduler.duties.orders import OrderDuty
+from parsync_redis.scheduler.leader.orders import OrderDuty
 from parsync_redis.settings import Settings
-from parsync_redis.store.cancel import Selection, cancel_tasks, cancel_words, find_selected
 from parsync_redis.store.cluster import join_cluster
+from parsync_redis.store.reads.cancel import Selection, cancel_tasks, cancel_words, find_selected
 from tests.conftest import PRIMARIES
 from tests.lua.driver import Driver
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from celery.exceptions import NotRegistered
 
-from parsync_redis.store.tasks import ANY, list_tasks
+from parsync_redis.store.reads.tasks import ANY, list_tasks
 from parsync_redis.wire.envelope import open_envelope
-from parsync_redis.worker.rate_limits import LONGEST_S
+from parsync_redis.worker.celery.rate_limits import LONGEST_S
 
 from .conftest import APP, CLUSTER, LONG_LEASE_S, ROOT, Rig
 

@@ -20,8 +20,8 @@ from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.purge import server_ms
+from parsync_redis.store.reads.purge import server_ms
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.lua.driver import Driver
 from tests.waiting import child_ended
 
@@ -125,7 +125,7 @@ def test_json_is_exact_and_a_table_is_for_people(address):
 
 def test_an_answer_that_is_a_part_says_so(address, monkeypatch):
     assert "1 tasks are listed, and there may be more: --limit" in parsync("tasks", "--limit", "1").stderr
-    monkeypatch.setattr("parsync_redis.store.find_tasks.MOST_LOOKED", 1)
+    monkeypatch.setattr("parsync_redis.store.reads.find_tasks.MOST_LOOKED", 1)
     assert "this answer is a part: 3 tasks were looked at" in parsync("tasks", "--sort", "name").stderr
 
 

@@ -23,10 +23,10 @@ from parsync_redis.model.needs import parse_needs, parse_resources
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.members import read_schedulers
-from parsync_redis.store.purge import find_purgeable, purge_tasks
-from parsync_redis.store.tasks import ANY, WAITING_STATES, list_tasks
+from parsync_redis.store.reads.purge import find_purgeable, purge_tasks
+from parsync_redis.store.reads.schedulers import read_schedulers
+from parsync_redis.store.reads.tasks import ANY, WAITING_STATES, list_tasks
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.wire.envelope import open_envelope
 from tests.conftest import PRIMARIES
 from tests.lua.driver import Driver

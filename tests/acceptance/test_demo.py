@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.demo.app import RUNS_KEY
-from parsync_redis.store.connection import connect
+from parsync_redis.store.server.connection import connect
 from tests.waiting import limited, until
 
 COUNTS = ["submitted", "succeeded", "failed", "lost", "ran_twice"]

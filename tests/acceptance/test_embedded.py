@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.errors import ServerUnreachable
-from parsync_redis.store import embedded
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded import EmbeddedServer, build_of, find_wheel
-from parsync_redis.store.server_info import LIST_SETTINGS
+from parsync_redis.store.server import embedded
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer, build_of, find_wheel
+from parsync_redis.store.server.server_info import LIST_SETTINGS
 from tests.conftest import server_programs
 from tests.documents import ROOT
 

@@ -19,7 +19,7 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.model.ids import encode_id
 from parsync_redis.model.task import TaskState
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests import reaper
 from tests.acceptance.test_serve import PROGRAM, set_up
 from tests.conftest import PRIMARIES

@@ -17,7 +17,7 @@ import redis
 
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.store.members import read_schedulers
+from parsync_redis.store.reads.schedulers import read_schedulers
 from tests.acceptance.project import PROJ
 from tests.documents import ROOT, WRITE, Document
 from tests.waiting import run, until

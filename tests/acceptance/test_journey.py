@@ -16,7 +16,7 @@ from parsync_redis.model.needs import parse_resources
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import read_run
-from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.core.core import Core
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster

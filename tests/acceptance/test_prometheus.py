@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from parsync_redis.cli.stack import LocalStack, Process
-from parsync_redis.store.embedded import free_port
+from parsync_redis.store.server.embedded import free_port
 from tests.acceptance.test_serve import set_up
 from tests.conftest import PRIMARIES
 from tests.documents import ROOT

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.store import quarantine
-from parsync_redis.store.repair import repair_keys
+from parsync_redis.store.repair import quarantine
+from parsync_redis.store.repair.repair import repair_keys
 from parsync_redis.store.store import Store
 
 from .conftest import LONG_LEASE_S, Rig

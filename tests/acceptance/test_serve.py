@@ -16,7 +16,7 @@ from parsync_redis.cli.stack import LocalStack
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.conftest import PRIMARIES, server_programs
 from tests.lua.driver import Driver
 from tests.serving import serving, url_of

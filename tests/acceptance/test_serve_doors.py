@@ -21,7 +21,7 @@ from parsync_redis.model.task import TaskState
 from parsync_redis.serve.gate import EACH
 from parsync_redis.serve.submitters import hash_token
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.acceptance import test_serve_pages as pages
 from tests.acceptance.test_serve import PROGRAM, set_up, start
 from tests.conftest import PRIMARIES

@@ -16,7 +16,7 @@ from parsync_redis.model.task import TaskState
 from parsync_redis.serve.body import BODY_S
 from parsync_redis.serve.submitters import hash_token
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.acceptance.test_serve import PROGRAM, set_up
 from tests.conftest import PRIMARIES
 from tests.serving import ASK_S, serving

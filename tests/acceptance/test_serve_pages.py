@@ -13,7 +13,7 @@ from parsync_redis.cli.stack import LocalStack
 from parsync_redis.model.ids import encode_id, new_id
 from parsync_redis.model.task import TaskState
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.acceptance.test_serve import PROGRAM, set_up
 from tests.conftest import PRIMARIES
 from tests.serving import ASK_S, Form, serving, url_of

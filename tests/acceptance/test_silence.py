@@ -16,8 +16,8 @@ import pytest
 
 from parsync_redis.inspect import outlook
 from parsync_redis.model.task import TaskState
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.members import read_schedulers
+from parsync_redis.store.reads.schedulers import read_schedulers
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.waiting import ended, run
 
 from .conftest import APP, CLUSTER, Rig

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from parsync_redis.store.members import read_schedulers
+from parsync_redis.store.reads.schedulers import read_schedulers
 
 from .conftest import LEASE_S, Rig
 

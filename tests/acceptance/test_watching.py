@@ -11,7 +11,7 @@ from datetime import datetime
 import pytest
 
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.acceptance.conftest import ROOT
 from tests.acceptance.test_serve import PROGRAM
 from tests.acceptance.test_serve_metrics import metrics

@@ -8,8 +8,8 @@ import redis
 
 from parsync_redis.security.acl import Options, user_line
 from parsync_redis.security.acl_tables import Role
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from tests.conftest import server_programs
 from tests.dealt import MARK, deal
 

@@ -7,9 +7,9 @@ task's rare fields `KEY.extra .. id` or `key`.
 import re
 from collections.abc import Iterator
 
-from parsync_redis.store.calls import ALL
-from parsync_redis.store.repair import COMES_BACK
-from parsync_redis.store.scripts import Script
+from parsync_redis.store.repair.repair import COMES_BACK
+from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.scripts import Script
 from parsync_redis.wire.keys import CLUSTER_KINDS, NUMBERS, QUEUE_KINDS
 
 _CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")

@@ -17,7 +17,7 @@ from parsync_redis.model.ids import new_id
 from parsync_redis.model.task import Submission
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.conftest import server_programs
 from tests.waiting import PATIENCE_S, run, until
 

@@ -12,7 +12,7 @@ import pytest
 
 from parsync_redis import ParsyncClient, Settings
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.api.made_pages import cli_part, http_part, made
 from tests.api.reference import INTERNAL, entries, examples, find, page, parameters
 from tests.documents import ROOT, WRITE, Document

@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.serve.survey import read_survey
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.view_reader import ViewReader
+from parsync_redis.store.reads.cached_views import ViewReader
+from parsync_redis.store.server.embedded import EmbeddedServer
 
 NODES: Final = 50
 PARTITIONS: Final = 8

@@ -15,7 +15,7 @@ from celery import Celery
 
 from parsync_redis import Parsync
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.wire.keys import Keys
 from tests.waiting import until
 

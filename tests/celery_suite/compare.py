@@ -26,7 +26,7 @@ from typing import Final
 import pytest
 
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests import reaper
 from tests.waiting import ended
 

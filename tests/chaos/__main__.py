@@ -6,8 +6,8 @@ import sys
 import time
 from collections import Counter
 
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests import reaper
 
 from .schedule import SHARDS, Schedule, of_text, run_schedule, to_text

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from parsync_redis.model.kind import KindLine
-from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.core.core import Core
 
 from .state import State
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from parsync_redis.model.task import FINAL
-from parsync_redis.store.calls import Call
-from parsync_redis.store.tasks import GENERATIONS
-from parsync_redis.worker.runs import Run
+from parsync_redis.store.reads.tasks import GENERATIONS
+from parsync_redis.store.scripts.calls import Call
+from parsync_redis.worker.node.runs import Run
 
 from .copies import copy_facts, named_states
 from .primaries import tag_of

@@ -38,7 +38,7 @@ PLANTED_BY_OTHERS = (
     Mutant("a member's counter begins at 0", "verbs/renew_scheduler", "string.format('%d', life * 1e8)", "'0'"),
     Mutant(
         "the table of runs compares first slots",
-        f"{_EX}.runs:Runs.enter",
+        f"{_EX}.node.runs:Runs.enter",
         "seats = set(run.place.slots)\n        busy = any(not other.outcome and not seats.isdisjoint(other.place.slots) for",
         "busy = any(not other.outcome and run.place.slot == other.place.slot for",
         found_by="tests/unit/test_runs.py::test_a_run_in_several_slots_is_not_entered_while_another_goes_on_in_any_of_them",
@@ -75,7 +75,7 @@ OTHER_KINDS = (
     ),
     Mutant(
         "a drain that is over ends nothing",
-        f"{_EX}.renewer:Renewer._take",
+        f"{_EX}.node.renewer:Renewer._take",
         'report.drain == "2"',
         'report.drain == "3"',
     ),
@@ -106,7 +106,7 @@ OTHER_KINDS = (
     ),
     Mutant(
         "the leader judges by the wall clock",
-        f"{_SC}.leader_work:LeaderWork.work",
+        f"{_SC}.leader.leader_work:LeaderWork.work",
         "self._janitor.work(time.monotonic,",
         "self._janitor.work(time.time,",
     ),
@@ -124,20 +124,20 @@ OTHER_KINDS = (
     ),
     Mutant(
         "orphans of one shard only",
-        f"{_SC}.duties.schedulers:SchedulerDuty.work",
+        f"{_SC}.leader.schedulers:SchedulerDuty.work",
         'enumerate(self._store.keys.queues("taken"))',
         'enumerate(self._store.keys.queues("taken")[:1])',
         shards=2,
     ),
     Mutant(
         "slots are freed in one partition only",
-        f"{_EX}.reporter:Reporter._report",
+        f"{_EX}.node.reporter:Reporter._report",
         "places.setdefault(run.place.partition, [])",
         "places.setdefault(0, [])",
     ),
     Mutant(
         "another primary's copy is believed",
-        f"{_SC}.loop:Scheduler._on_rank",
+        f"{_SC}.process.loop:Scheduler._on_rank",
         "if name and self._rank.servers.get(name) != run_id:",
         "if False:",
         shards=2,
@@ -145,7 +145,7 @@ OTHER_KINDS = (
     ),
     Mutant(
         "a lost claim has nothing read again",
-        f"{_SC}.core:Core.on_judged",
+        f"{_SC}.core.core:Core.on_judged",
         "freshness.to_read.add(judged.partition)",
         "pass",
         harmless="ticks have it read",
@@ -153,7 +153,7 @@ OTHER_KINDS = (
     ),
     Mutant(
         "changed nodes are not read again",
-        f"{_SC}.core:Core.on_judged",
+        f"{_SC}.core.core:Core.on_judged",
         "if changed:\n        self._on_changed(partition)",
         "pass",
         harmless="the next snapshot tells the epoch",

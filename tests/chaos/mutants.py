@@ -20,9 +20,9 @@ from typing import Any
 
 import redis
 
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.scripts import lua_folder
+from parsync_redis.store.scripts.scripts import lua_folder
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer
 
 from .ghost import Violation
 from .more_mutants import MORE
@@ -171,82 +171,82 @@ MUTANTS = (
     Mutant("renew of a node given up", "verbs/renew", "if node.state == 'down' then", "if false then"),
     Mutant(
         "the leader frees before it puts back",
-        f"{_SC}.duties.nodes:clear_leases",
+        f"{_SC}.leader.nodes:clear_leases",
         "    requeue, release = store.commands.requeue, store.commands.release\n",
         "    requeue, release = store.commands.requeue, store.commands.release\n"
         "    [store.run(release(place.partition, [place])) for place in lost]\n",
     ),
     Mutant(
         "the leader frees and never puts back",
-        f"{_SC}.duties.nodes:clear_leases",
+        f"{_SC}.leader.nodes:clear_leases",
         "    back = run_parts(",
         "    back = list(lost) or run_parts(",
     ),
     Mutant(
         "no grace after a restart",
-        f"{_SC}.membership:Membership._notice_restart",
+        f"{_SC}.process.membership:Membership._notice_restart",
         "if run.id != before.get(name, none).id]",
         "if not before]",
     ),
     Mutant(
         "half a lease is enough",
-        f"{_SC}.lease_watch:LeaseWatch.look",
+        f"{_SC}.process.lease_watch:LeaseWatch.look",
         "now_s - seen[1] >= self.lease_s",
         "now_s - seen[1] >= self.lease_s / 2",
     ),
     Mutant(
         "an observer that slept judges",
-        f"{_SC}.lease_watch:LeaseWatch.look",
+        f"{_SC}.process.lease_watch:LeaseWatch.look",
         "if now_s - self._looked_s > self.lease_s / 2:",
         "if False:",
     ),
-    Mutant("strays are not given back", f"{_SC}.taken:TakenTasks._give_back", "not in known", "in ()"),
+    Mutant("strays are not given back", f"{_SC}.process.taken_tasks:TakenTasks._give_back", "not in known", "in ()"),
     Mutant(
         "no orphan is given back",
-        f"{_SC}.duties.schedulers:SchedulerDuty.work",
+        f"{_SC}.leader.schedulers:SchedulerDuty.work",
         "if owner not in members",
         "if not owner",
     ),
-    Mutant("two runs on one slot", f"{_EX}.runs:Runs.enter", "if busy or run.key in", "if run.key in"),
+    Mutant("two runs on one slot", f"{_EX}.node.runs:Runs.enter", "if busy or run.key in", "if run.key in"),
     Mutant(
         "a repeat runs again",
-        f"{_EX}.runs:Runs.enter",
+        f"{_EX}.node.runs:Runs.enter",
         "if busy or run.key in self._runs:",
         "if busy and run.key not in self._runs:",
     ),
     Mutant(
         "a repeat frees the slot",
-        f"{_EX}.starter:Starter._entered",
+        f"{_EX}.node.run_starter:Starter._entered",
         "node.runs.enter(run) else",
         "(node.runs.enter(run) or self._reporter._ended.put(Run(run.place, None, 'refused'))) else",
     ),
     Mutant(
         "a message of another incarnation",
-        f"{_EX}.starter:Starter._entered",
+        f"{_EX}.node.run_starter:Starter._entered",
         "return run if here and not node.leaving",
         "return run if not node.leaving",
     ),
     Mutant(
         "doorbells are not rung again",
-        f"{_EX}.reconciler:Reconciler._compare",
+        f"{_EX}.node.reconciler:Reconciler._compare",
         "for lease in twice])",
         "for lease in twice[:0]]) or [''] * len(twice)",
     ),
     Mutant(
         "the slot before the outcome",
-        f"{_EX}.reporter:Reporter._report",
+        f"{_EX}.node.reporter:Reporter._report",
         "    groups = store.keys.by_shard(",
         "    for run in free: store.run(store.commands.release(run.place.partition, [run.place]))\n    groups = store.keys.by_shard(",
     ),
     Mutant(
         "a leaving node frees before it puts back",
-        f"{_EX}.reconciler:Reconciler._give_back",
+        f"{_EX}.node.reconciler:Reconciler._give_back",
         "store.run_each(calls)",
         "[None] * len(calls)",
     ),
     Mutant(
         "a lost process is forgotten",
-        f"{_EX}.reporter:outcomes",
+        f"{_EX}.node.reporter:outcomes",
         "calls += [commands.requeue(lost)] if lost else []",
         "pass",
     ),

@@ -9,8 +9,8 @@ from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import drain_terms
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
-from parsync_redis.store.tasks import GENERATIONS
-from parsync_redis.worker.look_ahead import LATELY
+from parsync_redis.store.reads.tasks import GENERATIONS
+from parsync_redis.worker.node.look_ahead import LATELY
 
 from .processes import LEASE_S, AgentProcess
 from .state import State, read_state

@@ -13,16 +13,16 @@ import numpy as np
 from parsync_redis.model.apps import KnownTasks
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
-from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.wire.doorbell import read_doorbell
-from parsync_redis.worker.agent import Agent
-from parsync_redis.worker.lease import Order
-from parsync_redis.worker.look_ahead import MOST
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.reporter import Reporter
-from parsync_redis.worker.runs import Run
-from parsync_redis.worker.starter import Started
+from parsync_redis.worker.node.agent import Agent
+from parsync_redis.worker.node.lease import Order
+from parsync_redis.worker.node.look_ahead import MOST
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.reporter import Reporter
+from parsync_redis.worker.node.run_starter import Started
+from parsync_redis.worker.node.runs import Run
 
 from .wire import CLUSTER, MAX_STARTS, WireStore
 

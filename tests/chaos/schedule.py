@@ -15,9 +15,9 @@ import redis
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import parse_resources
-from parsync_redis.scheduler.core import CHANGES
+from parsync_redis.scheduler.core.core import CHANGES
 from parsync_redis.store import Store
-from parsync_redis.store.quarantine import entries
+from parsync_redis.store.repair.quarantine import entries
 
 from .ghost import Violation
 from .player import NEEDS, NODES, Player

@@ -17,7 +17,7 @@ from parsync_redis.model.ids import shard_of
 from parsync_redis.model.node import Lease, Node
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import read_run
-from parsync_redis.store.tasks import GENERATIONS
+from parsync_redis.store.reads.tasks import GENERATIONS
 from parsync_redis.wire.keys import Keys
 
 from .processes import PARTITIONS

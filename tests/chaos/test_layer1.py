@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.chaos.mutants import MUTANTS, hunt
 from tests.chaos.schedule import SHARDS, Schedule, of_text, run_schedule, to_text
 from tests.chaos.wire import Scripts

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.chaos.more_mutants import FENCES
 from tests.chaos.mutant import Mutant
 from tests.chaos.mutants import MUTANTS, planted

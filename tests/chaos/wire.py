@@ -18,9 +18,9 @@ from redis.exceptions import NoScriptError
 
 from parsync_redis.errors import ParsyncError, ServerUnreachable
 from parsync_redis.store import Store
-from parsync_redis.store.calls import ALL, Call
-from parsync_redis.store.scripts import compose, lua_folder, read_header
-from parsync_redis.store.server_run import ServerRun
+from parsync_redis.store.scripts.calls import ALL, Call
+from parsync_redis.store.scripts.scripts import compose, lua_folder, read_header
+from parsync_redis.store.server.server_run import ServerRun
 
 if TYPE_CHECKING:
     from .world import Process, World

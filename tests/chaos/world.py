@@ -17,10 +17,12 @@ from redis.exceptions import RedisError
 
 from parsync_redis.errors import ParsyncError
 from parsync_redis.model.needs import Resources
-from parsync_redis.scheduler import leader_work, loop, membership, plan_runner
-from parsync_redis.scheduler.listener import understand
+from parsync_redis.scheduler.leader import leader_work
+from parsync_redis.scheduler.process import loop, membership, plan_runner
+from parsync_redis.scheduler.process.listener import understand
 from parsync_redis.store.cluster import ClusterConfig
-from parsync_redis.worker import reporter, seat_keeper, starter
+from parsync_redis.worker.node import reporter, seat_keeper
+from parsync_redis.worker.node import run_starter as starter
 
 from .ghost import Ghost
 from .primaries import Primaries

@@ -12,9 +12,9 @@ import redis.asyncio
 from parsync_redis import AsyncParsyncClient, InvalidInput, ParsyncClient, ServerUnreachable, Settings
 from parsync_redis.model.explanation import Explanation
 from parsync_redis.store import Store
-from parsync_redis.store.bridge import call
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.loop_client import LoopClient
+from parsync_redis.store.server.bridge import call
+from parsync_redis.store.server.loop_client import LoopClient
 from tests import waiting
 from tests.clients.gate import gate
 from tests.clients.unblocked import ASKED

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.reaper import marked
 from tests.waiting import PATIENCE_S
 

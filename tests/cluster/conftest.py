@@ -7,8 +7,8 @@ from zlib import crc32
 import pytest
 
 from parsync_redis.store import Store
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from tests.conftest import server_programs
 
 _numbers = count(1)

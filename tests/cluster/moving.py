@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
-from parsync_redis.store.slot_map import slot_of
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.slot_map import slot_of
 
 
 class Move:

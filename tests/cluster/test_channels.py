@@ -8,11 +8,11 @@ import pytest
 
 from parsync_redis.errors import ServerUnreachable
 from parsync_redis.inspect.checkup import check_up
-from parsync_redis.scheduler.listener import Listener
+from parsync_redis.scheduler.process.listener import Listener
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 
 from .moving import Move
 

@@ -16,11 +16,11 @@ from parsync_redis.model.task import Submission
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.demand import read_demand
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
-from parsync_redis.store.slot_map import slot_of
-from parsync_redis.store.views import find_node, read_live_nodes, read_views
+from parsync_redis.store.reads.demand import read_demand
+from parsync_redis.store.reads.views import find_node, read_live_nodes, read_views
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.slot_map import slot_of
 from tests.waiting import ended, joined, until
 
 PARTITIONS = range(8)

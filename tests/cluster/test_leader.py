@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from parsync_redis.errors import ServerUnreachable
-from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from tests.cluster.conftest import SLOW
 from tests.cluster.test_failures import of_server, reads
 from tests.waiting import ended, joined, until

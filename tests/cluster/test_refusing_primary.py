@@ -8,11 +8,11 @@ import pytest
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.ids import id_in_shard
 from parsync_redis.model.task import Submission
-from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.store import Store
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 
 LEASE_S, SHARDS = 10.0, 16
 

@@ -11,10 +11,10 @@ import redis
 from parsync_redis.errors import ServerUnfit, ServerUnreachable
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
-from parsync_redis.store.primaries import Primaries
-from parsync_redis.store.slot_map import key_of, slot_of
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.primaries import Primaries
+from parsync_redis.store.server.slot_map import key_of, slot_of
 from tests.cluster.moving import Move
 from tests.conftest import server_programs
 from tests.waiting import child_ended, joined, until

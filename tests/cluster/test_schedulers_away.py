@@ -13,12 +13,12 @@ from parsync_redis.model.ids import id_in_shard
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
-from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from tests.waiting import ended
 
 PARTITIONS, SHARDS, SLOTS = range(8), range(16), 200

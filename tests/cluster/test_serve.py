@@ -6,7 +6,7 @@ from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from tests.conftest import server_programs
 from tests.lua.driver import Driver
 from tests.serving import serving

@@ -10,7 +10,7 @@ import pytest
 from parsync_redis.errors import ServerUnreachable
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from tests.cluster.moving import Move, can_move_at_once
 from tests.conftest import patient
 from tests.lua.driver import Driver, dump

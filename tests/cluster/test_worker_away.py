@@ -9,11 +9,11 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Lease
 from parsync_redis.model.place import Place
 from parsync_redis.worker.isolation.machine import Isolation
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.reconciler import Reconciler
-from parsync_redis.worker.reporter import Reporter
-from parsync_redis.worker.starter import Starter
-from parsync_redis.worker.state import AgentState
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.node_state import AgentState
+from parsync_redis.worker.node.reconciler import Reconciler
+from parsync_redis.worker.node.reporter import Reporter
+from parsync_redis.worker.node.run_starter import Starter
 from tests.cluster.test_schedulers_away import PARTITIONS, SHARDS, SLOTS, Placing, go_on, placing, stopped
 from tests.concurrency.test_inbox import NoWorker
 from tests.waiting import ended, joined, until

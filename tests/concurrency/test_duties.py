@@ -11,9 +11,9 @@ from parsync_redis import Parsync
 from parsync_redis.model.needs import Resources
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.worker.agent import Agent
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.runs import Run
+from parsync_redis.worker.node.agent import Agent
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.runs import Run
 from tests.concurrency.test_inbox import NoWorker
 from tests.lua.driver import Driver
 from tests.waiting import until
@@ -93,7 +93,7 @@ def test_the_reporter_goes_on_if_it_cannot_see_what_lives_in_a_slot(
     assert drive.start(run.place) == "ok"
     assert agent.node.runs.enter(run)
     isolation = agent.node.isolation
-    monkeypatch.setattr("parsync_redis.worker.reporter.PATIENCE_S", 0.0)
+    monkeypatch.setattr("parsync_redis.worker.node.reporter.PATIENCE_S", 0.0)
     living = Once(isolation.living)
     vars(isolation).update(living=living, free=lambda slots: living.calls > 0)
     agent.start()

@@ -10,12 +10,12 @@ from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.worker.isolation.machine import Isolation
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.reconciler import Reconciler
-from parsync_redis.worker.reporter import Reporter
-from parsync_redis.worker.runs import KEPT_PASSES, Run
-from parsync_redis.worker.starter import Starter
-from parsync_redis.worker.state import AgentState
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.node_state import AgentState
+from parsync_redis.worker.node.reconciler import Reconciler
+from parsync_redis.worker.node.reporter import Reporter
+from parsync_redis.worker.node.run_starter import Starter
+from parsync_redis.worker.node.runs import KEPT_PASSES, Run
 from tests.lua.driver import Driver
 from tests.waiting import joined, until
 

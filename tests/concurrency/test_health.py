@@ -8,15 +8,15 @@ import pytest
 
 from parsync_redis.health_file import HealthFile
 from parsync_redis.model.needs import Resources
-from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig, join_cluster
 from parsync_redis.worker.isolation.machine import Isolation
-from parsync_redis.worker.loop_watch import LoopWatch
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.renewer import Renewer
-from parsync_redis.worker.state import AgentState
+from parsync_redis.worker.node.loop_watch import LoopWatch
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.node_state import AgentState
+from parsync_redis.worker.node.renewer import Renewer
 from tests.serving import url_of
 from tests.waiting import until
 

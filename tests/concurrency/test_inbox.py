@@ -16,13 +16,13 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.wire.doorbell import read_doorbell
-from parsync_redis.worker import inbox as inbox_module
-from parsync_redis.worker.agent import Agent
-from parsync_redis.worker.delivery import Delivery
-from parsync_redis.worker.inbox import Inbox
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.request import watch
-from parsync_redis.worker.runs import Run
+from parsync_redis.worker.celery import inbox as inbox_module
+from parsync_redis.worker.celery.delivery import Delivery
+from parsync_redis.worker.celery.inbox import Inbox
+from parsync_redis.worker.celery.request import watch
+from parsync_redis.worker.node.agent import Agent
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.runs import Run
 from tests.lua.driver import Driver
 from tests.waiting import child_ended
 

@@ -16,12 +16,12 @@ from parsync_redis.errors import ServerReadOnly, ServerUnreachable
 from parsync_redis.model.needs import Resources
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.worker.agent import Agent
-from parsync_redis.worker.delivery import Delivery
-from parsync_redis.worker.inbox import Inbox
-from parsync_redis.worker.look_ahead import FEW, LATELY, LookAhead, room_of
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.runs import Run
+from parsync_redis.worker.celery.delivery import Delivery
+from parsync_redis.worker.celery.inbox import Inbox
+from parsync_redis.worker.node.agent import Agent
+from parsync_redis.worker.node.look_ahead import FEW, LATELY, LookAhead, room_of
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.runs import Run
 from tests.concurrency.test_inbox import NoWorker
 from tests.lua.driver import Driver
 from tests.waiting import joined
@@ -102,7 +102,9 @@ class Node:
 
 @pytest.fixture
 def node(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setattr("parsync_redis.worker.turns.TURN_S", 60.0)  # where the machine stands still, it is soon over
+    monkeypatch.setattr(
+        "parsync_redis.worker.celery.start_queue.TURN_S", 60.0
+    )  # where the machine stands still, it is soon over
     found = Node(store)
     found.inbox.start(found.consumer)
     found.agent.reporter.start()
@@ -251,7 +253,7 @@ def test_results_are_told_though_run_times_cannot_be_written(node: Node, monkeyp
         raise ServerUnreachable("the primary that has the times is away")
 
     monkeypatch.setattr(agent, "_learn", fail)
-    monkeypatch.setattr("parsync_redis.worker.agent.announce", lambda *_: told.append("told"))
+    monkeypatch.setattr("parsync_redis.worker.node.agent.announce", lambda *_: told.append("told"))
     agent._tend()
     assert told == ["told"]
 

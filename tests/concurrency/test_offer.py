@@ -14,10 +14,10 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig, join_cluster
-from parsync_redis.worker.agent import Agent
-from parsync_redis.worker.delivery import Delivery
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.runs import Run
+from parsync_redis.worker.celery.delivery import Delivery
+from parsync_redis.worker.node.agent import Agent
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.runs import Run
 from tests.concurrency.test_inbox import NoWorker
 from tests.lua.driver import Driver
 from tests.waiting import until

@@ -11,12 +11,12 @@ from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
-from parsync_redis.scheduler.kind_group import OF_PRIORITY
-from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.core.kind_group import OF_PRIORITY
+from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig, join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 
 pytestmark = [pytest.mark.serial, pytest.mark.one_server(0)]
 SHARDS, MANY, NODES, SLOTS = 4, 5000, 2, 5000

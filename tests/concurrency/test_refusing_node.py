@@ -7,12 +7,12 @@ import pytest
 
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.task import Submission
-from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.repair import repair_partition
+from parsync_redis.store.repair.repair import repair_partition
+from parsync_redis.store.server.embedded import EmbeddedServer
 
 LIMIT_S = 60
 

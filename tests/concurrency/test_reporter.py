@@ -4,9 +4,9 @@ import pytest
 
 from parsync_redis.errors import ServerUnreachable
 from parsync_redis.store import Store
-from parsync_redis.store.calls import ALL
-from parsync_redis.worker.reporter import Reporter
-from parsync_redis.worker.runs import Run, Runs
+from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.worker.node.reporter import Reporter
+from parsync_redis.worker.node.runs import Run, Runs
 from tests.lua.driver import Driver
 
 

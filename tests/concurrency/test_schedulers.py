@@ -19,7 +19,7 @@ from parsync_redis.model.task import Submission
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.waiting import until
 
 pytestmark = [pytest.mark.serial, pytest.mark.one_server(0)]

@@ -10,16 +10,16 @@ from parsync_redis.model.ids import id_in_shard
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
 from parsync_redis.store import Store
-from parsync_redis.store.calls import Call
+from parsync_redis.store.scripts.calls import Call
 from parsync_redis.worker.isolation.machine import Isolation
-from parsync_redis.worker.look_ahead import FEW
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.reconciler import Reconciler
-from parsync_redis.worker.reporter import Reporter
-from parsync_redis.worker.runs import Run
-from parsync_redis.worker.seat_keeper import SeatKeeper
-from parsync_redis.worker.starter import Starter
-from parsync_redis.worker.state import AgentState
+from parsync_redis.worker.node.look_ahead import FEW
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.node_state import AgentState
+from parsync_redis.worker.node.reconciler import Reconciler
+from parsync_redis.worker.node.reporter import Reporter
+from parsync_redis.worker.node.run_starter import Starter
+from parsync_redis.worker.node.runs import Run
+from parsync_redis.worker.node.seat_keeper import SeatKeeper
 from tests.lua.driver import Driver
 from tests.waiting import joined, until
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from parsync_redis.store.embedded import free_port
+from parsync_redis.store.server.embedded import free_port
 from tests.waiting import ended
 
 START_S = 300.0

@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.waiting import joined, until
 
 Refusal = Callable[[Any], AbstractContextManager[None]]

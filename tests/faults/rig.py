@@ -10,7 +10,7 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Lease
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
-from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster

@@ -9,7 +9,7 @@ import pytest
 
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.store.embedded import EmbeddedServer, free_port
+from parsync_redis.store.server.embedded import EmbeddedServer, free_port
 from tests.acceptance.conftest import LONG_LEASE_S, ROOT
 
 pytestmark = pytest.mark.serial

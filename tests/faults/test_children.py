@@ -17,7 +17,7 @@ from parsync_redis.worker.isolation import guard_process
 from parsync_redis.worker.isolation.guard_process import DEAF, GuardProcess
 from parsync_redis.worker.isolation.guarding import Guarded
 from parsync_redis.worker.isolation.locks import CAN_ISOLATE
-from parsync_redis.worker.lease import Order
+from parsync_redis.worker.node.lease import Order
 from tests.guards import forked
 from tests.waiting import child_ended, ended, happened, joined, run
 

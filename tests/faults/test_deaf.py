@@ -3,9 +3,9 @@
 import threading
 from typing import Any
 
-from parsync_redis.scheduler.listener import Listener
+from parsync_redis.scheduler.process.listener import Listener
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.faults.rig import Rig
 from tests.waiting import joined, until
 

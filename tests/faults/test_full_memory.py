@@ -16,9 +16,9 @@ from parsync_redis.errors import ServerFull
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
-from parsync_redis.store.calls import ALL
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.worker.results import Owed, announce
+from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.worker.celery.results_outbox import Owed, announce
 from tests.faults.rig import LEASE_S, Rig
 from tests.lua.driver import Driver, dump
 from tests.lua.sample import rare_calls, sample_calls

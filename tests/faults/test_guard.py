@@ -15,7 +15,7 @@ import pytest
 from parsync_redis.model.node import NO_SIGN
 from parsync_redis.model.place import Place
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.worker.isolation.locks import CAN_ISOLATE, lock_file
 from parsync_redis.worker.isolation.tie import RunIsolation, run_isolated, tied
 from parsync_redis.worker.isolation.timer import KILL_AFTER, now_s

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from celery.result import AsyncResult
 
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.acceptance.conftest import CLUSTER, LONG_LEASE_S, Rig
 from tests.conftest import server_programs
 

@@ -7,9 +7,9 @@ import pytest
 from celery import Celery
 
 from parsync_redis.model.task import Submission
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.wire.message import make_message
-from parsync_redis.worker.panel import reserved, scheduled
+from parsync_redis.worker.celery.inspect_answers import reserved, scheduled
 from tests.faults.rig import Rig
 
 

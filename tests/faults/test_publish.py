@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.errors import ServerFull, ServerReadOnly, ServerUnreachable
 from parsync_redis.integration.publish import pauses_of
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 
 
 class Deaf:

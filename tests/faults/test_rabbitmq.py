@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from celery.result import AsyncResult
 
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.acceptance.conftest import CLUSTER, LONG_LEASE_S, Rig
 from tests.conftest import server_programs
 from tests.faults.rabbit import RabbitMQ, epmd_program, named_program, rabbitmq_program

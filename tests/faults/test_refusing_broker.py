@@ -20,14 +20,14 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.worker.agent import Agent
-from parsync_redis.worker.garbage import connect_carefully
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.worker.celery.message_filter import connect_carefully
+from parsync_redis.worker.celery.refusing_broker import Refused, as_refused
+from parsync_redis.worker.celery.results_outbox import Owed, announce
+from parsync_redis.worker.celery.storing import is_of_backend, patient, watch_results
 from parsync_redis.worker.isolation.tie import IsolatedPool
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.refusing_broker import Refused, as_refused
-from parsync_redis.worker.results import Owed, announce
-from parsync_redis.worker.storing import is_of_backend, patient, watch_results
+from parsync_redis.worker.node.agent import Agent
+from parsync_redis.worker.node.node import NodeSpec
 from tests.faults.refusals import admin, full_memory, missing_replicas
 from tests.lua.driver import Driver
 from tests.waiting import joined, until
@@ -239,7 +239,7 @@ class Refuser:
 def test_the_event_loop_of_a_solo_pool_waits_once_in_an_outage_and_other_runs_each(
     pool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parsync_redis.worker.storing.PATIENCE_S", 0.3)
+    monkeypatch.setattr("parsync_redis.worker.celery.storing.PATIENCE_S", 0.3)
     app = Celery("patience", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False)
     refuser = vars(app.backend)["store_result"] = Refuser()
     watch_results(app)

@@ -14,7 +14,7 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.inspect.checkup import check_up
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.conftest import server_programs
 from tests.faults.rig import LEASE_S, Rig
 from tests.waiting import joined

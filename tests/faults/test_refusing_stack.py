@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.errors import ParsyncError
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.acceptance.conftest import CLUSTER, Rig
 from tests.conftest import server_programs
 from tests.faults.refusals import REFUSALS, refusing_server

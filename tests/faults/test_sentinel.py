@@ -10,8 +10,9 @@ from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.errors import AccessDenied, ServerUnreachable
 from parsync_redis.inspect.audit import audit
-from parsync_redis.store import Store, sentinel
-from parsync_redis.store.losses import read_losses
+from parsync_redis.store import Store
+from parsync_redis.store.repair.losses import read_losses
+from parsync_redis.store.server import sentinel
 from tests.clients import check_async
 from tests.conftest import server_programs
 from tests.documents import ROOT

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.scheduler.loop import Scheduler
-from parsync_redis.scheduler.start import join_when_up, run
+from parsync_redis.scheduler.process.loop import Scheduler
+from parsync_redis.scheduler.process.start import join_when_up, run
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.faults.refusals import Refusal, full_memory, missing_replicas, replica, stale_replica
 from tests.waiting import joined, until
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import redis
 
-from parsync_redis.store.embedded import EmbeddedServer, free_port
+from parsync_redis.store.server.embedded import EmbeddedServer, free_port
 from tests.waiting import ended, until
 
 SERVICE = "mymaster"

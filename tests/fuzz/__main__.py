@@ -5,7 +5,7 @@ import sys
 import time
 
 from parsync_redis import ParsyncClient
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests import reaper
 
 from .run import run

@@ -23,11 +23,11 @@ from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import Record, TaskLine
 from parsync_redis.model.status import TaskStatus
-from parsync_redis.scheduler.listener import understand
+from parsync_redis.scheduler.process.listener import understand
 from parsync_redis.security.acl import Options, user_line
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.settings import Settings
-from parsync_redis.store.quarantine import Entry
+from parsync_redis.store.repair.quarantine import Entry
 from parsync_redis.submission import ITEM_KEYS
 from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.wire.envelope import open_envelope

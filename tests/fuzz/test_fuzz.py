@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from parsync_redis import ParsyncClient
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 
 from .entries import Door
 from .run import judge, run, shrink

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from parsync_redis.store.calls import ALL
+from parsync_redis.store.scripts.calls import ALL
 from tests.waiting import run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
 from parsync_redis.model.times import RunTimes
-from parsync_redis.store.calls import Call, Commands
+from parsync_redis.store.scripts.calls import Call, Commands
 from tests.lua.driver import nth
 
 HELD = Place("a", nth(1), 0, "n1", (0,), 1, 1, "gpu=1")

@@ -6,7 +6,7 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.inspect.audit import audit
 from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.store import Store
-from parsync_redis.store.views import read_views
+from parsync_redis.store.reads.views import read_views
 
 from .driver import Driver
 

@@ -11,15 +11,15 @@ from parsync_redis.model.booking import Booking
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.times import RunTimes
-from parsync_redis.scheduler.backfill import Backfill
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.duties.backfill import BackfillDuty
-from parsync_redis.scheduler.duties.black_holes import BlackHoleDuty
-from parsync_redis.scheduler.large import Large
-from parsync_redis.scheduler.membership import Membership
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.large_kinds import Large
+from parsync_redis.scheduler.leader.backfill import BackfillDuty
+from parsync_redis.scheduler.leader.black_holes import BlackHoleDuty
+from parsync_redis.scheduler.process.booking_reader import Backfill
+from parsync_redis.scheduler.process.membership import Membership
 from parsync_redis.store import Store
-from parsync_redis.store.booked import read_booked, read_node_views
 from parsync_redis.store.cluster import ClusterConfig
+from parsync_redis.store.reads.views import read_booked, read_node_views
 from tests.lua.driver import Driver
 from tests.waiting import until
 

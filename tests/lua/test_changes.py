@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.place import Place
-from parsync_redis.scheduler.offers import Offers
+from parsync_redis.scheduler.core.offers import Offers
 from tests.lua.driver import Driver
 
 NEEDS = ("slots=1", "slots=1 mem=1", "slots=1 mem=2.5", "slots=1 gpu=0.5", "slots=1 apart_web=1", "slots=1 apart_db=1")

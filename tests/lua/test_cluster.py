@@ -7,7 +7,7 @@ import pytest
 
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.replies import LIFE
-from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.scheduler.leader.janitor import Janitor
 from tests.lua.driver import Driver, dump
 
 

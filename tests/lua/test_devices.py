@@ -15,9 +15,9 @@ from parsync_redis.model.node import Node
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission, Taken
-from parsync_redis.scheduler.partition_copy import PartitionCopy
+from parsync_redis.scheduler.core.partition import PartitionCopy
 from parsync_redis.store import Store
-from parsync_redis.store.repair import repair_partition
+from parsync_redis.store.repair.repair import repair_partition
 from tests.lua.driver import Driver, dump
 
 WHOLE, HALF, MEMORY = "slots=1 gpu=1", "slots=1 gpu=0.5 gpu.mem=8", "slots=1 gpu.mem=16"

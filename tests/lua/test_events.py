@@ -7,7 +7,7 @@ import pytest
 from parsync_redis.model.booking import Booking
 from parsync_redis.model.events import WORDS, Event, Wanted
 from parsync_redis.model.task import TaskState
-from parsync_redis.store.events import Follower, read_events
+from parsync_redis.store.reads.events import Follower, read_events
 from tests.lua.driver import Driver
 
 LAST = f"{2**64 - 1}-{2**64 - 1}"

@@ -1,9 +1,9 @@
 """Nodes that left in order are forgotten at once; what they offered is known while a node like them may come back."""
 
 from parsync_redis.model.events import Wanted
-from parsync_redis.scheduler.duties.offers import OfferDuty
-from parsync_redis.scheduler.janitor import Janitor
-from parsync_redis.store.events import read_events
+from parsync_redis.scheduler.leader.janitor import Janitor
+from parsync_redis.scheduler.leader.offers import OfferDuty
+from parsync_redis.store.reads.events import read_events
 from tests.lua.driver import Driver
 
 LEASE_S = 10.0

@@ -8,9 +8,10 @@ import pytest
 from parsync_redis.errors import DamagedState
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission
-from parsync_redis.scheduler.duties import kinds as duty
-from parsync_redis.scheduler.duties.kinds import KindDuty
-from parsync_redis.store import Store, quarantine
+from parsync_redis.scheduler.leader import kinds as duty
+from parsync_redis.scheduler.leader.kinds import KindDuty
+from parsync_redis.store import Store
+from parsync_redis.store.repair import quarantine
 from tests.lua.driver import Driver, dump
 
 WORK = "work slots=1"

@@ -11,7 +11,7 @@ from parsync_redis.model.kind import KindLine
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store import Store
-from parsync_redis.store.tasks import WAITING_STATES, list_some, list_tasks
+from parsync_redis.store.reads.tasks import WAITING_STATES, list_some, list_tasks
 from tests.lua.driver import NEVER_MS, Driver
 
 FIRST = 9 * 10**12
@@ -288,8 +288,8 @@ def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(store: Store, monkey
     for n in range(40):
         drive.submit(f"t{n}", {"priority": dice.randrange(10)}, name=f"f{dice.randrange(7)}")
     for page, kinds in ((10_000, 100), (5, 2), (1, 1)):
-        monkeypatch.setattr("parsync_redis.store.tasks._PAGE", page)
-        monkeypatch.setattr("parsync_redis.store.tasks._KINDS", kinds)
+        monkeypatch.setattr("parsync_redis.store.reads.tasks._PAGE", page)
+        monkeypatch.setattr("parsync_redis.store.reads.tasks._KINDS", kinds)
         for limit in (1, 2, 7, 39, 40, 99):
             found = [task.id for task in list_tasks(store, WAITING_STATES, limit)]
             assert found == drive.index("pending")[:limit]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from redis.exceptions import ResponseError
 
 from parsync_redis.store import Call, Store
-from parsync_redis.store.calls import ALL
+from parsync_redis.store.scripts.calls import ALL
 from parsync_redis.wire.keys import TYPES
 from tests.lua.driver import Driver, dump
 from tests.lua.sample import rare_calls, sample_calls

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from parsync_redis.scheduler.duties.places import PlaceDuty
-from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.scheduler.leader.janitor import Janitor
+from parsync_redis.scheduler.leader.places import PlaceDuty
 from tests.lua.driver import Driver
 
 LEASE_S = 10.0

@@ -9,7 +9,7 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.octaves import TimeHistogram
 from parsync_redis.model.times import CLASS, KEPT, RunTimes, bin_of, class_of, end_of
-from parsync_redis.store.times import read_names, read_times, read_times_of, runs_of
+from parsync_redis.store.reads.times import read_names, read_times, read_times_of, runs_of
 
 from .driver import Driver
 

@@ -16,9 +16,9 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.store import Call, Store
-from parsync_redis.store.calls import ALL
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.lengths import MAX_ROWS
+from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.lengths import MAX_ROWS
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.lua.driver import Driver
 from tests.lua.sample import rare_calls, sample_calls
 from tests.lua.test_refusals import busy_cluster

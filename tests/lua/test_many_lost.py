@@ -11,10 +11,10 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.task import Submission, Taken
-from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.settings import DEFAULT_FORGET_S
 from parsync_redis.store import Store
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.conftest import server_programs
 from tests.lua.driver import Driver
 

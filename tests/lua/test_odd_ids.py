@@ -7,9 +7,10 @@ import pytest
 from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.model.ids import encode_id
 from parsync_redis.model.task import TaskState
-from parsync_redis.store import Store, tasks
-from parsync_redis.store.purge import find_purgeable, purge_tasks
-from parsync_redis.store.tasks import WAITING_STATES, list_tasks
+from parsync_redis.store import Store
+from parsync_redis.store.reads import tasks
+from parsync_redis.store.reads.purge import find_purgeable, purge_tasks
+from parsync_redis.store.reads.tasks import WAITING_STATES, list_tasks
 
 from .driver import Driver
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import redis
 
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.scripts import lua_folder
+from parsync_redis.store.scripts.scripts import lua_folder
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.offenders import none_wrong
 
 FUNCTIONS = re.compile(r"string\.(find|match|gmatch|gsub)\(")

@@ -9,13 +9,13 @@ import pytest
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.limits import MAX_MESSAGE
 from parsync_redis.model.task import TaskState
-from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.store import Store
-from parsync_redis.store.lengths import MAX_ROWS
-from parsync_redis.store.losses import read_losses
-from parsync_redis.store.overhaul import repair_all
-from parsync_redis.store.places import places_in, put_back_leases
-from parsync_redis.store.quarantine import entries
+from parsync_redis.store.repair.losses import read_losses
+from parsync_redis.store.repair.lost_leases import places_in, put_back_leases
+from parsync_redis.store.repair.quarantine import entries
+from parsync_redis.store.repair.repair_all import repair_all
+from parsync_redis.store.scripts.lengths import MAX_ROWS
 from parsync_redis.wire.keys import PARTITION_KINDS, QUEUE_KINDS, TYPES
 from tests.lua.driver import Driver
 

@@ -7,7 +7,7 @@ import pytest
 from parsync_redis.errors import BrokenContract, ServerUnreachable
 from parsync_redis.model.task import TaskState
 from parsync_redis.store import Call
-from parsync_redis.store.calls import ALL
+from parsync_redis.store.scripts.calls import ALL
 from tests.lua.driver import Driver, dump
 from tests.lua.sample import EPOCH, HELD, sample_calls
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.store.repair import repair_partition
+from parsync_redis.store.repair.repair import repair_partition
 from tests.lua.driver import Driver
 
 

@@ -10,10 +10,10 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import drain_terms
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import TaskState
-from parsync_redis.scheduler.duties.consistency import are_consistent
-from parsync_redis.scheduler.janitor import Janitor
-from parsync_redis.store import quarantine
-from parsync_redis.store.repair import repair_keys, repair_partition
+from parsync_redis.scheduler.leader.janitor import Janitor
+from parsync_redis.scheduler.leader.nodes import are_consistent
+from parsync_redis.store.repair import quarantine
+from parsync_redis.store.repair.repair import repair_keys, repair_partition
 from tests.lua.driver import Driver
 from tests.lua.test_leader_damage import LEASE_S, passes
 

@@ -5,7 +5,7 @@ import pytest
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.streak import Compared, Elsewhere, Streak
 from parsync_redis.model.text import STREAK, Line
-from parsync_redis.store.booked import read_holds
+from parsync_redis.store.reads.views import read_holds
 
 from .driver import Driver
 

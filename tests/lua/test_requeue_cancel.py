@@ -7,9 +7,9 @@ import pytest
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import TaskState
-from parsync_redis.store.demand import count_tasks
-from parsync_redis.worker.reporter import outcomes
-from parsync_redis.worker.runs import Run
+from parsync_redis.store.reads.demand import count_tasks
+from parsync_redis.worker.node.reporter import outcomes
+from parsync_redis.worker.node.runs import Run
 from tests.lua.driver import NEVER_MS, Driver, nth
 
 HELD = [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING]

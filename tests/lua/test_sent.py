@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from parsync_redis.store.scripts import Script
+from parsync_redis.store.scripts.scripts import Script
 from tests.documents import ROOT, WRITE
 from tests.reaper import marked
 

@@ -15,20 +15,20 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import id_in_shard, shard_of
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission, TaskState
-from parsync_redis.scheduler.duties.orders import OrderDuty
-from parsync_redis.scheduler.duties.schedulers import SchedulerDuty
+from parsync_redis.scheduler.leader.orders import OrderDuty
+from parsync_redis.scheduler.leader.schedulers import SchedulerDuty
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.store.calls import Commands, parts_of
-from parsync_redis.store.cancel import Selection, find_selected
 from parsync_redis.store.cluster import ClusterConfig, join_cluster, keep_config
-from parsync_redis.store.connection import connect
-from parsync_redis.store.demand import read_demand
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.purge import find_purgeable, purge_tasks
-from parsync_redis.store.quarantine import entries
-from parsync_redis.store.tasks import list_tasks
-from parsync_redis.store.views import Directory
+from parsync_redis.store.reads.cancel import Selection, find_selected
+from parsync_redis.store.reads.demand import read_demand
+from parsync_redis.store.reads.purge import find_purgeable, purge_tasks
+from parsync_redis.store.reads.tasks import list_tasks
+from parsync_redis.store.reads.views import Directory
+from parsync_redis.store.repair.quarantine import entries
+from parsync_redis.store.scripts.calls import Commands, parts_of
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.wire.keys import Keys
 from tests.lua.driver import Driver
 

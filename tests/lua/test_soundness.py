@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.scheduler.duties.damage import REST, Rests
-from parsync_redis.store import soundness
-from parsync_redis.store.soundness import is_sound
+from parsync_redis.scheduler.leader.damage import REST, Rests
+from parsync_redis.store.repair import soundness
+from parsync_redis.store.repair.soundness import is_sound
 from parsync_redis.wire.keys import PARTITION_KINDS
 from tests.lua.driver import Driver
 from tests.lua.test_repair import DAMAGES, other_type, write

@@ -9,7 +9,7 @@ from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission, TaskState
-from parsync_redis.store.views import Directory
+from parsync_redis.store.reads.views import Directory
 from parsync_redis.submission import explain_refusal
 from tests.lua.driver import NEVER_MS, Driver, dump, nth
 

@@ -1,7 +1,7 @@
 """A worker that registers anew may meet the one before it alive: its runs end before their tasks go elsewhere."""
 
-from parsync_redis.scheduler.janitor import Janitor
-from parsync_redis.scheduler.superseded import Superseded
+from parsync_redis.scheduler.leader.janitor import Janitor
+from parsync_redis.scheduler.leader.nodes import Superseded
 from tests.lua.driver import Driver
 from tests.lua.test_leader_damage import LEASE_S, running
 

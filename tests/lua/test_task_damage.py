@@ -11,9 +11,10 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.model.place import GiveBack
 from parsync_redis.model.record import read_run
 from parsync_redis.model.task import Submission, TaskState
-from parsync_redis.scheduler.taken import give_back
-from parsync_redis.store import Call, quarantine
-from parsync_redis.worker.results import announce_entries
+from parsync_redis.scheduler.process.taken_tasks import give_back
+from parsync_redis.store import Call
+from parsync_redis.store.repair import quarantine
+from parsync_redis.worker.celery.results_outbox import announce_entries
 from tests.lua.driver import NEVER_MS, Driver, dump, nth
 
 WORK = "work slots=1"

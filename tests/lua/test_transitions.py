@@ -8,7 +8,7 @@ import pytest
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import TRANSITIONS, Submission, TaskState
 from parsync_redis.store import Call
-from parsync_redis.store.calls import Commands
+from parsync_redis.store.scripts.calls import Commands
 from tests.lua.driver import Driver
 
 Make = Callable[[Commands, Place], Call[Any]]

@@ -3,8 +3,8 @@
 import pytest
 
 from parsync_redis.model.node import drain_terms
-from parsync_redis.store.booked import read_all_views
-from parsync_redis.store.view_reader import ViewReader
+from parsync_redis.store.reads.cached_views import ViewReader
+from parsync_redis.store.reads.views import read_all_views
 from tests.lua.driver import Driver
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from parsync_redis.store.scripts import expand, lua_folder
+from parsync_redis.store.scripts.scripts import expand, lua_folder
 
 
 def library_text(name: str) -> str:

@@ -11,7 +11,7 @@ from parsync_redis.model.devices import hold, kind_of
 from parsync_redis.model.needs import Resources, amounts_text, parse_resources
 from parsync_redis.model.node import Node
 from parsync_redis.placement.rules import RULES
-from parsync_redis.scheduler.partition_copy import PartitionCopy
+from parsync_redis.scheduler.core.partition import PartitionCopy
 from parsync_redis.store import Store
 from tests.model.libraries import library_text
 from tests.model.test_fits import NEEDS, OFFERS

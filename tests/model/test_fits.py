@@ -12,7 +12,7 @@ from parsync_redis.model.needs import Resources, parse_needs, parse_resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.taints import offered_taints, tolerance
 from parsync_redis.placement.fits import fits
-from parsync_redis.scheduler.offers import Offers
+from parsync_redis.scheduler.core.offers import Offers
 from parsync_redis.store import Store
 from tests.model.libraries import library_text
 

@@ -12,7 +12,7 @@ from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.record import TaskLine, options_text, owner_of, read_run
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
-from parsync_redis.store.scripts import lua_folder
+from parsync_redis.store.scripts.scripts import lua_folder
 from tests.model.test_text import DAMAGE, NUMBERS, damaged
 
 OPTIONS = ["starts", "ran", "since", "expires", "max", "pub"]

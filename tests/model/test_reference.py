@@ -17,10 +17,10 @@ from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import GiveBack, Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Call, Store
-from parsync_redis.store.calls import ALL
 from parsync_redis.store.reference.cluster import Cluster
 from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Queue
+from parsync_redis.store.scripts.calls import ALL
 from tests.conftest import server_programs
 
 from .partition_rules import IDS, NEEDS, NODES, OFFERS, SCHEDULERS, SLIPS, PartitionRules

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.cli.stack import Process
-from parsync_redis.store.embedded import find_server
+from parsync_redis.store.server.embedded import find_server
 from tests import waiting
 from tests.documents import Document
 from tests.reaper import marked
@@ -97,9 +97,9 @@ def test_the_wheel_declares_all_that_it_needs(installed: Path, tmp_path: Path) -
 
 
 def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> None:
-    lines = "import parsync_redis.store.calls as c, parsync_redis.store.scripts as s; print(s.lua_folder(), c.__file__)"
+    lines = "import parsync_redis as c, parsync_redis.store.scripts.scripts as s; print(s.lua_folder(), c.__file__)"
     folder, module = run(installed / "python", "-c", lines, folder=tmp_path).split()
-    assert Path(folder) == Path(module).parents[2] / "lua"
+    assert Path(folder) == Path(module).parent / "lua"
     assert ROOT not in Path(module).parents
 
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 import celery
 
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs

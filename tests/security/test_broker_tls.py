@@ -23,7 +23,7 @@ from parsync_redis.cli.stack import LocalStack
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store, connect
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.clients import check_async
 from tests.documents import ROOT
 from tests.waiting import until

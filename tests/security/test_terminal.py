@@ -16,8 +16,8 @@ from parsync_redis.cli.common import make_client
 from parsync_redis.model.printable import LOGGERS, guard_logs, printable
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import SCRIPTS
-from parsync_redis.store.losses import KEEP_S
-from parsync_redis.store.quarantine import quarantine
+from parsync_redis.store.repair.losses import KEEP_S
+from parsync_redis.store.repair.quarantine import quarantine
 from tests.lua.driver import Driver
 
 PACKAGE = Path(parsync_redis.__file__).parent

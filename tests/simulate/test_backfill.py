@@ -15,10 +15,10 @@ from parsync_redis.model.times import RunTimes
 from parsync_redis.placement.backfill import Waits, choose, nearest, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import Held
-from parsync_redis.scheduler.age_tracker import AgeTracker
-from parsync_redis.scheduler.bars import Bars
-from parsync_redis.scheduler.duties.backfill import WINDOW
-from parsync_redis.scheduler.large import LeastAsked, find_large
+from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
+from parsync_redis.scheduler.core.reservations import Bars
+from parsync_redis.scheduler.leader.backfill import WINDOW
+from parsync_redis.scheduler.process.lease_watch import AgeTracker
 from parsync_redis.store.reference.queue import Queue
 
 MEAN_S = 10.0

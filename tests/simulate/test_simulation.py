@@ -27,7 +27,7 @@ from parsync_redis.lab.simulate.runs import merge, merge_with_interval
 from parsync_redis.lab.simulate.simulation import Simulation
 from parsync_redis.lab.simulate.workload import Arrival, Listed, Poisson
 from parsync_redis.model.options import Strategy
-from parsync_redis.scheduler.freshness import partitioned
+from parsync_redis.scheduler.core.freshness import partitioned
 
 
 @given(st.integers(1, 40), st.integers(0, 60), st.integers(0, 10**6))

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from parsync_redis import ParsyncClient
 from parsync_redis.cli import app
 from parsync_redis.cli.stack import Process
-from parsync_redis.store.members import read_schedulers
+from parsync_redis.store.reads.schedulers import read_schedulers
 from tests.documents import ROOT, WRITE, Document
 from tests.site.blocks import FILE, RUN, asked, commands, files
 from tests.waiting import run, until

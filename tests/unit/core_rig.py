@@ -11,8 +11,8 @@ from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.model.task import Taken
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.plan import Plan
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.plan import Plan
 
 
 def make(partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int = 1, shards: int = 1) -> Core:

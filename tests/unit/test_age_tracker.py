@@ -1,6 +1,6 @@
 """How a leader counts on its own clock what nobody counts in Redis."""
 
-from parsync_redis.scheduler.age_tracker import AgeTracker
+from parsync_redis.scheduler.process.lease_watch import AgeTracker
 
 
 def test_the_age_of_a_thing_is_since_it_was_first_seen():

@@ -5,8 +5,8 @@ import pytest
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.node import Node
 from parsync_redis.model.task import Taken, TaskState
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.plan import Plan
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.plan import Plan
 from parsync_redis.store import Store
 from tests.lua.driver import Driver
 

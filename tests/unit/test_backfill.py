@@ -11,10 +11,10 @@ from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.placement.backfill import CLOCKS_MS, LEAST_MS, Waits, choose, nearest, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import Held
-from parsync_redis.scheduler.bars import Bars
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.large import MOST as MOST_LARGE
-from parsync_redis.scheduler.large import LeastAsked, find_large
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.large_kinds import MOST as MOST_LARGE
+from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
+from parsync_redis.scheduler.core.reservations import Bars
 
 from .core_rig import Queue, bitmap, claims_of, judge, make, node, see, waiting
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from parsync_redis.model.node import drain_terms, trial_note, trial_s
 from parsync_redis.model.place import Place
 from parsync_redis.model.streak import TRIES, Compared, Elsewhere, Streak, damning
-from parsync_redis.scheduler.duties.black_holes import BlackHoleDuty, reason
+from parsync_redis.scheduler.leader.black_holes import BlackHoleDuty, reason
 from parsync_redis.store import Store
-from parsync_redis.store.places import now_ms
-from parsync_redis.worker import failures as module
-from parsync_redis.worker.failures import Failures
-from parsync_redis.worker.look_ahead import LookAhead
-from parsync_redis.worker.request import is_failure
-from parsync_redis.worker.runs import Run
+from parsync_redis.store.repair.lost_leases import now_ms
+from parsync_redis.worker.celery.request import is_failure
+from parsync_redis.worker.node import failures as module
+from parsync_redis.worker.node.failures import Failures
+from parsync_redis.worker.node.look_ahead import LookAhead
+from parsync_redis.worker.node.runs import Run
 from tests.lua.driver import Driver
 
 LEASE_S = 10.0

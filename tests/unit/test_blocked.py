@@ -7,8 +7,8 @@ from parsync_redis.model.kind import Kind, KindLine
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Took
-from parsync_redis.scheduler.queue_copy import AT_ONCE, QueueCopy
-from parsync_redis.scheduler.view import View
+from parsync_redis.scheduler.core.queue import AT_ONCE, QueueCopy
+from parsync_redis.scheduler.core.view import View
 
 from .core_rig import bitmap
 

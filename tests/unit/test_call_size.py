@@ -2,7 +2,7 @@
 
 from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.limits import MAX_BATCH
-from parsync_redis.scheduler.call_size import LEAST, MANY, CallSize
+from parsync_redis.scheduler.core.claim_outcomes import LEAST, MANY, CallSize
 
 from .core_rig import judge, make, node, see, waiting
 

@@ -7,8 +7,8 @@ import pytest
 from parsync_redis.inspect import checkup, primary_checks, server_checks
 from parsync_redis.model.node import trial_note
 from parsync_redis.model.views import NodeView
-from parsync_redis.store.members import SchedulerView
-from parsync_redis.store.server_errors import Fault
+from parsync_redis.store.reads.schedulers import SchedulerView
+from parsync_redis.store.server.server_errors import Fault
 
 
 def levels(checks):

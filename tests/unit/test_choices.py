@@ -15,9 +15,9 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Snapshot
 from parsync_redis.placement.rules import RULES
-from parsync_redis.scheduler.choices import AT_ONCE
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.plan import Plan
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.placement_log import AT_ONCE
+from parsync_redis.scheduler.core.plan import Plan
 from tests.model.test_fits import NEEDS, OFFERS
 
 from .core_rig import Queue, judge, judge_each, make, node, see, waiting

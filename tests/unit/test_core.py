@@ -12,8 +12,8 @@ from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Judged, Snapshot, Took
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.plan import Look
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.plan import Look
 
 from .core_rig import Queue, after_a_gap, bitmap, claims_of, judge, make, node, reasons, see, takes, tasks_of, waiting
 

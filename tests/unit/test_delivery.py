@@ -12,10 +12,10 @@ from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 from parsync_redis.submission import make_submission
 from parsync_redis.wire.envelope import open_envelope
-from parsync_redis.worker.delivery import Delivery
+from parsync_redis.worker.celery.delivery import Delivery
 from parsync_redis.worker.isolation.machine import Isolation
-from parsync_redis.worker.reporter import Reporter
-from parsync_redis.worker.runs import Run, Runs
+from parsync_redis.worker.node.reporter import Reporter
+from parsync_redis.worker.node.runs import Run, Runs
 from tests.lua.driver import Driver
 
 

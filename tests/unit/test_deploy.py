@@ -22,8 +22,8 @@ from parsync_redis.serve.metrics import STATES, render_metrics
 from parsync_redis.serve.query import Query
 from parsync_redis.serve.survey import Survey
 from parsync_redis.serve.surveyor import Latest
-from parsync_redis.store.demand import Counts
-from parsync_redis.store.members import SchedulerView
+from parsync_redis.store.reads.demand import Counts
+from parsync_redis.store.reads.schedulers import SchedulerView
 from tests.documents import ROOT, Document, tables
 from tests.offenders import none_wrong
 

@@ -6,9 +6,9 @@ from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.partition_copy import PartitionCopy
-from parsync_redis.scheduler.scarce import find_scarce, keep_back, not_asked
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.partition import PartitionCopy
+from parsync_redis.scheduler.core.scarce import find_scarce, keep_back, not_asked
 
 from .core_rig import Queue, bitmap, claims_of, make, node, tasks_of
 

@@ -10,9 +10,9 @@ from parsync_redis.cli.app import COMMANDS, load
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.model.options import NAMES
 from parsync_redis.settings import Settings
-from parsync_redis.store import calls
 from parsync_redis.store.cluster import DEFAULT_GAP_S, DEFAULT_LEASE_S, DEFAULT_PARTITIONS
-from parsync_redis.store.scripts import lua_folder
+from parsync_redis.store.scripts import calls
+from parsync_redis.store.scripts.scripts import lua_folder
 from parsync_redis.wire.keys import CLUSTER_KINDS, DEFAULT_SHARDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 from tests.documents import ROOT, Document, tables
 from tests.offenders import none_wrong

@@ -24,7 +24,7 @@ from parsync_redis.placement.forecast import (
     has_room_now,
 )
 from parsync_redis.placement.now import obstacles
-from parsync_redis.scheduler.view import View
+from parsync_redis.scheduler.core.view import View
 from tests.model.test_fits import NEEDS, OFFERS
 
 STATES = st.sampled_from([("up", False), ("up", False), ("up", True), ("suspect", False), ("down", False)])

@@ -5,8 +5,8 @@ import pytest
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.plan import Plan
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.plan import Plan
 
 from .core_rig import Queue, bitmap, judge, make, node, see, takes, waiting
 

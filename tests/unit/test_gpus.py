@@ -7,8 +7,8 @@ from celery.concurrency.thread import TaskPool as ThreadPool
 
 from parsync_redis import InvalidInput
 from parsync_redis.model.place import Place
-from parsync_redis.worker import devices
-from parsync_redis.worker.node import NodeSpec
+from parsync_redis.worker.node import devices
+from parsync_redis.worker.node.node import NodeSpec
 
 from .test_node_devices import no_nvidia as no_nvidia
 from .test_node_devices import smi, spec

@@ -7,8 +7,8 @@ import pytest
 from billiard.pool import ApplyResult
 
 from parsync_redis.model.place import Place
-from parsync_redis.worker.handed_over import forgotten, keep_handed_over
-from parsync_redis.worker.runs import Run, Runs
+from parsync_redis.worker.celery.prefetched_runs import forgotten, keep_handed_over
+from parsync_redis.worker.node.runs import Run, Runs
 
 
 @pytest.mark.parametrize("forgets_all", [False, True], ids=["Celery 5.6", "Celery 5.4 and 5.5"])

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.store.calls import ALL
-from parsync_redis.store.header import FIELDS, Header
-from parsync_redis.store.scripts import Script, expand, lua_folder
+from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.header import FIELDS, Header
+from parsync_redis.store.scripts.scripts import Script, expand, lua_folder
 from tests.offenders import none_wrong
 
 LUA = sorted(lua_folder().rglob("*.lua"))

@@ -15,7 +15,7 @@ import pytest
 from celery.exceptions import Ignore
 
 from parsync_redis import InvalidInput
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.worker.isolation.locks import (
     CAN_ISOLATE,
     SlotBusy,

@@ -6,7 +6,7 @@ import pytest
 
 from parsync_redis.errors import BrokenContract, InvalidInput
 from parsync_redis.model.claim import Claim
-from parsync_redis.store.calls import ALL, Commands
+from parsync_redis.store.scripts.calls import ALL, Commands
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 from tests.lua.sample import sample_calls
 

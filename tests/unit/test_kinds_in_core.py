@@ -6,9 +6,9 @@ from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Snapshot, Took
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.explainer import AGAIN
-from parsync_redis.scheduler.queue_copy import AT_ONCE
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.queue import AT_ONCE
+from parsync_redis.scheduler.core.wait_reasons import AGAIN
 
 from .core_rig import Queue, after_a_gap, bitmap, judge, make, node, see, takes, waiting
 

@@ -1,6 +1,6 @@
 """An observer judges a process dead only if it has itself seen the counter stand still for one lease."""
 
-from parsync_redis.scheduler.lease_watch import LeaseWatch
+from parsync_redis.scheduler.process.lease_watch import LeaseWatch
 
 
 def test_a_counter_that_moves_is_never_judged() -> None:

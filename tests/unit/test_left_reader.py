@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from parsync_redis.model.needs import Resources
 from parsync_redis.placement.columns import Columns
-from parsync_redis.scheduler.left import LeftReader
+from parsync_redis.scheduler.core.free_amounts import LeftReader
 
 OFFER = Resources.of(2, {"mem": 8, "cpu": 4})
 INDEX = {f"n{at}": at for at in range(3)}

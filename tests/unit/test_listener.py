@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.scheduler.listener import Listener, _Subscription, understand
-from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.process.listener import Listener, _Subscription, understand
+from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 
 
 @pytest.mark.parametrize("data", [b"tick 7 3", b"tick 7 3 booked", b"wake", b"freed 7 3 16", b"freed 7 -1 0"])

@@ -10,11 +10,11 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Snapshot, Took
 from parsync_redis.model.task import Taken
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.kind_group import KindGroup
-from parsync_redis.scheduler.large import LeastAsked
-from parsync_redis.scheduler.plan import Plan
-from parsync_redis.scheduler.seat_finder import SeatFinder
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.kind_group import KindGroup
+from parsync_redis.scheduler.core.large_kinds import LeastAsked
+from parsync_redis.scheduler.core.plan import Plan
+from parsync_redis.scheduler.core.seats import SeatFinder
 
 from .core_rig import Queue, after_a_gap, bitmap, claims_of, judge, make, node, see, tasks_of, waiting
 

@@ -16,7 +16,7 @@ from parsync_redis.near import near_node, resolve_near
 from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.now import obstacles
 from parsync_redis.placement.reasons import explain_waiting
-from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.core.core import Core
 from tests.lua.driver import Driver
 
 from .core_rig import claims_of, make, waiting

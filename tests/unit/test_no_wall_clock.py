@@ -9,7 +9,7 @@ READS = re.compile(r"\btime\.(?:time|time_ns|localtime|gmtime|ctime)\(|\b(?:date
 ALLOWED = {
     "wire/message_options.py",  # what a task's caller gave as a time of day, as Celery does: eta, expires
     "integration/publish.py",  # the same
-    "worker/panel.py",  # whether an eta that a caller gave is still to come
+    "worker/celery/inspect_answers.py",  # whether an eta that a caller gave is still to come
     "lab/bench/app.py",  # a delay that is measured from one process to another
     "lab/bench/celery.py",  # a name for a key
 }

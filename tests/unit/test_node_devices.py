@@ -13,9 +13,9 @@ from celery.concurrency.thread import TaskPool as ThreadPool
 from parsync_redis import InvalidInput
 from parsync_redis.model.place import Place
 from parsync_redis.settings import node_options
-from parsync_redis.worker import devices
 from parsync_redis.worker.isolation.tie import seeing
-from parsync_redis.worker.node import NodeSpec, node_spec
+from parsync_redis.worker.node import devices
+from parsync_redis.worker.node.node import NodeSpec, node_spec
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from celery.concurrency.thread import TaskPool as ThreadPool
 
 from parsync_redis import InvalidInput
 from parsync_redis.settings import node_options
-from parsync_redis.worker.node import node_spec, pairs
+from parsync_redis.worker.node.node import node_spec, pairs
 
 
 def test_pairs_are_name_and_value_of_which_the_value_may_hold_an_equals_sign() -> None:

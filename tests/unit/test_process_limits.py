@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.model.needs import Resources
-from parsync_redis.worker.process_limits import cpu_limit, memory_limit, warn_of_limits
+from parsync_redis.worker.node.process_limits import cpu_limit, memory_limit, warn_of_limits
 
 from .test_node_devices import spec
 

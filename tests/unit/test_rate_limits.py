@@ -9,7 +9,7 @@ import pytest
 from kombu.utils import limits
 from kombu.utils.limits import TokenBucket
 
-from parsync_redis.worker.rate_limits import LATE_S, LONGEST_S, MOMENT_S, RateLimits
+from parsync_redis.worker.celery.rate_limits import LATE_S, LONGEST_S, MOMENT_S, RateLimits
 
 PLACED_S = 0.004
 """How long it takes to place one task: what comes at once comes one after the other."""

@@ -16,7 +16,7 @@ from tests.waiting import ended, run, until
 
 TEST = """
 import os, pathlib, subprocess, time
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 
 def test_waits():
     shell = ["sh", "-c", "setsid sleep 600 >/dev/null & echo $!"]

@@ -6,7 +6,7 @@ from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import parse_resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.scheduler.refusals import IN_A_ROW, Refusing
+from parsync_redis.scheduler.core.claim_outcomes import IN_A_ROW, Refusing
 
 from .core_rig import bitmap, claims_of, make, node, see, takes, waiting
 

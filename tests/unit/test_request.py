@@ -23,15 +23,15 @@ from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.wire.message import make_message
-from parsync_redis.worker.agent import Agent
+from parsync_redis.worker.celery.delivered_message import Delivered, as_message
+from parsync_redis.worker.celery.request import outcome_of, request_class, watch
+from parsync_redis.worker.celery.storing import is_of_backend, watch_results
 from parsync_redis.worker.isolation.machine import Isolation
 from parsync_redis.worker.isolation.tie import RunIsolation, run_isolated
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.received import Delivered, as_message
-from parsync_redis.worker.reporter import outcomes
-from parsync_redis.worker.request import outcome_of, request_class, watch
-from parsync_redis.worker.runs import Run
-from parsync_redis.worker.storing import is_of_backend, watch_results
+from parsync_redis.worker.node.agent import Agent
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.reporter import outcomes
+from parsync_redis.worker.node.runs import Run
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ outside_body = pytest.mark.filterwarnings("ignore:Exception raised outside body:
 
 
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parsync_redis.worker.storing.PATIENCE_S", 0.0)
+    monkeypatch.setattr("parsync_redis.worker.celery.storing.PATIENCE_S", 0.0)
 
 
 @outside_body

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from redis.exceptions import ReadOnlyError
 
-from parsync_redis.worker import results
-from parsync_redis.worker.results import Owed, announce
+from parsync_redis.worker.celery import results_outbox as results
+from parsync_redis.worker.celery.results_outbox import Owed, announce
 
 
 @pytest.mark.parametrize("several", [False, True])

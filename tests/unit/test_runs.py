@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from parsync_redis.model.place import Place
-from parsync_redis.worker.runs import Run, Runs
+from parsync_redis.worker.node.runs import Run, Runs
 
 
 def run(task: str = "t", slot: int = 0, attempt: str = "1@1") -> Run:

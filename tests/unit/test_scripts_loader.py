@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.store import scripts
-from parsync_redis.store.calls import ALL
-from parsync_redis.store.header import FIELDS, Header
-from parsync_redis.store.scripts import Script, compose, expand, lua_folder, read_header
+from parsync_redis.store.scripts import scripts
+from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.header import FIELDS, Header
+from parsync_redis.store.scripts.scripts import Script, compose, expand, lua_folder, read_header
 from tests.offenders import none_wrong
 
 Write = Callable[..., Path]

@@ -8,7 +8,7 @@ from parsync_redis.model.octaves import TimeHistogram
 from parsync_redis.serve.counting import Counting
 from parsync_redis.serve.history import MINUTES, STEP_S, Moment, Ring, charts_of, minutes_of
 from parsync_redis.serve.page_values import NOTHING
-from parsync_redis.store.members import SchedulerView
+from parsync_redis.store.reads.schedulers import SchedulerView
 
 
 def scheduler(name, waits, pid="1", placed=0):

@@ -9,7 +9,7 @@ from parsync_redis.serve.demand import Machine, measure_demand
 from parsync_redis.serve.metrics import render_metrics
 from parsync_redis.serve.survey import Survey
 from parsync_redis.serve.surveyor import Latest
-from parsync_redis.store.demand import Counts
+from parsync_redis.store.reads.demand import Counts
 
 GIB = 2**30
 HAS = {"gpu@0": 1, "gpu@1": 1, "gpu.mem@0": 24 * GIB, "gpu.mem@1": 24 * GIB}

@@ -1,7 +1,7 @@
 """Counters of `parsync serve` never fall, whichever schedulers come, go, and begin again."""
 
 from parsync_redis.serve.totals import REMEMBERED, SchedulerTotals
-from parsync_redis.store.members import SchedulerView
+from parsync_redis.store.reads.schedulers import SchedulerView
 
 
 def said(name, placed, pid="1"):

@@ -7,9 +7,9 @@ from redis.exceptions import ReadOnlyError, ResponseError
 
 from parsync_redis.errors import ServerFull, ServerReadOnly, ServerUnreachable
 from parsync_redis.inspect import checkup
-from parsync_redis.scheduler.high_water_marks import HighWaterMarks
-from parsync_redis.store.losses import read_lines
-from parsync_redis.store.server_errors import Backoff, refusal
+from parsync_redis.scheduler.process.lease_watch import HighWaterMarks
+from parsync_redis.store.repair.losses import read_lines
+from parsync_redis.store.server.server_errors import Backoff, refusal
 
 log = logging.getLogger("test")
 

@@ -6,10 +6,10 @@ from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.ids import shard_of
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.replies import Took
-from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.kind_group import BLOCK, OF_PRIORITY
-from parsync_redis.scheduler.looks import FURTHER, shards_of
-from parsync_redis.scheduler.plan import Plan
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.kind_group import BLOCK, OF_PRIORITY
+from parsync_redis.scheduler.core.plan import Plan
+from parsync_redis.scheduler.core.shard_polling import FURTHER, shards_of
 
 from .core_rig import Queue, after_a_gap, judge, make, node, reasons, see, takes
 

@@ -12,7 +12,7 @@ from parsync_redis.model.explanation import Choice
 from parsync_redis.model.place import Place
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
-from parsync_redis.worker.spans import Begun, PlaceSpans, make_span, sampled
+from parsync_redis.worker.node.spans import Begun, PlaceSpans, make_span, sampled
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PLACE = Place.of("a%20b 2@17.s1.482913 p0 n1/3,4 inc=3 since=5000")

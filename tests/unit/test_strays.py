@@ -5,12 +5,12 @@ from dataclasses import replace
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Taken
-from parsync_redis.scheduler.janitor import Janitor
-from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.leader.janitor import Janitor
+from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig
-from parsync_redis.store.server_run import ServerRun
+from parsync_redis.store.server.server_run import ServerRun
 from tests.lua.driver import Driver
 
 CONFIG = ClusterConfig(1, 0.5, 10.0)

@@ -5,9 +5,9 @@ import pytest
 from parsync_redis.model.node import drain_terms
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import TaskState
-from parsync_redis.scheduler.duties.drains import PROBATION_LEASES
-from parsync_redis.scheduler.duties.suspects import TRIES
-from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.scheduler.leader.black_holes import TRIES
+from parsync_redis.scheduler.leader.drains import PROBATION_LEASES
+from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.store import Store
 from tests.lua.driver import Driver
 

@@ -6,7 +6,7 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.inspect.node_detail import no_such_node
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import TaskLine
-from parsync_redis.store.find_tasks import SeenTask, TaskQuery, matches, order_of
+from parsync_redis.store.reads.find_tasks import SeenTask, TaskQuery, matches, order_of
 
 NOW_MS = 1_000_000
 

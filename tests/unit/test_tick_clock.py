@@ -1,6 +1,6 @@
 """When a scheduler goes on by its own clock, and when it subscribes anew. Pure, in a time of its own."""
 
-from parsync_redis.scheduler.tick_clock import DEAF_S, SILENCE, TickClock
+from parsync_redis.scheduler.process.tick_clock import DEAF_S, SILENCE, TickClock
 
 INTERVAL_S = 0.05
 

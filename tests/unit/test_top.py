@@ -9,8 +9,8 @@ from parsync_redis.inspect.glance import Glance
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
 from parsync_redis.model.views import KindView, NodeView
-from parsync_redis.store.demand import Counts
-from parsync_redis.store.members import SchedulerView
+from parsync_redis.store.reads.demand import Counts
+from parsync_redis.store.reads.schedulers import SchedulerView
 
 NOW_MS = 1_795_633_448_000
 

@@ -11,8 +11,8 @@ from parsync_redis.model.kind import Kind
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Taken
-from parsync_redis.scheduler import loop, tick_clock
-from parsync_redis.scheduler.loop import RESTS, Scheduler
+from parsync_redis.scheduler.process import loop, tick_clock
+from parsync_redis.scheduler.process.loop import RESTS, Scheduler
 from parsync_redis.store import Store
 from tests.lua.driver import Driver
 from tests.waiting import until

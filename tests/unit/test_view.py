@@ -10,8 +10,8 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.placement.fits import fits
 from parsync_redis.placement.strategy import Ints
-from parsync_redis.scheduler.partition_copy import PartitionCopy, Seats
-from parsync_redis.scheduler.view import View
+from parsync_redis.scheduler.core.partition import PartitionCopy, Seats
+from parsync_redis.scheduler.core.view import View
 
 
 def node(name: str, first: int, slots: int, score: float = 1.0, **labels_and_amounts: object) -> Node:

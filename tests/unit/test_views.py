@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, strategies
 
 from parsync_redis.model.views import Evenness, NodeView, gather_partition, measure_evenness, spread
-from parsync_redis.store.live_nodes import count_bits
+from parsync_redis.store.reads.live_nodes import count_bits
 
 
 def node(name, slots, score, labels=None, state="up", free=0):

@@ -15,13 +15,13 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
 from parsync_redis.settings import Settings, wants_scheduler
 from parsync_redis.store.store import Store
-from parsync_redis.worker import beside
-from parsync_redis.worker.agent import Agent
-from parsync_redis.worker.beside import SchedulerBeside
-from parsync_redis.worker.bootsteps import NodeStep, call_when_stopped, leave_before_soft_shutdown
-from parsync_redis.worker.node import NodeSpec
-from parsync_redis.worker.runs import Run
-from parsync_redis.worker.watch_cluster import WatchStep, placed_tasks
+from parsync_redis.worker import scheduler_child as beside
+from parsync_redis.worker.celery.bootsteps import NodeStep, call_when_stopped, leave_before_soft_shutdown
+from parsync_redis.worker.celery.watch_cluster import WatchStep, placed_tasks
+from parsync_redis.worker.node.agent import Agent
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.runs import Run
+from parsync_redis.worker.scheduler_child import SchedulerBeside
 
 LOADER = "parsync_redis.loader:Loader"
 

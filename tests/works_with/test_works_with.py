@@ -18,7 +18,7 @@ import redis
 
 from parsync_redis import Infeasible
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.store.embedded import EmbeddedServer, free_port
+from parsync_redis.store.server.embedded import EmbeddedServer, free_port
 from tests.waiting import run, until
 from tests.works_with import LIBRARIES, is_installed
 

@@ -34,7 +34,7 @@ local function refuse_call(verb, keys, argv)
 end
 
 -- too_long: return the error reply for the first argument behind `row` that is longer than its limit: {name, limit, ...}. The
--- loader writes the check itself, for every argument of every script (store/lengths.py).
+-- loader writes the check itself, for every argument of every script (store/scripts/lengths.py).
 local function too_long(verb, row, limits)
   for at = 1, #limits, 2 do
     local text = ARGV[row + (at + 1) / 2]

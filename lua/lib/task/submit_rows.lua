@@ -1,4 +1,4 @@
--- Check the rows of submit. Lengths: parsync_redis/store/lengths.py.
+-- Check the rows of submit. Lengths: parsync_redis/store/scripts/lengths.py.
 
 -- options_of: return the words NAME=VALUE of a row as a table; or nil and the error reply. delay and expiry: in ms from now,
 -- until it can be taken and until it expires; max: its max_starts; any=1: its last node is as good as others; wait=1: it may

@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from ...store.connection import connect
+from ...store.server.connection import connect
 from .processes import cpu_of
 
 BATCH: Final = 100

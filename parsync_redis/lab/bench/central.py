@@ -13,7 +13,7 @@ import numpy as np
 
 from ...model.amount import THOUSANDTHS
 from ...placement.strategy import Floats
-from ...store.connection import connect
+from ...store.server.connection import connect
 from ...wire.message import make_message
 from .central_scripts import PREFIX, scripts
 from .load import TASK, Submit, task_id

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from ...demo.driver import Stopped
 from ...errors import InvalidInput, ServerUnfit
-from ...store.connection import set_timeouts
-from ...store.server_info import LIST_SETTINGS
+from ...store.server.connection import set_timeouts
+from ...store.server.server_info import LIST_SETTINGS
 from ...store.store import Store
 from ..flags import check_flag
 from .cost_life import CASES, VERBS, WITH_CONFIRM, Life

@@ -18,7 +18,7 @@ from ...model.replies import Judged, Snapshot, Took
 from ...model.taints import offered_taints, tolerance
 from ...model.task import Taken
 from ...placement.rules import RULES
-from ...scheduler.core import Core
+from ...scheduler.core.core import Core
 from .figures import ratio
 from .placement import Say
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ...demo.driver import Stopped
 from ...model.limits import MAX_BATCH
-from ...store.embedded import EmbeddedServer
+from ...store.server.embedded import EmbeddedServer
 from ...store.store import Store
 from .cost_life import CASES, MESSAGE, NODE_SLOTS, VERBS, Life
 from .placement import Say, facts_of

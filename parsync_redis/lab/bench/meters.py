@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from ...errors import ServerUnfit
-from ...store.connection import connect
-from ...store.embedded import EmbeddedServer
+from ...store.server.connection import connect
+from ...store.server.embedded import EmbeddedServer
 
 Work = Callable[[], None]
 

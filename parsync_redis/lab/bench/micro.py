@@ -13,7 +13,7 @@ from ...model.apps import KnownTasks, offer_with
 from ...model.claim import Claim
 from ...model.limits import MAX_BATCH
 from ...model.needs import Resources
-from ...store.embedded import EmbeddedServer, find_wheel
+from ...store.server.embedded import EmbeddedServer, find_wheel
 from ...store.store import Store
 from . import app as plain
 from .figures import ratio

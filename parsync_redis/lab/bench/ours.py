@@ -11,11 +11,11 @@ import numpy as np
 from ...inspect.audit import audit
 from ...model.task import TaskState
 from ...placement.strategy import Floats
-from ...scheduler.core import Core
-from ...scheduler.loop import Scheduler
+from ...scheduler.core.core import Core
+from ...scheduler.process.loop import Scheduler
 from ...settings import Settings
 from ...store.cluster import join_cluster
-from ...store.demand import read_kinds
+from ...store.reads.demand import read_kinds
 from ...store.store import Store
 from ..simulate.modes import whole_state
 from .load import TASK, Submit, task_id, through_client

@@ -13,8 +13,8 @@ import numpy as np
 
 from ...demo.driver import Stopped
 from ...placement.strategy import Floats
-from ...store.connection import connect
-from ...store.embedded import EmbeddedServer
+from ...store.server.connection import connect
+from ...store.server.embedded import EmbeddedServer
 from .baseline import measure_baseline
 from .central import Central
 from .figures import Pace, grows, quantiles, rate_within, ratio

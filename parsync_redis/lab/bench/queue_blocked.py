@@ -8,7 +8,7 @@ import numpy as np
 
 from ...model.needs import Resources
 from ...model.task import TaskState
-from ...store.demand import read_kinds
+from ...store.reads.demand import read_kinds
 from .figures import ratio
 from .placement import Say
 from .queue_parameters import QueueParameters

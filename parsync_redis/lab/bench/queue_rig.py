@@ -14,7 +14,7 @@ from ...model.options import Strategy
 from ...model.task import TaskState
 from ...placement.strategy import Floats
 from ...store.cluster import join_cluster
-from ...store.embedded import EmbeddedServer
+from ...store.server.embedded import EmbeddedServer
 from .load import TASK, task_id
 from .ours import CLUSTER, START_S, named, read_times, scheduler_job, settings_of
 from .parameters import BenchParameters

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...placement.strategy import Floats
-from ...store.connection import connect
+from ...store.server.connection import connect
 from .load import TASK, Submit, task_id
 from .ours import TaskTimes
 from .parameters import BenchParameters

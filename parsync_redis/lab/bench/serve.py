@@ -17,7 +17,7 @@ from ...client import ParsyncClient
 from ...model.needs import Resources
 from ...settings import Settings
 from ...store.cluster import join_cluster
-from ...store.embedded import EmbeddedServer
+from ...store.server.embedded import EmbeddedServer
 from .load import TASK
 from .onlookers import EVENTS, PATHS, Changes, Onlooker
 from .placement import Say, facts_of

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...store.embedded import EmbeddedServer
-from ...store.embedded_cluster import EmbeddedCluster
+from ...store.server.embedded import EmbeddedServer
+from ...store.server.embedded_cluster import EmbeddedCluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ...model.apps import KnownTasks, offer_with
 from ...model.limits import MAX_BATCH
 from ...model.needs import Resources
 from ...model.place import Place
-from ...store.calls import Call
+from ...store.scripts.calls import Call
 from ...store.store import Store
 from ...wire.doorbell import read_doorbell
 from .wire import Wire, pack

@@ -6,8 +6,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from ...store.connection import connect
-from ...store.embedded import EmbeddedServer
+from ...store.server.connection import connect
+from ...store.server.embedded import EmbeddedServer
 from .load import Submit
 from .ours import TaskTimes
 from .processes import Processes, cpu_of

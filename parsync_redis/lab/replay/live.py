@@ -7,7 +7,7 @@ from typing import Final
 
 from ...settings import Settings
 from ...store.cluster import join_cluster
-from ...store.embedded import EmbeddedServer
+from ...store.server.embedded import EmbeddedServer
 from ...store.store import Store
 from .replay import ReplayParameters
 

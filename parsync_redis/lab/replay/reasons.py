@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...placement.classes import classify
-from ...scheduler.core import Core
-from ...scheduler.kind_group import WaitingKind
-from ...scheduler.view import View, fitting
+from ...scheduler.core.core import Core
+from ...scheduler.core.kind_group import WaitingKind
+from ...scheduler.core.view import View, fitting
 
 MOST_REASONS: Final = 10
 

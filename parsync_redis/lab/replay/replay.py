@@ -21,8 +21,8 @@ from ...model.limits import MAX_BATCH
 from ...model.options import Strategy, TaskOptions
 from ...model.place import Place
 from ...model.task import Submission
-from ...scheduler.core import Core
-from ...scheduler.plan_runner import PlanRunner
+from ...scheduler.core.core import Core
+from ...scheduler.process.plan_runner import PlanRunner
 from ...store.store import Store
 from ..flags import check_flag
 from ..simulate.parameters import LEAST_GAP_S, MOST_GAP_S

@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from ...model.options import ONE_SLOT, Strategy
-from ...scheduler.core import Core
-from ...scheduler.freshness import ORDERS, Order, Turns, partitioned
-from ...scheduler.partition_copy import PartitionCopy
+from ...scheduler.core.core import Core
+from ...scheduler.core.freshness import ORDERS, Order, Turns, partitioned
+from ...scheduler.core.partition import PartitionCopy
 from .parameters import Parameters, SimStrategy, Sync
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ...scheduler.core import Core
+from ...scheduler.core.core import Core
 
 
 @dataclass(slots=True)

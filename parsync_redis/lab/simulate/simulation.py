@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...model.replies import Judged
-from ...scheduler.core import CHANGES
-from ...scheduler.plan import Plan
+from ...scheduler.core.core import CHANGES
+from ...scheduler.core.plan import Plan
 from .cluster import SimCluster
 from .measure import SimMeasure
 from .modes import make_core

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 from ...errors import BrokenContract
 from ...wire.keys import Keys
 from .. import Call
-from ..calls import Commands
+from ..scripts.calls import Commands
 from .cluster import Cluster
 from .partition import Partition
 from .queue import Queue

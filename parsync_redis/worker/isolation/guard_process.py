@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..children import no_fork, start_child
-from ..lease import Order
+from ..node.lease import Order
 from .guarding import LEAVE, Guarded
 
 PACKAGES: Final = ("redis", "hiredis", "parsync_redis")

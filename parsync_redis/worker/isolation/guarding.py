@@ -28,9 +28,9 @@ from redis.exceptions import RedisError
 from ...errors import ParsyncError
 from ...logs import formatter_of
 from ...model.node import NO_SIGN
-from ...store.server_errors import Backoff
+from ...store.server.server_errors import Backoff
 from ...store.store import Store
-from ..lease import SILENT_LEASES, LeaseKeeper, Order, shorten_timeouts
+from ..node.lease import SILENT_LEASES, LeaseKeeper, Order, shorten_timeouts
 from .timer import KILL_AFTER, LeaseTimer, now_s
 
 log = logging.getLogger("parsync.guard")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...store.store import Store
-from ..lease import LeaseKeeper, Order, Report
+from ..node.lease import LeaseKeeper, Order, Report
 from .guard_process import GuardProcess, log_file
 from .guarding import Guarded
 from .locks import SlotBusy, busy_slots, holders, touch

@@ -25,7 +25,7 @@ from billiard.exceptions import WorkerLostError
 from celery.concurrency.solo import TaskPool as SoloPool
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
-from ..storing import be_patient_anew, mark_unstored, patient
+from ..celery.storing import be_patient_anew, mark_unstored, patient
 from .locks import SlotBusy, hold
 
 Trace = Callable[..., object]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.losses import read_losses
+from parsync_redis.store.repair.losses import read_losses
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 
 from .clients import Book, Watcher, stop_all

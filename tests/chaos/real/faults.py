@@ -15,7 +15,7 @@ import redis
 from redis.exceptions import RedisError
 
 from parsync_redis.cli.stack import Process
-from parsync_redis.store.connection import connect
+from parsync_redis.store.server.connection import connect
 from tests.waiting import ended
 
 from .proxy import MODES, Line

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from parsync_redis.client.requests import RETRY_FOR_S
-from parsync_redis.store.embedded import EmbeddedServer, find_wheel
+from parsync_redis.store.server.embedded import EmbeddedServer, find_wheel
 from tests.cluster.moving import Move, can_move_at_once
 
 from .failover import Several, drain, several_at_work

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from parsync_redis.store.losses import Loss
+from parsync_redis.store.repair.losses import Loss
 
 from .history import Event
 

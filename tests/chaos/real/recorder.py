@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Judged
-from parsync_redis.store.calls import Call
+from parsync_redis.store.scripts.calls import Call
 from parsync_redis.store.store import Store
-from parsync_redis.worker.runs import Run, Runs
+from parsync_redis.worker.node.runs import Run, Runs
 
 VERBS: Final = ("submit", "cancel", "commit", "start", "finish", "requeue", "release")
 FOLDER: Final = "CHAOS_FOLDER"

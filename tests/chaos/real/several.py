@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.embedded_cluster import EmbeddedCluster
-from parsync_redis.store.slot_map import SlotMap, slot_of
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
+from parsync_redis.store.server.slot_map import SlotMap, slot_of
 from parsync_redis.store.store import Store
 
 from .proxy import Line

@@ -15,7 +15,7 @@ from typing import Final
 import redis
 
 from parsync_redis.cli.stack import Process
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 
 from .proxy import Line, Proxy

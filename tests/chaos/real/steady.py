@@ -13,8 +13,8 @@ import redis
 from redis.exceptions import RedisError
 
 from parsync_redis.errors import ParsyncError
-from parsync_redis.store.redis_cluster import ClusterClient
-from parsync_redis.store.slot_map import slot_of
+from parsync_redis.store.server.redis_cluster import ClusterClient
+from parsync_redis.store.server.slot_map import slot_of
 from parsync_redis.store.store import Store
 
 from .clients import WORK, Book, Submitter

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from parsync_redis.store.losses import Loss
+from parsync_redis.store.repair.losses import Loss
 from tests.chaos.real.history import Event
 from tests.chaos.real.outage import Outage, longest, pauses, touched, untold
 

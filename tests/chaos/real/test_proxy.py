@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from parsync_redis.store.connection import connect
-from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.chaos.real.proxy import Line, Proxy
 from tests.waiting import until
 

@@ -20,7 +20,7 @@ local function refuse_call(verb, keys, argv)
 end
 
 -- too_long: return the error reply for the first argument behind `row` that is longer than its limit: {name, limit, ...}. The
--- loader writes the check itself, for every argument of every script (store/lengths.py).
+-- loader writes the check itself, for every argument of every script (store/scripts/lengths.py).
 
 -- too_many: return the error reply for a call of too many rows.
 

@@ -14,7 +14,7 @@ import numpy as np
 from ....errors import InvalidInput
 from ....model.options import Strategy
 from ....model.replies import Took
-from ....scheduler.core import Core
+from ....scheduler.core.core import Core
 from ....store.reference.queue import Queue
 from ..claims import ClaimCheck, near
 from ..cluster import SimCluster

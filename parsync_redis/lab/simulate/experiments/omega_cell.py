@@ -11,8 +11,8 @@ import numpy as np
 from ....model.claim import Claim, ClaimOutcome, Verdict
 from ....model.replies import Judged, Took
 from ....model.task import Taken
-from ....scheduler.core import Core
-from ....scheduler.plan import Plan
+from ....scheduler.core.core import Core
+from ....scheduler.core.plan import Plan
 from ..cluster import SimCluster
 from ..modes import make_core
 from ..parameters import Parameters

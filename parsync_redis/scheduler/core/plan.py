@@ -1,0 +1,78 @@
+"""The plan of the core for one round trip, and the counters of a scheduler."""
+
+from dataclasses import dataclass, field
+
+from ...model.claim import Claim
+from ...model.explanation import Choice
+from ...model.place import GiveBack, Place
+from ...model.replies import Waits
+from .claim_outcomes import Refusing
+
+
+@dataclass(slots=True)
+class Look:
+    """A look at a shard of the queue, whose copy stands at version `since`.
+
+    take: how many tasks to take of which kinds. waits: as in lua/verbs/take.lua.
+    """
+
+    take: list[tuple[str, int]] = field(default_factory=list)
+    since: str = "0"
+    waits: Waits = ""
+
+
+@dataclass(slots=True)
+class Plan:
+    """The steps of one round trip, in this order; the replies of commits, reads and looks come back as events.
+
+    read_nodes: partitions whose nodes are read before all else. reasons: by shard, (kind, why its tasks wait).
+    give_back: (task, attempt, how). commit and read: by partition. ask: those of `read` that are to tell this scheduler
+    of the next slot that is freed in them. looks: by shard. choices: by task, why it has its place. suspect: nodes that
+    refuse claims.
+    """
+
+    confirm: list[Place] = field(default_factory=list)
+    reasons: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+    give_back: list[tuple[str, str, GiveBack]] = field(default_factory=list)
+    commit: dict[int, list[Claim]] = field(default_factory=dict)
+    read: list[int] = field(default_factory=list)
+    read_nodes: list[int] = field(default_factory=list)
+    ask: set[int] = field(default_factory=set)
+    looks: dict[int, Look] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
+    suspect: list[Refusing] = field(default_factory=list)
+
+    def look_at(self, shard: int) -> Look:
+        """Return the look at a shard, a new one if there is none yet."""
+        return self.looks.setdefault(shard, Look())
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.confirm
+            or self.reasons
+            or self.give_back
+            or self.commit
+            or self.looks
+            or self.read
+            or self.read_nodes
+            or self.choices
+            or self.suspect
+        )
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counters of a scheduler since it started.
+
+    claims = placed + conflicts. merged: those of `placed` whose partition had changed since the scheduler read it.
+    """
+
+    taken: int = 0
+    claims: int = 0
+    conflicts: int = 0
+    placed: int = 0
+    merged: int = 0
+    given_back: int = 0
+    ticks: int = 0
+    own_ticks: int = 0
+    reads: int = 0

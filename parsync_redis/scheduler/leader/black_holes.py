@@ -1,0 +1,148 @@
+"""Make a node suspect on which tasks fail while they succeed elsewhere: it is always free, and would get every task.
+
+The nodes report streaks of failures. The script keeps beside each what other nodes report meanwhile (decision 0035).
+"""
+
+import logging
+from typing import Final
+
+from ...model.limits import MAX_BATCH
+from ...model.node import trial_note
+from ...model.place import Place
+from ...model.streak import Streak, damning
+from ...store.repair.lost_leases import now_ms
+from ...store.store import Store
+from ..process.guarded import guarded
+from .drains import PROBATION_LEASES
+
+# Put back tasks that do not start, and mark the node suspect if several in a row did not.
+
+TRIES: Final = 3
+"""A node that lets so many tasks wait for a lease, and starts none, is suspect."""
+
+TRIES_LEASES: Final = 5
+"""Within so many leases."""
+
+
+class Suspects:
+    """The times at which tasks were put back from each incarnation of a node since a task last started there."""
+
+    def __init__(self, store: Store, lease_s: float) -> None:
+        self._store, self._lease_s = store, lease_s
+        self._failed: dict[tuple[int, str, int], list[float]] = {}
+
+    def reset(self) -> None:
+        """Forget all failures."""
+        self._failed.clear()
+
+    def started(self, place: Place) -> None:
+        """Forget the failures of a node: a task runs there."""
+        self._failed.pop((place.partition, place.node, place.inc), None)
+
+    def put_back(self, p: int, node: str, late: list[Place], now_s: float) -> None:
+        """Requeue tasks that waited on a node for a lease and did not start, free their slots, and count it.
+
+        Not while the node runs anything: a worker that runs its tasks itself (solo) answers its doorbells between them.
+        """
+        store, commands = self._store, self._store.commands
+        record = store.nodes(p).get(node)
+        leases = store.leases(p, [record]) if record else []
+        if not leases or "running" in store.states([lease.place.task for lease in leases]):
+            return
+        why = f"{node} did not start it for a lease"
+        words = store.run(commands.requeue([(place, why) for place in late], "unstarted"))
+        back = [place for place, word in zip(late, words, strict=True) if word != "none"]
+        store.run(commands.release(p, back))
+        key = (p, node, late[0].inc)
+        failed = [at for at in self._failed.pop(key, []) if now_s - at < TRIES_LEASES * self._lease_s]
+        failed += [now_s] * len(back)
+        if len(failed) < TRIES:
+            self._failed[key] = failed
+            return
+        names = " ".join(place.task for place in back[:TRIES])
+        log.warning("node %s lives, but did not start what it got (%s): it is suspect, and gets no more", node, names)
+        why = f"alive, but {len(failed)} tasks in a row did not start there, the last: {names}"
+        store.run(commands.set_node(p, node, "suspect", late[0].inc, why))
+
+
+log = logging.getLogger("parsync.leader")
+
+LONGEST_S: Final = 3600.0
+"""The longest pause before a trial."""
+
+OLD_MS: Final = 3_600_000
+"""A streak whose last try is so long ago says nothing of today."""
+
+_Node = tuple[int, str, int]
+"""Partition, name and incarnation."""
+
+
+class BlackHoleDuty:
+    """Makes nodes suspect by their streaks, and drops old ones. held: some node holds back a name.
+
+    It counts how often it made each incarnation suspect, and the tries then.
+
+    An earlier leader may have judged the streaks that a new leader finds. So it waits for another try of each node.
+    """
+
+    def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
+        self._store, self._partitions, self._lease_s = store, partitions, lease_s
+        self._judged: dict[_Node, tuple[int, int]] = {}
+        self._is_new = True
+        self.held = True  # perhaps: as the leader before knew
+
+    def work(self) -> None:
+        """Judge the nodes that have streaks. A judged one is judged again after another try."""
+        nodes: dict[_Node, list[Streak]] = {}
+        old: dict[str, None] = {}
+        held_ms = 0
+        fields = self._store.hash(self._store.keys.shared("streaks"))
+        now = now_ms(self._store) if fields else 0
+        for name, text in fields.items():
+            for streak in Streak.read(name, text):
+                held_ms = max(held_ms, streak.held_ms)
+                if streak.at_ms <= now - OLD_MS:
+                    old[name] = None
+                else:
+                    nodes.setdefault((streak.partition, streak.node, streak.inc), []).append(streak)
+        self.held = held_ms > now
+        self._judged = {node: judged for node, judged in self._judged.items() if node in nodes}
+        for node, streaks in nodes.items():
+            guarded(self._store, "black holes", self._judge, node, streaks)
+        self._is_new = False
+        if old:
+            guarded(self._store, "black holes", self._drop, [*old][:MAX_BATCH])
+
+    def _drop(self, names: list[str]) -> None:
+        """Drop the old lines of these names: no node may ever report them again."""
+        counts = [(name, 0, 0, 0, 0) for name in names]
+        self._store.run(self._store.commands.report_failures(0, "", 0, 0, False, counts))
+
+    def _judge(self, node: _Node, streaks: list[Streak]) -> None:
+        times, tries = self._judged.get(node, (0, 0))
+        found, tried = damning(streaks), sum(streak.tries for streak in streaks)
+        if found and tried > tries:
+            suspected = not self._is_new and self._suspect(*node, found, times)
+            self._judged[node] = times + suspected, tried
+
+    def _suspect(self, p: int, name: str, inc: int, found: list[Streak], times: int) -> bool:
+        """Make a node suspect, unless it is not up; the pauses before its trials double."""
+        if not 0 <= p < self._partitions or getattr(self._store.nodes(p).get(name), "state", "") != "up":
+            return False
+        why = trial_note(reason(found), min(PROBATION_LEASES * self._lease_s * 2**times, LONGEST_S))
+        state = self._store.run(self._store.commands.set_node(p, name, "suspect", inc, why))[1:2]
+        if state == ["suspect"]:
+            log.warning("node %s is suspect: %s", name, why)
+        return state == ["suspect"]
+
+
+def reason(found: list[Streak]) -> str:
+    """Return the sentence of streaks that show that a node is a black hole, the longest three."""
+    found = sorted(found, key=lambda streak: -streak.length)
+    parts = [
+        f"{streak.length} tasks of {streak.name} in a row, while {streak.runs - streak.failed} of {streak.runs} "
+        "succeeded on other nodes"
+        for streak in found[:3]
+    ]
+    more = f", and of {len(found) - 3} other names" if len(found) > 3 else ""
+    return f"tasks fail there at once: {'; '.join(parts)}{more}"

@@ -1,0 +1,50 @@
+"""End drains whose deadline is over, and the probation of suspect nodes."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ...model.node import BY_ITSELF, deadline_s, trial_s
+from ...store.scripts.calls import Call
+from ...store.store import Store
+from ..process.guarded import run_guarded
+from ..process.lease_watch import AgeTracker
+
+log = logging.getLogger("parsync.leader")
+
+PROBATION_LEASES: Final = 3
+"""A suspect node that reads its inbox gets tasks again after so many leases."""
+
+
+class DrainDuty:
+    """The drains and suspicions of nodes. They count from when this leader saw them first."""
+
+    def __init__(self, store: Store, lease_s: float) -> None:
+        self._store, self._lease_s = store, lease_s
+        self._ages = AgeTracker(lease_s)
+
+    def work(self, now_s: float, notes: Mapping[tuple[int, str], tuple[str, str]]) -> None:
+        """End what is over. notes: the drain state and the note of each node that has one, by (partition, name)."""
+        ages = self._ages.look(now_s, {(*node, *noted) for node, noted in notes.items()})
+        set_node, over, probation = self._store.commands.set_node, list[Call[list[str]]](), list[tuple[int, str]]()
+        for (p, node), (drain, note) in notes.items():
+            age_s, limit_s = ages[p, node, drain, note], deadline_s(note)
+            if drain == "1" and limit_s is not None and age_s >= limit_s:
+                log.warning("the drain of node %s is over: what it still runs is ended and goes back", node)
+                over.append(set_node(p, node, "over", note=note))
+            elif drain == "0" and not note.startswith(BY_ITSELF) and age_s >= self._probation_s(note):
+                probation.append((p, node))  # a node that stands still is trusted again by its own worker
+        trusted = [set_node(p, node, "trust") for p, node in self._reading(probation)]
+        run_guarded(self._store, "drains", [*over, *trusted])
+
+    def _probation_s(self, note: str) -> float:
+        return trial_s(note) or PROBATION_LEASES * self._lease_s
+
+    def _reading(self, nodes: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Return those of these suspect nodes that have read their inbox; one that has not is still of no use."""
+        reads = [("llen", self._store.keys.inbox(p, node)) for p, node in nodes]
+        counts = self._store.pipe_each(reads) if reads else []
+        reading = [node for node, left in zip(nodes, counts, strict=True) if left == 0]
+        for _, node in reading:
+            log.info("node %s reads its inbox: it gets tasks again", node)
+        return reading

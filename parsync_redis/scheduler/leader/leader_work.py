@@ -1,0 +1,113 @@
+"""The thread of the leader's work, with connections of its own: the lease and the ticks never wait for it.
+
+The membership tells it when a pass is due, and when what it knows is worth nothing any more. From that moment the pass
+that goes on runs no call of the store: it ends at its next one.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from redis.exceptions import RedisError
+
+from ...errors import ParsyncError
+from ...settings import DEFAULT_FORGET_S
+from ...store.server.server_errors import Backoff
+from ...store.store import Store
+from ..core.large_kinds import Large
+from .janitor import Janitor
+
+log = logging.getLogger("parsync.scheduler")
+
+
+class PassOver(Exception):
+    """The pass may do no more: this scheduler leads no longer, or has to watch everybody anew."""
+
+
+class LeaderWork(threading.Thread):
+    """Does a pass of the janitor whenever one is due. The membership calls `see`, `reset`, `next_lost` and `stop`."""
+
+    def __init__(
+        self,
+        store: Store,
+        partitions: int,
+        lease_s: float,
+        leads: Callable[[], bool],
+        large: Callable[[], Sequence[Large]] = tuple,
+        forget_s: float = DEFAULT_FORGET_S,
+    ) -> None:
+        super().__init__(name="leader", daemon=True)
+        self._leads, self._lease_s = leads, lease_s
+        self.store = store.again()
+        self.store.before = self._check
+        self._due, self._done = threading.Event(), threading.Event()
+        self._janitor = Janitor(self.store, partitions, lease_s, large, self._done.wait, forget_s)
+        self._lock = threading.Lock()
+        self._resets: list[Collection[int] | None] = []
+        self._seen: tuple[Mapping[str, int], float] = {}, 0.0
+        self._lost: list[str] = []
+
+    def see(self, members: Mapping[str, int], at_s: float) -> None:
+        """Let a pass be done; members: the counter of each scheduler, as it was at a moment of the monotonic clock."""
+        self._seen = members, at_s
+        self._due.set()
+
+    def reset(self, partitions: Collection[int] | None = None) -> None:
+        """End the pass that goes on; the next one begins to watch anew, as `Janitor.reset` says."""
+        with self._lock:
+            self._resets.append(partitions)
+            if partitions is None:
+                self._lost = []
+
+    def next_lost(self) -> str:
+        """Return 'NAME COUNTER' of a scheduler that was judged lost and has not been told yet, else ''."""
+        with self._lock:
+            return self._lost.pop() if self._lost else ""
+
+    @property
+    def booked(self) -> bool:
+        """True if its last pass has booked nodes, or a node holds back a name."""
+        return self._janitor.backfill.booked or self._janitor.black_holes.held
+
+    def stop(self) -> None:
+        """End the thread and the pass that goes on, and close the connections."""
+        self._done.set()
+        self._due.set()
+        if self.ident is not None:
+            self.join(timeout=10)
+        self.store.disconnect()
+
+    def run(self) -> None:
+        """Do passes until stopped. After an error the next one watches anew."""
+        backoff = Backoff(log, "the leader's work", self._lease_s / 8)
+        while self._due.wait() and not self._done.is_set():
+            self._due.clear()
+            try:
+                self.work()
+                backoff.well()
+            except PassOver:
+                log.info("a pass of the leader's work ended early: it leads no longer, or watches anew")
+            except (ParsyncError, RedisError, OSError) as error:
+                self.reset()  # the server did not answer, so that a counter that stands still proves nothing
+                self._done.wait(backoff.pause_s(error))
+            except Exception:
+                log.exception("the leader's work: unexpected")
+                self.reset()
+                self._done.wait(self._lease_s / 16)
+
+    def work(self) -> None:
+        """Do one pass; raises PassOver if it had to end early."""
+        with self._lock:
+            resets, self._resets = self._resets, []
+        for partitions in resets:
+            self._janitor.reset(partitions)
+        members, seen_s = self._seen
+        self._janitor.work(time.monotonic, members, seen_s)
+        with self._lock:
+            if not self._resets:
+                self._lost = list(self._janitor.schedulers.lost)
+
+    def _check(self) -> None:
+        if self._resets or self._done.is_set() or not self._leads():
+            raise PassOver

@@ -1,0 +1,274 @@
+"""The loop of a scheduler process: it hears ticks and wake-ups, asks the core for a plan, and carries that out."""
+
+import logging
+import os
+import threading
+import time
+from dataclasses import asdict
+from typing import Final
+
+import numpy as np
+from redis.exceptions import RedisError
+
+from ...errors import ParsyncError
+from ...health_file import HealthFile
+from ...model.ids import check_name
+from ...model.named_times import CHOOSE_S
+from ...model.options import Strategy
+from ...model.views import DELAYS, WAITS
+from ...settings import Settings
+from ...store.cluster import ClusterConfig
+from ...store.server.server_errors import Backoff
+from ...store.store import Store
+from ..core.core import Core
+from .booking_reader import Backfill
+from .listener import CUT, Listener
+from .membership import BEATS, Membership, Rank, Stats
+from .plan_runner import PlanRunner
+from .taken_tasks import TakenTasks
+from .tick_clock import Every, TickClock
+
+# The figures that a scheduler reports of itself, for people and metrics: they go with each renewal.
+
+
+def first_figures() -> Stats:
+    """Return the figures of a scheduler that has not turned yet: their age tells when it renewed."""
+    return {"pid": os.getpid()}
+
+
+def figures_of(core: Core, now_s: float) -> Stats:
+    """Return the figures of a scheduler."""
+    return {
+        "strategy": core.selector.strategy,
+        "selector": core.selector.resolve(""),
+        "delay_ms": round(core.selector.delay_s * 1e3, 1),
+        "in_flight": core.in_flight,
+        "free": core.view.free_count,
+        **core.view.age_figures(now_s),
+        **first_figures(),
+        **asdict(core.counters),
+        DELAYS: core.waits.all.text,
+        WAITS: core.waits.text,
+    }
+
+
+log = logging.getLogger("parsync.scheduler")
+
+DEBOUNCE_S: Final = 0.02
+"""In a nearly full partition, wait this long after a release so that one read covers the next ones too."""
+
+FEW: Final = 4
+"""A partition is nearly full if fewer than one in so many slots are free."""
+
+RESTS: Final = 4
+"""How often in a gap a scheduler with nothing to do takes in the ticks that came; a wake-up ends its rest at once."""
+
+CONFIRM_S: Final = 0.25
+"""How long a worker has to start what was placed with it; what it has not started by then is confirmed."""
+
+OBSERVE_S: Final = 0.25
+"""How often a scheduler updates its figures, at most."""
+
+LONGEST_WAIT_S: Final = 0.5
+"""How long the loop waits for a message at most."""
+
+
+class Scheduler:
+    """One scheduler process: the core, and around it the store, the listener and the membership thread.
+
+    rng: the core's random generator; by default the system seeds it. core: used instead of a new core, by benches.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: ClusterConfig,
+        settings: Settings,
+        name: str,
+        at_most: int = 0,
+        rng: np.random.Generator | None = None,
+        core: Core | None = None,
+        health: HealthFile | None = None,
+    ) -> None:
+        self.store, self.config, self.name = store, config, check_name("scheduler name", name)
+        strategy, dice = Strategy(settings.strategy), rng or np.random.default_rng()
+        self.core = core or Core(name, config.partitions, strategy, settings.tau_s, dice, shards=config.shards)
+        self._backfill = Backfill(store, self.core, config.gap_s, config.lease_s)
+        self.listener = Listener(store, name, config.partitions)
+        self._stats, self._health = first_figures(), health or HealthFile()
+        large, forget_s = self._backfill.large, settings.forget_s
+        self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most, large, forget_s)
+        self._rank = self.membership.rank
+        self._plans, self._taken = PlanRunner(store, self.core), TakenTasks(store, self.core)
+        self.ticks = TickClock(time.monotonic())
+        self._duties = [
+            Every(CONFIRM_S, lambda _: self._taken.confirm_due()),
+            Every(config.lease_s, lambda _: self._taken.give_back_strays()),
+            Every(OBSERVE_S, self._observe),
+            Every(config.gap_s, self._backfill.work),
+            Every(CHOOSE_S, lambda _: self.core.waits.choose()),
+            Every(config.lease_s / BEATS, lambda _: self._say_well()),
+        ]
+        self._only_read, self._run_id = False, ""
+        self._backoff = Backoff(log, f"scheduler {self.name}")
+
+    def run(self, stop: threading.Event) -> None:
+        """Run until `stop` is set or the cluster has put it out; then give back what it has taken, and leave."""
+        entered = failed = False
+        while not (stop.is_set() or self.membership.out):
+            try:
+                if not entered:
+                    if not self.enter():
+                        break
+                    self.membership.start()
+                    entered = True
+                    log.info("scheduler %s runs in cluster %s", self.name, self.store.keys.cluster)
+                if failed:
+                    self.recover()
+                    failed = False
+                self.turn()
+            except (ParsyncError, RedisError, OSError) as error:
+                failed = True
+                stop.wait(self._backoff.pause_s(error))
+        try:
+            if entered:
+                self._leave()
+        finally:
+            self._close()
+
+    def enter(self) -> bool:
+        """Join the cluster. Returns False if it has as many schedulers as it may have."""
+        self.membership.enter()
+        if self.membership.out:
+            return False
+        self._rank = self.membership.rank  # nothing is copied yet: copies are of these servers, or of later ones
+        self._run_id = self._rank.server
+        self.core.on_members(self._rank.ordinal, self._rank.members)
+        self.listener.listen()
+        return True
+
+    def turn(self) -> None:
+        """Carry out what is to do and hear what came meanwhile; with nothing to do, wait for something to hear."""
+        # Never only read twice in a row: ticks may come faster than turns.
+        self._only_read = self.core.due and not self._only_read
+        self._plans.wake_if_due(time.monotonic())
+        plan = self.core.plan(place=not self._only_read, confirm=False)
+        if plan:
+            self._plans.carry_out(plan, time.monotonic)
+            if back := self._plans.take_back():
+                self._taken.give_back_strays(back)
+            if plan.looks or plan.commit:
+                self._backoff.well()  # a full server lets other things pass
+        now_s = time.monotonic()
+        for duty in self._duties:
+            duty.run_if_due(now_s)
+        self._hear(0.0 if plan else self._wait_s(now_s))
+
+    # -- hearing -----------------------------------------------------------------------------------------------------
+
+    def _wait_s(self, now_s: float) -> float:
+        """Return how long to wait for a message: until an own tick, a delayed task or the end of a rest is due."""
+        due_s = self.ticks.due_s(self._interval_s)
+        if self._rests and not self.ticks.is_own:
+            due_s = now_s + self.config.gap_s / RESTS
+        return max(0.0, min(due_s - now_s, self._plans.due_s - now_s, LONGEST_WAIT_S))
+
+    @property
+    def _rests(self) -> bool:
+        """True if it lets ticks wait: it has nothing to do, and ticks come more often than it would look for them."""
+        return self.core.at_rest and self._rank.members > RESTS
+
+    @property
+    def _interval_s(self) -> float:
+        return self.config.gap_s / self._rank.members
+
+    def _hear(self, timeout_s: float) -> None:
+        """Take in the messages that are there; tick by its own clock if the leader's ticks do not come."""
+        due_s = 0.0
+        while messages := self.listener.hear(timeout_s, ticks=not self._rests):
+            now_s = time.monotonic()
+            for words in messages:
+                if words[0] == "tick":
+                    self._backfill.heard = len(words) > 3
+                    self._on_tick(int(words[1]), int(words[2]))
+                elif words[0] == CUT:
+                    self.ticks.on_lost()
+                elif words[0] == "wake":
+                    self.core.on_wake(int(words[1]))
+                elif words[0] == "freed":
+                    self.core.on_freed(int(words[1]))
+                    few = FEW * int(words[2]) < int(words[3])
+                    due_s = due_s or now_s + (DEBOUNCE_S if few and not self.core.in_flight else 0.0)
+            timeout_s = due_s - now_s
+            if timeout_s <= 0:
+                break
+        if self.membership.rank is not self._rank:
+            self._on_rank(self.membership.rank)
+        now_s, interval_s = time.monotonic(), self._interval_s
+        self.ticks.start_own(now_s, interval_s)
+        if self.ticks.becomes_deaf(now_s, interval_s):
+            (self.listener.listen_to_ticks if self.store.several else self.listener.listen)()
+        for number in self.ticks.own_ticks(now_s, interval_s):
+            self.core.on_tick(number, own=True)
+
+    def _on_tick(self, sequence: int, epoch: int) -> None:
+        self.ticks.on_tick(sequence, time.monotonic())
+        self.core.on_tick(sequence)
+        if epoch != self._rank.epoch:
+            self.membership.poke()
+
+    def _on_rank(self, rank: Rank) -> None:
+        """Take in a new rank; give everything back if others gave it back, or if the server is another one now."""
+        if rank.joined != self._rank.joined:
+            log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
+            self._taken.give_back_all()
+        elif rank.server and rank.server not in (self._rank.server, self._run_id) and not self.store.several:
+            log.warning("scheduler %s: the server is another one now; its tasks are given back", self.name)
+            self._taken.give_back_all()
+        for name, run_id in rank.servers.items():
+            if name and self._rank.servers.get(name) != run_id:
+                self._plans.read_anew(name)
+        self._rank, self._run_id = rank, rank.server or self._run_id
+        self.core.on_members(rank.ordinal, rank.members)
+
+    # -- beginnings and ends -----------------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """After an outage confirm what was won, give back all other tasks, and read everything again.
+
+        Only what was won is certain; and if the server is another one, not even that.
+        """
+        self._run_id = self.store.run_id()
+        self.listener.listen()
+        if self._run_id and self._run_id == self._rank.server:
+            self._taken.confirm(self.core.won.unconfirmed)
+        self._taken.give_back_all()
+
+    def leave(self) -> None:
+        """Give back what it has taken, and leave the cluster."""
+        self._taken.give_back_all()
+        self.membership.leave()
+
+    def _leave(self) -> None:
+        self.membership.stop()
+        try:
+            self._taken.confirm(self.core.won.unconfirmed)
+            self.leave()
+            log.info("scheduler %s has left", self.name)
+        except (ParsyncError, RedisError, OSError) as error:
+            log.warning("scheduler %s could not leave in order: %s", self.name, error)
+
+    def _close(self) -> None:
+        """Close the connections that are this scheduler's own: another may follow it in this process."""
+        self.listener.close()
+        self.membership.store.disconnect()
+
+    def _observe(self, now_s: float) -> None:
+        """Update the figures that membership writes with each renewal."""
+        self._plans.read_names()
+        self._stats = figures_of(self.core, now_s)
+
+    def _say_well(self) -> None:
+        """Renew the health file, by the last renewal: so both this loop and membership are well."""
+        leads = ", the leader" if self.membership.leads else ""
+        self._health.renew(self.membership.renewed_s, f"scheduler {self.name} is one of {self._rank.members}{leads}")

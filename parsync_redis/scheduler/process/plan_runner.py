@@ -1,0 +1,197 @@
+"""Carry out a plan: one round trip of calls, whose replies go back to the core; and what is read beside them."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import Any, Final, cast
+
+from ...errors import ParsyncError
+from ...model.apps import KnownTasks
+from ...model.ids import readable
+from ...model.node import read_nodes
+from ...model.replies import Judged, Snapshot, Took
+from ...store.repair.quarantine import quarantine
+from ...store.repair.repair import repair_partition
+from ...store.scripts.calls import Call
+from ...store.server.server_errors import AWAY, Backoff, is_damage
+from ...store.store import Store
+from ..core.core import CHANGES, Core
+from ..core.plan import Plan
+from .guarded import run_apart
+
+log = logging.getLogger("parsync.scheduler")
+
+MEANWHILE_S: Final = 0.005
+"""The least time until delayed tasks that fall due are taken, so that one take covers all that fall due until then."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """A call of a plan; where: its partition or shard, as in its keys; failed: what to do if its server is away."""
+
+    call: Call[Any]
+    where: str
+    failed: Callable[[], object]
+
+
+class PlanRunner:
+    """Carries out the plans of one core, but for what they confirm: see taken_tasks.py.
+
+    Of several servers, one that is away fails its own steps only; of one server, the whole plan fails. doubtful: shards
+    that may have tasks in `taken` for this scheduler of which the core does not know, because a step failed there.
+    """
+
+    def __init__(self, store: Store, core: Core) -> None:
+        self._store, self._core = store, core
+        self._due_s: dict[int, float] = {}  # by shard, when its next delayed task is due, on the scheduler's clock
+        self.doubtful: set[int] = set()
+        self._back: set[int] = set()
+        self._failing: dict[str, ParsyncError] = {}  # the partitions and shards whose servers are away
+        self._trouble = Backoff(log, f"scheduler {core.name} goes on without some partitions and shards")
+
+    @property
+    def due_s(self) -> float:
+        """When the next delayed task is due."""
+        return min(self._due_s.values(), default=float("inf"))
+
+    def take_back(self) -> set[int]:
+        """Return the shards that were doubtful and answer again, once."""
+        back, self._back = self._back, set()
+        return back
+
+    def wake_if_due(self, now_s: float) -> None:
+        """Look at the shards of which a delayed task is due."""
+        for shard in [shard for shard, due_s in self._due_s.items() if due_s <= now_s]:
+            del self._due_s[shard]
+            self._core.on_wake(shard)
+
+    def carry_out(self, plan: Plan, clock: Callable[[], float]) -> None:
+        """Carry out a plan. `clock` is asked after the replies have come. Raises what `Runner.run_all` raises."""
+        if plan.read_nodes:
+            self._read_nodes(plan.read_nodes)
+        steps = self._steps(plan)
+        replies = run_apart(self._store, [step.call for step in steps])
+        now_s = clock()
+        for step, reply in zip(steps, replies, strict=True):
+            if isinstance(reply, ParsyncError):
+                self._failing[step.where] = reply
+                step.failed()
+                continue
+            self._failing.pop(step.where, None)
+            if isinstance(reply, Judged):
+                self._core.on_judged(reply, now_s)
+            elif isinstance(reply, Snapshot):
+                self._core.on_snapshot(reply, now_s)
+                if reply.damaged:
+                    repair_partition(self._store, reply.partition, "shut")
+            elif isinstance(reply, Took):
+                self._on_took(reply, now_s)
+        self._judge_failures()
+
+    def _steps(self, plan: Plan) -> list[_Step]:
+        commands, core, steps = self._store.commands, self._core, list[_Step]()
+        for shard, reasons in plan.reasons.items():
+            forget = partial(core.queue.forget_reasons, shard)
+            steps.append(_Step(commands.set_reason(reasons, shard), f"q{shard}", forget))
+        notes = [(task, choice.text) for task, choice in plan.choices.items()]
+        for shard, some in self._store.keys.by_shard(notes, itemgetter(0)):
+            steps.append(_Step(commands.note_choices(some, shard), f"q{shard}", lambda: None))
+        back = [(task, attempt, how, "") for task, attempt, how in plan.give_back]
+        for shard, rows in self._store.keys.by_shard(back, itemgetter(0)):
+            steps.append(_Step(commands.give_back(core.name, rows), f"q{shard}", partial(self.doubtful.add, shard)))
+        for p, claims in plan.commit.items():
+            steps.append(_Step(commands.commit(p, claims), f"p{p}", partial(core.on_unread, p, claims)))
+        for p, node, inc, why in plan.suspect:
+            log.warning("node %s refuses claims, so it becomes suspect if it is up: %s", node, why)
+            steps.append(_Step(commands.set_node(p, node, "suspect", inc, why), f"p{p}", lambda: None))
+        for p in plan.read:
+            waiter = core.name if p in plan.ask else ""
+            read = commands.read_partition(p, core.view.partitions[p].since, waiter)
+            steps.append(_Step(read, f"p{p}", partial(core.on_unread, p)))
+        for shard, look in plan.looks.items():
+            salt = f".{core.rng.integers(10**6)}"
+            take = commands.take(core.name, look.take, look.since, CHANGES, salt, look.waits, shard)
+            steps.append(_Step(take, f"q{shard}", partial(self._on_untaken, shard)))
+        return steps
+
+    def _on_untaken(self, shard: int) -> None:
+        self.doubtful.add(shard)
+        self._core.on_untaken(shard)
+
+    def _judge_failures(self) -> None:
+        """Raise an error that is not only that of a server that is away; say which servers are away."""
+        for where, error in [*self._failing.items()]:
+            if not isinstance(error, AWAY):
+                del self._failing[where]
+                raise error
+        if self._failing:
+            self._trouble.pause_s(next(iter(self._failing.values())))
+        else:
+            self._trouble.well()
+
+    def _on_took(self, took: Took, now_s: float) -> None:
+        self._core.on_took(took)
+        if took.shard in self.doubtful:
+            self.doubtful.discard(took.shard)
+            self._back.add(took.shard)
+        self._due_s.pop(took.shard, None)
+        if took.due_ms is not None:
+            self._due_s[took.shard] = now_s + max(MEANWHILE_S, (took.due_ms - took.now_ms) / 1000)
+        for task, why in took.failed:
+            quarantine(self._store, f"{self._store.keys.queue('tasks', took.shard)} {task}", why, b"")
+
+    def _read_nodes(self, partitions: list[int]) -> None:
+        """Read each epoch before its nodes, so that the nodes are never older than the epoch says.
+
+        Records that cannot be read are left out, and repaired.
+        """
+        keys = self._store.keys
+        reads = [
+            ("hget", keys.partition(p, "meta"), "epoch") if first else ("hgetall", keys.partition(p, "nodes"))
+            for p in partitions
+            for first in (True, False)
+        ]
+        replies = self._store.pipe_each(reads)
+        for error in replies:
+            if isinstance(error, Exception) and not is_damage(error) and not isinstance(error, AWAY):
+                raise error
+        for i, p in enumerate(partitions):
+            epoch, records = replies[2 * i : 2 * i + 2]
+            if isinstance(epoch, AWAY) or isinstance(records, AWAY):
+                continue  # so is its read, which comes next
+            nodes, damaged = read_nodes(records if isinstance(records, dict) else {})
+            if damaged or isinstance(epoch, Exception) or isinstance(records, Exception):
+                repair_partition(self._store, p, "shut")
+            self._core.on_nodes(p, nodes.values(), _number(epoch))
+        self.read_names()
+
+    def read_anew(self, name: str) -> None:
+        """Read all of a partition or shard ('p0', 'q0'): another server has it, which may have lost some."""
+        core, number = self._core, int(name[1:])
+        if name.startswith("p"):
+            core.on_unread(number)
+        else:
+            core.queue.clear_shard(number)
+            core.on_wake(number)
+            self.doubtful.add(number)  # what was given back may be taken again there
+
+    def read_names(self) -> None:
+        """Read the task names of digests that are new to this scheduler, once each."""
+        if unread := sorted(self._core.view.unread()):
+            shards = [shard for shard in range(self._store.keys.shards) if shard not in self._core.queue.away]
+            key = self._store.keys.queue("names", shards[0] if shards else 0)
+            (texts,) = self._store.pipe_each([("hmget", key, unread)])
+            if isinstance(texts, Exception):
+                if not is_damage(texts) and not isinstance(texts, AWAY):
+                    raise texts
+                return  # the leader deletes a damaged key, and the nodes register their names again
+            for digest, text in zip(unread, cast(list[bytes | None], texts), strict=True):
+                if text is not None:
+                    self._core.on_names(digest, KnownTasks(readable(text)).declared)
+
+
+def _number(value: Any) -> int:
+    """Return a number as Redis has it; 0 if it is none."""
+    return int(value) if isinstance(value, bytes) and value.isdigit() and len(value) < 16 else 0

@@ -1,0 +1,137 @@
+"""Read the schedulers of a cluster, for people, and judge which of them are alive."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...errors import AccessDenied
+from ...model.ids import readable
+from ...model.text import LEADER
+from ...wire.keys import ANY_CONFIG, cluster_of
+from ..cluster import DEFAULT_LEASE_S
+from ..reader import Reader
+from ..server.server_errors import Fault
+from ..store import Store
+
+STATS_KEPT_MS: Final = 3_600_000
+"""Each renewal of a scheduler sets this time to live on its stats, so that what is left of it tells when that was."""
+
+_SCAN_STEPS: Final = 50
+_SCAN_COUNT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerView:
+    """A scheduler: the rank of its name, the counter that it moves while it lives, what it says of itself.
+
+    silent_s: how long ago it renewed its membership, None if that was more than an hour ago. alive: within one lease.
+    """
+
+    name: str
+    ordinal: int
+    leader: bool
+    counter: int
+    stats: Mapping[str, str]
+    silent_s: float | None = None
+    alive: bool = False
+
+
+def read_schedulers(store: Store) -> list[SchedulerView]:
+    """Return the schedulers by ordinal, in two round trips; a killed one is listed until another notices."""
+    kinds = ("schedulers", "leader", "config")
+    counters, leader, config = (_text(row) for row in store.pipe([("hgetall", store.keys.shared(k)) for k in kinds]))
+    names = sorted(name for name in counters if counters[name].isdecimal())
+    if not names:
+        return []
+    keys = [store.keys.stats(name) for name in names]
+    replies = store.pipe([(command, key) for key in keys for command in ("hgetall", "pttl")])
+    holder = (LEADER.read(leader.get("holder", "")) or {}).get("name")
+    lease_s = lease_of(config)
+    found = []
+    for ordinal, name in enumerate(names):
+        stats, left_ms = replies[2 * ordinal : 2 * ordinal + 2]
+        silent_s, alive = judge_silence(int(left_ms), lease_s)
+        found.append(SchedulerView(name, ordinal, name == holder, int(counters[name]), _text(stats), silent_s, alive))
+    return found
+
+
+def judge_silence(left_ms: int, lease_s: float) -> tuple[float | None, bool]:
+    """Return how long ago a scheduler renewed, by the time to live that its stats have left, and if it is alive."""
+    if left_ms < 0:
+        return None, False
+    silent_s = max(0.0, (STATS_KEPT_MS - left_ms) / 1000)
+    return silent_s, silent_s < lease_s
+
+
+def _text(row: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {readable(name): readable(value) for name, value in row.items()}
+
+
+def lease_of(config: Mapping[str, str]) -> float:
+    """Return the lease in a cluster's config, in seconds; the default if it has none."""
+    text = config.get("lease_ms", "")
+    return int(text) / 1000 if text.isdecimal() and len(text) < 10 else DEFAULT_LEASE_S
+
+
+def find_fault(store: Store, schedulers: Iterable[SchedulerView]) -> Fault | None:
+    """Return why no scheduler places tasks; None if one is alive and the servers take writes.
+
+    A scheduler is silent too while the server takes no writes: so the server is asked first.
+    """
+    return store.why_no_writes() or find_no_scheduler(store, schedulers)
+
+
+def find_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> Fault | None:
+    """Return the fault that no scheduler is alive; None if one is. The servers take writes: see `find_fault`."""
+    known = list(schedulers)
+    if not known:
+        return find_no_cluster(store)
+    if any(scheduler.alive for scheduler in known):
+        return None
+    silent = ", ".join(
+        f"{s.name} (silent for {'over an hour' if s.silent_s is None else f'{s.silent_s:.0f} s'})" for s in known[:4]
+    )
+    more = f" and {len(known) - 4} more" if len(known) > 4 else ""
+    return Fault(f"no scheduler of {_where(store)} is alive: {silent}{more}", _start(store))
+
+
+def look_for_cluster(store: Store) -> Fault | None:
+    """Return the fault that there is no such cluster; None if there is."""
+    return None if store.config() else find_no_cluster(store)
+
+
+def find_no_cluster(store: Store) -> Fault:
+    """Return the fault that no scheduler has joined the cluster: its name may be misspelt, so others are named."""
+    others = [name for name in find_clusters(store) if name != store.keys.cluster]
+    there_are = f" (other clusters there: {', '.join(others[:8])})" if others else ""
+    return Fault(f"no scheduler has joined {_where(store)}{there_are}", _start(store))
+
+
+def _where(store: Store) -> str:
+    return f"cluster {store.keys.cluster!r} on {store.address}"
+
+
+def _start(store: Store) -> str:
+    return f"parsync scheduler --cluster {store.keys.cluster}"
+
+
+def find_clusters(store: Store) -> list[str]:
+    """Return the clusters on these servers, by a scan of at most 50,000 keys of each; [] if this login may not scan."""
+    found: set[str] = set()
+    try:
+        for server in store.servers().values():
+            found |= _scan(server) if server is not None else set()
+    except AccessDenied:
+        return []
+    return sorted(found)
+
+
+def _scan(server: Reader) -> set[str]:
+    found: set[str] = set()
+    cursor: Any = 0
+    for _ in range(_SCAN_STEPS):
+        cursor, names = server.pipe([("scan", cursor, ANY_CONFIG, _SCAN_COUNT)])[0]
+        found |= {cluster_of(readable(name)) for name in names}
+        if not int(cursor):
+            break
+    return found

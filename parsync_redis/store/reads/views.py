@@ -1,0 +1,263 @@
+"""Read nodes and partitions for people: many keys, a round trip for every hundred partitions."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ...model.amount import amount_numbers
+from ...model.apart import undeclared
+from ...model.apps import KnownTasks
+from ...model.booking import Booking, read_bookings
+from ...model.ids import readable
+from ...model.needs import Resources, is_resources, labels_of, parse_resources, queues_of
+from ...model.node import Node, NodeState
+from ...model.streak import Streak
+from ...model.taints import taints_of
+from ...model.views import NodeView, PartitionView, gather_partition
+from ..repair.lost_leases import now_ms
+from ..server.server_errors import translate
+from ..store import Store
+from .live_nodes import LiveNode, live_nodes
+
+_CHUNK: Final = 100
+
+
+def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
+    """Yield each partition with its nodes, by number; nothing for a cluster that no scheduler has joined yet.
+
+    They are read one after another, while the cluster goes on; the log names those whose server is away. Raises
+    ServerUnreachable if the settings' server is away, or all are.
+    """
+    for number, rows in fetch(store):
+        yield view_partition(store, number, *rows)
+
+
+def count_partitions(store: Store) -> int:
+    """Return the number of partitions; 0 before the cluster's first scheduler, or if its config is damaged."""
+    return partitions_of(store.config())
+
+
+def partitions_of(config: Mapping[str, str]) -> int:
+    """Return the number of partitions in a config, 0 if it is missing or damaged."""
+    text = config.get("partitions", "")
+    return min(int(text), 4096) if text.isdecimal() and len(text) < 9 else 0
+
+
+def find_node(store: Store, name: str) -> int | None:
+    """Return the number of the partition whose node has this name, or None."""
+    count = count_partitions(store)
+    keys = [store.keys.partition(number, "nodes") for number in range(count)]
+    found = store.pipe_each([("hexists", key, name) for key in keys])
+    if (at := next((number for number, there in enumerate(found) if there is True), None)) is None:
+        for error in (reply for reply in found if isinstance(reply, Exception)):
+            raise translate(store.address, error)  # it may be there
+    return at
+
+
+def read_names(store: Store) -> list[str]:
+    """Return the task names that the nodes' workers know."""
+    return sorted({name for tasks in Directory(store).newest_first() for name in tasks.declared})
+
+
+class Directory:
+    """The tasks that the cluster's workers know. A second look reads only the digests that are new."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: dict[str, KnownTasks] = {}
+
+    def newest_first(self) -> list[KnownTasks]:
+        """Return the tasks of each app that a node has, the last registered first. Raises ServerUnreachable."""
+        digests = self._store.read_any("zrevrange", "apps", 0, -1)
+        return self._known([readable(digest) for digest in digests])
+
+    def read(self) -> "Apps":
+        """Return the apps as they are now. Raises ServerUnreachable."""
+        reads: list[tuple[Any, ...]] = []
+        for meta, apps in zip(*map(self._store.keys.queues, ("meta", "apps")), strict=True):
+            # the stamp is read first: it must not be newer than the apps
+            reads += [("hmget", meta, ["apps"]), ("zrevrange", apps, 0, -1)]
+        replies = self._store.pipe_each(reads)
+        answers = [*zip(replies[::2], replies[1::2], strict=True)]
+        newest = next((digests for stamps, digests in answers if isinstance(digests, list)), answers[0][1])
+        if isinstance(newest, Exception):
+            raise translate(self._store.address, newest)
+        stamps = [
+            readable(stamp[0] or b"0") if isinstance(stamp, list) and digests == newest else "changing"
+            for stamp, digests in answers
+        ]
+        return Apps(stamps, self._known([readable(digest) for digest in newest]))
+
+    def _known(self, digests: Sequence[str]) -> list[KnownTasks]:
+        """Return the tasks of these digests; read those that are new."""
+        if new := [digest for digest in digests if digest not in self._read]:
+            texts = self._store.read_any("hmget", "names", new)
+            found = {digest: KnownTasks(readable(text)) for digest, text in zip(new, texts, strict=True) if text}
+            self._read = {digest: tasks for digest, tasks in self._read.items() if digest in digests} | found
+        return [self._read[digest] for digest in digests if digest in self._read]
+
+    def by_digest(self) -> Mapping[str, KnownTasks]:
+        """Return the apps by the digest in the offers of their nodes. Raises ServerUnreachable."""
+        self.newest_first()
+        return self._read
+
+
+@dataclass(frozen=True, slots=True)
+class Apps:
+    """The tasks of each app that a node has, the last registered first.
+
+    stamps: tell submit which copy this is, one for each shard. A shard that had other apps at that moment refuses it.
+    """
+
+    stamps: Sequence[str]
+    newest_first: Sequence[KnownTasks]
+
+    def declared(self, names: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
+        """Return what the newest app that knows each name declares for it, None for nothing.
+
+        Names that no app knows are left out.
+        """
+        found: dict[str, Mapping[str, Any] | None] = {}
+        for name in names:
+            knowing = next((app for app in self.newest_first if name in app.declared), None)
+            if knowing is not None:
+                found[name] = knowing.declared[name]
+        return found
+
+
+def read_offers(store: Store) -> dict[str, Resources]:
+    """Return what each node offers when it is empty; submit judges by that."""
+    shapes = {readable(node): readable(offer) for node, offer in store.read_any("hgetall", "shapes").items()}
+    return {node: parse_resources(offer) for node, offer in shapes.items() if is_resources(offer)}
+
+
+def fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the number and the records of each partition whose server answers."""
+    numbers = range(count_partitions(store))
+    for start in range(0, len(numbers), _CHUNK):
+        reads = {number: reads_of(store, number) for number in numbers[start : start + _CHUNK]}
+        yield from store.pipe_live("partition", reads).items()
+
+
+def reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
+    """Return the reads of all records of a partition."""
+    meta, free = store.keys.partition(number, "meta"), store.keys.partition(number, "free")
+    hashes = [("hgetall", store.keys.partition(number, kind)) for kind in ("left", "nodes", "notes", "alive")]
+    return [("hmget", meta, ["version", "epoch"]), ("get", free), *hashes]
+
+
+def read_live_nodes(store: Store) -> Iterator[list[LiveNode]]:
+    """Yield the nodes of each partition, by number; nothing for a cluster that no scheduler has joined yet."""
+    for number, (_, *rows) in fetch(store):
+        yield live_nodes(number, *rows)
+
+
+def view_partition(
+    store: Store, number: int, meta: list[bytes | None], *rows: Any
+) -> tuple[PartitionView, list[NodeView]]:
+    """Return a partition and its nodes, from the replies to `reads_of`."""
+    return complete(store, number, meta, [(state.node, view_of(state)) for state in live_nodes(number, *rows)])
+
+
+def view_of(state: LiveNode) -> NodeView:
+    """Return the view of a node, without what only its leases tell."""
+    node, offer = state.node, state.node.offer
+    return NodeView(
+        node.name,
+        state.partition,
+        NodeState(node.state),
+        node.draining,
+        node.inc,
+        node.score,
+        offer.slots,
+        state.free,
+        offer.slots - state.free,
+        amount_numbers(offer.amounts),
+        amount_numbers((name, amount) for name, amount in state.left.items() if not undeclared(name)),
+        labels_of(offer),
+        f"over {state.note}" if node.drain == 2 else state.note,
+        tuple(queues_of(offer)),
+        state.down_ms,
+        node.waiting_seats - state.free_ahead,
+        node.waiting_seats,
+        taints=taints_of(offer),
+    )
+
+
+def complete(
+    store: Store, number: int, meta: list[bytes | None], some: Sequence[tuple[Node, NodeView]]
+) -> tuple[PartitionView, list[NodeView]]:
+    """Return a partition and the views of its nodes, with what only their leases tell."""
+    # Count the leases where the bits do not tell: a slot may be neither free nor held, and a shut seat may be held.
+    nodes, views = [node for node, _ in some], [view for _, view in some]
+    unusual = {n.name: n for n in nodes if n.state != "up" or n.draining or n.span != n.offer.slots + (n.ahead or 0)}
+    held, waiting = Counter[str](), Counter[str]()
+    for lease in store.leases(number, unusual.values()):
+        node = unusual[lease.place.node]
+        (waiting if node.has_waiting_seats and lease.slot >= node.offer.slots else held)[node.name] += 1
+    for at, view in enumerate(views):
+        if view.name in unusual:
+            views[at] = replace(view, held=held[view.name], waiting=waiting[view.name])
+    version, epoch = (int(value) if value and value.isdigit() else 0 for value in meta)
+    return gather_partition(number, version, epoch, views), views
+
+
+# Read one node for people, without the other partitions.
+
+
+def read_node(store: Store, name: str) -> tuple[LiveNode, NodeView] | None:
+    """Return a node, or None if there is none of that name. Raises ServerUnreachable."""
+    number = find_node(store, name)
+    if number is None:
+        return None
+    meta, *rows = store.pipe(reads_of(store, number))
+    live = {state.node.name: state for state in live_nodes(number, *rows)}
+    views = {view.name: view for view in view_partition(store, number, meta, *rows)[1]}
+    return (live[name], views[name]) if name in live else None
+
+
+# Read which nodes are booked, and which names they hold back, for schedulers and for people.
+
+
+def read_booked(store: Store) -> tuple[Booking, ...]:
+    """Return the bookings of nodes. Raises ServerUnreachable."""
+    return read_bookings(store.read("hgetall", store.keys.shared("bookings")))
+
+
+def read_holds(store: Store) -> dict[str, frozenset[tuple[str, int]]]:
+    """Return by name the nodes that hold it back now, each with its incarnation. Raises ServerUnreachable.
+
+    There may be 100,000 lines, and schedulers read them often: only those of holds are parsed.
+    """
+    fields: dict[bytes, bytes] = store.read("hgetall", store.keys.shared("streaks"))
+    holds: list[Streak] = []
+    for name, text in fields.items():
+        if b" held=" in text:
+            lines = [line for line in text.split(b"\n") if b" held=" in line]
+            holds += Streak.read(readable(name), readable(b"\n".join(lines)))
+    now = now_ms(store) if holds else 0
+    nodes: dict[str, set[tuple[str, int]]] = {}
+    for hold in holds:
+        if hold.held_ms > now:
+            nodes.setdefault(hold.name, set()).add((hold.node, hold.inc))
+    return {name: frozenset(some) for name, some in nodes.items()}
+
+
+def read_node_views(store: Store) -> list[NodeView]:
+    """Return every node, by name, and for whom each is reserved. Raises ServerUnreachable."""
+    return read_all_views(store)[1]
+
+
+def read_all_views(
+    store: Store, read: Callable[[Store], Iterable[tuple[PartitionView, list[NodeView]]]] = read_views
+) -> tuple[list[PartitionView], list[NodeView]]:
+    """Return every partition by number, and what `read_node_views` returns. Raises ServerUnreachable.
+
+    read: how they are read, that of a ViewReader if it is done often.
+    """
+    found = list(read(store))
+    views = sorted((node for _, nodes in found for node in nodes), key=lambda node: node.name)
+    whom = {booking.node: booking.whom for booking in read_booked(store)} if views else {}
+    views = [replace(view, reserved=whom[view.name]) if view.name in whom else view for view in views]
+    return [partition for partition, _ in found], views

@@ -1,0 +1,1 @@
+"""Damage: how it is found, set aside and mended."""

@@ -1,0 +1,127 @@
+"""Calls on what the whole cluster shares: settings, schedulers, the assignment of nodes to partitions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from ....model.booking import Booking
+from ....model.replies import Members
+from ....model.streak import Compared, Elsewhere
+from ....model.times import KEPT, RunTimes
+from ..header import Once
+from ..lengths import cut
+from ..scripts import Script
+from .base import Call, Calls, Reply, pairs, text
+
+CONFIGURE: Final = Script("configure")
+DEAL_NODE: Final = Script("deal_node")
+RENEW_SCHEDULER: Final = Script("renew_scheduler")
+RECORD_LOSS: Final = Script("record_loss")
+LEARN_TIMES: Final = Script("learn_times")
+REPORT_FAILURES: Final = Script("report_failures")
+BOOK: Final = Script("book")
+ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS, LEARN_TIMES, BOOK, REPORT_FAILURES)
+
+_PAIR: Final = ("name", "value")
+
+
+class ClusterCalls(Calls):
+    """Calls on the keys of the whole cluster; each method names its script, whose header says what it does."""
+
+    def configure(self, settings: Mapping[str, str | int], over: bool = False) -> Call[dict[str, str]]:
+        """Write the cluster's settings if it has none, and return those that it has; {} only reads.
+
+        over: replace other values, which are damage.
+        """
+
+        def read(reply: Reply) -> dict[str, str]:
+            return {text(name): text(value) for name, value in pairs(reply)}
+
+        return Call(
+            CONFIGURE,
+            [self.keys.shared("config")],
+            CONFIGURE.arguments({"over": int(over)}, _PAIR, [word for pair in settings.items() for word in pair]),
+            read,
+        )
+
+    def deal_node(self, node: str, partitions: int, labels: str, slots: int, score: float) -> Call[int]:
+        """Return the number of the partition that a node belongs to; slots 0 forgets the node.
+
+        node '': remove the sums that are 0, which earlier versions left; return 0.
+        """
+        once: Once = {
+            "node": node,
+            "partitions": partitions,
+            "labels": labels,
+            "slots": slots,
+            "score": repr(score),
+        }
+        return Call(DEAL_NODE, [self.keys.shared("dealt")], DEAL_NODE.arguments(once), int)
+
+    def renew_scheduler(
+        self,
+        me: str,
+        seen_leader: str = "",
+        lost: str = "",
+        stats: Mapping[str, str | int | float] | None = None,
+        stay: bool = True,
+        at_most: int = 0,
+    ) -> Call[Members]:
+        """Move this scheduler's counter, or leave; see the script for taking over and for lost members.
+
+        at_most: it joins only while there are fewer members, and else stands by; 0 always joins.
+        """
+
+        def read(reply: Reply) -> Members:
+            return Members(text(reply[0]), int(reply[1]), {text(name): int(n) for name, n in pairs(reply[2:])})
+
+        once: Once = {
+            "scheduler": me,
+            "seen_leader": seen_leader,
+            "stay": "stay" if stay else "",
+            "lost": lost,
+            "at_most": at_most,
+        }
+        figures = [word for pair in (stats or {}).items() for word in pair]
+        keys = [self.keys.shared("schedulers"), self.keys.shared("leader"), self.keys.stats(me)]
+        return Call(RENEW_SCHEDULER, keys, RENEW_SCHEDULER.arguments(once, _PAIR, figures), read)
+
+    def record_loss(self, seen: str, keep_s: int) -> Call[int]:
+        """Record that numbers went back: 'WHO NAME=WAS->IS ...'; 1 if it is new."""
+        once: Once = {"seen": cut(seen), "keep_s": keep_s}
+        return Call(RECORD_LOSS, [self.keys.shared("losses")], RECORD_LOSS.arguments(once), int)
+
+    def learn_times(self, news: Mapping[str, RunTimes]) -> Call[int]:
+        """Add to the run times of these names; how many names have times."""
+        words = [word for name, times in news.items() for word in (name, times.text)]
+        arguments = LEARN_TIMES.arguments({"kept": KEPT}, ("name", "text"), words)
+        return Call(LEARN_TIMES, [self.keys.shared("times")], arguments, int)
+
+    def book(self, bookings: Iterable[Booking], keep_s: int) -> Call[int]:
+        """Keep these nodes for kinds that have waited long, and no others, for so long; how many there are."""
+        words = [word for booking in bookings for word in (booking.node, booking.text)]
+        arguments = BOOK.arguments({"keep_s": keep_s}, ("node", "text"), words)
+        return Call(BOOK, [self.keys.shared("bookings")], arguments, int)
+
+    def report_failures(
+        self,
+        partition: int,
+        node: str,
+        inc: int,
+        since_ms: int,
+        all_fail: bool,
+        counts: Sequence[tuple[str, int, int, int, int]],
+    ) -> Call[Compared]:
+        """Compare a node's streaks with other nodes; counts: name, runs, failures since `since_ms`, streak, hold in ms.
+
+        node '': drop the lines of these names that are an hour old.
+        """
+
+        def read(reply: Reply) -> Compared:
+            rows = zip(*(map(int, reply[2 + at :: 3]) for at in range(3)), strict=True)
+            found = {counts[row - 1][0]: Elsewhere(runs, failed) for row, runs, failed in rows}
+            return Compared(int(reply[0]), bool(int(reply[1])), found)
+
+        once: Once = {"partition": partition, "node": node, "inc": inc, "since": since_ms, "all": int(all_fail)}
+        values = [word for row in counts for word in row]
+        arguments = REPORT_FAILURES.arguments(once, ("name", "runs", "failed", "length", "held"), values)
+        return Call(REPORT_FAILURES, [self.keys.shared("streaks"), self.keys.shared("dealt")], arguments, read)

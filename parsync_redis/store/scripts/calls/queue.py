@@ -1,0 +1,206 @@
+"""Calls on the queue of tasks: what happens to each task on its way."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
+from typing import Final
+
+from ....model.ids import shards_of
+from ....model.kind import Kind
+from ....model.limits import MAX_BATCH
+from ....model.place import GiveBack, Loss, Place
+from ....model.record import options_text
+from ....model.replies import Took, Waits
+from ....model.task import Submission, Taken
+from ..header import Once, Word
+from ..lengths import cut
+from ..scripts import Script
+from .base import Call, Calls, Reply, optional, pairs, text, words
+
+SUBMIT: Final = Script("submit")
+TAKE: Final = Script("take")
+GIVE_BACK: Final = Script("give_back")
+CONFIRM: Final = Script("confirm")
+START: Final = Script("start")
+FINISH: Final = Script("finish")
+REQUEUE: Final = Script("requeue")
+ALL: Final = (SUBMIT, TAKE, GIVE_BACK, CONFIRM, START, FINISH, REQUEUE)
+
+_SUBMISSION: Final = ("id", "kind", "options", "message")
+_LOST: Final = ("id", "attempt", "text", "why", "how", "delay_ms")
+_PLACE: Final = ("id", "attempt", "text")
+
+_ID, _TASK, _FIRST, _FIRST_TASK = attrgetter("id"), attrgetter("task"), itemgetter(0), lambda row: row[0].task
+"""Returns the id of a row."""
+
+
+class QueueCalls(Calls):
+    """The life of tasks; each method names its script, whose header says what it does.
+
+    The rows of a call may be of several shards, except those of take.
+    """
+
+    def submit(self, tasks: Sequence[Submission], apps: Sequence[str] = ()) -> Call[list[str]]:
+        """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown, next, stale.
+
+        apps: Apps.stamps of what the tasks were made from. If the apps are others now, nothing is written in that shard
+        and the word of its tasks is changed. If the queue has another number of shards, the word is elsewhere.
+        """
+        count = self.keys.shards
+
+        def make(shard: int, tasks: Sequence[Submission]) -> Call[list[str]]:
+            kinds: dict[str, int] = {}
+            values: list[Word] = []
+            last, kind = None, 0
+            for t in tasks:
+                if last is None or t.name != last.name or t.options is not last.options:
+                    kind, last = kinds.setdefault(f"{t.options.priority} {t.kind.text}", len(kinds) + 1), t
+                values += (t.id, kind, options_text(t), t.message)
+            once: Once = {
+                "channel": self.keys.wakes(shard),
+                "shards": count,
+                "apps": apps[shard] if shard < len(apps) else "",
+                "what": "\n".join(kinds),
+            }
+            return self._queue(SUBMIT, _but("submitted", len(tasks)), once, _SUBMISSION, values, shard)
+
+        return self._spread(tasks, _ID, make, count)
+
+    def take(
+        self,
+        scheduler: str,
+        rows: Sequence[tuple[str, int]] = (),
+        since: str = "0",
+        most: int = MAX_BATCH,
+        salt: str = "",
+        waits: Waits = "",
+        shard: int = 0,
+    ) -> Call[Took]:
+        """Take the first tasks of some kinds in a shard: (kind, how many at most), MAX_BATCH in all; the expired end.
+
+        since: what the copy of `kinds` stands at, Took.version of the last reply, "0" if there is none; most: how many
+        changes of it to tell, and how many delayed tasks to let wait that have come due. salt: '.482913', ends the
+        attempts behind the scheduler's name, and is random. waits: "wait" to be woken when the next kind begins to
+        wait; "wake" to wake another.
+        """
+        once: Once = {
+            "scheduler": scheduler,
+            "since": since,
+            "most": most,
+            "salt": f".{scheduler}{salt or '.0'}",
+            "retention_s": self.retention_s,
+            "channel": self.keys.wakes(shard),
+            "waits": waits,
+        }
+        values = [word for row in rows for word in row]
+        return self._queue(TAKE, lambda reply: _took(rows, shard, reply), once, ("kind", "limit"), values, shard)
+
+    def give_back(self, scheduler: str, tasks: Sequence[tuple[str, str, GiveBack, str]]) -> Call[list[str]]:
+        """Return taken tasks to their kinds: (id, attempt or '' for any, how, why); a word per task: pending, stale."""
+
+        def make(shard: int, tasks: Sequence[tuple[str, str, GiveBack, str]]) -> Call[list[str]]:
+            values = [word for id, attempt, how, why in tasks for word in (id, attempt, how, cut(why))]
+            names = ("id", "attempt", "how", "why")
+            return self._queue(GIVE_BACK, words, {"scheduler": scheduler}, names, values, shard)
+
+        return self._spread(tasks, _FIRST, make)
+
+    def confirm(self, places: Sequence[Place]) -> Call[list[str]]:
+        """Write the places of taken tasks; a word per task: placed, yours, stale."""
+
+        def make(shard: int, places: Sequence[Place]) -> Call[list[str]]:
+            return self._queue(CONFIRM, _but("placed", len(places)), {}, _PLACE, _places(places), shard)
+
+        return self._spread(places, _TASK, make)
+
+    def start(self, places: Sequence[Place], most: int = MAX_BATCH) -> Call[list[tuple[str, bytes]]]:
+        """Start attempts, at most so many; (ok or yours, the message), (wait, "") or (refused, the state) per task.
+
+        Of tasks of one shard those start that come first in the queue; of several shards, those that are named first.
+        """
+
+        def read(reply: Reply) -> list[tuple[str, bytes]]:
+            return list(zip(words(reply[::2]), reply[1::2], strict=True))
+
+        count = self.keys.shards
+        first = Counter(shards_of((place.task for place in places[:most]), count))
+
+        def make(shard: int, places: Sequence[Place]) -> Call[list[tuple[str, bytes]]]:
+            return self._queue(START, read, {"most": first[shard]}, _PLACE, _places(places), shard)
+
+        return self._spread(places, _TASK, make, count)
+
+    def finish(self, outcomes: Sequence[tuple[Place, str, str]]) -> Call[list[str]]:
+        """Report outcomes: (place, outcome, why); a word per task: ok, again, yours, stale."""
+
+        def make(shard: int, outcomes: Sequence[tuple[Place, str, str]]) -> Call[list[str]]:
+            once: Once = {"channel": self.keys.wakes(shard), "retention_s": self.retention_s}
+            values: list[Word] = []
+            for p, outcome, why in outcomes:
+                values += (p.task, p.text, f"{outcome} {cut(why)}" if why else outcome)
+            return self._queue(FINISH, _but("ok", len(outcomes)), once, ("id", "text", "outcome"), values, shard)
+
+        return self._spread(outcomes, _FIRST_TASK, make)
+
+    def requeue(
+        self, lost: Sequence[tuple[Place, str]], how: Loss = "", delays_ms: Sequence[int | None] = ()
+    ) -> Call[list[str]]:
+        """Return the tasks of lost leases: (place, why); a word per task: pending, dead, cancelled, none.
+
+        how: see Loss. delays_ms: for how long each must not be taken again, None for at once; () is all at once.
+        """
+
+        def make(shard: int, rows: Sequence[tuple[Place, str, int | None]]) -> Call[list[str]]:
+            once: Once = {
+                "channel": self.keys.wakes(shard),
+                "retention_s": self.retention_s,
+                "max_starts": self.max_starts,
+            }
+            values: list[Word] = []
+            for p, why, delay_ms in rows:
+                values += (p.task, p.attempt, p.text, cut(why), how, optional(delay_ms))
+            return self._queue(REQUEUE, words, once, _LOST, values, shard)
+
+        delays = delays_ms or [None] * len(lost)
+        rows = [(place, why, delay_ms) for (place, why), delay_ms in zip(lost, delays, strict=True)]
+        return self._spread(rows, _FIRST_TASK, make)
+
+
+def _places(places: Sequence[Place]) -> list[Word]:
+    return [word for p in places for word in (p.task, p.attempt, p.text)]
+
+
+def _but(usual: str, size: int) -> Callable[[Reply], list[str]]:
+    """Return the reader of (row, word)*: the usual word for all rows that are not named."""
+
+    def read(reply: Reply) -> list[str]:
+        found = [usual] * size
+        for row, word in pairs(reply):
+            found[int(row) - 1] = text(word)
+        return found
+
+    return read
+
+
+def _took(asked: Sequence[tuple[str, int]], shard: int, reply: Reply) -> Took:
+    version, now_ms, due_ms, anew, more, changes, tasks = reply
+    kinds = [Kind.of(kind) for kind, _ in asked]
+    numbers, ids, attempts, since = tasks[::4], words(tasks[1::4]), words(tasks[2::4]), words(tasks[3::4])
+    rows = list(zip(numbers, ids, attempts, since, strict=True))
+    return Took(
+        text(version),
+        int(now_ms),
+        float(due_ms) if due_ms else None,
+        bool(int(anew)),
+        bool(int(more)),
+        list(pairs(words(changes))),
+        [
+            Taken(id, attempt, kinds[int(number) - 1], int(ms))
+            if " " not in ms
+            else Taken.of(id, attempt, kinds[int(number) - 1], ms)
+            for number, id, attempt, ms in rows
+            if attempt
+        ],
+        [(id, why) for _, id, attempt, why in rows if not attempt],
+        shard,
+    )

@@ -1,0 +1,168 @@
+"""Load the Lua scripts: their includes, each once, and what the header makes (header.py).
+
+--- @include task/line              the text of lib/task/line.lua, once, in front
+
+lua/README.md tells how a script is made, and `parsync lua show VERB` prints a script as it is sent.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Final
+
+from ...errors import BrokenContract
+from .header import Header, Word
+
+_INCLUDE: Final = re.compile(r"^--- @include ([\w/]+)$", re.MULTILINE)
+_ARGUMENTS: Final = "lib/call/arguments"
+_RARE: Final = re.compile(r"in_full\(\)\.(\w+)")
+_HERE: Final = "-- in_full\n"
+_STATE: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = .*\n", re.MULTILINE)
+_NAME: Final = re.compile(r"\b[A-Z_]+\b")
+_OF_LUA: Final = re.compile(r"\b(?:redis\.p?call|string\.[a-z]+|math\.[a-z]+|table\.[a-z]+)\b(?! *=)")
+_FUNCTION: Final = re.compile(r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE)
+
+
+class Script:
+    """A script by its verb; its Lua files are read at first use."""
+
+    def __init__(self, verb: str) -> None:
+        self.verb = verb
+
+    def __repr__(self) -> str:
+        return f"Script({self.verb!r})"
+
+    @cached_property
+    def header(self) -> Header:
+        """The script's header: its keys and arguments."""
+        return read_header(self.verb, lua_folder())
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the keys that are sent, as the header has them."""
+        return self.header.keys
+
+    @cached_property
+    def also(self) -> tuple[str, ...]:
+        """The names of the keys that the script spells itself."""
+        return self.header.also
+
+    @cached_property
+    def text(self) -> str:
+        """The text that is sent to the server."""
+        return compose(self.header, lua_folder())
+
+    @cached_property
+    def sha(self) -> str:
+        """The SHA-1 by which the server knows the text."""
+        return hashlib.sha1(self.text.encode()).hexdigest()
+
+    @cached_property
+    def arguments(self) -> Callable[..., list[Word]]:
+        """Header.arguments of this script."""
+        return self.header.arguments
+
+
+def lua_folder() -> Path:
+    """Return the folder of the scripts: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).resolve().parents[2]
+    inside = package / "lua"
+    return inside if inside.is_dir() else package.parent / "lua"
+
+
+def read_header(verb: str, folder: Path) -> Header:
+    """Return the header of a script in a folder."""
+    return Header(verb, _read(f"verbs/{verb}", folder))
+
+
+def expand(name: str, folder: Path, seen: list[str], on_the_way: tuple[str, ...] = ()) -> str:
+    """Return a file's text with its includes in front, each once; BrokenContract for a circle or a missing file.
+
+    `seen` lists the libraries that are in the text already, and grows.
+    """
+    if name in on_the_way:
+        raise BrokenContract(f"lua: includes go in a circle: {' -> '.join((*on_the_way, name))}")
+    text = _read(name, folder, on_the_way)
+    parts = []
+    for library in _INCLUDE.findall(text):
+        name_in_lib = f"lib/{library}"
+        if name_in_lib not in seen or name_in_lib in on_the_way:
+            parts.append(expand(name_in_lib, folder, seen, (*on_the_way, name)))
+            seen.append(name_in_lib)
+    return "\n".join([*parts, _INCLUDE.sub("", text)])
+
+
+def _read(name: str, folder: Path, on_the_way: tuple[str, ...] = ()) -> str:
+    path = folder / f"{name}.lua"
+    if not path.is_file():
+        raise BrokenContract(f"lua: no file {path.name}, wanted by {on_the_way[-1] if on_the_way else 'a binding'}")
+    return path.read_text(encoding="utf-8")
+
+
+def compose(header: Header, folder: Path) -> str:
+    """Return the text of a script as it is sent.
+
+    Lua makes each function and table anew in each run, which costs as much as half a command. So functions of libraries
+    that it does not call are left out, and those that it calls as in_full().NAME are made when they are needed, with
+    the tables that only they use. They have functions of their own, because each that they shared would cost as much
+    again in every run. The script's own lines look up string.format and the like once.
+    """
+    verb = f"verbs/{header.verb}"
+    own = _INCLUDE.sub("", _read(verb, folder))
+    libraries = expand(verb, folder, [_ARGUMENTS]).removesuffix(own)
+    arguments = expand(_ARGUMENTS, folder, [])
+    before = header.before() + arguments
+    text = "\n".join([before, libraries + _HERE + header.check(_words(own)), own])
+    text = header.resolve(text)
+    functions = {found[1]: found[0] for found in _FUNCTION.finditer(text) if found[1] != "refuse_call"}
+    main = _FUNCTION.sub(lambda found: found[0] if found[1] not in functions else "", text)
+    hot = _reached([_RARE.sub("", main)], {name: _RARE.sub("", code) for name, code in functions.items()})
+    needed = _reached([" ".join(_RARE.findall("".join([main, *map(functions.__getitem__, hot)])))], functions)
+    rare = [code for name, code in functions.items() if name in needed]
+    named = sorted({*_RARE.findall("".join([main, *rare, *map(functions.__getitem__, hot)]))} & functions.keys())
+    text = _FUNCTION.sub(lambda found: found[0] if found[1] in hot | {"refuse_call"} else "", text)
+    table = header.resolve(header.table("".join([main, *functions.values()])))
+    lines = _STATE.sub("", text)
+    if re.search(r"\bKEY\b", lines):
+        text, table, lines = table + text, "", lines + table
+    used = {*_NAME.findall(lines)}
+    later = [found[0] for found in _STATE.finditer(text) if not {*found[1].split(", ")} & used]
+    for line in later:
+        text = text.replace(line, "", 1)
+    head, tail = text.split(_HERE)
+    if not named:
+        return head + _look_up_once(tail)
+    return f"local in_full\n{head}{_in_full([table, *later, *rare], named)}{_look_up_once(tail)}"
+
+
+def _look_up_once(text: str) -> str:
+    """Return Lua in which functions of Lua and Redis are locals: string_format for string.format."""
+    used = sorted({found[0] for found in _OF_LUA.finditer(re.sub(r"--.*", "", text))})
+    made = f"local {', '.join(name.replace('.', '_') for name in used)} = {', '.join(used)}\n" if used else ""
+    return made + _OF_LUA.sub(lambda found: found[0].replace(".", "_"), text)
+
+
+def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
+    """Return the names of the functions that these texts call, directly or not."""
+    called: set[str] = set()
+    while texts:
+        names = (_words(texts.pop()) & functions.keys()) - called
+        called |= names
+        texts += [functions[name] for name in names]
+    return called
+
+
+def _in_full(texts: Sequence[str], names: Sequence[str]) -> str:
+    """Return Lua for in_full(): the first call makes these functions; each call returns a table of them and others."""
+    body = "".join(texts).replace("\n", "\n  ")
+    table = ", ".join(f"{name} = {name}" for name in names)
+    made = f"  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\n"
+    return f"local FULL\nfunction in_full()\n{made}end\n"
+
+
+@cache
+def _words(text: str) -> frozenset[str]:
+    """Return the words of Lua code, without those of its comments and strings."""
+    return frozenset(re.findall(r"[a-z_]\w*", re.sub(r"--.*|'[^'\n]*'", "", text)))

@@ -1,0 +1,122 @@
+"""Connections to a server: open one from an address, copy one for another thread, say which server it is.
+
+redis-py retries by itself; here it must not. If a reply is lost, the caller finds out whether the request was
+executed: every script answers "yours" if it is repeated (docs/journey-of-a-task.md).
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from ...errors import InvalidInput
+from ...model.address import SCHEME, Seeds, check_address, is_cluster, parse_cluster, parse_service, safe_url
+from ...model.address_rules import BadAddress
+from ..address_options import read_options, split_options
+from .primaries import Primaries
+from .redis_cluster import ClusterClient
+from .sentinel import connect_service, copy_pool
+
+
+class Kit(NamedTuple):
+    """The classes that open connections and wait: redis-py's blocking classes, or those of store/server/loop_client.py.
+
+    by_url, by_service: return a client, by an address or by Sentinels and a service's name, and options of redis-py's.
+    """
+
+    by_url: Callable[..., "redis.Redis"]
+    sentinel: Any
+    by_service: Callable[..., "redis.Redis"]
+    primaries: type[Primaries]
+    retry: Any
+    sleep: Callable[[float], None]
+
+
+BLOCKING: Final = Kit(redis.Redis.from_url, Sentinel, Sentinel.master_for, Primaries, Retry, time.sleep)
+"""Connections for threads."""
+
+
+def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Redis":
+    """Return a client for the server or cluster at `url`, with time-outs and without retries.
+
+    It connects when it is first used. Raises InvalidInput for a bad URL.
+    """
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "socket_keepalive": True,
+        "retry": kit.retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+    }
+    try:
+        url = check_address(url)
+        if url.startswith(SCHEME):
+            return connect_service(parse_service(url), kit.sentinel, kit.by_service, **options)
+        if is_cluster(url):
+            return connect_cluster(parse_cluster(url), kit.primaries, **options)
+        if url.startswith("unix://"):
+            del options["socket_keepalive"]  # of TCP
+        bare, ours = split_options(url)
+        return kit.by_url(bare, **options, **ours)
+    except BadAddress as error:
+        raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {error}") from None
+    except ValueError as error:
+        why = "special characters in a password are written %XX" if "@" in url else error  # it may quote the password
+        raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None
+
+
+def connect_cluster(seeds: Seeds, primaries: type[Primaries], **options: Any) -> ClusterClient:
+    """Return a client of a Redis Cluster. Raises ValueError if an option has a value that redis-py does not read."""
+    chosen = read_options(seeds.options)
+    secured = {"ssl": True} if seeds.secured else {}
+    return ClusterClient(primaries(seeds.servers, {**options, **chosen, **secured, **seeds.login}))
+
+
+def copy_client(client: "redis.Redis") -> "redis.Redis":
+    """Return a client for the same server with connections of its own."""
+    if isinstance(client, ClusterClient):
+        return client.again()
+    pool = client.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        copied: Any = copy_pool(pool)
+    else:
+        copied = type(pool)(connection_class=pool.connection_class, **pool.connection_kwargs)
+    return redis.Redis(connection_pool=copied)
+
+
+def address_of(client: "redis.Redis") -> str:
+    """Return where the server of a client is, for people: 'HOST:PORT', a socket's path or a service's name."""
+    if isinstance(client, ClusterClient):
+        return client.address
+    pool = client.connection_pool
+    if service := getattr(pool, "service_name", ""):
+        return str(service)
+    kwargs = pool.connection_kwargs
+    return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
+
+
+def database_of(client: "redis.Redis") -> int:
+    """Return the number of the database that a client uses."""
+    return int(client.connection_pool.connection_kwargs.get("db") or 0)
+
+
+def set_timeouts(client: "redis.Redis", timeout_s: float) -> None:
+    """Give a client other time-outs, and new connections that have them."""
+    if isinstance(client, ClusterClient):
+        client.servers.set_timeouts(timeout_s)
+        return
+    pool = client.connection_pool
+    pool.connection_kwargs.update(socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+    pool.disconnect()
+
+
+def disconnect(client: "redis.Redis") -> None:
+    """Close the connections of a client, also those in use."""
+    if isinstance(client, ClusterClient):
+        client.close()
+    else:
+        client.connection_pool.disconnect()

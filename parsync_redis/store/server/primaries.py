@@ -1,0 +1,249 @@
+"""The primaries of a Redis Cluster: which has which slot, a pool of connections to each, and which of them are away.
+
+A primary that does not answer is away: its requests fail at once, and a thread asks it again until it serves, or until
+the cluster names another one for its slots. So no caller waits for it twice. There are no locks, because a fork might
+copy one that is held: what is read here is replaced whole.
+"""
+
+import random
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import redis
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as LostConnection
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from ...errors import ParsyncError, ServerUnfit, ServerUnreachable
+from .server_errors import growing, translate
+from .slot_map import SlotMap
+
+_ASKED: Final = 2
+"""The number of servers that are asked for the map; the newest map counts."""
+
+LOOKS: Final = (0.02, 0.5)
+"""The first and the longest pause between looks at primaries that are away, in seconds."""
+
+PIECE: Final = 1 << 16
+"""Bytes that are sent at a time: the connection's time-out holds for each piece."""
+
+Group = Sequence[tuple[int, bytes]]
+"""Requests for one primary: the number under which the reply is kept (-1: it is not), and the packed words."""
+
+
+def away(address: str) -> ServerUnreachable:
+    """Return the error of a request to a primary that is known to be away."""
+    return ServerUnreachable(f"the server at {address} is away: it is asked again every second")
+
+
+class NotSent(ServerUnreachable):
+    """The request was certainly not executed: its primary could not be reached, or is not ready."""
+
+
+class Primaries:
+    """The primaries of one cluster, as a process sees them. seeds: addresses to begin with; options: of redis.Redis."""
+
+    sleep: "ClassVar[staticmethod[[float], None]]" = staticmethod(time.sleep)
+
+    def __init__(self, seeds: Sequence[str], options: Mapping[str, Any], slots: SlotMap | None = None) -> None:
+        self.seeds, self.options, self.slots = tuple(seeds), dict(options), slots or SlotMap()
+        self.timeout_s = float(options.get("socket_timeout") or 5.0)
+        self._clients: dict[str, redis.Redis] = {}
+        self._away: dict[str, None] = {}
+        self._watcher: threading.Thread | None = None
+
+    def client(self, address: str) -> "redis.Redis":
+        """Return the client of one server, whose pool is used for all requests to it."""
+        return self._clients.get(address) or self._clients.setdefault(address, self._new_client(address))
+
+    def _new_client(self, address: str, **other: Any) -> "redis.Redis":
+        host, _, port = address.rpartition(":")
+        return redis.Redis(host=host, port=int(port), **{**self.options, **other})
+
+    def all(self, also: Iterable[str] = ()) -> "dict[str, redis.Redis | None]":
+        """Return a client of each primary, None for one that is away, by a new map. Raises what `discover` raises."""
+        self.discover()
+        places = dict.fromkeys([*self.slots.primaries, *also])
+        return {place: None if place in self._away else self.client(place) for place in places}
+
+    def live(self) -> list[str]:
+        """Return the addresses of the primaries that are not away."""
+        return [address for address in self.slots.primaries if address not in self._away]
+
+    def is_away(self, address: str) -> bool:
+        """Return True if requests to this primary fail at once."""
+        return address in self._away
+
+    def close(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        clients, self._clients = self._clients, {}
+        self._away = {}
+        for client in clients.values():
+            client.connection_pool.disconnect()
+
+    def set_timeouts(self, timeout_s: float) -> None:
+        """Use other time-outs from now on."""
+        self.options.update(socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+        self.timeout_s = timeout_s
+        self.close()
+
+    @property
+    def short_s(self) -> float:
+        """How long a server may take to tell the map, to show that it serves again, or to answer after another one."""
+        return min(self.timeout_s, max(1.0, self.timeout_s / 5))
+
+    # -- the map -----------------------------------------------------------------------------------------------------
+
+    def discover(self) -> None:
+        """Read the map of slots anew. Raises ServerUnreachable or AccessDenied if nobody tells it."""
+        known = [address for address in dict.fromkeys(self.slots.servers) if address not in self._away]
+        random.shuffle(known)
+        found: list[tuple[bool, int, SlotMap]] = []
+        trouble: Exception | None = None
+        for address in dict.fromkeys([*known, *self.seeds]):
+            try:
+                found.append(self._read_map(address))
+            except ResponseError as error:
+                trouble = ServerUnfit(f"the server at {address} is of no cluster ({error}): its address is redis://")
+            except (RedisError, OSError) as error:
+                trouble = translate(address, error)
+            if len(found) == _ASKED:
+                break
+        if not found:
+            raise trouble or ServerUnreachable(f"no server of the cluster at {','.join(self.seeds)} answers")
+        self.slots = max(found, key=lambda told: told[:2])[2]  # who is cut off tells an old map, of a smaller epoch
+
+    def _read_map(self, address: str) -> tuple[bool, int, SlotMap]:
+        """Return the map that a server tells, whether it has one that serves, and the epoch of the map."""
+        with self._probe(address) as client, client.pipeline(transaction=False) as pipe:
+            ranges, info = pipe.execute_command("CLUSTER SLOTS").execute_command("CLUSTER INFO").execute()
+        slots = SlotMap.of(ranges, address.rpartition(":")[0])
+        return bool(slots.primaries), int(info.get("cluster_current_epoch", 0)), slots
+
+    def _probe(self, address: str) -> "redis.Redis":
+        return self._new_client(address, socket_timeout=self.short_s, socket_connect_timeout=self.short_s)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def ask(self, groups: Mapping[str, Group], found: list[Any], each: bool = False) -> None:
+        """Send each primary its requests in one write, then read all replies: one round trip.
+
+        found: takes the replies by number: error replies and, for a primary that fails, ParsyncErrors too.
+        each: once one primary has been read, wait only `short_s` for the others.
+        """
+        unread: dict[str, tuple[Any, Any]] = {}  # a pool and its connection
+        try:
+            for address, group in groups.items():
+                self._send(address, group, found, unread)
+            until_s = time.monotonic() + self.short_s if each and len(unread) > 1 else None
+            for address, (pool, connection) in [*unread.items()]:
+                if self._read(address, connection, groups[address], found, until_s):
+                    pool.release(connection)
+                    del unread[address]
+        finally:
+            for pool, connection in unread.values():  # replies that were not read must not answer the next request
+                connection.disconnect()
+                pool.release(connection)
+
+    def _send(self, address: str, group: Group, found: list[Any], unread: dict[str, tuple[Any, Any]]) -> None:
+        if address in self._away:
+            self._start_watch()  # a fork leaves the thread behind
+            _fill(found, group, away(address))
+            return
+        pool: Any = self.client(address).connection_pool
+        try:
+            connection = pool.get_connection()
+        except (RedisError, OSError) as error:
+            _fill(found, group, self._failed(address, error, sent=False))
+            return
+        try:
+            data = b"".join([packed for _, packed in group])
+            connection.send_packed_command([data[at : at + PIECE] for at in range(0, len(data), PIECE)])
+        except (RedisError, OSError) as error:
+            _fill(found, group, self._failed(address, error))
+            connection.disconnect()
+            pool.release(connection)
+        else:
+            unread[address] = pool, connection
+
+    def _read(self, address: str, connection: Any, group: Group, found: list[Any], until_s: float | None) -> bool:
+        """Read the replies of one primary; False if its connection is of no use any more."""
+        if until_s is not None and not self._limit(connection, max(0.01, until_s - time.monotonic())):
+            _fill(found, group, self._failed(address, LostConnection("another thread closed the connection")))
+            return False
+        for at, (number, _) in enumerate(group):
+            try:
+                reply = connection.read_response()
+            except ResponseError as error:
+                reply = error
+            except (RedisError, OSError) as error:
+                _fill(found, group[at:], self._failed(address, error))
+                return False
+            if number >= 0:
+                found[number] = reply
+        return until_s is None or self._limit(connection, None)
+
+    def _limit(self, connection: Any, timeout_s: float | None) -> bool:
+        """Set the time-out of a connection, None for its own; False if another thread has closed it."""
+        try:
+            connection._sock.settimeout(connection.socket_timeout if timeout_s is None else timeout_s)
+        except (AttributeError, OSError):
+            return False
+        return True
+
+    def _failed(self, address: str, error: Exception, sent: bool = True) -> Exception:
+        """Return the error of requests that a primary has not answered; note that it is away."""
+        told = translate(address, error)
+        if not isinstance(told, ServerUnreachable):
+            return told
+        if sent and not isinstance(error, BusyLoadingError | RedisTimeoutError):
+            return told  # a connection was lost: the next one will show whether the server is away
+        self._away[address] = None
+        self._start_watch()
+        return told if isinstance(error, RedisTimeoutError) and sent else NotSent(str(told))
+
+    # -- primaries that are away -------------------------------------------------------------------------------------
+
+    def _start_watch(self) -> None:
+        if self._watcher is None or not self._watcher.is_alive():
+            self._watcher = threading.Thread(
+                target=_watch, args=(weakref.ref(self),), name="parsync-cluster", daemon=True
+            )
+            self._watcher.start()
+
+    def look(self) -> bool:
+        """Look for primaries that serve again or were replaced; False if none is away any more."""
+        try:
+            self.discover()
+        except ParsyncError:
+            return bool(self._away)
+        for address in [*self._away]:
+            if address not in self.slots.primaries or self._serves(address):
+                self._away.pop(address, None)
+        return bool(self._away)
+
+    def _serves(self, address: str) -> bool:
+        try:
+            with self._probe(address) as client:
+                return bool(client.ping())
+        except (RedisError, OSError):
+            return False
+
+
+def _watch(of: "weakref.ref[Primaries]") -> None:
+    """Look until no primary is away, or nobody uses the cluster any more."""
+    for pause_s in growing(*LOOKS):
+        primaries = of()
+        if primaries is None or not primaries.look():
+            return
+        del primaries
+        time.sleep(pause_s)
+
+
+def _fill(found: list[Any], group: Group, error: Exception) -> None:
+    for number, _ in group:
+        if number >= 0:
+            found[number] = error

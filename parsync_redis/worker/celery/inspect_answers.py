@@ -1,0 +1,146 @@
+"""Placed tasks in Celery's answers to `inspect`: those that have not begun, and those that are not due yet.
+
+Celery answers with the tasks that its worker has received. A worker receives a placed task when it begins; a delayed
+task is in Redis until it is due.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from celery import Celery
+from celery.utils.time import maybe_iso8601, maybe_make_aware
+from celery.worker.control import Panel
+from kombu.transport.virtual import Message
+
+from ...model.ids import decode_id, readable
+from ...model.kind import split_kind
+from ...model.task import TaskState
+from ...wire.envelope import open_envelope
+from ..node.agent import Agent
+from .delivered_message import as_message
+
+log = logging.getLogger("parsync.agent")
+
+MOST: Final = 100
+"""The most tasks that an answer lists, those that are due first."""
+_AT_ONCE: Final = 4
+"""Messages read at a time: each has up to 2 MiB, and the worker's event loop waits for them."""
+_PRIORITY: Final = 6
+"""The priority that Celery shows for every entry of a worker's timer."""
+
+Entry = dict[str, object]
+Answer = Callable[..., list[Entry]]
+
+
+def extend_panel() -> None:
+    """Extend Celery's answers; those of a worker that is no node stay as they were."""
+    for name, more, aliases in (
+        ("reserved", reserved, ("dump_reserved",)),
+        ("scheduled", scheduled, ("dump_schedule",)),
+    ):
+        celerys = Panel.data[name]
+        if not getattr(celerys, "of_parsync", False):
+            Panel.data.update(dict.fromkeys((name, *aliases), _with_ours(celerys, more)))
+
+
+def _with_ours(celerys: Answer, more: Callable[[Agent, str], Iterable[Entry]]) -> Answer:
+    def answer(state: Any, **kwargs: object) -> list[Entry]:  # Any: Celery's bunch of consumer, hostname and more
+        found = celerys(state, **kwargs)
+        agent: Agent | None = getattr(state.consumer.controller, "parsync_agent", None)
+        if agent is None or not agent.node.inc:
+            return found
+        known = {_id(entry) for entry in found}
+        return found + [entry for entry in more(agent, state.hostname) if _id(entry) not in known]
+
+    answer.of_parsync = True  # type: ignore[attr-defined]
+    return answer
+
+
+def _id(entry: Entry) -> str:
+    request = entry.get("request", entry)
+    assert isinstance(request, dict)
+    return str(request["id"])
+
+
+def reserved(agent: Agent, hostname: str) -> Iterable[Entry]:
+    """Return the tasks that are placed at this node and have not begun."""
+    store, partition = agent.store, agent.node.partition
+    node = store.nodes(partition).get(agent.node.name)
+    keys = [lease.place.task for lease in store.leases(partition, [node])] if node else []
+    for _, request, _ in _requests(agent, hostname, dict.fromkeys(keys), lambda task, state: state == TaskState.PLACED):
+        yield request
+
+
+def scheduled(agent: Agent, hostname: str) -> Iterable[Entry]:
+    """Return the tasks that are not due yet and whose names this worker knows; each such node lists them."""
+    pages = agent.store.pipe([("zrange", key, 0, MOST - 1, False, True) for key in agent.store.keys.queues("later")])
+    first = sorted((ms, id) for page in pages for id, ms in page)[:MOST]
+    due = {readable(id): ms for ms, id in first}
+    for id, request, carried in _requests(agent, hostname, due, lambda task, state: task in agent.app.tasks):
+        yield {"eta": _eta(agent.app, due[id], carried), "priority": _PRIORITY, "request": request}
+
+
+def _requests(
+    agent: Agent, hostname: str, keys: Iterable[str], wanted: Callable[[str, str], bool]
+) -> Iterable[tuple[str, Entry, object]]:
+    """Return the first tasks whose name and state are wanted, without damaged ones.
+
+    Each is its id as keys have it, its entry, and the ETA that its caller named, None for none.
+    """
+    store, found = agent.store, dict[str, str]()
+    for task in store.records(keys, extras=False):
+        name = split_kind(task.line.kind).name if task.line else ""
+        if name and wanted(name, task.state):
+            found[task.id] = name
+    some = list(found)[:MOST]
+    for at in range(0, len(some), _AT_ONCE):
+        few = some[at : at + _AT_ONCE]
+        messages = store.pipe([("hget", store.keys.in_shard_of("messages", id), id) for id in few])
+        for key, message in zip(few, messages, strict=True):
+            try:
+                if message is not None:
+                    payload = open_envelope(message)
+                    entry = _request(agent.app, hostname, decode_id(key), found[key], payload)
+                    yield key, entry, (payload["headers"].get("parsync") or {}).get("eta")
+            except Exception as error:  # a client may write any message, and kombu raises what it does
+                log.debug("inspect leaves out task %s: %s", key, error)
+
+
+def _eta(app: Celery, due_ms: float, asked: object) -> str:
+    """Return when a task is due: as its caller asked, to the microsecond, unless it was put off since then."""
+    due = datetime.fromtimestamp(due_ms / 1000, UTC).astimezone(app.timezone)
+    try:
+        eta = maybe_make_aware(maybe_iso8601(asked), app.timezone) if asked else due
+        return str((eta if eta > datetime.now(UTC) else due).isoformat())
+    except (TypeError, ValueError, OverflowError, AttributeError):  # a client may write any header
+        return due.isoformat()
+
+
+# Any: an envelope is a JSON object
+def _request(app: Celery, hostname: str, id: str, name: str, payload: dict[str, Any]) -> Entry:
+    """Return a task as Celery's `Request.info` shows it, with the sender's description of unreadable arguments."""
+    headers, opened = payload["headers"], as_message(app, payload, Message)
+    try:
+        args, kwargs, _ = opened.decode()
+    except Exception:
+        args, kwargs = headers.get("argsrepr"), headers.get("kwargsrepr")
+    return {
+        "id": id,
+        "name": name,
+        "args": args,
+        "kwargs": kwargs,
+        "type": name,
+        "hostname": hostname,
+        "time_start": None,
+        "acknowledged": False,
+        "delivery_info": {
+            **opened.delivery_info,
+            "priority": opened.properties.get("priority"),
+            "redelivered": False,
+        },
+        "worker_pid": None,
+    }

@@ -1,0 +1,121 @@
+"""Drops messages of plain queues that are none, so that they end no worker.
+
+Whoever may write to a queue can put anything into it. Celery and kombu expect a task's message: what is no JSON, has no
+properties, or has a time limit that is a list raises an error in the event loop, which ends the worker, and the next
+one that gets the message. Here such a message is logged and dropped. Errors of the connection go on as before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from queue import Empty
+from typing import Any, Final
+
+from celery.exceptions import InvalidTaskError
+from kombu.message import Message
+from kombu.transport import virtual
+
+from ...wire.headers import flaw_of, flaw_of_message
+from .celery_types import Consumer
+from .refusing_broker import writable
+
+log = logging.getLogger("parsync.agent")
+
+_SHOWN: Final = 300
+
+
+# Any: kombu's transports, whose base has no types
+@cache
+def careful(transport: type) -> type:
+    """Return a class of kombu transports that drops what is no message; other kinds than virtual ones need no care."""
+    if not issubclass(transport, virtual.Transport):
+        return transport
+    base: Any = transport  # Any: a base class that is known at run time only
+
+    class Channel(base.Channel):
+        def _brpop_read(self, **options: object) -> object:
+            """Read a message of a queue in Redis. It has left the queue before it is known to be none."""
+            return self._carefully("a queue", lambda: super(Channel, self)._brpop_read(**options))
+
+        def _receive_one(self, client: object) -> object:
+            """Read a broadcast."""
+            return self._carefully("a channel", lambda: super(Channel, self)._receive_one(client))
+
+        def _carefully(self, where: str, read: Callable[[], object]) -> object:
+            try:
+                return read()
+            except self.connection.connection_errors + self.connection.channel_errors + (Empty,):
+                raise
+            except Exception as error:
+                if _while_reading(error):
+                    raise
+                _drop(where, error)
+                return True
+
+    class Transport(base):
+        def _deliver(self, message: object, queue: str) -> None:
+            if flaw := flaw_of_message(message):
+                _drop(queue, InvalidTaskError(flaw), message)
+                return
+            try:
+                super()._deliver(message, queue)
+            except self.connection_errors + self.channel_errors:
+                raise
+            except Exception as error:
+                _drop(queue, error, message)
+
+    Channel.__name__, Transport.__name__ = base.Channel.__name__, base.__name__
+    Transport.Channel = Channel
+    return Transport
+
+
+# Any: a method of this object only is replaced
+def connect_carefully(connection: Any) -> None:
+    """Have a connection that is not made yet, and those that replace it, drop what is no message.
+
+    It is made when the server takes writes: a message that was read must be written down.
+    """
+    original = connection.get_transport_cls
+    connection.get_transport_cls = lambda: writable(careful(original()))
+
+
+def handle_carefully(consumer: Consumer, handle: Callable[[Message], object]) -> Callable[[Message], object]:
+    """Return Celery's handler of messages, which drops those that it cannot take, whatever the broker."""
+
+    def on_message(message: Message) -> object:
+        try:
+            headers = message.headers
+            if isinstance(headers, dict) and "task" in headers and (flaw := flaw_of(headers)):
+                return consumer.on_invalid_task(None, message, InvalidTaskError(flaw))
+            return handle(message)
+        except consumer.connection_errors + consumer.channel_errors:
+            raise
+        except Exception as error:
+            _drop("its queue", error, message)
+            if not message.acknowledged:
+                message.reject()
+            vars(message).update(ack=_nothing, reject=_nothing)  # Celery may have scheduled one, which would raise
+            return None
+
+    return on_message
+
+
+def _nothing(*args: object, **kwargs: object) -> None:
+    """Acknowledge nothing: the message is gone."""
+
+
+def _while_reading(error: BaseException) -> bool:
+    """Return True if an error was raised while the reply was read: the message is not what is wrong."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name == "parse_response":
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _drop(where: str, error: Exception, message: object = "") -> None:
+    shown = f": {message!r:.{_SHOWN}}" if message else ""
+    log.error("a message in %s is dropped, because it is no task: %s %s%s", where, type(error).__name__, error, shown)

@@ -1,0 +1,286 @@
+"""Celery's request of a task that runs here: it reports to the agent how the run ended.
+
+All pools call these methods in the worker's main process, even if a run's pool process was lost or killed by a time
+limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from signal import SIGTERM
+from typing import Final
+
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
+from billiard.exceptions import Terminated, WorkerLostError
+from celery import Task
+from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded, TimeLimitExceeded
+from celery.utils.imports import symbol_by_name
+from celery.worker import state
+from celery.worker.request import Request as CeleryRequest
+from celery.worker.state import task_ready
+
+from ..isolation.tie import IsolatedPool, NotBegun
+from ..node.agent import Agent
+from ..node.runs import Run
+from .celery_types import Pool
+from .storing import is_of_backend, is_unstored, watch_backend_of, why_unstored
+
+log = logging.getLogger("parsync.agent")
+
+
+def watch(task: Task) -> bool:
+    """Have a task's requests report to the agent, and watch its result backend; False if they did so already."""
+    watch_backend_of(task)
+    before = symbol_by_name(task.Request)
+    task.Request = request_class(before)
+    return task.Request is not before
+
+
+@cache
+def request_class(base: type) -> type:
+    """Return `base`, a class of Celery requests, with reports to the agent."""
+    if getattr(base, "of_parsync", False):
+        return base
+    return type("ParsyncRequest", (ReportedRequest, base), {"__doc__": base.__doc__})
+
+
+class ReportedRequest(CeleryRequest):
+    """A request that reports how it ends if parsync placed it; `request_class` puts it before the task's own class."""
+
+    of_parsync = True
+    _acknowledged = False
+    _put_back = False
+    _dropped_by: Pool | None = None
+    _agent: Agent | None = None
+    _run: Run | None = None
+    _tie = ""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        agent: Agent | None = self.app.parsync.agent
+        place = self.request_dict.get("parsync")
+        run = agent.node.runs.of_header(place) if agent else None
+        if agent is None or run is None:
+            return
+        self._agent, self._run, run.request = agent, run, self
+        self.request_dict["eta"] = place.get("eta")  # for the task; Celery's worker would wait by `self.eta`
+        # Celery derives a class from this one that overrides both without super(): the instance's come before those
+        self._celery_success, self.on_success = self.on_success, self._on_success  # type: ignore[has-type]
+        self._celery_execute, self.execute_using_pool = super().execute_using_pool, self._execute
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether Celery need not expect the broker to deliver the request's message again.
+
+        A placed request has no message. Celery asks when the broker's connection is lost, to cancel what comes again;
+        and in a cold shutdown, to cancel what has not ended.
+        """
+        return self._acknowledged or (self._agent is not None and self._agent.node.broker_lost)
+
+    @acknowledged.setter
+    def acknowledged(self, acknowledged: bool) -> None:
+        self._acknowledged = acknowledged
+
+    def _execute(self, pool: Pool, **kwargs: object) -> object:
+        """Run the task in the pool, isolated.
+
+        The isolation is asked for only now: if the request waited for a process, the node may have another guard.
+        """
+        assert self._agent is not None
+        assert self._run is not None
+        isolation = self._agent.node.isolation.of(self._run.slots)
+        self._tie = isolation.guard if isolation is not None else ""
+        environment = self._agent.node.spec.devices.environment(self._run.place)
+        return self._celery_execute(IsolatedPool(pool, isolation, environment), **kwargs)
+
+    def _ended(self, outcome: str, failed: bool | None = None) -> None:
+        if self._run is not None and self._agent is not None:
+            self._run.failed = failed
+            self._agent.reporter.ended(self._run, outcome)
+
+    def drop(self, pool: Pool) -> None:
+        """Kill the run without reporting its end: its task is another node's now."""
+        self._dropped_by = pool
+        if self.time_start:
+            self.cancel(pool, signal="SIGKILL", emit_retry=False)
+
+    def on_accepted(self, pid: int, time_accepted: float) -> object:
+        """Note that the pool has begun the run; kill it if it was dropped meanwhile. time_accepted: monotonic."""
+        done = super().on_accepted(pid, time_accepted)
+        if self._run is not None:
+            self._run.began_s = time_accepted
+        if self._dropped_by is not None:
+            self.drop(self._dropped_by)
+        return done
+
+    def reject(self, requeue: bool = False) -> object:
+        """Put the task back into parsync's queue if Celery would put its message back into the broker's."""
+        self._put_back = self._put_back or (requeue and not self._acknowledged)
+        return super().reject(requeue=requeue)
+
+    def _on_success(self, result: tuple[object, ...], **kwargs: object) -> object:
+        """Report a success. `result` begins with True if the task failed, which Celery reports by `on_failure`."""
+        try:
+            return self._celery_success(result, **kwargs)
+        finally:
+            if not result[0]:
+                self._ended("succeeded", failed=False)
+
+    def on_failure(self, exc_info: ExceptionInfo, send_failed_event: bool = True, return_ok: bool = False) -> object:
+        """Report everything that is not a success.
+
+        If the process was lost, or killed by a cold shutdown, the task has not failed: it goes back. If the task itself
+        ended its process, it has failed.
+        """
+        error = exc_info.exception
+        error = error.exc if isinstance(error, ExceptionWithTraceback) else error
+        if self._run is not None and self._goes_back(self._run, error):
+            return None
+        if self._run is not None and is_unstored(error):
+            return_ok = False
+            if is_of_backend(error):
+                self._give_reason(why_unstored(error))
+        try:
+            with self._noting_unstored():
+                return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+        finally:
+            outcome = self._outcome(error)
+            if outcome == "failed":
+                self._give_reason(why_failed(error))
+            self._ended(outcome, None if self._already_revoked else is_failure(error))
+
+    def _give_reason(self, why: str) -> None:
+        """Note why the run failed; the first reason counts."""
+        if self._run is not None:
+            self._run.flaw = self._run.flaw or why
+
+    @contextmanager
+    def _noting_unstored(self) -> Iterator[None]:
+        """Have the results outbox tell the result that Celery fails to store in this block."""
+        try:
+            yield
+        except Exception as trouble:
+            if self._run is not None and is_of_backend(trouble):
+                log.warning("task %s: the results outbox has its result: %r", self.id, trouble)
+                self._run.unstored = True
+                self._give_reason(why_unstored(trouble))
+                return
+            raise
+
+    def _announce_revoked(self, *args: object) -> None:
+        """Store and tell that the run was revoked."""
+        with self._noting_unstored():
+            super()._announce_revoked(*args)
+        self._already_revoked = True
+
+    def _announce_cancelled(self, **kwargs: object) -> None:
+        """Store and tell that a run was cancelled which goes back. It does so whatever the result backend says."""
+        with self._noting_unstored():
+            super()._announce_cancelled(**kwargs)
+        self._already_cancelled = True
+
+    def _goes_back(self, run: Run, error: BaseException) -> bool:
+        """Report a run that did not fail, but was dropped, could not begin, or lost its process; False if it failed."""
+        if self._already_cancelled:
+            task_ready(self)
+            self._ended("lost")
+            return True
+        if not isinstance(error, NotBegun) and not self._process_lost(error):
+            return False
+        task_ready(self)
+        self.send_event("task-retried", exception=repr(error), traceback="")
+        if isinstance(error, NotBegun):
+            self._not_begun(run, error)
+        else:
+            log.warning("task %s lost its process (%s): it goes back", self.id, error)
+            if self._agent is not None and (why := self._agent.node.isolation.why_lost(self._tie)):
+                run.why = f"it was killed: {why}"
+            self._ended("lost", failed=True)
+        return True
+
+    def _outcome(self, error: BaseException) -> str:
+        by_task = ended_by_task(error)
+        if self._put_back:  # a task that ends its process and asks to be run again: its starts are bounded
+            return "lost" if by_task else "again"
+        return "failed" if by_task else outcome_of(error, self._already_revoked)
+
+    def _not_begun(self, run: Run, error: NotBegun) -> None:
+        """Report a run whose function was not called: its start does not count, and its slots are shut for a while."""
+        log.warning("task %s could not begin (%s): it goes back", self.id, error)
+        run.why, run.unbegun = f"it could not begin: {error}", True
+        if self._agent is not None:
+            self._agent.node.isolation.not_begun(run.slots, run.why)
+        self._ended("recalled")
+
+    def _process_lost(self, error: BaseException) -> bool:
+        if not isinstance(error, (WorkerLostError, SystemExit, KeyboardInterrupt)):
+            return False
+        if ended_by_task(error) and (state.should_terminate is None or state.should_terminate is False):
+            return False
+        return not self._already_revoked and not self._success_was_stored()
+
+    def on_timeout(self, soft: bool, timeout: float) -> object:
+        """Report a hard time limit as failed; in a cold shutdown it does not count: the task goes back."""
+        try:
+            with self._noting_unstored():
+                return super().on_timeout(soft, timeout)
+        finally:
+            if not soft:
+                outcome = "again" if self._put_back else "lost" if state.should_terminate else "failed"
+                if outcome == "failed":
+                    self._give_reason(f"its time limit of {timeout:g} s was over")
+                self._ended(outcome)
+
+    def revoked(self) -> bool:
+        """Report a task that expired or was revoked before it ran as cancelled."""
+        revoked = bool(super().revoked())
+        if revoked:
+            self._ended("cancelled")
+        return revoked
+
+
+_EXITED: Final = re.compile(r"exitcode (\d+)")
+_NOT_BY_TASK: Final = (int(SIGTERM), 155)
+"""Exit codes of pool processes that were told to end: by SIGTERM, or by their limit of tasks (EX_RECYCLE)."""
+
+
+def ended_by_task(error: BaseException) -> bool:
+    """Return True if the task ended its process by sys.exit or os._exit; a signal is not the task's doing."""
+    if not isinstance(error, WorkerLostError):
+        return False
+    exited = _EXITED.search(str(error))
+    return getattr(error, "by_task", False) or (exited is not None and int(exited[1]) not in _NOT_BY_TASK)
+
+
+def outcome_of(error: BaseException, revoked: bool) -> str:
+    """Return the outcome of a run that ended with this exception, as `finish` names it."""
+    if revoked or isinstance(error, Terminated):
+        return "cancelled"
+    if isinstance(error, Retry) or (isinstance(error, Reject) and error.requeue):
+        return "again"
+    if isinstance(error, Ignore):
+        return "succeeded"
+    return "succeeded" if isinstance(error, WorkerLostError) else "failed"
+
+
+def why_failed(error: BaseException) -> str:
+    """Return why a task has failed, without the text of its error: that is for those who may read its result."""
+    if isinstance(error, WorkerLostError):
+        return "it ended its own process"
+    return f"it raised {type(error).__name__}"
+
+
+def is_failure(error: BaseException) -> bool | None:
+    """Return whether a function failed that ended with this exception; None if that says nothing of its node.
+
+    A retry because of an exception is a failure; a retry as such is not, like Ignore.
+    """
+    if isinstance(error, Retry):
+        return bool(error.exc or error.excs)
+    if isinstance(error, (Reject, Terminated, SoftTimeLimitExceeded, TimeLimitExceeded)):
+        return None
+    return not isinstance(error, Ignore)

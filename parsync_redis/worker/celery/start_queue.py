@@ -1,0 +1,102 @@
+"""Hands started tasks to Celery, in the worker's event loop.
+
+A solo pool runs a task while it is handed over. With look-ahead the outcome of each goes to the server with the start
+of the next, and doorbells that rang meanwhile are answered in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from celery.concurrency.solo import TaskPool as SoloPool
+from redis.exceptions import RedisError
+
+from ...errors import ParsyncError
+from ...model.place import Place
+from ...store.server.server_errors import Backoff, translate
+from ...store.store import Store
+from ..node.agent import Agent
+from ..node.run_starter import Started
+from ..node.runs import Run
+from .celery_types import Consumer
+from .delivery import Delivery
+
+log = logging.getLogger("parsync.agent")
+
+TURN_S: Final = 0.1
+"""How long a solo pool runs tasks before the event loop turns."""
+
+
+class Turns:
+    """Hands over what the starter has started. more: returns the doorbells that have rung since it was called last."""
+
+    def __init__(self, consumer: Consumer, agent: Agent, delivery: Delivery, more: Callable[[], list[Place]]) -> None:
+        self._consumer, self._agent, self.delivery, self._more = consumer, agent, delivery, more
+        self.looks_ahead = agent.node.ahead.room > 0
+        self._inline = self.looks_ahead and isinstance(consumer.pool, SoloPool)
+        if self.looks_ahead:
+            self._backoff = Backoff(log, f"the event loop of node {agent.node.name}")
+            agent.nudge = lambda: consumer.hub.call_soon(self._answer_nudge)
+            if not self._inline:
+                agent.reporter.start_next = self._start_next
+
+    def answer(self, bells: Iterable[Place] = ()) -> int:
+        """Have the tasks of doorbells started and run them, or hand them to the pool; return how many."""
+        starter, reporter, node = self._agent.starter, self._agent.reporter, self._agent.node
+        found = starter.answer(bells)
+        count = len(found)
+        if not self._inline:
+            self._hand_over(found)
+            return count
+        until_s = time.monotonic() + TURN_S
+        with reporter.collecting():
+            while found:
+                self._hand_over(found)
+                if node.leaving:
+                    break
+                if time.monotonic() > until_s:
+                    self._agent.nudge()
+                    break
+                found = self._next()
+        return count
+
+    def _answer_nudge(self) -> None:
+        """Start what waits; later if parsync's server is away: Celery takes errors of the loop for the broker's."""
+        try:
+            self.answer()
+        except (ParsyncError, RedisError, OSError) as error:
+            pause_s = self._backoff.pause_s(translate(self._agent.store.address, error))
+            self._consumer.hub.call_later(pause_s, self._answer_nudge)
+        else:
+            self._backoff.well()
+
+    def _next(self) -> Started:
+        """Report the runs that have ended in this thread, and start what follows them."""
+        agent, ended = self._agent, self._agent.reporter.collected()
+        try:
+            return agent.starter.start_next(agent.store, self._more(), ended)
+        finally:
+            agent.reporter.put(run for run in ended if not run.told)
+
+    def _start_next(self, store: Store, ended: list[Run]) -> None:
+        """Report runs of a pool of threads, and have the event loop hand over what follows them."""
+        if found := self._agent.starter.start_next(store, (), ended):
+            self._consumer.hub.call_soon(lambda: self._hand_over(found))
+
+    def _hand_over(self, found: Started) -> None:
+        node, reporter, left = self._agent.node, self._agent.reporter, deque(found)
+        try:
+            while left and not node.leaving:
+                run, message = left.popleft()
+                if run.unwanted or run.place.inc != node.inc:
+                    run.why, run.unbegun = "it had not begun", True
+                    reporter.ended(run, run.unwanted or "recalled")
+                else:
+                    self.delivery.deliver(run, message)
+        finally:
+            for run, _ in left:
+                reporter.ended(run, "again")  # the worker stops, and it has not begun

@@ -1,0 +1,187 @@
+"""A step of every worker of an app with Parsync: it logs why placed tasks do not come.
+
+A worker that is no node logs so if its app has tasks that only nodes run. A node logs that the server takes no writes,
+that there is no scheduler, or that it is drained, and when that is over. With --parsync-with-scheduler the worker also
+runs a scheduler beside it, which ends after everything else of the worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from typing import Final
+
+from celery import Celery, bootsteps
+from redis.exceptions import RedisError
+
+from ...errors import InvalidInput, ParsyncError
+from ...model.ids import readable
+from ...model.printable import printable
+from ...model.text import NODE
+from ...settings import wants_scheduler
+from ...store.reads.schedulers import find_no_scheduler, read_schedulers
+from ..node.agent import Agent
+from ..scheduler_child import SchedulerBeside
+from .bootsteps import NodeStep, call_when_stopped
+from .celery_types import Worker
+
+log = logging.getLogger("parsync.agent")
+
+FIRST_S: Final = 3.5
+"""How long after its start a node looks first: schedulers that start with it have joined by then."""
+
+LOOK_S: Final = 2.0
+"""How often it looks while there is no scheduler."""
+
+WELL_S: Final = 5.0
+"""How often it looks while there is one."""
+
+REPEAT_S: Final = 300.0
+"""How often it repeats a warning."""
+
+SHOWN: Final = 5
+"""The most task names that a warning lists."""
+
+
+class WatchStep(bootsteps.StartStopStep):
+    """Watches the cluster for the worker's log, and runs a scheduler beside the worker if that was asked for.
+
+    It starts after the pool: a process that the pool forks meanwhile would share its connections.
+    """
+
+    requires = ("celery.worker.components:Pool", NodeStep)
+
+    def __init__(self, worker: Worker, parsync_with_scheduler: bool | None = None, **kwargs: object) -> None:
+        self.watcher: Watcher | None = None
+        self.beside: SchedulerBeside | None = None
+        super().__init__(worker, **kwargs)
+        try:
+            self._with_scheduler = wants_scheduler(parsync_with_scheduler)
+        except InvalidInput as error:
+            sys.stderr.write(f"error: {printable(error)}\n")
+            raise SystemExit(2) from None
+
+    def create(self, worker: Worker) -> None:
+        """Make nothing here: threads must not start before the pool has forked."""
+
+    def start(self, worker: Worker) -> None:
+        """Log what is known at once, and start watching."""
+        agent: Agent | None = getattr(worker, "parsync_agent", None)
+        if self._with_scheduler:
+            try:
+                settings = worker.app.parsync.settings()
+            except ParsyncError as error:
+                sys.stderr.write(f"error: {printable(error)}\n")
+                raise SystemExit(2) from None
+            level = logging.getLevelName(log.getEffectiveLevel()).lower()
+            self.beside = SchedulerBeside(settings, level if level in ("debug", "info", "warning", "error") else "info")
+            self.beside.start()
+            # after the agent: the scheduler places elsewhere what it gives back
+            call_when_stopped(worker.blueprint, self.beside.stop)
+        if agent is not None:
+            self.watcher = Watcher(agent)
+            self.watcher.start()
+        elif names := self._placed_tasks(worker.app):
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            log.warning(
+                "this worker is no node: tasks of its app that parsync places (%s%s) run on nodes only; "
+                "start it with --parsync, or PARSYNC_NODE=1 in its environment, to make it one",
+                ", ".join(names[:SHOWN]),
+                more,
+            )
+
+    def stop(self, worker: Worker) -> None:
+        """Stop watching. The scheduler ends when every step has stopped, and the agent has left."""
+        if self.watcher is not None:
+            self.watcher.stop()
+
+    terminate = stop
+
+    @staticmethod
+    def _placed_tasks(app: Celery) -> list[str]:
+        try:
+            return placed_tasks(app)
+        except InvalidInput as error:  # each call of such a task raises it as well
+            log.warning("this worker is no node, and its app cannot use parsync: %s", error)
+            return []
+
+
+def placed_tasks(app: Celery) -> list[str]:
+    """Return the names of the tasks that parsync places, by their options or a rule; raises InvalidInput."""
+    return sorted(name for name in app.tasks if app.parsync.options_of(name, None, None) is not None)
+
+
+class Warned:
+    """A warning, logged when its cause begins, again while it lasts, and once when it is over."""
+
+    def __init__(self, over: str) -> None:
+        self._over, self._said_s = over, float("-inf")
+        self.wrong = False
+
+    def due(self, wrong: bool, now_s: float) -> bool:
+        """Return True if the warning is due; log that the cause is over if it is."""
+        if not wrong:
+            if self.wrong:
+                log.warning("%s", self._over)
+            self.wrong, self._said_s = False, float("-inf")
+            return False
+        self.wrong = True
+        if now_s - self._said_s < REPEAT_S:
+            return False
+        self._said_s = now_s
+        return True
+
+
+class Watcher(threading.Thread):
+    """Watches the cluster for a node, over a connection of its own."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(name="parsync-watch", daemon=True)
+        self.agent, self.store, self.node = agent, agent.store.again(), agent.node.name
+        node = self.node
+        self._done = threading.Event()
+        self._writes = Warned(f"node {node}: the server takes writes again")
+        self._schedulers = Warned(f"node {node}: a scheduler is there now")
+        self._drained = Warned(f"node {node} is not drained any more: it gets tasks again")
+
+    def run(self) -> None:
+        """Look until stopped. The agent logs it if the server does not answer."""
+        self._done.wait(FIRST_S)
+        while not self._done.is_set():
+            try:
+                self.look(time.monotonic())
+            except (ParsyncError, RedisError, OSError) as error:
+                log.debug("node %s could not look at its cluster: %s", self.node, error)
+            except Exception:
+                log.exception("node %s could not look at its cluster: unexpected", self.node)
+            self._done.wait(LOOK_S if self._schedulers.wrong or self._writes.wrong else WELL_S)
+
+    def look(self, now_s: float) -> None:
+        """Look once."""
+        refusal = self.store.why_no_writes()
+        if self._writes.due(refusal is not None, now_s):
+            log.warning("node %s gets no tasks: %s", self.node, refusal)
+        missing = None if refusal else find_no_scheduler(self.store, read_schedulers(self.store))
+        if refusal is None and self._schedulers.due(missing is not None, now_s):
+            log.warning("node %s gets no tasks: %s", self.node, missing)
+        terms = self._drain_terms()
+        if self._drained.due(bool(terms), now_s):
+            log.warning("node %s gets no tasks: it is drained (%s): parsync undrain %s", self.node, terms, self.node)
+
+    def _drain_terms(self) -> str:
+        """Return the terms of this node's drain, '' if it is not drained."""
+        partition = self.agent.node.partition
+        if partition < 0:  # it has not registered yet
+            return ""
+        keys = [self.store.keys.partition(partition, kind) for kind in ("nodes", "notes")]
+        replies = self.store.pipe([("hget", key, self.node) for key in keys])
+        record, terms = (readable(reply or b"") for reply in replies)
+        return terms if (NODE.read(record) or {}).get("drain", "0") != "0" else ""
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._done.set()
+        self.join(timeout=5)
+        self.store.client.close()

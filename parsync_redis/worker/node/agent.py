@@ -1,0 +1,222 @@
+"""The agent: parsync's part inside a Celery worker that is a node.
+
+Five threads, each with a connection of its own: the worker's event loop answers doorbells (run_starter.py); one reports
+outcomes and frees slots (reporter.py); one registers the node and has its lease kept by the guard (renewer.py); one
+compares leases with runs (reconciler.py) and tells the result backend what is in the outbox (results.py); with
+look-ahead one keeps the waiting seats (seat_keeper.py). They share the state of the node (state.py) and its table of
+runs (runs.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from celery import Celery
+from redis.exceptions import RedisError
+
+from ...errors import ParsyncError
+from ...model.octaves import no_octaves
+from ...model.times import field_of
+from ...settings import Settings
+from ...store.reads.times import read_times
+from ...store.scripts.calls import Call
+from ...store.server.server_errors import Backoff
+from ...store.store import Store
+from ..celery.port import WorkerPort
+from ..celery.results_outbox import Owed, announce, put_back
+from ..duty import Duty
+from ..isolation.machine import Isolation
+from .lease import shorten_timeouts
+from .loop_watch import LoopWatch, RenewalWatch
+from .node import NodeSpec
+from .node_state import AgentState
+from .reconciler import Reconciler
+from .renewer import Renewer
+from .reporter import Reporter
+from .run_starter import Starter
+from .seat_keeper import SeatKeeper
+
+if TYPE_CHECKING:
+    from .spans import PlaceSpans
+
+log = logging.getLogger("parsync.agent")
+
+JOIN_S = 10.0
+"""How long a worker that stops waits for each thread of its agent."""
+
+
+class Agent:
+    """The agent of one worker process. `port` is the worker's; without `isolation` runs are not isolated.
+
+    nudge: has the event loop start what waits.
+    """
+
+    def __init__(
+        self,
+        app: Celery,
+        settings: Settings,
+        store: Store,
+        spec: NodeSpec,
+        port: WorkerPort,
+        isolation: Isolation | None = None,
+    ) -> None:
+        self.app, self.settings, self.store, self._port = app, settings, store, port
+        self.node, self.loop = AgentState(spec, isolation or Isolation()), LoopWatch()
+        node = self.node
+        self.reporter = Reporter(store, node.runs, node.isolation, node.ahead.ran, node.failures)
+        self.starter = Starter(store, self.node, self.reporter)
+        self.renewer = Renewer(settings, self.node, port, self.loop)
+        self.reconciler = Reconciler(self.node, port)
+        self.seat_keeper = SeatKeeper(store, self.node, self.starter, self.reconciler, lambda: self.nudge())
+        self.spans, self._has_learnt = make_spans(store), False
+        self.nudge: Callable[[], object] = lambda: None
+        self.reporter.nudge = lambda: self.nudge()
+        self.reporter.tell = self._tell
+        renewing = Duty("parsync-renew", lambda: self.renewer.run(store.again()))
+        tending = Duty("parsync-tend", self._tend)
+        self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
+        seats = (self.seat_keeper,) if spec.room else ()
+        self._threads = (self.reporter, renewing, tending, *seats)
+        self._owed: Owed = deque()
+
+    def start(self) -> None:
+        """Start the threads. The node registers as soon as the cluster is set up."""
+        self.store.read_scripts()
+        for thread in self._threads:
+            thread.failed = lambda: self._port.stop(cold=True)
+            thread.start()
+
+    def leave(self) -> None:
+        """Take no new tasks, and have what has not started placed elsewhere. Safe in a signal handler."""
+        self.node.leave()
+
+    def stop(self) -> None:
+        """After the pool has ended: report the last outcomes, give every lease back, mark the node down."""
+        self.leave()
+        if self.node.stopped:
+            return
+        self.starter.hand_back("its worker shuts down")
+        self.node.stop()
+        if self.reporter.ident is None:  # it was never started
+            return
+        self.reporter.close()
+        for thread in self._threads:
+            thread.join(timeout=JOIN_S)
+        if self.spans is not None:
+            self.spans.close()
+        try:
+            self.node.isolation.leave(JOIN_S)
+            self.depart()
+        except (ParsyncError, RedisError, OSError) as error:
+            log.warning("node %s could not leave in order: %s", self.node.name, error)
+            if self._owed:
+                log.warning("node %s: results that nobody tells: %s", self.node.name, [*self._owed])
+
+    def depart(self) -> None:
+        """Give every lease back, and mark the node down. Nobody else renews any more, so its counter is known.
+
+        Also put back the results that this node took and could not tell: another process tells them.
+        """
+        try:
+            self._give_back()
+        finally:
+            put_back(self.store, self._owed)
+
+    def _give_back(self) -> None:
+        """Give every lease back, mark the node down, and forget it if it holds nothing and no operator drains it.
+
+        What it offers is known to submit for a while yet, so that its tasks are not refused until it comes back.
+        """
+        node, store, commands = self.node, self.store, self.store.commands
+        if node.inc:
+            self.reconciler.give_back_all(store)
+            word, *found = store.run(commands.renew(node.partition, node.name, node.inc))
+            if word == "ok":
+                store.run(commands.reclaim(node.partition, node.name, node.inc, int(found[0])))
+                store.run(commands.forget_node(node.partition, node.name, node.inc, "left"))
+            log.info("node %s has left", node.name)
+
+    def full_pool(self) -> str:
+        """Return why a run would wait for a process of the pool, '' if it would not."""
+        processes = self._port.processes
+        if processes is None or len(self.node.runs.going()) < processes:
+            return ""
+        return f"the pool of {self.node.name} has {processes} processes, and all run tasks"
+
+    def another_store(self) -> Store:
+        """Open the same state over connections whose timeouts suit the lease."""
+        store = self.store.again()
+        shorten_timeouts(store, self.node.lease_s)
+        return store
+
+    def _tend(self) -> None:
+        node, store = self.node, self.store.again()
+        backoff = Backoff(log, f"node {node.name}")
+        while not node.stopped:
+            pause_s = node.pause_s
+            try:
+                if not node.leaving and self._renewal.is_stuck(node.lease_s, self.settings.standstill_s):
+                    self._port.stop(cold=True)
+                if node.inc:
+                    self.reconciler.reconcile(store)
+                    if node.leaving:
+                        put_back(store, self._owed)
+                    else:
+                        announce(store, self.app, self._owed, self._port.send_event)
+                    self._learn(store)  # last: nothing else waits for the primary that has the times
+                backoff.well()
+            except (ParsyncError, RedisError, OSError) as error:
+                pause_s = backoff.pause_s(error)
+            except Exception:
+                log.exception("node %s: unexpected", node.name)  # an error of a result backend, for example
+            node.wait(pause_s)
+
+    def _learn(self, store: Store) -> None:
+        """Write what this node has learnt of how long tasks run, and read once what others had learnt before."""
+        node, ahead, known = self.node, self.node.ahead, self.node.spec.tasks
+        if not self._has_learnt:
+            before = read_times(store).items()
+            ahead.recall({name: times for name, times in before if f"\n{name} " in (known.text if known else "")})
+            self._has_learnt = True
+        news = ahead.news()
+        try:
+            offer = node.spec.offer
+            by_class = {field_of(name, offer): replace(times, octaves=no_octaves()) for name, times in news.items()}
+            self._report(store, [store.commands.learn_times(by_class | news)] if news else [])
+        except BaseException:
+            ahead.forgotten(news)
+            raise
+
+    def _report(self, store: Store, calls: list[Call[Any]]) -> None:  # Any: each call has a reply of its own
+        """Tell how tasks ended here, in one round trip with other calls."""
+        failures, node = self.node.failures, self.node
+        report = failures.report(store.commands, node.partition, node.name, node.inc)
+        try:
+            answers = store.run_all([*calls, *([report[0]] if report else [])])
+        except BaseException:
+            failures.not_reported(report[1] if report else [])
+            raise
+        if report:
+            failures.reported(answers[-1])
+
+    def _tell(self, store: Store) -> None:
+        """Tell at once that tasks fail here in a row; after an error the next report tells it."""
+        try:
+            self._report(store, [])
+        except (ParsyncError, RedisError, OSError) as error:
+            log.info("node %s could not report its failures: %s", self.node.name, error)
+        except Exception:  # a reply that cannot be read must not end the thread that reports outcomes
+            log.exception("node %s could not report its failures: unexpected", self.node.name)
+
+
+def make_spans(store: Store) -> PlaceSpans | None:
+    """Return what makes place spans, None if OpenTelemetry is not installed."""
+    try:
+        from .spans import PlaceSpans
+    except ImportError:
+        return None
+    return PlaceSpans(store)

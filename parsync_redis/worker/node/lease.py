@@ -1,0 +1,121 @@
+"""Keep the lease of a node, and say whether the node takes claims while its worker stands still.
+
+The node's guard does this (isolation/guarding.py), because no task can hold up another process. A worker without a
+guard does it by itself, in the thread that talks to the guard otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final, Self
+
+from ...model.ids import readable
+from ...model.limits import MAX_BATCH
+from ...model.node import BY_ITSELF, NO_SIGN
+from ...store.server.server_errors import AWAY
+from ...store.store import Store
+
+SILENT_LEASES: Final = 0.5
+"""A worker without a sign of life for so many leases is suspect. It gives one five times a lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The lease that a worker wants kept; each is a sign of life of the worker.
+
+    partition, inc: where the node is registered, and as which incarnation. still: why it is suspect, '' if it is not.
+    """
+
+    partition: int
+    inc: int
+    lease_s: float
+    still: str = ""
+
+    def to_line(self) -> bytes:
+        """Return it as a line, for the pipe to the guard."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def of(cls, line: bytes) -> Self:
+        """Read a line of a pipe."""
+        return cls(**json.loads(line))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the server said to a renewal of this incarnation.
+
+    word: ok, lapsed, superseded. state, drain: of the node's record, if the word is ok.
+    """
+
+    word: str
+    inc: int
+    state: str = ""
+    drain: str = "0"
+
+
+class LeaseKeeper:
+    """Renews the lease of one node, and marks the node suspect while its worker stands still."""
+
+    def __init__(self, node: str, limit_s: float = 0.0) -> None:
+        self._node, self._limit_s = node, limit_s
+        self._inc = 0
+        self._unsure = True  # an earlier keeper may have marked the node, and a note outlives a registration
+
+    def renew(self, store: Store, order: Order) -> Report:
+        """Renew the lease once. Raises what `Store.run` raises."""
+        reply = store.run(store.commands.renew(order.partition, self._node, order.inc))
+        return Report(reply[0], order.inc, *reply[2:4]) if reply[0] == "ok" else Report(reply[0], order.inc)
+
+    def judge(self, store: Store, order: Order, silent_s: float, state: str) -> str:
+        """Mark the node suspect or trusted; have what a silent worker has not begun placed elsewhere.
+
+        silent_s: since the last sign of life. Returns why the node is suspect, '' if it is not.
+        """
+        commands, why = store.commands, order.still
+        if self._inc != order.inc:
+            self._inc, self._unsure = order.inc, True
+        if silent_s > SILENT_LEASES * order.lease_s:
+            limit_s = max(self._limit_s, order.lease_s)
+            why = f"{NO_SIGN}: it is stopped, or a task holds its interpreter; after {limit_s:g} s it is ended"
+        if why:
+            self._unsure = True
+            if state == "up":
+                store.run(commands.set_node(order.partition, self._node, "suspect", order.inc, why))
+            if why != order.still:
+                self._give_back(store, order, why)
+        elif self._unsure or state == "suspect":
+            if self._by_itself(store, order.partition):
+                store.run(commands.set_node(order.partition, self._node, "trust", order.inc))
+            self._unsure = False
+        return why
+
+    def _by_itself(self, store: Store, p: int) -> bool:
+        """Return whether a keeper made the node suspect, as its note says: the server may have lost the `trust`."""
+        note = store.read("hget", store.keys.partition(p, "notes"), self._node)
+        return readable(note or b"").startswith(BY_ITSELF)
+
+    def _give_back(self, store: Store, order: Order, why: str) -> None:
+        """Requeue what was placed here and has not started, and free its slots.
+
+        The worker may ask to start one of them at the same time: the server grants one of the two.
+        """
+        node = store.nodes(order.partition).get(self._node)
+        leases = store.leases(order.partition, [node]) if node else []
+        places = [lease.place for lease in leases if lease.leads and lease.place.inc == order.inc]
+        shards = store.keys.by_shard(places, lambda place: place.task)
+        batches = [some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)]
+        calls = [store.commands.requeue([(place, why) for place in batch], "unstarted") for batch in batches]
+        for batch, answer in zip(batches, store.run_each(calls), strict=True):
+            if not isinstance(answer, Exception):
+                back = [place for place, word in zip(batch, answer, strict=True) if word != "none"]
+                if back:
+                    store.run(store.commands.release(order.partition, back))
+            elif not (store.several and isinstance(answer, AWAY)):  # one that is away keeps them until the next turn
+                raise answer
+
+
+def shorten_timeouts(store: Store, lease_s: float) -> None:
+    """Set a store's timeouts so that a silent connection is replaced well before the lease is over."""
+    store.set_timeouts(min(5.0, max(0.5, lease_s / 4)))

@@ -1,0 +1,101 @@
+"""Look-ahead: how many waiting seats a node wants open, by the run times of its latest tasks.
+
+A task may wait at its worker behind a short one that runs (decision 0028). A node that runs long tasks shuts its
+waiting seats: it switches its look-ahead off.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from ...model.times import RunTimes
+
+MOST: Final = 3
+"""The most waiting seats of a slot."""
+SLOTS: Final = 16
+"""A node with more slots has no waiting seats: there the time from one task of a slot to the next does not matter."""
+SHORT_S: Final = 0.05
+"""Tasks of a name whose 95th percentile is below this are short."""
+LATE_S: Final = 0.05
+"""A task that has not begun this long after it should have is handed back."""
+LATELY: Final = 16
+"""The runs that decide. A single long one shuts the seats until as many short ones have run."""
+FEW: Final = 4
+"""A node that has just started opens its seats after so many short runs."""
+
+
+def room_of(slots: int, at_once: int) -> int:
+    """Return how many waiting seats a node has behind its slots; at_once: how many tasks its pool runs at a time."""
+    return MOST * slots if slots <= min(at_once, SLOTS) else 0
+
+
+class LookAhead:
+    """The run times that a node has learnt, and the waiting seats that follow from them. All threads share it."""
+
+    def __init__(self, slots: int, room: int) -> None:
+        self.slots, self.room = slots, room
+        self.times: dict[str, RunTimes] = {}
+        self._news: dict[str, RunTimes] = {}
+        self._lately: deque[float] = deque(maxlen=LATELY)
+        self._lock = threading.Lock()
+
+    def ran(self, name: str, seconds: float) -> None:
+        """Learn how long a task of that name ran."""
+        with self._lock:
+            times = self.times.setdefault(name, RunTimes())
+            times.add(seconds * 1000)
+            self._news.setdefault(name, RunTimes()).add(seconds * 1000)
+            if self.room:
+                self._lately.append(max(seconds, times.p95_ms / 1000))
+
+    def recall(self, before: Mapping[str, RunTimes]) -> None:
+        """Adopt the run times that nodes had learnt before this one started."""
+        with self._lock:
+            for name, times in before.items():
+                self.times.setdefault(name, times)
+
+    def late(self) -> None:
+        """Note that a task had to wait too long: shut the seats."""
+        with self._lock:
+            self._lately.append(float("inf"))
+
+    def mean_s(self, name: str) -> float:
+        """Return how long a task of that name runs, as far as is known; else 0."""
+        with self._lock:
+            return self.times[name].mean_ms / 1000 if name in self.times else 0.0
+
+    @property
+    def wanted(self) -> int:
+        """How many waiting seats are to be open, so that a waiting task is expected to begin within SHORT_S."""
+        with self._lock:
+            longest = max(self._lately, default=float("inf")) if len(self._lately) >= FEW else float("inf")
+        return self.slots * min(MOST, int(SHORT_S / longest)) if self.room else 0
+
+    def due_s(self, before: int) -> float:
+        """Return in how many seconds a task that waits behind `before` others is handed back if it has not begun."""
+        with self._lock:
+            longest = max(self._lately, default=0.0)
+        return LATE_S + min(SHORT_S / 2, longest * (before + 1) / self.slots)
+
+    def is_late(self, began_s: float, now_s: float) -> bool:
+        """Return True if a run that began then takes longer than any that may have another behind it; 0: it has not."""
+        return 0 < began_s < now_s - LATE_S
+
+    def news(self) -> dict[str, RunTimes]:
+        """Return the run times learnt since the last call."""
+        with self._lock:
+            found, self._news = self._news, {}
+        return found
+
+    def forgotten(self, news: dict[str, RunTimes]) -> None:
+        """Take back news that could not be written."""
+        with self._lock:
+            for name, times in news.items():
+                kept = self._news.setdefault(name, RunTimes())
+                kept.count += times.count
+                kept.total_ms += times.total_ms
+                kept.bins.update(times.bins)
+                kept.octaves = [one + more for one, more in zip(kept.octaves, times.octaves, strict=True)]

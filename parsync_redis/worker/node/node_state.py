@@ -1,0 +1,86 @@
+"""The state of a node that the parts of its agent share."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection
+from typing import Final
+
+from ..isolation.machine import Isolation
+from .failures import Failures
+from .look_ahead import LookAhead
+from .node import NodeSpec
+from .runs import Runs
+
+log = logging.getLogger("parsync.agent")
+
+BEFORE_CLUSTER_S: Final = 1.0
+"""How often a node asks whether its cluster exists by now."""
+LEAVING_S: Final = 0.2
+"""The longest pause of a thread while the worker shuts down."""
+
+
+class AgentState:
+    """The state of a node: what it offers, what it runs, where it is registered, and whether it takes tasks.
+
+    partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its worker shuts down.
+    said_leaving: the server knows that. stalled: why it is suspect by its event loop, '' if it is not. drained: an
+    operator drains it. broker_lost: Celery deals with the loss of its broker's connection now. failures: those here.
+    ahead: its look-ahead; seats_open: the waiting seats that incarnation seats_of has opened, -1 if that is not known.
+    """
+
+    def __init__(self, spec: NodeSpec, isolation: Isolation) -> None:
+        self.spec, self.isolation, self.runs = spec, isolation, Runs()
+        self.ahead = LookAhead(spec.offer.slots, spec.room)
+        self.failures = Failures(self.ahead, lambda: self.lease_s)
+        self.drained, self.seats_open, self.seats_of = False, 0, 0
+        self.partition, self.inc = -1, 0
+        self.lease_s, self.pause_s = 5 * BEFORE_CLUSTER_S, BEFORE_CLUSTER_S
+        self.leaving = self.said_leaving = False
+        self.broker_lost = False
+        self.stalled = ""
+        self._hindrances: set[str] = set()
+        self._stopped, self._woken = threading.Event(), threading.Event()
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.spec.name
+
+    def hindrance(self, slots: Collection[int]) -> str:
+        """Return why nothing may be started in these slots, '' if it may; log each reason once."""
+        hindrance = self.isolation.hindrance(slots)
+        if hindrance and hindrance not in self._hindrances:
+            log.warning("node %s: %s: it is not started on", self.name, hindrance)
+            self._hindrances.add(hindrance)
+        return hindrance
+
+    # -- the end of its threads --------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Take no new tasks, and wake the threads. Safe in a signal handler."""
+        if not self.leaving:  # only once: a second signal could interrupt this very thread inside `set`
+            self.leaving = True
+            self._woken.set()
+
+    @property
+    def stopped(self) -> bool:
+        """True if the threads must end."""
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Have the threads end."""
+        self._stopped.set()
+        self._woken.set()
+
+    def wait(self, pause_s: float) -> None:
+        """Wait; not for long while the worker shuts down, and no longer than until it stops."""
+        if self.leaving:
+            self._stopped.wait(min(pause_s, LEAVING_S))
+        else:
+            self._woken.wait(pause_s)
+
+    def wait_for_runs(self, pause_s: float) -> None:
+        """Wait, and while nothing runs for longer."""
+        self.wait(pause_s if len(self.runs) else max(pause_s, LEAVING_S))

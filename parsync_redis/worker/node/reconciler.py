@@ -1,0 +1,212 @@
+"""Compares the leases that the node holds in Redis with the runs of this process, and mends the difference.
+
+It also ends runs that were cancelled, and keeps the app's tasks known to the server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from signal import Signals
+from typing import Any
+
+from ...errors import ServerUnreachable
+from ...model.ids import readable
+from ...model.limits import MAX_BATCH
+from ...model.needs import parse_resources
+from ...model.node import Lease, Node
+from ...model.record import place_text
+from ...store.repair.repair import repair_partition
+from ...store.server.server_errors import AWAY, is_damage
+from ...store.store import Store
+from ..celery.port import WorkerPort
+from .node_state import AgentState
+from .runs import Key, Run
+
+log = logging.getLogger("parsync.agent")
+
+Record = tuple[str, str]
+"""The line of a task and the text of its run, as the server has them; empty texts if it has none."""
+
+
+class Reconciler:
+    """Compares leases with runs, five times a lease."""
+
+    def __init__(self, node: AgentState, port: WorkerPort) -> None:
+        self._node, self._port = node, port
+        self._seen: set[Key] = set()
+        self._shard = 0  # whose copy of the app's tasks was looked at last
+
+    def reconcile(self, store: Store) -> None:
+        """Compare once. A node that leaves, or whose event loop stands still, gives back what it does not run.
+
+        Runs go on while a node leaves, so a cancel ends them then as well.
+        """
+        node = self._node
+        if node.leaving:
+            self.end_cancelled(store)
+            if node.said_leaving:
+                self._give_back(store, self._not_run(store), "its worker shuts down")
+            return
+        if node.stalled:
+            self._give_back_unrung(store, self._not_run(store), node.stalled)
+        else:
+            self._compare(store)
+        self.end_cancelled(store)
+        self._keep_known(store)
+        node.runs.passed()
+
+    def give_back_all(self, store: Store) -> None:
+        """Give back every lease of this incarnation: the worker has stopped."""
+        self._give_back(store, self._leases(store), "its worker stopped")
+
+    def give_back_unread(self, store: Store, why: str) -> None:
+        """Give back what waits at the waiting seats and has not been heard: a task keeps the event loop from it."""
+        slots = self._node.ahead.slots
+        self._give_back_unrung(store, [lease for lease in self._not_run(store) if lease.slot >= slots], why)
+
+    def _leases(self, store: Store) -> list[Lease]:
+        """Read the first leases of the tasks that this incarnation holds."""
+        node = store.nodes(self._node.partition).get(self._node.name)
+        if node is None:
+            return []
+        self._correct(store, node)
+        damaged: list[str] = []
+        leases = store.leases(self._node.partition, [node], damaged)
+        if damaged:
+            repair_partition(store, self._node.partition, "shut")
+        return [lease for lease in leases if lease.place.inc == self._node.inc and lease.leads]
+
+    def _correct(self, store: Store, record: Node) -> None:
+        """Say what the node offers if its record says something else, as after damage, or has slots shut."""
+        node, spec = self._node, self._node.spec
+        if record.inc != node.inc or node.leaving or record.state == "down":
+            return
+        wrong = (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score)
+        if wrong or record.state == "leaving":
+            log.warning("node %s: its record says what it does not offer: it is corrected", node.name)
+        if wrong or record.state == "leaving" or record.shut_slots:  # what ran behind the slots may have ended
+            store.run(store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note))
+
+    def _not_run(self, store: Store) -> list[Lease]:
+        """Return the leases of which this process runs nothing.
+
+        The table is read second: a run enters it before it asks to start, and leaves it after its lease is gone.
+        """
+        leases, keys = self._leases(store), self._node.runs.keys()
+        return [lease for lease in leases if _key(lease) not in keys]
+
+    def _compare(self, store: Store) -> None:
+        """Ring for leases that were held and not run twice in a row: their doorbell was lost.
+
+        If nothing may be started in their slots, their tasks go back instead.
+        """
+        not_run = self._not_run(store)
+        twice = [lease for lease in not_run if _key(lease) in self._seen]
+        self._seen = {_key(lease) for lease in not_run}
+        twice = [lease for lease in twice if not self._given_back(store, lease)]
+        words = store.run_all([store.commands.ring(lease.place) for lease in twice])
+        for lease, word in zip(twice, words, strict=True):
+            if word == "rung":
+                log.info("rang again for task %s on slot %s/%d", lease.place.task, lease.place.node, lease.slot)
+
+    def _given_back(self, store: Store, lease: Lease) -> bool:
+        """Give a lease back if nothing may be started in its slots."""
+        hindrance = self._node.hindrance(lease.place.slots)
+        return bool(hindrance) and self._give_back_unrung(store, [lease], hindrance)
+
+    def _give_back_unrung(self, store: Store, leases: list[Lease], why: str) -> bool:
+        """Give back leases that this process does not run; the table refuses their doorbells meanwhile."""
+        runs = self._node.runs
+        held = [(Run(lease.place), lease) for lease in leases]
+        held = [(run, lease) for run, lease in held if runs.enter(run)]
+        try:
+            self._give_back(store, [lease for _, lease in held], why)
+        finally:
+            runs.drop([run for run, _ in held])
+        return bool(held)
+
+    def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
+        """Put the tasks back to pending, then free their slots. Those of a shard that is away keep them until later."""
+        shards = store.keys.by_shard([lease.place for lease in leases], lambda place: place.task)
+        batches = [some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)]
+        calls = [store.commands.requeue([(place, why) for place in some]) for some in batches]
+        for some, answer in zip(batches, store.run_each(calls), strict=True):
+            if not isinstance(answer, Exception):
+                store.run(store.commands.release(self._node.partition, some))
+            elif not (store.several and isinstance(answer, AWAY)):
+                raise answer
+
+    def end_cancelled(self, store: Store) -> None:
+        """End runs whose tasks were cancelled, by the signal that the cancel names, or before they begin.
+
+        Start again those whose start the server has lost in a failover: they run here.
+        """
+        runs = self._node.runs.open()
+        if not runs:
+            return
+        records = self._records(store, [run.place.task for run in runs])
+        unknown = [run for run in runs if run.request is not None and not run.outcome and not _began(run, records)]
+        if unknown:
+            store.run(store.commands.start([run.place for run in unknown[:MAX_BATCH]]))
+        marked = [run for run in runs if _is_marked(run, records)]
+        reads = [("hget", store.keys.extra(run.place.task), "cancel") for run in marked]
+        for run, word in zip(marked, store.pipe_each(reads), strict=True):
+            how = readable(word) if isinstance(word, bytes) else ""
+            if not how:
+                continue
+            if run.request is None:
+                run.unwanted = "cancelled"
+            elif how not in ("after", run.ending):
+                run.ending = how if how in Signals.__members__ else "SIGTERM"
+                self._port.terminate(run.request, run.ending)
+
+    def _records(self, store: Store, ids: Sequence[str]) -> dict[str, Record]:
+        """Return the line and the run of each task, by its id, without those of a shard that is away."""
+        keys = store.keys
+        reads: list[tuple[Any, ...]] = []  # Any: as Runner.pipe takes them
+        shards = keys.by_shard(ids, str)
+        for shard, some in shards:
+            reads += [("hmget", keys.queue(kind, shard), some) for kind in ("tasks", "running")]
+        replies = store.pipe_each(reads)
+        records: dict[str, Record] = {}
+        for (_, some), lines, places in zip(shards, replies[::2], replies[1::2], strict=True):
+            if isinstance(lines, list) and isinstance(places, list):
+                texts = [readable(text or b"") for text in (*lines, *places)]
+                records |= zip(some, zip(texts, texts[len(some) :], strict=False), strict=False)
+        return records
+
+    def _keep_known(self, store: Store) -> None:
+        """Tell a shard again what the node offers and its app knows if it has lost that; each time the next is asked.
+
+        If the keys are damaged, the leader deletes them first.
+        """
+        spec = self._node.spec
+        if spec.tasks is None:
+            return
+        self._shard = (self._shard + 1) % store.keys.shards
+        shapes, names, apps = (store.keys.queue(kind, self._shard) for kind in ("shapes", "names", "apps"))
+        digest = spec.tasks.digest
+        known = store.pipe_each([("hexists", names, digest), ("zscore", apps, digest), ("hget", shapes, spec.name)])
+        if wrong := [reply for reply in known if isinstance(reply, Exception)]:
+            if not is_damage(wrong[0]) and not isinstance(wrong[0], ServerUnreachable):
+                raise wrong[0]
+        elif not known[0] or known[1] is None or readable(known[2] or b"") != spec.offer.text:
+            spec.tell(store)
+
+
+def _is_marked(run: Run, records: dict[str, Record]) -> bool:
+    """Return True if the task of a run has rare fields, of which a cancel is one, and the run is its present one."""
+    line, place = records.get(run.place.task, ("", ""))
+    return line.startswith("+") and place_text(place) == run.place.text
+
+
+def _began(run: Run, records: dict[str, Record]) -> bool:
+    """Return True if the server knows that a run has started, or is away."""
+    record = records.get(run.place.task)
+    return record is None or record[1].startswith(f"{run.place.text} started=")
+
+
+def _key(lease: Lease) -> Key:
+    """Return the key by which the table of runs knows a lease's run."""
+    return lease.place.task, lease.place.attempt, lease.slot

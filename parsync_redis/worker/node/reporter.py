@@ -1,0 +1,296 @@
+"""Reports how runs ended and frees their slots, in a thread: many at a time, again until the server has them.
+
+An outcome is sent at once. A slot is freed when no process that was started in it lives any more on this machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from ...errors import ParsyncError
+from ...model.limits import MAX_BATCH
+from ...model.place import Loss
+from ...store.scripts.calls import Call, Commands
+from ...store.server.server_errors import Backoff
+from ...store.store import Store
+from ..duty import Duty
+from ..isolation.machine import Isolation
+from .failures import Failures
+from .runs import Run, Runs
+
+log = logging.getLogger("parsync.agent")
+
+LOOK_S: Final = 0.2
+"""How often an occupied slot is checked."""
+LAST_TRIES: Final = 7
+"""How often a worker that stops tries a server that does not answer: for some three seconds."""
+PATIENCE_S: Final = 1.0
+"""A killed process may take a moment to end; the log names processes that live longer."""
+
+
+class Reporter(Duty):
+    """Reports outcomes to Redis, frees slots, and takes the runs out of the table.
+
+    start_next: reports runs together with the start of those that wait; this thread reports what it did not.
+    nudge: has what waits started, now that slots are free. tell: reports failures in a row, if that is due.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runs: Runs,
+        isolation: Isolation | None = None,
+        ran: Callable[[str, float], object] = lambda name, seconds: None,
+        failures: Failures | None = None,
+    ) -> None:
+        super().__init__("parsync-report")
+        self._store, self._runs, self._isolation, self._ran = store, runs, isolation or Isolation(), ran
+        self._failures = failures
+        self._collector, self._collected = 0, list[Run]()
+        self.start_next: Callable[[Store, list[Run]], None] | None = None
+        self.nudge: Callable[[], object] = lambda: None
+        self.tell: Callable[[Store], object] = lambda store: None
+        self._occupied: list[Run] = []
+        self._ended: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._backoff = Backoff(log, "outcomes wait for the server")
+        self._closing = False
+
+    def ended(self, run: Run, outcome: str) -> None:
+        """Report that a run has ended; only the first outcome counts. Any thread may call this.
+
+        outcome: succeeded, failed, cancelled, again, lost (its process), refused or recalled. A run that was lost
+        because the agent recalled it is *recalled*: its task goes back, and the start does not count.
+        """
+        if outcome == "lost" and run.ending == "recalled":
+            outcome = "recalled"
+        if not self._runs.end(run, outcome):
+            return
+        seconds = time.monotonic() - (run.began_s or run.handed_s)
+        if run.began_s and outcome not in ("lost", "refused", "recalled"):
+            self._ran(run.name, seconds)
+        if run.handed_s and run.failed is not None and self._failures is not None:
+            self._failures.ended(run, seconds)
+        if threading.get_ident() == self._collector:
+            self._collected.append(run)
+        else:
+            self._ended.put(run)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Keep what this thread reports until `collected` is called; what is left at the end of the block is sent."""
+        self._collector = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._collector = 0
+            self.put(self.collected())
+
+    def collected(self) -> list[Run]:
+        """Return the runs that have ended in the thread that collects them, which reports them itself."""
+        found, self._collected = self._collected, []
+        return found
+
+    def put(self, runs: Iterable[Run]) -> None:
+        """Have the thread report runs that have ended, if nobody has, and free their slots."""
+        for run in runs:
+            self._ended.put(run)
+
+    def known(self, run: Run, before: Run) -> None:
+        """Report again how an attempt has ended here: the server has lost that, and it must not run a second time."""
+        log.warning(
+            "task %s attempt %s has ended here (%s), and the server has lost that: it is told again",
+            run.place.task,
+            run.place.attempt,
+            before.outcome,
+        )
+        run.flaw = before.flaw
+        run.unstored = before.unstored
+        run.why = before.why
+        run.ending = before.ending
+        run.delay_ms, run.unbegun = before.delay_ms, before.unbegun
+        self.ended(run, before.outcome)
+
+    def reported(self, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
+        """Note that outcomes were sent; the thread frees the slots. replies: those to the calls of `outcomes`.
+
+        This asks the server for nothing: the caller has starts to hand over. Stale outcomes count as not reported.
+        """
+        late = stale_runs(runs, [word for words in replies for word in words])
+        for run in runs:
+            run.told = not any(run is other for other in late)
+        self.put(run for run in runs if run.told)
+
+    def _tell_late(self, store: Store, late: list[Run]) -> None:
+        """Report stale outcomes once more, if the server has only lost that their runs had started.
+
+        A failover may lose the write of a start and keep the lease. The attempt is this process's all the same.
+        """
+        if not late:
+            return
+        answers = store.run(store.commands.start([run.place for run in late]))
+        begun = [run for run, (word, _) in zip(late, answers, strict=True) if word in ("ok", "yours")]
+        words = store.run(outcomes(store.commands, begun)[0]) if begun else []
+        if begun:
+            log.warning(
+                "the server had lost that %d tasks have started here: their outcomes are told again", len(begun)
+            )
+        if stale := len(late) - len(begun) + words.count("stale"):
+            log.warning("%d outcomes came too late: their tasks were given to others", stale)
+
+    def close(self) -> None:
+        """Report what is left, for some seconds if the server does not answer, and end the thread."""
+        self._closing = True
+        self._ended.put(None)
+
+    def work(self) -> None:
+        """Report until closed."""
+        store, last = self._store.again(), False
+        while not last:
+            some: list[Run | None] = []
+            with suppress(queue.Empty):
+                looks = self._occupied or (self._failures is not None and self._failures.holds)
+                some.append(self._ended.get(timeout=LOOK_S if looks else None))
+            while len(some) < MAX_BATCH and not self._ended.empty():
+                some.append(self._ended.get())
+            last = None in some
+            if self.start_next is not None and self._runs.waiting() and not self._closing:
+                new = [run for run in some if run is not None and not run.told]
+                ended = [run for run in some if run is not None and run.told]
+                try:
+                    self.start_next(store, new)
+                except Exception:
+                    log.exception("what waits could not be started: unexpected")
+                some = [*ended, *(run for run in new if not run.told)]
+            try:
+                self._persist(store, self._occupied + [run for run in some if run is not None])
+            except Exception:
+                log.exception("slots could not be looked at: unexpected")  # the next turn has the runs
+            if self._failures is not None and self._failures.due:
+                self.tell(store)
+
+    def _persist(self, store: Store, runs: list[Run]) -> None:
+        """Report runs until the server has accepted them; of several servers, those of one that is away wait."""
+        self._occupied, tries = runs, 0
+        while self._occupied:
+            try:
+                trouble = self._report(store, self._occupied)
+            except Exception as error:
+                trouble = error
+            if trouble is None:
+                self._backoff.well()
+                break
+            if not isinstance(trouble, ParsyncError | RedisError | OSError):
+                log.exception("outcomes could not be reported: unexpected", exc_info=trouble)  # they wait all the same
+            tries += 1
+            pause_s = self._backoff.pause_s(trouble)
+            if (self._closing and tries >= LAST_TRIES) or (store.several and not self._closing):
+                break
+            time.sleep(pause_s)
+        for run in self._occupied:
+            if run.told:
+                self._look(run)
+
+    def _report(self, store: Store, runs: list[Run]) -> Exception | None:
+        """Send outcomes, then free slots: a free slot has no running task. Return what kept some from being told.
+
+        These are two round trips. If the server has lost its scripts, it may execute the second half of one and not the
+        first. The outcomes of each shard are calls of their own, so that one primary does not keep back the others'.
+        """
+        free = [run for run in runs if self._may_free(run)]
+        groups = store.keys.by_shard([run for run in runs if not run.told], lambda run: run.place.task)
+        trouble = _first_error(answers := report_apart(store, [some for _, some in groups]))
+        for (_, some), words in zip(groups, answers, strict=True):
+            if isinstance(words, Exception):
+                continue
+            try:
+                self._tell_late(store, stale_runs(some, words))
+            except (ParsyncError, RedisError, OSError) as error:
+                trouble = trouble or error
+                continue
+            for run in some:
+                run.told = True
+        places: dict[int, list[Run]] = {}
+        for run in free:
+            if run.told and self._runs.may_free(run):
+                places.setdefault(run.place.partition, []).append(run)
+        calls = [store.commands.release(p, [run.place for run in some]) for p, some in places.items()]
+        replies = store.run_each(calls)
+        freed = [run for some, reply in zip(places.values(), replies, strict=True) if _is_well(reply) for run in some]
+        self._runs.drop(freed)
+        if freed and self._runs.waiting():
+            self.nudge()
+        self._occupied = [run for run in runs if all(run is not other for other in freed)]
+        return trouble or _first_error(replies)
+
+    def _may_free(self, run: Run) -> bool:
+        """Return True if nothing lives in the slots of a run that has ended."""
+        return not self._runs.used_by_others(run) and self._isolation.free(run.slots)
+
+    def _look(self, run: Run) -> None:
+        """Log once that a run has ended and its slots are not free, though no other run is in them."""
+        now_s = time.monotonic()
+        if self._runs.used_by_others(run):
+            run.left_s = 0.0
+        elif not run.left_s:
+            run.left_s = now_s
+        elif 0 < run.left_s < now_s - PATIENCE_S:
+            run.left_s = -1
+            log.warning(
+                "task %s has ended, but slots %s of node %s stay held: what it started lives on (processes %s)",
+                run.place.task,
+                sorted(run.slots),
+                run.place.node,
+                self._isolation.living(run.slots),
+            )
+
+
+def report_apart(store: Store, groups: Sequence[list[Run]]) -> list[list[str] | Exception]:
+    """Report how groups of runs ended, each of one shard, in one round trip; return the words, or an error, of each."""
+    calls = [outcomes(store.commands, some) for some in groups]
+    replies = iter(store.run_each([call for some in calls for call in some]))
+    answers = [[next(replies) for _ in some] for some in calls]
+    return [_first_error(some) or [word for words in some for word in words] for some in answers]
+
+
+def _is_well(reply: object) -> bool:
+    return not isinstance(reply, Exception)
+
+
+def _first_error(replies: Iterable[object]) -> Exception | None:
+    return next((reply for reply in replies if isinstance(reply, Exception)), None)
+
+
+def stale_runs(runs: Sequence[Run], words: Sequence[str]) -> list[Run]:
+    """Return the runs whose outcome was stale. words: those that answer the calls of `outcomes`, one after another."""
+    return [run for run, word in zip(_finished(runs), words, strict=False) if word == "stale"]
+
+
+def _finished(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.outcome not in ("refused", "lost", "recalled")]
+
+
+def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
+    """Return the calls that report how these runs ended; the first is of those that have finished, if there are any."""
+    finished = [(run.place, _outcome(run), run.flaw) for run in _finished(runs)]
+    lost = [(run.place, run.why) for run in runs if run.outcome == "lost"]
+    calls = [commands.finish(finished)] if finished else []
+    calls += [commands.requeue(lost)] if lost else []
+    hows: tuple[Loss, ...] = ("recalled", "unbegun")
+    for how in hows:
+        some = [run for run in runs if run.outcome == "recalled" and run.unbegun == (how == "unbegun")]
+        places, delays_ms = [(run.place, run.why_recalled) for run in some], [run.delay_ms for run in some]
+        calls += [commands.requeue(places, how, delays_ms)] if some else []
+    return calls
+
+
+def _outcome(run: Run) -> str:
+    """Return how a run ended, as `finish` names it."""
+    return f"unstored {run.outcome}" if run.unstored and run.outcome in ("failed", "cancelled") else run.outcome

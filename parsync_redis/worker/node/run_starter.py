@@ -1,0 +1,203 @@
+"""Starts tasks whose doorbells rang: at once, or, with look-ahead, when a slot of the node is idle."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...model.ids import readable
+from ...model.limits import MAX_BATCH
+from ...model.place import Place
+from ...model.record import Record
+from ...store.scripts.calls import Call
+from ...store.store import Store
+from .node_state import AgentState
+from .reporter import Reporter, outcomes
+from .runs import Run
+
+log = logging.getLogger("parsync.agent")
+
+Started = list[tuple[Run, bytes]]
+"""Runs to hand to Celery, each with its message."""
+
+
+class Starter:
+    """Asks the server to start tasks. With look-ahead several threads do, one after another."""
+
+    def __init__(self, store: Store, node: AgentState, reporter: Reporter) -> None:
+        self._store, self._node, self._reporter = store, node, reporter
+        self._turn = threading.Lock()
+
+    def answer(self, bells: Iterable[Place]) -> Started:
+        """Ask to start the tasks of these doorbells; return the runs to hand to Celery, each with its message."""
+        if self._node.ahead.room:
+            return self.start_next(self._store, bells)
+        bells, node = list(bells), self._node
+        entered = [self._entered(bell) for bell in bells]
+        runs = [run for run in entered if run]
+        if runs and node.hindrance(frozenset[int]().union(*(run.slots for run in runs))):
+            hindered = [run for run in runs if node.hindrance(run.slots)]
+            node.runs.drop(hindered)
+            runs = [run for run in runs if run not in hindered]
+        if not runs:
+            return []
+        answers = self._ask(self._store, [], runs, len(runs))
+        found = [(run, message) for run, word, message in answers if word != "refused"]
+        if len(found) < len(answers):  # a refused run kept later doorbells from its slots
+            with _keeping(found):
+                found += self.answer([bell for bell, run in zip(bells, entered, strict=True) if not run])
+        return found
+
+    def _entered(self, bell: Place, waits: bool = False) -> Run | None:
+        """Enter the run of a doorbell into the table; None if it is there already, or is of another incarnation."""
+        node, run = self._node, Run(bell, waits=waits)
+        here = (bell.partition, bell.node, bell.inc) == (node.partition, node.name, node.inc)
+        return run if here and not node.leaving and node.runs.enter(run) else None
+
+    def _ask(
+        self, store: Store, ended: list[Run], runs: list[Run], most: int, slots: Iterable[int] = ()
+    ) -> list[tuple[Run, str, bytes]]:
+        """Report how runs ended and ask to start at most so many of others, in one round trip; return the answers.
+
+        An attempt that has ended here before is not started again: its outcome is told anew, and its answer is refused.
+        slots: those that they are given. They are given before what ended may be freed.
+        """
+        first = set(map(id, runs[:most]))  # of several shards those that were named first
+        shares = [some for _, some in store.keys.by_shard(runs, _task_of)]
+        starts = [
+            store.commands.start([run.place for run in some], sum(id(run) in first for run in some)) for some in shares
+        ]
+        reports = outcomes(store.commands, ended)
+        later = [run for run in runs if not run.place.attempt.startswith("1@")]  # a first attempt has none before it
+        records = [store.commands.read_tasks([run.place.task for run in later], extras=False)] if later else []
+        calls: list[Call[Any]] = [*reports, *starts, *records]  # Any: each call has a reply of its own
+        try:
+            replies = store.run_each(calls)
+        except BaseException:
+            self._node.runs.drop(runs)  # their doorbells ring again
+            raise
+        told, answers = replies[: len(reports)], replies[len(reports) : len(reports) + len(starts)]
+        _note_redelivered(later, replies[len(reports) + len(starts) :])
+        found: list[tuple[Run, str, bytes]] = []
+        for some, answer in zip(shares, answers, strict=True):
+            if isinstance(answer, Exception):
+                tasks = ", ".join(run.place.task for run in some)
+                log.warning("task %s could not ask to start: %s; its doorbell will ring again", tasks, answer)
+                self._node.runs.drop(some)
+            else:
+                found += [(run, word, message) for run, (word, message) in zip(some, answer, strict=True)]
+        self._give([run for run, word, _ in found if word in ("ok", "yours")], list(slots))
+        if not any(isinstance(words, Exception) for words in told):
+            self._reporter.reported(ended, told)
+        for number, (run, word, message) in enumerate(found):
+            if word == "refused":
+                log.info("task %s attempt %s may not start (%s)", run.place.task, run.place.attempt, readable(message))
+                self._reporter.ended(run, "refused")
+            elif run.before is not None and word != "wait":
+                self._reporter.known(run, run.before)
+                found[number] = run, "refused", b""
+        return found
+
+    def _give(self, runs: list[Run], slots: list[int]) -> None:
+        """Give runs that have started slots to run in: one of several slots or with amounts all of them."""
+        if slots:
+            given = [(run, (_taken(slots, run.place.slot),) if run.is_simple else tuple(slots)) for run in runs]
+            self._node.runs.give(given)
+
+    # -- look-ahead --------------------------------------------------------------------------------------------------
+
+    def start_next(self, store: Store, bells: Iterable[Place] = (), ended: Iterable[Run] = ()) -> Started:
+        """Enter doorbells, report runs that ended, and start what waits where slots are idle: one round trip.
+
+        The server chooses the tasks that come first in the queue's order. Runs that ended and were not reported are the
+        caller's to report: nothing can start, or the server is away.
+        """
+        node, over = self._node, list(ended)
+        with self._turn:
+            now_s = time.monotonic()
+            for bell in bells:
+                before = len(node.runs.waiting())
+                if run := self._entered(bell, waits=True):
+                    run.due_s = now_s + node.ahead.due_s(before)
+            found: Started = []
+            with _keeping(found):
+                while (answers := self._start_chosen(store, over, found)) and "refused" in answers:
+                    over = []  # a refused run of another shard kept its slot from the others
+            return found
+
+    def _start_chosen(self, store: Store, over: list[Run], found: Started) -> list[str]:
+        """Report how runs ended and start others where slots are idle; return what the server answers to each."""
+        try:
+            runs, slots = self._chosen()
+            if not runs:
+                return []
+            answers = self._ask(store, over, runs, len(slots) if runs[0].is_simple else 1, slots)
+        finally:
+            self._node.runs.give(())
+        found += [(run, message) for run, word, message in answers if word in ("ok", "yours")]
+        return [word for _, word, _ in answers]
+
+    def _chosen(self) -> tuple[list[Run], list[int]]:
+        """Return runs that may start, and the idle slots for them; one of several slots or with amounts alone."""
+        node = self._node
+        for run in node.runs.waiting():
+            if run.unwanted or run.place.inc != node.inc or node.leaving:
+                run.why = "it had not begun"
+                self._reporter.ended(run, "recalled")
+        waiting, slots = node.runs.waiting()[:MAX_BATCH], node.runs.idle(node.ahead.slots, reserve=True)
+        if not waiting or not slots:
+            return [], []
+        if node.hindrance(slots):
+            slots = [slot for slot in slots if not node.hindrance((slot,))]
+        wide = next((run for run in waiting if not run.is_simple), None)
+        if wide is not None:
+            own = set(wide.place.slots)
+            slots = sorted(slots, key=lambda slot: slot not in own)[: len(own)]
+            return ([wide], sorted(slots)) if len(slots) == len(own) else ([], [])
+        return (waiting, slots) if slots else ([], [])
+
+    def hand_back(self, why: str, which: Callable[[Run], bool] = lambda run: True) -> list[Run]:
+        """Hand back runs that wait: their tasks are placed elsewhere. Any thread may call this."""
+        with self._turn:
+            runs = [run for run in self._node.runs.waiting() if which(run)]
+            for run in runs:
+                run.why = why
+                self._reporter.ended(run, "recalled")
+        return runs
+
+
+@contextmanager
+def _keeping(found: Started) -> Iterator[None]:
+    """Log an error once runs were found: they have started, and must be handed to Celery."""
+    try:
+        yield
+    except Exception:
+        if not found:
+            raise
+        log.exception("no more tasks were started: unexpected")
+
+
+def _taken(slots: list[int], own: int) -> int:
+    """Take a slot out of a list of idle ones, a run's own if it is there."""
+    slot = own if own in slots else slots[0]
+    slots.remove(slot)
+    return slot
+
+
+def _note_redelivered(runs: list[Run], replies: Iterable[list[Record] | Exception]) -> None:
+    """Note for which runs an earlier run of the same message had begun. If a server is away, nobody knows of its tasks.
+
+    The line of a task stays as it is from its take to its end, so that it may be read apart from the start.
+    """
+    for records in replies:
+        if not isinstance(records, Exception):
+            for run, record in zip(runs, records, strict=True):
+                run.redelivered = record.line is not None and "redelivered" in record.line.options
+
+
+def _task_of(run: Run) -> str:
+    return run.place.task

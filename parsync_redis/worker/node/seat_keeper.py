@@ -1,0 +1,95 @@
+"""Keeps a node's waiting seats: opens and shuts them, and hands back tasks that have waited too long."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from ...errors import ParsyncError
+from ...store.server.server_errors import Backoff
+from ...store.store import Store
+from ..duty import Duty
+from .node_state import AgentState
+from .reconciler import Reconciler
+from .run_starter import Starter
+
+log = logging.getLogger("parsync.agent")
+
+LOOK_S: Final = 0.02
+"""How often it looks while waiting seats are open."""
+SHUT_S: Final = 0.1
+"""How often it looks while they are shut and something runs."""
+
+
+class SeatKeeper(Duty):
+    """Keep the waiting seats in a thread of its own, because a solo pool runs tasks in the thread of the event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        node: AgentState,
+        starter: Starter,
+        reconciler: Reconciler,
+        nudge: Callable[[], object],
+    ) -> None:
+        super().__init__("parsync-seats")
+        self._store, self._node, self._starter, self._reconciler = store, node, starter, reconciler
+        self._nudge, self._unread = nudge, False
+        self._backoff = Backoff(log, f"the waiting seats of node {node.name}")
+
+    def work(self) -> None:
+        """Keep the seats until the node stops."""
+        node, store = self._node, self._store.again()
+        while not node.stopped:
+            pause_s = LOOK_S if node.seats_open else SHUT_S
+            try:
+                self.keep(store)
+                self._backoff.well()
+            except (ParsyncError, RedisError, OSError) as error:
+                pause_s = self._backoff.pause_s(error)
+            except Exception:
+                log.exception("the waiting seats of node %s: unexpected", node.name)
+            node.wait_for_runs(pause_s)
+
+    def keep(self, store: Store) -> None:
+        """Look once: hand back, then open or shut."""
+        node, now_s = self._node, time.monotonic()
+        if node.leaving:
+            self._starter.hand_back("its worker shuts down")
+        elif why := self._why_not(now_s):
+            self._unread |= node.seats_open != 0
+            node.ahead.late()
+            if node.runs.waiting():
+                node.seats_open = -1  # a failover may have lost the write that shut them
+            try:
+                self._set(store)
+            finally:  # also while the partition's primary is away
+                self._starter.hand_back(why)
+            if self._unread:  # no more will come: the seats are shut
+                self._reconciler.give_back_unread(store, why)
+                self._unread = False
+        elif node.runs.waiting() and node.runs.idle(node.ahead.slots):
+            self._nudge()  # a slot that was occupied is free, or a request was lost
+        self._set(store)
+
+    def _why_not(self, now_s: float) -> str:
+        """Return why nothing may wait here now, '' if it may. A solo pool hears no doorbell while a task runs."""
+        node, runs = self._node, self._node.runs
+        if node.drained:
+            return "its node is drained"
+        late = any(run.due_s < now_s for run in runs.waiting())
+        late = late or any(node.ahead.is_late(run.began_s or run.handed_s, now_s) for run in runs.going())
+        return "the task ahead of it took longer than was expected" if late else ""
+
+    def _set(self, store: Store) -> None:
+        node = self._node
+        wanted, inc = node.ahead.wanted, node.inc
+        if inc and not node.leaving and (inc, wanted) != (node.seats_of, node.seats_open):
+            if wanted or node.seats_open:  # a node that has just registered has none open
+                node.seats_of, node.seats_open = inc, -1  # it is not known: the answer may be lost
+                store.run(store.commands.set_node(node.partition, node.name, "ahead", inc, str(wanted)))
+            node.seats_of, node.seats_open = inc, wanted
