@@ -1,4 +1,6 @@
-"""Write the README of a distribution as an index page can show it: such a page has no files beside it."""
+"""Write the README of a distribution as an index page can show it: such a page has no files beside
+it.
+"""
 
 import re
 from pathlib import Path
@@ -23,9 +25,11 @@ class IndexReadme(MetadataHookInterface):
 
 
 def index_readme(text: str, source: str = "") -> str:
-    """Return the README with no relative link: `[start](docs/start.md)` is 'start (`docs/start.md`)'.
+    """Return the README with no relative link: `[start](docs/start.md)` is 'start
+    (`docs/start.md`)'.
 
-    source: the address under which the files can be read, from `project.urls`; links and pictures then begin with it.
+    source: the address under which the files can be read, from `project.urls`; links and pictures
+    then begin with it.
     """
 
     def absolute(match: re.Match[str]) -> str:

@@ -1,10 +1,12 @@
 """Start and stop machines of one kind by what waits for them. Needs Python only.
 
-    autoscale.py 'http://127.0.0.1:8787/api/v1/demand?slots=4&label=gpu_model=a100' --most 10 -- ./resize.sh
+    autoscale.py 'http://127.0.0.1:8787/api/v1/demand?slots=4&label=gpu_model=a100' --most 10 --
+    ./resize.sh
 
-It runs the command with the number of machines as its last argument, whenever that number changes. More machines are
-asked for at once, fewer only when fewer were enough for --calm seconds, also after a start: until it has run the
-command, it takes the nodes that there are for the machines. If there is no answer, nothing changes.
+It runs the command with the number of machines as its last argument, whenever that number changes.
+More machines are asked for at once, fewer only when fewer were enough for --calm seconds, also
+after a start: until it has run the command, it takes the nodes that there are for the machines. If
+there is no answer, nothing changes.
 """
 
 import argparse
@@ -20,7 +22,8 @@ def ask(url: str) -> tuple[int, int]:
     """Return how many machines are wanted, and how many nodes are there."""
     with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  the operator's own URL
         found = json.load(answer)
-    machines, nodes = found["machines"], found["nodes"]
+    machines = found["machines"]
+    nodes = found["nodes"]
     if machines is None:
         sys.exit("the URL describes no machine: add slots=, resource= or label=")
     return int(machines), int(nodes)
@@ -28,13 +31,19 @@ def ask(url: str) -> tuple[int, int]:
 
 def main() -> None:
     """Ask again and again."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("url")
     parser.add_argument("--least", type=int, default=0)
     parser.add_argument("--most", type=int, required=True)
     parser.add_argument("--every", type=float, default=15, help="seconds between two questions")
-    parser.add_argument("--calm", type=float, default=300, help="seconds for which fewer machines must be enough")
-    parser.add_argument("--once", action="store_true", help="ask once, run the command, and end as it does")
+    parser.add_argument(
+        "--calm", type=float, default=300, help="seconds for which fewer machines must be enough"
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="ask once, run the command, and end as it does"
+    )
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()
     told: int | None = None
@@ -52,12 +61,17 @@ def main() -> None:
             now = nodes if told is None else told
         if wanted >= now:
             enough_since_s = time.monotonic()
-        if asked.once or wanted > now or (wanted < now and time.monotonic() - enough_since_s >= asked.calm):
+        if (
+            asked.once
+            or wanted > now
+            or (wanted < now and time.monotonic() - enough_since_s >= asked.calm)
+        ):
             done = subprocess.run([*asked.command, str(wanted)], check=False)
             if asked.once:
                 sys.exit(done.returncode)
             if done.returncode == 0:
-                told, enough_since_s = wanted, time.monotonic()
+                told = wanted
+                enough_since_s = time.monotonic()
         time.sleep(asked.every)
 
 

@@ -3,8 +3,9 @@
     celery -A examples.tiles worker --concurrency 4 --parsync-score 2 --parsync-resource mem=2GiB
     parsync submit tiles.render 5
 
-The map is the Mandelbrot set, cut into tiles. A tile is a list of rows; a row is a list of the number of steps after
-which each point escaped. No tile needs a file, so the example runs anywhere, and each tile uses real processor time.
+The map is the Mandelbrot set, cut into tiles. A tile is a list of rows; a row is a list of the
+number of steps after which each point escaped. No tile needs a file, so the example runs anywhere,
+and each tile uses real processor time.
 """
 
 import os
@@ -35,8 +36,10 @@ class Summary(TypedDict):
     crc32: int
 
 
-# Celery's broker and results: another server if the tasks are in a Redis Cluster, which Celery cannot use.
-url = Settings.load(url=os.environ.get("TILES_BROKER_URL")).url  # with the password of PARSYNC_PASSWORD_FILE
+# Celery's broker and results: another server if the tasks are in a Redis Cluster, which Celery
+# cannot use.
+# with the password of PARSYNC_PASSWORD_FILE
+url = Settings.load(url=os.environ.get("TILES_BROKER_URL")).url
 app = Celery("tiles", broker=url, backend=url)
 app.conf.update(result_expires=3600, broker_connection_retry_on_startup=True)
 Parsync(app)
@@ -49,13 +52,21 @@ def render(tile: int) -> Tile:
         raise ValueError(f"tile {tile}: the map has the tiles 0 to {ACROSS * ACROSS - 1}")
     row, column = divmod(tile, ACROSS)
     side = 3.0 / ACROSS
-    left, top, step = -2.25 + column * side, -1.5 + row * side, side / PIXELS
-    return [[steps_to_escape(complex(left + x * step, top + y * step)) for x in range(PIXELS)] for y in range(PIXELS)]
+    left = -2.25 + column * side
+    top = -1.5 + row * side
+    step = side / PIXELS
+    return [
+        [steps_to_escape(complex(left + x * step, top + y * step)) for x in range(PIXELS)]
+        for y in range(PIXELS)
+    ]
 
 
 @app.task(name="tiles.summarize", parsync={"strategy": "latency"})
 def summarize(tile: Tile) -> Summary:
-    """Count the points of a drawn tile. The task is short, so it runs where the view is freshest."""
+    """Count the points of a drawn tile.
+
+    The task is short, so it runs where the view is freshest.
+    """
     points = [steps for row in tile for steps in row]
     return {
         "points": len(points),
@@ -66,13 +77,18 @@ def summarize(tile: Tile) -> Summary:
 
 @app.task(name="tiles.area", parsync={"priority": 9})
 def area(summaries: list[Summary]) -> float:
-    """Return the area of the set from the share of points inside; the last step of `survey`, so of high priority."""
+    """Return the area of the set from the share of points inside; the last step of `survey`, so of
+    high priority.
+    """
     return 9.0 * sum(s["inside"] for s in summaries) / sum(s["points"] for s in summaries)
 
 
 @app.task(name="tiles.mosaic", parsync={"slots": 2, "resources": {"mem": "256MiB"}})
 def mosaic(tiles: list[Tile]) -> Tile:
-    """Join the tiles of one row of the map. The task holds them all, so it asks for two slots and for memory."""
+    """Join the tiles of one row of the map.
+
+    The task holds them all, so it asks for two slots and for memory.
+    """
     return [[steps for row in rows for steps in row] for rows in zip(*tiles, strict=True)]
 
 
@@ -83,7 +99,9 @@ def ping() -> str:
 
 
 def survey() -> float:
-    """Draw the whole map and return its area, about 1.5: a chord of chains, each step placed by parsync."""
+    """Draw the whole map and return its area, about 1.5: a chord of chains, each step placed by
+    parsync.
+    """
     drawn = chord((render.s(tile) | summarize.s() for tile in range(ACROSS * ACROSS)), area.s())
     return float(drawn.apply_async().get(timeout=600))
 

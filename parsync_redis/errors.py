@@ -1,16 +1,16 @@
 """The errors that parsync raises, one tree.
 
     ParsyncError
-    ├── InvalidInput(ValueError)      a wrong argument or setting: the message says what would be right
+    ├── InvalidInput(ValueError)      a wrong argument or setting: its message says what is right
     │   ├── UnknownTask               no node knows a task of that name
     │   └── Infeasible                no registered node could ever hold the task
     ├── ServerUnfit                   a server that parsync must not run on: too old, evicts keys
     │   ├── AccessDenied              the server refuses the login, or the login may not do this
     │   ├── ServerFull                its memory is full: nothing was done
-    │   ├── ServerReadOnly            it takes no writes: a replica, or its disk or its replicas fail; nothing was done
+    │   ├── ServerReadOnly            it takes no writes now: nothing was done
     │   └── ServerUnreachable         no server answers there, or it does not serve now
     ├── ClusterMismatch               the cluster runs with other settings than were asked for
-    └── BrokenContract                a script was called wrongly or met a broken record: a bug, please report
+    └── BrokenContract                a script was called wrongly: a bug, please report
         └── DamagedState              a key or record that no script writes; the message names it
 
 Lost races are not errors: they are values in replies.
@@ -46,11 +46,15 @@ class ServerFull(ServerUnfit):
 
 
 class ServerReadOnly(ServerUnfit):
-    """The server takes no writes: it is a replica, or its disk or its replicas fail; nothing was done."""
+    """The server takes no writes: it is a replica, or its disk or its replicas fail; nothing was
+    done.
+    """
 
 
 class ServerUnreachable(ServerUnfit):
-    """No server answers at that address, or none that serves now; whether the last request was executed is unknown."""
+    """No server answers at that address, or none that serves now; whether the last request was
+    executed is unknown.
+    """
 
 
 class ClusterMismatch(ParsyncError):

@@ -14,7 +14,9 @@ JSON: Final = "json"
 LEVELS: Final = ("debug", "info", "warning", "error")
 LINE: Final = "%(asctime)s %(levelname)s %(message)s"
 
-_PLACEHOLDER: Final = re.compile(r"%%|(?:\b(task|attempt|node|scheduler) )?%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]")
+_PLACEHOLDER: Final = re.compile(
+    r"%%|(?:\b(task|attempt|node|scheduler) )?%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]"
+)
 
 
 class JsonFormatter(logging.Formatter):
@@ -49,7 +51,9 @@ def named_in(record: logging.LogRecord) -> dict[str, object]:
     """Return the task, attempt, node and scheduler that the message of a record names."""
     args = record.args
     if isinstance(args, Mapping):  # Celery's lines about a task
-        return {field: args[key] for field, key in (("task", "id"), ("name", "name")) if key in args}
+        return {
+            field: args[key] for field, key in (("task", "id"), ("name", "name")) if key in args
+        }
     if not isinstance(record.msg, str) or not args:
         return {}
     return {field: args[at] for field, at in _fields_of(record.msg)}
@@ -62,8 +66,13 @@ def _fields_of(template: str) -> tuple[tuple[str, int], ...]:
     return tuple((field, at) for at, field in enumerate(found) if field)
 
 
-def formatter_of(form: str, line: str = LINE, about: Callable[[], Mapping[str, object]] = dict) -> logging.Formatter:
-    """Return the formatter of a format, 'text' or 'json'. line: of text. about: as for `JsonFormatter`."""
+def formatter_of(
+    form: str, line: str = LINE, about: Callable[[], Mapping[str, object]] = dict
+) -> logging.Formatter:
+    """Return the formatter of a format, 'text' or 'json'.
+
+    line: of text. about: as for `JsonFormatter`.
+    """
     return JsonFormatter(about) if form == JSON else logging.Formatter(line)
 
 

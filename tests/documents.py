@@ -1,6 +1,8 @@
-"""Reads the documents for the tests that keep them true, and writes what is real into them when asked to.
+"""Reads the documents for the tests that keep them true, and writes what is real into them when
+asked to.
 
-PARSYNC_TEST_WRITE_DOCS=1 makes these tests put what they saw into the documents, instead of comparing.
+PARSYNC_TEST_WRITE_DOCS=1 makes these tests put what they saw into the documents, instead of
+comparing.
 """
 
 import os
@@ -17,7 +19,9 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its text, the heading that it stands under, and where it is in the document."""
+    """A fenced block: its language, its text, the heading that it stands under, and where it is in
+    the document.
+    """
 
     language: str
     text: str
@@ -38,7 +42,9 @@ class Document:
 
     def _blocks(self) -> Iterator[Block]:
         for match in _FENCE.finditer(self.text):
-            headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", self.text[: match.start()]), re.MULTILINE)
+            headings = re.findall(
+                r"^#+ (.*)$", _FENCE.sub("", self.text[: match.start()]), re.MULTILINE
+            )
             yield Block(match[1], match[2], headings[-1] if headings else "", match.span(2))
 
     def replace(self, blocks: list[tuple[Block, str]]) -> None:

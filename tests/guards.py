@@ -1,4 +1,6 @@
-"""A node on a real server whose lease a real guard keeps, without a worker: the test is the worker."""
+"""A node on a real server whose lease a real guard keeps, without a worker: the test is
+the worker.
+"""
 
 import os
 from collections.abc import Callable
@@ -22,13 +24,19 @@ class Kept:
         self.store = Store.from_url(url, "guarded")
         self.store.keys.shards = shards
         self.store.set_timeouts(60)
-        self.inc, _ = self.store.run(self.store.commands.register_node(0, "n1", 0, 1.0, "slots=4", 0))
-        self.isolation = MachineIsolation(lambda _: file, True, Guarded("n1", url, "guarded", 86_400, 3, standstill_s))
+        self.inc, _ = self.store.run(
+            self.store.commands.register_node(0, "n1", 0, 1.0, "slots=4", 0)
+        )
+        self.isolation = MachineIsolation(
+            lambda _: file, True, Guarded("n1", url, "guarded", 86_400, 3, standstill_s)
+        )
         self.isolation.join("", shards)
 
     def keep(self, lease_s: float = LONG_S, still: str = "") -> list[Report]:
         """Give a sign of life; return what the guard has told."""
-        return self.isolation.keep(self.store, LeaseKeeper("n1"), Order(0, self.inc, lease_s, still))
+        return self.isolation.keep(
+            self.store, LeaseKeeper("n1"), Order(0, self.inc, lease_s, still)
+        )
 
     def kept(self, lease_s: float = LONG_S) -> RunIsolation:
         """Return what isolates a run, once the guard has renewed a lease of this length."""
@@ -37,7 +45,10 @@ class Kept:
         self.keep(lease_s)
         until(lambda: self.moved > before, "the guard has renewed by this order")
         until(self.isolation.has_news, "it says so")
-        until(lambda: not self.isolation.hindrance((0,)) or not self.keep(lease_s), "runs may be started")
+        until(
+            lambda: not self.isolation.hindrance((0,)) or not self.keep(lease_s),
+            "runs may be started",
+        )
         found = self.isolation.of((0,))
         assert found is not None
         return found
@@ -62,7 +73,10 @@ class Kept:
     def lapse(self) -> None:
         """Have the server give the node up, as a leader would."""
         commands = self.store.commands
-        until(lambda: self.store.run(commands.reclaim(0, "n1", self.inc, self.moved))[0] == "down", "it is down")
+        until(
+            lambda: self.store.run(commands.reclaim(0, "n1", self.inc, self.moved))[0] == "down",
+            "it is down",
+        )
 
     def close(self) -> None:
         """End the guard."""

@@ -1,4 +1,6 @@
-"""A test of many pages, scripts or files is one test for its rule, and fails with every offender."""
+"""A test of many pages, scripts or files is one test for its rule, and fails with every
+offender.
+"""
 
 from collections.abc import Iterable
 

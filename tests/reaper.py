@@ -1,10 +1,12 @@
-"""Ends what a test run has started once the run itself has ended, however that came: also after SIGKILL.
+"""Ends what a test run has started once the run itself has ended, however that came: also after
+SIGKILL.
 
-`watch` gives this process a mark in its environment, which its children inherit, a folder for temporary files, and a
-reaper: a program of its own, in a session of its own. The reaper waits until this process has ended, kills every
-process with the mark, and removes the folder.
+`watch` gives this process a mark in its environment, which its children inherit, a folder for
+temporary files, and a reaper: a program of its own, in a session of its own. The reaper waits until
+this process has ended, kills every process with the mark, and removes the folder.
 
-A Redis or Valkey server writes its title over its environment. Its working folder tells the run instead.
+A Redis or Valkey server writes its title over its environment. Its working folder tells the run
+instead.
 """
 
 import os
@@ -31,7 +33,8 @@ def watch() -> None:
     run = uuid.uuid4().hex
     folder = tempfile.mkdtemp(prefix="tests-")
     command = [sys.executable, "-I", "-S", __file__, str(os.getpid()), run, folder]
-    env = {name: value for name, value in os.environ.items() if name != MARK}  # an outer run leaves this reaper alone
+    # an outer run leaves this reaper alone
+    env = {name: value for name, value in os.environ.items() if name != MARK}
     subprocess.Popen(command, env=env, cwd="/", stdin=subprocess.DEVNULL, start_new_session=True)
     os.environ[MARK] = run
     os.environ["TMPDIR"] = tempfile.tempdir = folder
@@ -39,7 +42,9 @@ def watch() -> None:
 
 
 def marked() -> dict[str, str]:
-    """Return what the environment of a test's process has in any case, also of one that shall have no other."""
+    """Return what the environment of a test's process has in any case, also of one that shall have
+    no other.
+    """
     return {name: os.environ[name] for name in (MARK, "TMPDIR")}
 
 
@@ -52,11 +57,16 @@ def refuse_unmarked() -> None:
             return
         _, command, cwd, env = args
         if env is not None and MARK not in env:
-            raise RuntimeError(f"{command} would outlive the tests: its environment needs tests.reaper.marked()")
+            raise RuntimeError(
+                f"{command} would outlive the tests: its environment needs tests.reaper.marked()"
+            )
         words = [str(word) for word in (*command, cwd)]
         serves = any(word.endswith(SERVERS) for word in words) and "--version" not in words
         if serves and not any(folder in word for word in words[1:]):
-            raise RuntimeError(f"{command} would outlive the tests: a server needs a folder of the run, as tmp_path")
+            raise RuntimeError(
+                f"{command} would outlive the tests: a server needs a folder of the run, as "
+                "tmp_path"
+            )
 
     sys.addaudithook(refuse)
 
@@ -68,7 +78,11 @@ def reap(parent: int, run: str, folder: str) -> None:
         if os.getppid() == parent:
             select.select([handle], [], [])
     for _ in range(LOOKS):
-        killed = [entry for entry in Path("/proc").glob("[0-9]*") if is_of_run(entry, run, folder) and kill(entry)]
+        killed = [
+            entry
+            for entry in Path("/proc").glob("[0-9]*")
+            if is_of_run(entry, run, folder) and kill(entry)
+        ]
         if not killed:
             break
     shutil.rmtree(folder, ignore_errors=True)

@@ -32,12 +32,19 @@ class Serving:
     def __init__(self, process: Process) -> None:
         self.process = process
         pattern = re.compile(r'is shown at (http://[^\s"]+)')
-        found = until(lambda: [m[1] for line in list(process.lines) if (m := pattern.search(line))], "it listens")
+        found = until(
+            lambda: [m[1] for line in list(process.lines) if (m := pattern.search(line))],
+            "it listens",
+        )
         self.url = found[0]
 
-    def get(self, path: str, method: str = "GET", **query: Any) -> tuple[int, str, Mapping[str, str]]:
+    def get(
+        self, path: str, method: str = "GET", **query: Any
+    ) -> tuple[int, str, Mapping[str, str]]:
         """Return the status, the body and the headers of an answer."""
-        return self.get_exactly(quote(path) + (f"?{urlencode(query, doseq=True)}" if query else ""), method)
+        return self.get_exactly(
+            quote(path) + (f"?{urlencode(query, doseq=True)}" if query else ""), method
+        )
 
     def get_exactly(self, path: str, method: str = "GET") -> tuple[int, str, Mapping[str, str]]:
         """Ask for a path and a query that are encoded already."""
@@ -52,7 +59,10 @@ class Serving:
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, str, Message]:
-        """Ask for a path that is encoded already, and follow no redirection. body: bytes, fields of a form, or JSON."""
+        """Ask for a path that is encoded already, and follow no redirection.
+
+        body: bytes, fields of a form, or JSON.
+        """
         if not isinstance(body, bytes | None):
             body = urlencode(body).encode() if isinstance(body, Form) else json.dumps(body).encode()
         connection = HTTPConnection(self.url.removeprefix("http://"), timeout=ASK_S)
@@ -87,7 +97,13 @@ class Serving:
 @contextmanager
 def serving(url: str, cluster: str, *words: str, **more: str) -> Iterator[Serving]:
     """Run `parsync serve` for a cluster, on a free port; more: variables of its environment."""
-    env = {**os.environ, "PARSYNC_URL": url, "PARSYNC_CLUSTER": cluster, "PYTHONUNBUFFERED": "1", **more}
+    env = {
+        **os.environ,
+        "PARSYNC_URL": url,
+        "PARSYNC_CLUSTER": cluster,
+        "PYTHONUNBUFFERED": "1",
+        **more,
+    }
     command = [sys.executable, "-m", "parsync_redis.cli", "serve", "--port", "0", *words]
     out = sys.stdout  # not the one that a test of a command puts in its place for a while
     process = Process("serve", command, env, None, lambda name, line: print(name, line, file=out))

@@ -1,7 +1,9 @@
-"""Which tests `make test` runs, with the mark `quick`: all that start no stack of processes, and the stories.
+"""Which tests `make test` runs, with the mark `quick`: all that start no stack of processes, and
+the stories.
 
-A story is a test that tells one behaviour on a real stack; of a parametrised test it is the first case. Long tests are
-left out, or run their first case, and what a second server program repeats. `make test-all` runs everything.
+A story is a test that tells one behaviour on a real stack; of a parametrised test it is the first
+case. Long tests are left out, or run their first case, and what a second server program repeats.
+`make test-all` runs everything.
 """
 
 import shutil
@@ -58,20 +60,31 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
         "test_what_an_app_declares_holds_for_every_submit_by_name",
         "test_what_waits_for_its_rate_limit_holds_no_slot",
     ),
-    "acceptance/test_isolation.py": ("test_a_run_that_was_paused_past_its_lease_does_not_tick_again",),
-    "acceptance/test_loader.py": ("test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers",),
+    "acceptance/test_isolation.py": (
+        "test_a_run_that_was_paused_past_its_lease_does_not_tick_again",
+    ),
+    "acceptance/test_loader.py": (
+        "test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers",
+    ),
     "acceptance/test_look_ahead.py": ("test_what_waits_is_cancelled_while_the_other_runs",),
     "acceptance/test_recovery.py": (
         "test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued",
         "test_a_task_that_waits_past_its_expiry_is_revoked",
     ),
     "acceptance/test_serve.py": ("test_it_is_well_and_says_whether_anything_can_be_placed",),
-    "acceptance/test_serve_api.py": ("test_a_list_is_what_the_command_lists", "test_pages_and_filters"),
-    "acceptance/test_serve_doors.py": ("test_a_task_is_submitted_once_and_only_its_submitter_finds_it",),
+    "acceptance/test_serve_api.py": (
+        "test_a_list_is_what_the_command_lists",
+        "test_pages_and_filters",
+    ),
+    "acceptance/test_serve_doors.py": (
+        "test_a_task_is_submitted_once_and_only_its_submitter_finds_it",
+    ),
     "acceptance/test_serve_metrics.py": ("test_the_metrics_say_what_the_state_is",),
     "acceptance/test_serve_openapi.py": ("test_it_is_a_valid_document_of_every_route",),
     "acceptance/test_serve_pages.py": ("test_each_view_shows_the_cluster_without_a_complaint",),
-    "acceptance/test_standstill.py": ("test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new",),
+    "acceptance/test_standstill.py": (
+        "test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new",
+    ),
     "acceptance/test_takeover.py": ("test_a_worker_and_the_leader_killed_at_once_cost_no_task",),
     "acceptance/test_watching.py": ("test_every_line_of_the_log_is_json_with_its_fields",),
     "acl/test_stack.py": (
@@ -84,8 +97,12 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "concurrency/test_schedulers.py": ("test_schedulers_join_and_leave_while_tasks_flow",),
     "faults/test_absent.py": ("test_a_node_waits_for_its_server_and_for_its_cluster",),
     "faults/test_lost_broker.py": ("test_outages_of_the_broker_cost_no_start",),
-    "faults/test_refusing_stack.py": ("test_a_refusal_ends_no_process_costs_no_start_and_loses_no_result",),
-    "faults/test_sentinel.py": ("test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on",),
+    "faults/test_refusing_stack.py": (
+        "test_a_refusal_ends_no_process_costs_no_start_and_loses_no_result",
+    ),
+    "faults/test_sentinel.py": (
+        "test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on",
+    ),
     "packaging/test_wheel.py": ("test_the_wheel_holds_the_package_its_scripts_and_its_licence",),
     "security/test_broker_tls.py": ("test_worker_guard_and_scheduler_beside_it_have_the_apps_tls",),
     "site/test_pages.py": ("test_the_python_blocks_run_and_print_what_they_say",),
@@ -121,7 +138,9 @@ NO_STORY: Final[Mapping[str, str]] = {
     "parity/test_threads.py": "acceptance/test_celery_tasks.py tells it",
     "works_with/test_works_with.py": "needs libraries that few have; .ci/works-with runs it",
 }
-"""Files that start a stack and have no story, and why: the file that tells it, or what they are instead."""
+"""Files that start a stack and have no story, and why: the file that tells it, or what they are
+instead.
+"""
 
 LONG: Final[Mapping[str, tuple[str, ...]]] = {
     "acl/test_client_damage.py": ("test_no_right_of_a_client_halts_the_cluster",),
@@ -138,8 +157,12 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
         "test_a_bug_can_be_planted_and_leaves_scripts_that_compile",
         "test_the_tests_that_bugs_name_pass_without_them",
     ),
-    "cluster/test_failures.py": ("test_the_doctor_tells_the_shards_of_the_settings_primary_while_it_is_away",),
-    "lua/test_devices.py": ("test_ten_thousand_tasks_with_kills_never_share_a_device_too_much_and_leak_nothing",),
+    "cluster/test_failures.py": (
+        "test_the_doctor_tells_the_shards_of_the_settings_primary_while_it_is_away",
+    ),
+    "lua/test_devices.py": (
+        "test_ten_thousand_tasks_with_kills_never_share_a_device_too_much_and_leak_nothing",
+    ),
     "lua/test_long_texts.py": (
         "test_no_stored_value_makes_a_script_slow",
         "test_no_argument_makes_a_script_slow",
@@ -158,7 +181,9 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
         "test_runs_that_are_compared_have_the_same_nodes_and_the_same_arrivals",
     ),
     "simulate/test_replay.py": ("test_a_real_server_makes_the_same_decisions_and_keeps_nothing",),
-    "simulate/test_whatif.py": ("test_a_queue_that_comes_in_bursts_keeps_up_and_one_that_grows_does_not",),
+    "simulate/test_whatif.py": (
+        "test_a_queue_that_comes_in_bursts_keeps_up_and_one_that_grows_does_not",
+    ),
 }
 """Tests without a stack that are left to `make test-all` for what they cost."""
 
@@ -167,7 +192,10 @@ FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "lua/test_soundness.py": ("test_pieces_tell_each_damage_as_the_whole_does",),
     "model/test_reference.py": ("test_the_scripts_do_what_the_reference_says",),
     "model/test_rules.py": ("test_a_rule_in_lua_says_the_same",),
-    "simulate/test_experiments.py": ("test_every_plot_can_be_drawn", "test_series_have_each_second_and_group"),
+    "simulate/test_experiments.py": (
+        "test_every_plot_can_be_drawn",
+        "test_series_have_each_second_and_group",
+    ),
 }
 """Tests without a stack of which `make test` runs the first case on a real server only."""
 
@@ -192,7 +220,11 @@ def mark(items: Iterable[pytest.Item], programs: Container[str]) -> None:
     for item in items:
         file = item.nodeid.partition("::")[0].removeprefix("tests/")
         name = getattr(item, "originalname", item.name)
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        params = (
+            item.callspec.params
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else {}
+        )
         story = name in STORIES.get(file, ())
         once = story or name in FIRST.get(file, ())
         if once and ((file, name) in told or params.get("server_kind") == FAKE):
@@ -215,4 +247,7 @@ def left_out(quick: bool) -> Iterator[str]:
     if libraries := works_with.missing():
         yield f"no {', '.join(libraries)}: libraries beside Celery (.ci/works-with installs them)"
     if quick:
-        yield "this is one story of each behaviour: `make test-all` runs the other tests of stacks, and the long tests"
+        yield (
+            "this is one story of each behaviour: `make test-all` runs the other tests of stacks, "
+            "and the long tests"
+        )

@@ -1,7 +1,7 @@
 """How tests wait: for a fact, not for a time, and for a process never without a limit.
 
-What does not come within its limit fails the test with what was waited for. tests/unit/test_waiting.py refuses waits
-without a limit.
+What does not come within its limit fails the test with what was waited for.
+tests/unit/test_waiting.py refuses waits without a limit.
 """
 
 import os
@@ -26,16 +26,20 @@ def until(fact: Callable[[], T], what: str = "", patience_s: float = PATIENCE_S)
     asked_s = began_s
     while not (found := fact()):
         now_s = time.monotonic()
-        assert now_s < began_s + patience_s, f"not seen within {patience_s:g} s: {what or fact.__doc__ or fact}"
+        assert now_s < began_s + patience_s, (
+            f"not seen within {patience_s:g} s: {what or fact.__doc__ or fact}"
+        )
         pause(now_s - began_s, now_s - asked_s)
         asked_s = time.monotonic()
     return found
 
 
 def pause(waited_s: float, took_s: float) -> None:
-    """Wait before the next look at a fact: a twentieth of the time until now, and longer than the last look took.
+    """Wait before the next look at a fact: a twentieth of the time until now, and longer than the
+    last look took.
 
-    So a test that waits leaves the processor to what it waits for, and sees a fact that comes at once at once.
+    So a test that waits leaves the processor to what it waits for, and sees a fact that comes at
+    once at once.
     """
     time.sleep(min(0.25, max(0.01, waited_s / 20, 3 * took_s)))
 
@@ -46,11 +50,15 @@ def ended(process: "subprocess.Popen[Any]", what: str = "", patience_s: float = 
         return process.wait(timeout=patience_s)
     except subprocess.TimeoutExpired:
         process.kill()
-        raise AssertionError(_not_ended(process.pid, what or str(process.args), patience_s)) from None
+        raise AssertionError(
+            _not_ended(process.pid, what or str(process.args), patience_s)
+        ) from None
 
 
 def child_ended(pid: int, what: str = "a child", patience_s: float = PATIENCE_S) -> int:
-    """Wait for a child by fork to end and return its status, as os.waitpid does; if it does not, kill it and fail."""
+    """Wait for a child by fork to end and return its status, as os.waitpid does; if it does not,
+    kill it and fail.
+    """
     deadline_s = time.monotonic() + patience_s
     while (found := os.waitpid(pid, os.WNOHANG))[0] == 0:
         if time.monotonic() >= deadline_s:
@@ -63,7 +71,11 @@ def child_ended(pid: int, what: str = "a child", patience_s: float = PATIENCE_S)
 
 def child_stopped(pid: int, patience_s: float = PATIENCE_S) -> None:
     """Wait until a child by fork is stopped."""
-    until(lambda: os.waitpid(pid, os.WUNTRACED | os.WNOHANG)[0] == pid, f"process {pid} stops", patience_s)
+    until(
+        lambda: os.waitpid(pid, os.WUNTRACED | os.WNOHANG)[0] == pid,
+        f"process {pid} stops",
+        patience_s,
+    )
 
 
 def joined(thread: Any, what: str = "", patience_s: float = PATIENCE_S) -> None:
@@ -84,20 +96,30 @@ def read_some(descriptor: int, size: int, what: str, patience_s: float = PATIENC
     return os.read(descriptor, size)  # limit: it is readable
 
 
-def said(process: "subprocess.Popen[str]", what: str = "", patience_s: float = PATIENCE_S) -> tuple[str, str]:
-    """Return what a program writes until it ends; if it does not end, kill it and fail with what it wrote."""
+def said(
+    process: "subprocess.Popen[str]", what: str = "", patience_s: float = PATIENCE_S
+) -> tuple[str, str]:
+    """Return what a program writes until it ends; if it does not end, kill it and fail with what it
+    wrote.
+    """
     try:
         return process.communicate(timeout=patience_s)
     except subprocess.TimeoutExpired:
         process.kill()
         with suppress(subprocess.TimeoutExpired):
             print(*process.communicate(timeout=5))  # a child of it may hold the pipes
-        raise AssertionError(_not_ended(process.pid, what or str(process.args), patience_s)) from None
+        raise AssertionError(
+            _not_ended(process.pid, what or str(process.args), patience_s)
+        ) from None
 
 
 @contextmanager
-def limited(process: "subprocess.Popen[Any]", what: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Read from a program's pipes within a limit: then its process group is killed, and the block fails."""
+def limited(
+    process: "subprocess.Popen[Any]", what: str, patience_s: float = PATIENCE_S
+) -> Iterator[None]:
+    """Read from a program's pipes within a limit: then its process group is killed, and the block
+    fails.
+    """
     late: list[bool] = []
 
     def kill() -> None:
@@ -115,16 +137,27 @@ def limited(process: "subprocess.Popen[Any]", what: str, patience_s: float = PAT
         yield
     finally:
         timer.cancel()
-        assert not late, f"not read within {patience_s:g} s from process {process.pid}, which was killed: {what}"
+        assert not late, (
+            f"not read within {patience_s:g} s from process {process.pid}, which was killed: {what}"
+        )
 
 
-def run(command: Any, patience_s: float = PATIENCE_S, **options: Any) -> "subprocess.CompletedProcess[Any]":
-    """Run a program as subprocess.run does; if it does not end, kill it and fail with what it wrote."""
+def run(
+    command: Any, patience_s: float = PATIENCE_S, **options: Any
+) -> "subprocess.CompletedProcess[Any]":
+    """Run a program as subprocess.run does; if it does not end, kill it and fail with what it
+    wrote.
+    """
     try:
         return subprocess.run(command, timeout=patience_s, **options)
     except subprocess.TimeoutExpired as error:
-        wrote = b"".join(text if isinstance(text, bytes) else b"" for text in (error.stdout, error.stderr))
-        words = f"{command} did not end within {patience_s:g} s; it wrote {wrote.decode(errors='replace')[-2000:]!r}"
+        wrote = b"".join(
+            text if isinstance(text, bytes) else b"" for text in (error.stdout, error.stderr)
+        )
+        words = (
+            f"{command} did not end within {patience_s:g} s; it wrote "
+            f"{wrote.decode(errors='replace')[-2000:]!r}"
+        )
         raise AssertionError(words) from None
 
 

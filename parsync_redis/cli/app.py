@@ -16,56 +16,101 @@ from .words import fill_watch
 
 COMMANDS: Final = {
     "cli.run": {"scheduler": "Run a scheduler until SIGTERM or Ctrl-C."},
-    "cli.dev": {"dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C."},
+    "cli.dev": {
+        "dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C."
+    },
     "cli.tasks": {
         "submit": "Submit a task and print its id.",
         "status": "Show a task: its state, its place, why it waits, and the time of each step.",
         "demand": "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.",
-        "names": "Show how long the tasks of each name run, by node class too: their number, mean and 95th percentile.",
+        "names": (
+            "Show how long the tasks of each name run, by node class too: their number, mean and "
+            "95th percentile."
+        ),
     },
     "cli.top": {"top": "Show the cluster and draw it again every second, until q."},
     "cli.find": {"tasks": "List tasks: first those that have not ended."},
     "cli.explain": {
-        "explain": "Say why a task waits, what keeps each node, who holds what it needs, and when it may start.",
+        "explain": (
+            "Say why a task waits, what keeps each node, who holds what it needs, and when it may "
+            "start."
+        ),
         "plan": "Say where a task would go, without submitting it.",
     },
-    "cli.events": {"events": "Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster."},
+    "cli.events": {
+        "events": "Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster."
+    },
     "cli.ending": {
-        "cancel": "Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to end.",
+        "cancel": (
+            "Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to "
+            "end."
+        ),
         "purge": "Cancel tasks that wait, or delete the records of tasks that have ended.",
     },
     "cli.dead": {"dead": "Dead tasks, which lost as many starts as they may: list, show, requeue."},
     "cli.cluster": {
-        "nodes": "List nodes, or tell all about one: what runs there and for how long, what is left, what failed last.",
+        "nodes": (
+            "List nodes, or tell all about one: what runs there and for how long, what is left, "
+            "what failed last."
+        ),
         "partitions": "List partitions, and how evenly nodes, scores and labels are dealt to them.",
         "schedulers": "List schedulers: which is leader, which is alive, and the statistics of each.",
-        "drain": "Give a node no new tasks, also after it restarts; its runs go on, until a deadline if one is given.",
+        "drain": (
+            "Give a node no new tasks, also after it restarts; its runs go on, until a deadline if "
+            "one is given."
+        ),
         "undrain": "Give tasks to a drained or suspect node again.",
     },
-    "cli.doctor": {"doctor": "Check server, scripts, schedulers, ticks and nodes; each line has its fix."},
-    "serve.command": {"serve": "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API."},
+    "cli.doctor": {
+        "doctor": "Check server, scripts, schedulers, ticks and nodes; each line has its fix."
+    },
+    "serve.command": {
+        "serve": "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API."
+    },
     "serve.logins": {
         "serve-token": "Make a token for a submitter, and its hash for the file of submitters.",
         "serve-password": "Make an operator's line for the file of operators.",
     },
-    "cli.quarantine": {"quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."},
-    "cli.repair": {"repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."},
+    "cli.quarantine": {
+        "quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."
+    },
+    "cli.repair": {
+        "repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."
+    },
     "cli.lua": {"lua": "The Lua scripts as the server gets them: list, show."},
     "cli.acl": {
-        "acl": "Print Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs."
+        "acl": (
+            "Print Redis ACL lines: a login for each role, with just the commands, keys and "
+            "channels that it needs."
+        )
     },
-    "cli.demo": {"demo": "Measure the standard library on a server, schedulers and 4 workers of its own."},
+    "cli.demo": {
+        "demo": "Measure the standard library on a server, schedulers and 4 workers of its own."
+    },
     "lab.commands.bench": {"bench": "Measure what parsync does and costs."},
-    "lab.commands.simulate": {"simulate": "Run the paper's experiments with our own schedulers, in virtual time."},
-    "lab.commands.replay": {"replay": "Replay the trace of a real cluster with our own schedulers."},
-    "lab.commands.whatif": {"whatif": "Predict delays, conflicts and the load of Redis for your numbers."},
+    "lab.commands.simulate": {
+        "simulate": "Run the paper's experiments with our own schedulers, in virtual time."
+    },
+    "lab.commands.replay": {
+        "replay": "Replay the trace of a real cluster with our own schedulers."
+    },
+    "lab.commands.whatif": {
+        "whatif": "Predict delays, conflicts and the load of Redis for your numbers."
+    },
 }
-"""For each module, its commands: name and the first sentence of the help. `lab` is named here, never imported above."""
+"""For each module, its commands: name and the first sentence of the help.
+
+`lab` is named here, never imported above.
+"""
 
 
 def load(name: str) -> Any:
-    """Import the module of a command and return the click command; raise KeyError for an unknown name."""
-    module = {command: module for module, commands in COMMANDS.items() for command in commands}[name]
+    """Import the module of a command and return the click command; raise KeyError for an unknown
+    name.
+    """
+    module = {command: module for module, commands in COMMANDS.items() for command in commands}[
+        name
+    ]
     own = typer.Typer()
     own.callback()(lambda: None)
     import_module(f"parsync_redis.{module}").register(own)
@@ -73,7 +118,9 @@ def load(name: str) -> Any:
 
 
 class CommandTable(TyperGroup):
-    """The commands of the table; errors are one line on stderr and exit code 2, Ctrl-C is exit code 130."""
+    """The commands of the table; errors are one line on stderr and exit code 2, Ctrl-C is exit code
+    130.
+    """
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -102,7 +149,10 @@ app = typer.Typer(
     cls=CommandTable,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog="Settings come from flags, else PARSYNC_* variables, else parsync.toml (or --config, or PARSYNC_CONFIG).",
+    epilog=(
+        "Settings come from flags, else PARSYNC_* variables, else parsync.toml (or --config, or "
+        "PARSYNC_CONFIG)."
+    ),
 )
 
 
@@ -117,7 +167,10 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def parsync(
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Place Celery tasks through Redis: each goes to the slot that suits it best."""

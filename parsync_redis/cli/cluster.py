@@ -39,7 +39,10 @@ def nodes(
     node: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NODE]", help="Tell all about this one.", autocompletion=complete_node, show_default=False
+            metavar="[NODE]",
+            help="Tell all about this one.",
+            autocompletion=complete_node,
+            show_default=False,
         ),
     ] = None,
     as_json: Json = False,
@@ -47,9 +50,11 @@ def nodes(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """List nodes, or tell all about one: what runs there and for how long, what is left, what failed last.
+    """List nodes, or tell all about one: what runs there and for how long, what is left, what
+    failed last.
 
-    LEFT is what no task holds, of what the node has. WAITING is the waiting seats in use, of those that are open.
+    LEFT is what no task holds, of what the node has. WAITING is the waiting seats in use, of those
+    that are open.
     """
     with make_client(url, cluster, config) as client:
         if node is not None:
@@ -96,7 +101,9 @@ def nodes(
     )
 
 
-def partitions(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+def partitions(
+    as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None
+) -> None:
     """List partitions, and how evenly nodes, scores and labels are dealt to them."""
     with make_client(url, cluster, config) as client:
         found = client.partitions()
@@ -143,11 +150,23 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
 
-_RANKS: Final = {"placed": 1, "conflicts": 2, "delay_ms": 2, "in_flight": 3, "view_age_ms": 4, "claims": 5, "free": 6}
-"""How soon a narrow terminal leaves out a figure of a scheduler; those that matter most to people have small ones."""
+_RANKS: Final = {
+    "placed": 1,
+    "conflicts": 2,
+    "delay_ms": 2,
+    "in_flight": 3,
+    "view_age_ms": 4,
+    "claims": 5,
+    "free": 6,
+}
+"""How soon a narrow terminal leaves out a figure of a scheduler; those that matter most to people
+have small ones.
+"""
 
 
-def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+def schedulers(
+    as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None
+) -> None:
     """List schedulers: which is leader, which is alive, and the statistics of each."""
     with make_client(url, cluster, config) as client:
         client.check()
@@ -183,13 +202,16 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
         say(f"nobody can renew now: {refusal}", to_stderr=True)
 
 
-Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)]
+Node = Annotated[
+    str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)
+]
 
 
 def drain(
     node: Node,
     deadline: Annotated[
-        str | None, typer.Option(help="After this time its runs are ended, and placed elsewhere: 90s 10m 2h.")
+        str | None,
+        typer.Option(help="After this time its runs are ended, and placed elsewhere: 90s 10m 2h."),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why: one line for people.")] = "",
     as_json: Json = False,
@@ -197,12 +219,25 @@ def drain(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Give a node no new tasks, also after it restarts; its runs go on, until a deadline if one is given."""
+    """Give a node no new tasks, also after it restarts; its runs go on, until a deadline if one is
+    given.
+    """
     with make_client(url, cluster, config) as client:
-        _say(client.drain(node, None if deadline is None else parse_seconds("--deadline", deadline), reason), as_json)
+        _say(
+            client.drain(
+                node, None if deadline is None else parse_seconds("--deadline", deadline), reason
+            ),
+            as_json,
+        )
 
 
-def undrain(node: Node, as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+def undrain(
+    node: Node,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
     """Give tasks to a drained or suspect node again."""
     with make_client(url, cluster, config) as client:
         _say(client.undrain(node), as_json)
@@ -213,4 +248,7 @@ def _say(node: NodeView, as_json: bool) -> None:
         print_json(node)
     else:
         note = f" ({node.note})" if node.note else ""
-        say(f"{node.name} {state_of(node)}{note}: {node.held} of {node.slots} slots held, {node.free} open to tasks")
+        say(
+            f"{node.name} {state_of(node)}{note}: {node.held} of {node.slots} slots held, "
+            f"{node.free} open to tasks"
+        )

@@ -22,17 +22,27 @@ from ..store.reads.schedulers import look_for_cluster
 from .table import Column, lay_out, wrapped
 
 Url = Annotated[
-    str | None, typer.Option("--url", help="The server, redis://HOST:PORT/DB.", show_default=False, metavar="URL")
+    str | None,
+    typer.Option(
+        "--url", help="The server, redis://HOST:PORT/DB.", show_default=False, metavar="URL"
+    ),
 ]
 Cluster = Annotated[
-    str | None, typer.Option("--cluster", help="The cluster's name.", show_default=False, metavar="NAME")
+    str | None,
+    typer.Option("--cluster", help="The cluster's name.", show_default=False, metavar="NAME"),
 ]
 Config = Annotated[
-    Path | None, typer.Option("--config", help="A TOML file of settings.", show_default=False, metavar="FILE")
+    Path | None,
+    typer.Option("--config", help="A TOML file of settings.", show_default=False, metavar="FILE"),
 ]
 LogFormat = Annotated[
     str | None,
-    typer.Option("--log-format", help="text, or json for programs (text).", show_default=False, metavar="FORMAT"),
+    typer.Option(
+        "--log-format",
+        help="text, or json for programs (text).",
+        show_default=False,
+        metavar="FORMAT",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -42,7 +52,11 @@ RETRY_FOR_S = 1.0
 
 
 def make_client(
-    url: str | None, cluster: str | None, config: Path | None, retry_for_s: float = RETRY_FOR_S, **flags: Any
+    url: str | None,
+    cluster: str | None,
+    config: Path | None,
+    retry_for_s: float = RETRY_FOR_S,
+    **flags: Any,
 ) -> ParsyncClient:
     """Return a client for the common flags, and others that are settings."""
     return ParsyncClient(Settings.load(config, url=url, cluster=cluster, **flags), retry_for_s)
@@ -50,7 +64,8 @@ def make_client(
 
 def print_json(value: Any) -> None:
     """Print dataclasses, mappings and sequences as JSON."""
-    print(json.dumps(value, default=plain, indent=2).replace("\x7f", "\\u007f"))  # the one that JSON does not escape
+    # the one that JSON does not escape
+    print(json.dumps(value, default=plain, indent=2).replace("\x7f", "\\u007f"))
 
 
 def say(text: object, to_stderr: bool = False) -> None:
@@ -59,7 +74,10 @@ def say(text: object, to_stderr: bool = False) -> None:
 
 
 def tell(text: object, indent: int = 0) -> None:
-    """Print a sentence. On a terminal its lines end between words, begin `indent` further in, and have short ids."""
+    """Print a sentence.
+
+    On a terminal its lines end between words, begin `indent` further in, and have short ids.
+    """
     width = screen_width()
     lines = [printable(text)] if width is None else wrapped(printable(text), width, indent)
     for line in lines:
@@ -85,7 +103,8 @@ def print_found(
 ) -> None:
     """Print what a command has found as JSON, or as a table with one row for each.
 
-    missing: see `explain_empty`. Then it is printed instead of the empty table, and the exit code is 1.
+    missing: see `explain_empty`. Then it is printed instead of the empty table, and the exit code
+    is 1.
     """
     if as_json:
         print_json(rows)
@@ -95,19 +114,26 @@ def print_found(
 
 
 def explain_empty(client: ParsyncClient, rows: Sized) -> str:
-    """Return why a command found nothing: there is no such cluster, but others; '' if there is, or it found some."""
+    """Return why a command found nothing: there is no such cluster, but others; '' if there is, or
+    it found some.
+    """
     return "" if rows else str(client.requests.do(lambda: look_for_cluster(client.store)) or "")
 
 
 def end_if_missing(missing: str, as_json: bool) -> None:
-    """End with exit code 1 if there is no such cluster. JSON stays JSON: the sentence goes to stderr."""
+    """End with exit code 1 if there is no such cluster.
+
+    JSON stays JSON: the sentence goes to stderr.
+    """
     if missing and as_json:
         say(missing, to_stderr=True)
     if missing:
         raise typer.Exit(1)
 
 
-def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[object]], empty: str) -> None:
+def print_table(
+    columns: Sequence[Column | str], rows: Iterable[Sequence[object]], empty: str
+) -> None:
     """Print a table, with numbers to the right; print `empty` if there are no rows.
 
     On a terminal it is as wide as that: cli/table.py says what gives way.
@@ -127,7 +153,9 @@ WIDE: ContextVar[bool] = ContextVar("WIDE", default=False)
 
 
 def screen_width() -> int | None:
-    """Return how wide a line may be; None for a pipe or a file, whose lines are never broken, and with `--wide`."""
+    """Return how wide a line may be; None for a pipe or a file, whose lines are never broken, and
+    with `--wide`.
+    """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() and not WIDE.get() else None
 
 
@@ -157,10 +185,17 @@ def parse_seconds(flag: str, text: str) -> float:
     """Return a time like 90, 90s, 10m, 1.5h or 2d in seconds; raises InvalidInput."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", text)
     if not match:
-        raise InvalidInput(f"{flag} {text!r} is not valid: it must be a number of seconds, or one with s, m, h or d")
+        raise InvalidInput(
+            f"{flag} {text!r} is not valid: it must be a number of seconds, or one with s, m, h or "
+            "d"
+        )
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
 
 
 def show_time(ms: int | None) -> str:
     """Return a server time (milliseconds since 1970) as UTC text."""
-    return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    return (
+        "-"
+        if ms is None
+        else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    )

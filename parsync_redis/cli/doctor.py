@@ -36,7 +36,10 @@ def doctor(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Check server, scripts, schedulers, ticks and nodes; each line has its fix. Exit 1 if anything fails."""
+    """Check server, scripts, schedulers, ticks and nodes; each line has its fix.
+
+    Exit 1 if anything fails.
+    """
     with make_client(url, cluster, config, retry_for_s=0) as client:
         checks = check_up(client.store, client.settings, audit, AuditProgress())
     failed = any(check.level == "fail" for check in checks)
@@ -62,8 +65,11 @@ class AuditProgress:
 
 
 def _print(checks: list[Check]) -> None:
-    """Print each check: its level, its name, and what was found with the fix, which a terminal gets in lines."""
-    console, width = Console(highlight=False, markup=False, soft_wrap=True), screen_width()
+    """Print each check: its level, its name, and what was found with the fix, which a terminal gets
+    in lines.
+    """
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    width = screen_width()
     for check in checks:
         text = printable(check.text + (f": {check.repair}" if check.repair else ""))
         lines = [text] if width is None else wrapped(text, width - _TEXT_AT, 0)

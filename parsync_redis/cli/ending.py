@@ -40,13 +40,18 @@ def register(app: typer.Typer) -> None:
 def cancel(
     ids: Ids = None,
     kind: Annotated[
-        str | None, typer.Option(help="All tasks of this kind, as `parsync demand` shows it.", show_default=False)
+        str | None,
+        typer.Option(
+            help="All tasks of this kind, as `parsync demand` shows it.", show_default=False
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="All tasks of names that match a pattern: 'proj.*'.", show_default=False)
+        str | None,
+        typer.Option(help="All tasks of names that match a pattern: 'proj.*'.", show_default=False),
     ] = None,
     state: Annotated[
-        str | None, typer.Option(help="All tasks in this state: waiting (the default), placed or running.")
+        str | None,
+        typer.Option(help="All tasks in this state: waiting (the default), placed or running."),
     ] = None,
     yes: Yes = False,
     as_json: Json = False,
@@ -56,8 +61,9 @@ def cancel(
 ) -> None:
     """Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to end.
 
-    All of a kind, name or state: those that wait, unless --state says otherwise. It asks first, with their number, and
-    leaves alone those that get further meanwhile. By ids: exit 1 if a task was final or gone already.
+    All of a kind, name or state: those that wait, unless --state says otherwise. It asks first,
+    with their number, and leaves alone those that get further meanwhile. By ids: exit 1 if a task
+    was final or gone already.
     """
     by_selection = any(value is not None for value in (kind, name, state))
     if by_selection == bool(ids):
@@ -67,7 +73,11 @@ def cancel(
             answers = client.cancel_many(resolve_ids(client, ids or ()))
         _tell_ids(answers, as_json)
         raise typer.Exit(0 if all(word in _CANCELLED for word in answers.values()) else 1)
-    chosen = Selection(WAITING if state is None else state, "*" if name is None else name, kind and needs_given(kind))
+    chosen = Selection(
+        WAITING if state is None else state,
+        "*" if name is None else name,
+        kind and needs_given(kind),
+    )
     with make_client(url, cluster, config) as client:
         client.check()
         found = find_selected(client.store, chosen)
@@ -93,16 +103,25 @@ def _tell_ids(answers: Mapping[str, str], as_json: bool) -> None:
 def _summary(chosen: Selection, done: Mapping[str, int]) -> str:
     """Return what a cancel of a selection did, in a line."""
     cancelled, asked = (done.get(word, 0) for word in _CANCELLED)
-    told = f"{cancelled} {chosen.state} tasks cancelled" + (f", {asked} asked to end" if asked else "")
-    left = ", ".join(f"{count} {word}" for word, count in sorted(done.items()) if word not in _CANCELLED)
+    told = f"{cancelled} {chosen.state} tasks cancelled" + (
+        f", {asked} asked to end" if asked else ""
+    )
+    left = ", ".join(
+        f"{count} {word}" for word, count in sorted(done.items()) if word not in _CANCELLED
+    )
     return f"{told}; left alone: {left}" if left else told
 
 
 def purge(
-    state: Annotated[str, typer.Option(help="Which: waiting, succeeded, failed, cancelled or dead.")] = WAITING,
+    state: Annotated[
+        str, typer.Option(help="Which: waiting, succeeded, failed, cancelled or dead.")
+    ] = WAITING,
     name: Name = "*",
     older_than: Annotated[
-        str, typer.Option(help="Only those that were submitted, or have ended, so long ago: 90s 10m 2h.")
+        str,
+        typer.Option(
+            help="Only those that were submitted, or have ended, so long ago: 90s 10m 2h."
+        ),
     ] = "0s",
     yes: Yes = False,
     as_json: Json = False,
@@ -110,7 +129,10 @@ def purge(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Cancel tasks that wait, or delete the records of tasks that have ended. It asks first, with their number."""
+    """Cancel tasks that wait, or delete the records of tasks that have ended.
+
+    It asks first, with their number.
+    """
     age_s = parse_seconds("--older-than", older_than)
     with make_client(url, cluster, config) as client:
         client.check()

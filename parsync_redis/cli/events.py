@@ -36,16 +36,23 @@ def register(app: typer.Typer) -> None:
 
 
 def events(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with the events that come.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with the events that come.")
+    ] = False,
     task: Annotated[
-        str | None, typer.Option(help="Only of this task, with the times of its steps.", metavar="ID")
+        str | None,
+        typer.Option(help="Only of this task, with the times of its steps.", metavar="ID"),
     ] = None,
-    node: Annotated[str | None, typer.Option(help="Only of this node, and of tasks there.", metavar="NODE")] = None,
+    node: Annotated[
+        str | None, typer.Option(help="Only of this node, and of tasks there.", metavar="NODE")
+    ] = None,
     event: Annotated[
-        list[str] | None, typer.Option(help="Only these: failed, down, ...; repeatable.", metavar="EVENT")
+        list[str] | None,
+        typer.Option(help="Only these: failed, down, ...; repeatable.", metavar="EVENT"),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Only from then on: 14:02, 10m (ago), 2026-11-25T14:02.", metavar="TIME")
+        str | None,
+        typer.Option(help="Only from then on: 14:02, 10m (ago), 2026-11-25T14:02.", metavar="TIME"),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Only until then.", metavar="TIME")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The newest so many.")] = 100,
@@ -54,7 +61,10 @@ def events(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster. Times are local."""
+    """Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster.
+
+    Times are local.
+    """
     if follow and until is not None:
         raise InvalidInput("--follow has no end: leave out --until")
     with make_client(url, cluster, config, FOLLOW_FOR_S if follow else RETRY_FOR_S) as client:
@@ -71,13 +81,17 @@ def events(
         _follow(found, as_json) if follow else _list(client, found, as_json, limit)
 
 
-def _span(client: ParsyncClient, since: str | None, until: str | None) -> tuple[int | None, int | None]:
+def _span(
+    client: ParsyncClient, since: str | None, until: str | None
+) -> tuple[int | None, int | None]:
     """Return from when to when, by the server's clock; None where nothing is said."""
     if since is None and until is None:
         return None, None
     now = client.requests.do(lambda: now_ms(client.store))
     since_ms = None if since is None else read_moment("--since", since, now)
-    return since_ms, None if until is None else read_moment("--until", until, now, after_ms=since_ms)
+    return since_ms, None if until is None else read_moment(
+        "--until", until, now, after_ms=since_ms
+    )
 
 
 def _list(client: ParsyncClient, stream: Iterator[Event], as_json: bool, limit: int) -> None:

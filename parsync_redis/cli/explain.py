@@ -48,7 +48,8 @@ def plan(
     name: Annotated[
         str,
         typer.Argument(
-            help="The task's name as its worker knows it: 'proj.tasks.render'.", autocompletion=complete_name
+            help="The task's name as its worker knows it: 'proj.tasks.render'.",
+            autocompletion=complete_name,
         ),
     ],
     queue: Annotated[
@@ -63,8 +64,8 @@ def plan(
 ) -> None:
     """Say where a task would go, without submitting it.
 
-    Exit 0 if it would be placed now, 1 if it would wait, 2 if no node could ever hold it. An error has exit code 2
-    too: then standard output is empty.
+    Exit 0 if it would be placed now, 1 if it would wait, 2 if no node could ever hold it. An error
+    has exit code 2 too: then standard output is empty.
     """
     options = {name: value for name, value in from_flags(flags).items() if value is not None}
     with make_client(url, cluster, config) as client:
@@ -80,16 +81,28 @@ def print_explanation(found: Explanation, verbose: bool) -> None:
     tell(f"  {found.why}", 4)
     if found.outlook in (Outlook.WAITS, Outlook.NEVER):
         if found.ahead:
-            tell(f"  waiting tasks before it: {found.ahead:,}, with equal needs: {found.ahead_alike:,}", 4)
+            tell(
+                f"  waiting tasks before it: {found.ahead:,}, with equal needs: "
+                f"{found.ahead_alike:,}",
+                4,
+            )
         if found.start_text:
             tell(f"  {found.start_text}", 4)
         for one in found.holders if verbose else found.holders[:_SHOWN]:
-            ends = f"for {one.until.text(found.now_ms)}" if one.until else "for how long is not known yet"
+            ends = (
+                f"for {one.until.text(found.now_ms)}"
+                if one.until
+                else "for how long is not known yet"
+            )
             tell(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {ends}", 4)
     if found.choice:
         _print_choice(found.choice)
     for some in found.classes:
-        tell(f"  {len(some.nodes):>6,} node{'s' if len(some.nodes) > 1 else ' '}  {_class(some, verbose)}", 4)
+        tell(
+            f"  {len(some.nodes):>6,} node{'s' if len(some.nodes) > 1 else ' '}  "
+            f"{_class(some, verbose)}",
+            4,
+        )
     for remedy in found.remedies:
         tell(f"  it could run with: {remedy}", 4)
     print_history(found.history)
@@ -99,7 +112,11 @@ def _print_choice(choice: Choice) -> None:
     """Print why a task has its place: by whom it was chosen, from what, and among which nodes."""
     lost = [holder or "a closed slot" for holder in choice.lost_to]
     after = f", after lost claims: {len(lost)} (to {', '.join(lost)})" if lost else ""
-    tell(f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {age_text(choice.age_s)} old{after}", 4)
+    tell(
+        f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {age_text(choice.age_s)} "
+        f"old{after}",
+        4,
+    )
     tell("  candidates: " + " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps), 4)
     of_best = f"number {choice.rank} of those that are left; the best of them has {choice.best:g}"
     tell(f"  {choice.node} has score {choice.score:g}, {of_best}", 4)
@@ -120,5 +137,7 @@ def _class(some: NodeClass, verbose: bool) -> str:
     """Return what keeps the nodes of a class, and their names."""
     why = "; ".join(obstacle.why for obstacle in some.obstacles) or "has room"
     named = some.nodes if verbose else some.nodes[:_SHOWN]
-    more = f" and {len(some.nodes) - len(named):,} more (-v)" if len(named) < len(some.nodes) else ""
+    more = (
+        f" and {len(some.nodes) - len(named):,} more (-v)" if len(named) < len(some.nodes) else ""
+    )
     return f"{why}: {', '.join(named)}{more}"

@@ -54,27 +54,38 @@ def tasks(
     state: Annotated[
         str | None,
         typer.Option(
-            help="Only those: waiting, placed, running, succeeded, failed, cancelled, dead, ended or any.",
+            help=(
+                "Only those: waiting, placed, running, succeeded, failed, cancelled, dead, ended "
+                "or any."
+            ),
             autocompletion=complete_state,
         ),
     ] = None,
     node: Annotated[
-        str | None, typer.Option(help="Only those that have their place there.", autocompletion=complete_node)
+        str | None,
+        typer.Option(help="Only those that have their place there.", autocompletion=complete_node),
     ] = None,
     name: Annotated[
         str,
-        typer.Option(help="Only tasks of names that match a pattern: 'proj.*'.", autocompletion=complete_name),
+        typer.Option(
+            help="Only tasks of names that match a pattern: 'proj.*'.", autocompletion=complete_name
+        ),
     ] = "*",
     holds: Annotated[
-        str | None, typer.Option(help="Only those that hold some of a resource now: gpu.", show_default=False)
+        str | None,
+        typer.Option(help="Only those that hold some of a resource now: gpu.", show_default=False),
     ] = None,
     older_than: Annotated[
-        str, typer.Option(help="Only those that were submitted, or have ended, so long ago: 90s 10m 2h.")
+        str,
+        typer.Option(
+            help="Only those that were submitted, or have ended, so long ago: 90s 10m 2h."
+        ),
     ] = "0s",
     sort: Annotated[
         str | None,
         typer.Option(
-            help=f"By {', '.join(SORTS)}: the oldest, the longest run or the latest end first.", show_default=False
+            help=f"By {', '.join(SORTS)}: the oldest, the longest run or the latest end first.",
+            show_default=False,
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
@@ -85,7 +96,8 @@ def tasks(
 ) -> None:
     """List tasks: first those that have not ended. WHY says why a task waits now.
 
-    --node, --name, --holds, --older-than and --sort look at tasks that have not ended, unless --state says otherwise.
+    --node, --name, --holds, --older-than and --sort look at tasks that have not ended, unless
+    --state says otherwise.
     """
     if sort is not None and sort not in SORTS:
         raise InvalidInput(f"--sort {sort!r} is not known: known are {', '.join(SORTS)}")
@@ -95,7 +107,9 @@ def tasks(
     chosen = any((node, name != "*", holds, age_s, sort))
     states = parse_states(state) if state is not None else UNENDED if chosen else ANY
     if holds and not states & HOLDING:
-        raise InvalidInput(f"--state {state} holds nothing: --holds is about tasks that are placed or running")
+        raise InvalidInput(
+            f"--state {state} holds nothing: --holds is about tasks that are placed or running"
+        )
     query = TaskQuery(states, name, node or "", holds or "", age_s, sort or "", limit)
     with make_client(url, cluster, config) as client:
         client.check()

@@ -1,4 +1,6 @@
-"""Find the task that a person means: by its id, by the beginning of its id, or by the word `last`."""
+"""Find the task that a person means: by its id, by the beginning of its id, or by the
+word `last`.
+"""
 
 import errno
 import hashlib
@@ -18,7 +20,9 @@ from .common import say
 from .completion import complete_id
 
 LAST: Final = "last"
-"""The task that was submitted last with `parsync submit` by this user on this machine to this cluster."""
+"""The task that was submitted last with `parsync submit` by this user on this machine to this
+cluster.
+"""
 
 SHORTEST: Final = 4
 """A beginning of an id has at least so many characters."""
@@ -39,7 +43,8 @@ Ids = Annotated[
 def resolve_id(client: ParsyncClient, given: str) -> str:
     """Return the whole id of a task. One that nobody knows is returned as it was given.
 
-    A whole id takes one request. Raises InvalidInput for a beginning of several ids, and for `last` if there is none.
+    A whole id takes one request. Raises InvalidInput for a beginning of several ids, and for `last`
+    if there is none.
     """
     if given == LAST:
         return _last(client)
@@ -51,13 +56,16 @@ def resolve_id(client: ParsyncClient, given: str) -> str:
         found = client.requests.do(lambda: find_prefixed(client.store, encoded))
     except AccessDenied:
         raise InvalidInput(
-            f"nothing is known of task {shown(text)}, and this login may not look for ids that begin so: "
+            f"nothing is known of task {shown(text)}, and this login may not look for ids that "
+            "begin so: "
             "give the whole id, or use the viewer's login"
         ) from None
     if len(found) > 1:
         more = " and more" if len(found) == MOST else ""
         named = ", ".join(sorted(decode_id(id) for id in found if is_id(decode_id(id))))
-        raise InvalidInput(f"{shown(text)} is the beginning of several ids: {named}{more}: give more of one")
+        raise InvalidInput(
+            f"{shown(text)} is the beginning of several ids: {named}{more}: give more of one"
+        )
     return decode_id(found[0]) if found else text
 
 
@@ -67,13 +75,18 @@ def resolve_ids(client: ParsyncClient, given: Iterable[str]) -> list[str]:
 
 
 def with_near(client: ParsyncClient, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a task with the whole id of the task that it is to be near, if it is to be near one."""
+    """Return the options of a task with the whole id of the task that it is to be near, if it is to
+    be near one.
+    """
     near = options.get("near")
     return {**options, "near": resolve_id(client, near)} if near else dict(options)
 
 
 def state_folder() -> Path:
-    """Return the folder of what the command line remembers, by XDG's rule. Raises OSError if there is none."""
+    """Return the folder of what the command line remembers, by XDG's rule.
+
+    Raises OSError if there is none.
+    """
     if given := os.environ.get("XDG_STATE_HOME"):
         return Path(given) / "parsync"
     try:
@@ -88,7 +101,9 @@ def _file(client: ParsyncClient) -> Path:
 
 
 def remember(client: ParsyncClient, id: str) -> None:
-    """Make a task the last one; a file that cannot be written is a warning: the task is submitted all the same."""
+    """Make a task the last one; a file that cannot be written is a warning: the task is submitted
+    all the same.
+    """
     try:
         path = _file(client)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +118,8 @@ def _last(client: ParsyncClient) -> str:
         return _file(client).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InvalidInput(
-            f"`last` is the task that you submitted last with `parsync submit` to cluster {client.settings.cluster}; "
+            "`last` is the task that you submitted last with `parsync submit` to cluster "
+            f"{client.settings.cluster}; "
             "there is none yet: give an id (parsync tasks)"
         ) from None
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,6 @@
-"""The common flags of the commands that list: `--wide`, and `--watch`, which draws again and again."""
+"""The common flags of the commands that list: `--wide`, and `--watch`, which draws
+again and again.
+"""
 
 import inspect
 import io
@@ -48,20 +50,29 @@ def listing(command: Callable[..., None]) -> Callable[..., None]:
             command(**given)
             return
         if given["as_json"]:
-            raise InvalidInput("--watch draws on a terminal, --json is for programs: give one of them")
+            raise InvalidInput(
+                "--watch draws on a terminal, --json is for programs: give one of them"
+            )
         watch_command(lambda: command(**given), watch)
 
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__name__ = command.__name__
+    run.__doc__ = command.__doc__
     found = inspect.Signature([*own[:at], *more, *own[at:]])
     vars(run).update(__signature__=found)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in found.parameters.values()}
+    run.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in found.parameters.values()
+    }
     return run
 
 
 def watch_command(draw: Callable[[], None], every_s: float) -> None:
-    """Draw what a command prints again and again, until Ctrl-C; an error is shown, and the next look tries again."""
+    """Draw what a command prints again and again, until Ctrl-C; an error is shown, and the next
+    look tries again.
+    """
     if not sys.stdout.isatty():
-        raise InvalidInput("--watch needs a terminal: without one run the command again, or read --json")
+        raise InvalidInput(
+            "--watch needs a terminal: without one run the command again, or read --json"
+        )
     for look in count(1):
         text = _drawn(draw)
         width, height = shutil.get_terminal_size()
@@ -92,8 +103,13 @@ def _drawn(draw: Callable[[], None]) -> str:
 
 
 def screen(lines: Sequence[str], height: int) -> str:
-    """Return what draws these lines over the last ones, at most `height`: no line is cleared before it is written."""
+    """Return what draws these lines over the last ones, at most `height`: no line is cleared before
+    it is written.
+    """
     shown = list(lines)
     if len(shown) > height - 1:
-        shown = [*shown[: height - 2], f"... and {len(shown) - height + 2} more lines: a taller window shows them"]
+        shown = [
+            *shown[: height - 2],
+            f"... and {len(shown) - height + 2} more lines: a taller window shows them",
+        ]
     return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J"

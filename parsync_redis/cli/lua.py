@@ -9,7 +9,9 @@ from ..errors import InvalidInput
 from ..store.scripts.calls import ALL
 from ..store.scripts.scripts import Script
 
-SCRIPTS: Final[Mapping[str, Script]] = {script.verb: script for script in sorted(ALL, key=lambda script: script.verb)}
+SCRIPTS: Final[Mapping[str, Script]] = {
+    script.verb: script for script in sorted(ALL, key=lambda script: script.verb)
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -21,13 +23,18 @@ def register(app: typer.Typer) -> None:
 
 
 def list_verbs() -> None:
-    """List the verbs, each with the bytes of its script and the SHA-1 by which the server knows it."""
+    """List the verbs, each with the bytes of its script and the SHA-1 by which the
+    server knows it.
+    """
     for verb, script in SCRIPTS.items():
         print(f"{verb:<18} {len(script.text):>6} {script.sha}")
 
 
-def show(verb: Annotated[str, typer.Argument(help="The verb, as `parsync lua list` has it.")]) -> None:
-    """Print a script as it is sent: what the loader makes of the header, the libraries, and the verb's own lines.
+def show(
+    verb: Annotated[str, typer.Argument(help="The verb, as `parsync lua list` has it.")],
+) -> None:
+    """Print a script as it is sent: what the loader makes of the header, the libraries, and the
+    verb's own lines.
 
     `redis-cli SCRIPT LOAD` of this text answers the SHA-1 that `parsync lua list` shows.
     """

@@ -19,7 +19,8 @@ def state_of(node: NodeView) -> str:
 def left_text(node: NodeView) -> str:
     """Return what no task holds of what a node has: 'gpu=1/4 mem=2GiB/16GiB'."""
     return " ".join(
-        f"{name}={_amount(node.left.get(name, 0))}/{_amount(amount)}" for name, amount in node.resources.items()
+        f"{name}={_amount(node.left.get(name, 0))}/{_amount(amount)}"
+        for name, amount in node.resources.items()
     )
 
 
@@ -30,7 +31,9 @@ def _amount(number: float) -> str:
 def print_node(found: NodeDetail) -> None:
     """Print a node: its facts, what runs there, what could run there, its last failures."""
     node = found.node
-    down = f" for {age_text((found.now_ms - node.down_ms) / 1000)}" if node.down_ms is not None else ""
+    down = (
+        f" for {age_text((found.now_ms - node.down_ms) / 1000)}" if node.down_ms is not None else ""
+    )
     facts = (
         ("node", node.name),
         ("state", f"{state_of(node)}{down}{_why(node)}"),
@@ -58,7 +61,8 @@ def _why(node: NodeView) -> str:
     if not node.draining:
         return f": {node.note}" if node.note else ""
     terms = node.note.removeprefix("over ")
-    seconds, reason = deadline_s(terms), drain_reason(terms)
+    seconds = deadline_s(terms)
+    reason = drain_reason(terms)
     when = ", no deadline" if seconds is None else f", deadline {age_text(seconds)} after it began"
     passed = ", which has passed" if terms != node.note else ""
     return f"{when}{passed}" + (f": {reason}" if reason else "")
@@ -122,7 +126,10 @@ def _print_waiting(found: NodeDetail) -> None:
     say(f"tasks that wait and that it could hold: {sum(kind.waiting for kind in found.waiting):,}")
     print_table(
         ("WAITING", Column("KIND", cut="right"), Column("WHY", prose=True)),
-        ((kind.waiting, needs_shown(kind.kind), _sentence(kind.why)) for kind in found.waiting[:10]),
+        (
+            (kind.waiting, needs_shown(kind.kind), _sentence(kind.why))
+            for kind in found.waiting[:10]
+        ),
         "",
     )
 
@@ -140,7 +147,8 @@ def _print_failures(found: NodeDetail) -> None:
             (
                 ids[task.id],
                 task.name,
-                f"{age_text((found.now_ms - (task.times.get('finished') or found.now_ms)) / 1000)} ago",
+                f"{age_text((found.now_ms - (task.times.get('finished') or found.now_ms)) / 1000)} "
+                "ago",
                 task.why,
             )
             for task in found.failures

@@ -9,7 +9,8 @@ from ..model.amount import parse_amount
 from ..model.ids import check_name, shown
 
 FORM: Final = (
-    "it must be NAME, or NAME:WORD,WORD with words slots=2, score=9.5, taint=spot, mem=8GiB (a number is an amount), "
+    "it must be NAME, or NAME:WORD,WORD with words slots=2, score=9.5, taint=spot, mem=8GiB (a "
+    "number is an amount), "
     "zone=a (another word is a label) or year:2024 (a label that is a number)"
 )
 
@@ -35,10 +36,15 @@ def read_node_words(text: str) -> NodeWords:
     """Read the value of --node; raises InvalidInput."""
     name, _, rest = text.partition(":")
     check_name("node name", name)
-    slots, score, labels, resources, taints = None, None, dict[str, str](), dict[str, str](), list[str]()
+    slots = None
+    score = None
+    labels = dict[str, str]()
+    resources = dict[str, str]()
+    taints = list[str]()
     for word in rest.split(",") if rest else ():
         at = min((word.find(sign) for sign in "=:" if sign in word), default=-1)
-        key, value = word[:at], word[at + 1 :]
+        key = word[:at]
+        value = word[at + 1 :]
         if at < 1 or not value:
             raise InvalidInput(f"--node {shown(text)} is not valid at {shown(word)}: {FORM}")
         if word[at] == ":":
@@ -58,7 +64,10 @@ def read_node_words(text: str) -> NodeWords:
 
 def _slots(text: str, value: str) -> int:
     if not (value.isdecimal() and len(value) < 5 and 1 <= int(value) <= 1000):
-        raise InvalidInput(f"--node {shown(text)} is not valid: slots={value} must be a whole number from 1 to 1000")
+        raise InvalidInput(
+            f"--node {shown(text)} is not valid: slots={value} must be a whole number from 1 to "
+            "1000"
+        )
     return int(value)
 
 
@@ -66,7 +75,9 @@ def _score(text: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise InvalidInput(f"--node {shown(text)} is not valid: score={value} must be a number") from None
+        raise InvalidInput(
+            f"--node {shown(text)} is not valid: score={value} must be a number"
+        ) from None
 
 
 def _is_amount(name: str, value: str) -> bool:

@@ -19,13 +19,18 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     own = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
     flags = [
         inspect.Parameter(
-            _variable(option), inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=_flag(option)
+            _variable(option),
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=None,
+            annotation=_flag(option),
         )
         for option in OPTIONS
     ]
     found = inspect.Signature([*own[:3], *flags, *own[3:]])
     vars(command).update(__signature__=found)
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in found.parameters.values()}
+    command.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in found.parameters.values()
+    }
     return command
 
 
@@ -40,7 +45,11 @@ def _variable(option: Option) -> str:
 
 def _flag(option: Option) -> Any:
     value = list[str] if option.value in (Mapping, list) else option.value
-    flag = f"{option.flag}/--no-{option.flag.removeprefix('--')}" if option.default is True else option.flag
+    flag = (
+        f"{option.flag}/--no-{option.flag.removeprefix('--')}"
+        if option.default is True
+        else option.flag
+    )
     return Annotated[value | None, typer.Option(flag, help=option.help)]
 
 

@@ -9,11 +9,22 @@ from rich.text import Text
 
 from .common import say
 
-_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
+_COLORS = (
+    "cyan",
+    "magenta",
+    "green",
+    "yellow",
+    "blue",
+    "bright_cyan",
+    "bright_magenta",
+    "bright_green",
+)
 
 
 class Printer:
-    """Prints lines of several processes, each with its name in front in a color of its own; those of parsync bare."""
+    """Prints lines of several processes, each with its name in front in a color of its own; those
+    of parsync bare.
+    """
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)

@@ -23,7 +23,8 @@ from .common import (
 from .table import Column
 
 commands = typer.Typer(
-    no_args_is_help=True, help="Damaged or foreign values that a process met in the state: list, show, clear."
+    no_args_is_help=True,
+    help="Damaged or foreign values that a process met in the state: list, show, clear.",
 )
 
 
@@ -41,7 +42,9 @@ def _read(url: str | None, cluster: str | None, config: Path | None) -> tuple[li
 
 
 @commands.command("list")
-def list_entries(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+def list_entries(
+    as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None
+) -> None:
     """List the entries in quarantine, the newest first."""
     records, missing = _read(url, cluster, config)
     if as_json:
@@ -49,7 +52,14 @@ def list_entries(as_json: Json = False, url: Url = None, cluster: Cluster = None
         end_if_missing(missing, as_json)
         return
     print_table(
-        ("NO", "LAST MET", Column("BY", 1, "right"), Column("WHERE", cut="left"), "BYTES", Column("WHY", prose=True)),
+        (
+            "NO",
+            "LAST MET",
+            Column("BY", 1, "right"),
+            Column("WHERE", cut="left"),
+            "BYTES",
+            Column("WHY", prose=True),
+        ),
         ((n, show_time(e.met_ms), e.who, e.where, e.size, e.why) for n, e in enumerate(records, 1)),
         missing or "nothing is in quarantine",
     )
@@ -67,7 +77,9 @@ def show(
     """Show one entry, with its first bytes."""
     records, _ = _read(url, cluster, config)
     if not 1 <= number <= len(records):
-        raise InvalidInput(f"there is no number {number} in quarantine: there are {len(records)} entries")
+        raise InvalidInput(
+            f"there is no number {number} in quarantine: there are {len(records)} entries"
+        )
     entry = records[number - 1]
     if as_json:
         print_json(_plain(entry))
@@ -88,7 +100,9 @@ def clear_entries(url: Url = None, cluster: Cluster = None, config: Config = Non
 def _plain(entry: Entry) -> dict[str, object]:
     """Return an entry with its bytes as text; bytes that are not text are escaped."""
     data = entry.data.decode(errors="backslashreplace")
-    text = "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in data)
+    text = "".join(
+        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in data
+    )
     return {
         "met_ms": entry.met_ms,
         "who": entry.who,

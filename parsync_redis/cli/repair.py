@@ -15,7 +15,10 @@ def register(app: typer.Typer) -> None:
 
 def repair(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing: only say what is damaged. Exit 1 if anything is.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Change nothing: only say what is damaged. Exit 1 if anything is."
+        ),
     ] = False,
     as_json: Json = False,
     url: Url = None,
@@ -30,7 +33,9 @@ def repair(
         client.check()
         found = repair_all(client.store, dry_run)
         left = found if dry_run else repair_all(client.store, dry=True) if found else []
-    print_found(found, as_json, ("WHERE", "WHAT IS WRONG", "WHAT WAS DONE"), _row, "nothing is damaged")
+    print_found(
+        found, as_json, ("WHERE", "WHAT IS WRONG", "WHAT WAS DONE"), _row, "nothing is damaged"
+    )
     raise typer.Exit(1 if left else 0)
 
 

@@ -1,4 +1,6 @@
-"""Read what `--require` asks of labels: 'zone=a', 'zone in a,b', 'gpu_model!=t4', 'vram_gb>=24', 'disk exists'."""
+"""Read what `--require` asks of labels: 'zone=a', 'zone in a,b', 'gpu_model!=t4', 'vram_gb>=24',
+'disk exists'.
+"""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +8,10 @@ from typing import Any, Final
 
 from ..errors import InvalidInput
 
-FORMS: Final = "NAME=A, NAME!=A, NAME in A,B, NAME not in A,B, NAME>=N (also > <= <), NAME exists, NAME not exists"
+FORMS: Final = (
+    "NAME=A, NAME!=A, NAME in A,B, NAME not in A,B, NAME>=N (also > <= <), NAME exists, NAME not "
+    "exists"
+)
 
 _SIGN: Final = re.compile(r"([^=!<>]+?)\s*(>=|<=|!=|=|>|<)\s*(\S+)")
 _WORD: Final = re.compile(r"(\S+)\s+(in|not in|exists|not exists)(?:\s+(\S.*))?")
@@ -40,5 +45,9 @@ def _read(flag: str, word: str) -> tuple[str, str, Any]:
         if sign.endswith("exists") and value is None:
             return name, "exists", sign == "exists"
         if sign.endswith("in") and value is not None:
-            return name, "in" if sign == "in" else "not", [part.strip() for part in value.split(",")]
+            return (
+                name,
+                "in" if sign == "in" else "not",
+                [part.strip() for part in value.split(",")],
+            )
     raise InvalidInput(f"{flag} {word!r} is not valid: it must be one of {FORMS}")

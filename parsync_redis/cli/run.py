@@ -24,8 +24,11 @@ def register(app: typer.Typer) -> None:
 
 @contextmanager
 def stop_by_signal() -> Iterator[tuple[threading.Event, list[int]]]:
-    """Yield an event that SIGTERM and Ctrl-C set, and the list of signals received; a second Ctrl-C interrupts."""
-    stop, came = threading.Event(), list[int]()
+    """Yield an event that SIGTERM and Ctrl-C set, and the list of signals received; a second Ctrl-C
+    interrupts.
+    """
+    stop = threading.Event()
+    came = list[int]()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         came.append(number)
@@ -33,7 +36,9 @@ def stop_by_signal() -> Iterator[tuple[threading.Event, list[int]]]:
         if came.count(signal.SIGINT) > 1:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield stop, came
     finally:
@@ -42,33 +47,58 @@ def stop_by_signal() -> Iterator[tuple[threading.Event, list[int]]]:
 
 
 def scheduler(
-    name: Annotated[str | None, typer.Option(help="Its name; made up from host and process if not given.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Its name; made up from host and process if not given.")
+    ] = None,
     partitions: Annotated[int | None, typer.Option(help="Partitions of a new cluster (8).")] = None,
     shards: Annotated[
         int | None, typer.Option(help="Shards of a new cluster's queue (1; 16 on a Redis Cluster).")
     ] = None,
-    gap_s: Annotated[float | None, typer.Option(help="Synchronisation gap of a new cluster (0.5).")] = None,
+    gap_s: Annotated[
+        float | None, typer.Option(help="Synchronisation gap of a new cluster (0.5).")
+    ] = None,
     lease_s: Annotated[float | None, typer.Option(help="Lease of a new cluster (10).")] = None,
-    strategy: Annotated[str | None, typer.Option(help="latency, quality or adaptive (adaptive).")] = None,
-    tau_s: Annotated[float | None, typer.Option(help="adaptive: the delay above which latency counts (1.5).")] = None,
-    retention_s: Annotated[int | None, typer.Option(help="How long final tasks are kept (86400).")] = None,
-    max_starts: Annotated[int | None, typer.Option(help="Lost starts after which a task is dead (3).")] = None,
-    forget_s: Annotated[float | None, typer.Option(help="How long a lost node is kept as down (3600).")] = None,
-    password_file: Annotated[Path | None, typer.Option(help="A file with the password of the address.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="latency, quality or adaptive (adaptive).")
+    ] = None,
+    tau_s: Annotated[
+        float | None, typer.Option(help="adaptive: the delay above which latency counts (1.5).")
+    ] = None,
+    retention_s: Annotated[
+        int | None, typer.Option(help="How long final tasks are kept (86400).")
+    ] = None,
+    max_starts: Annotated[
+        int | None, typer.Option(help="Lost starts after which a task is dead (3).")
+    ] = None,
+    forget_s: Annotated[
+        float | None, typer.Option(help="How long a lost node is kept as down (3600).")
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option(help="A file with the password of the address.")
+    ] = None,
     health_file: Annotated[
-        Path | None, typer.Option(help="A file to renew with each renewal of its lease, for probes.")
+        Path | None,
+        typer.Option(help="A file to renew with each renewal of its lease, for probes."),
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: LogFormat = None,
     at_most: Annotated[
-        int, typer.Option(min=0, max=1000, help="Stand by while the cluster has so many schedulers (0: never).")
+        int,
+        typer.Option(
+            min=0, max=1000, help="Stand by while the cluster has so many schedulers (0: never)."
+        ),
     ] = 0,
-    parent: Annotated[int, typer.Option(hidden=True, help="Stop when this process, which started it, is gone.")] = 0,
+    parent: Annotated[
+        int, typer.Option(hidden=True, help="Stop when this process, which started it, is gone.")
+    ] = 0,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Run a scheduler until SIGTERM or Ctrl-C. The first one of a cluster sets it up. Wait while the server is away."""
+    """Run a scheduler until SIGTERM or Ctrl-C.
+
+    The first one of a cluster sets it up. Wait while the server is away.
+    """
     if name is not None:
         check_name("scheduler name", name)
     check_level(log_level)
@@ -90,14 +120,18 @@ def scheduler(
         log_format=log_format,
     )
     if parent:
-        settings = settings.model_copy(update={"health_file": None})  # that is the worker's, beside which this one runs
-    from ..scheduler.process.start import own_name, run  # numpy and the scheduler's modules are for this command only
+        # that is the worker's, beside which this one runs
+        settings = settings.model_copy(update={"health_file": None})
+    # numpy and the scheduler's modules are for this command only
+    from ..scheduler.process.start import own_name, run
 
     name = name or own_name()
     log_to_stderr(log_level, settings.log_format, scheduler=name)
     with stop_by_signal() as (stop, came):
         if parent:
-            threading.Thread(target=_stop_with, args=(parent, stop), name="parent", daemon=True).start()
+            threading.Thread(
+                target=_stop_with, args=(parent, stop), name="parent", daemon=True
+            ).start()
         run(settings, name=name, stop=stop, at_most=at_most)
     raise typer.Exit(130 if signal.SIGINT in came else 0)
 

@@ -1,4 +1,5 @@
-"""`python -m parsync_redis.cli.signatures APP`: the app's tasks and the arguments that each must have, as JSON.
+"""`python -m parsync_redis.cli.signatures APP`: the app's tasks and the arguments that each must
+have, as JSON.
 
 A process of its own, because an app's modules may do anything when they are imported.
 """
@@ -22,7 +23,11 @@ def main(name: str) -> None:
     """Print the tasks of an app that are not Celery's own."""
     app = find_app(name)
     app.loader.import_default_modules()
-    found = {task.name: required_of(task.run) for task in app.tasks.values() if not task.name.startswith("celery.")}
+    found = {
+        task.name: required_of(task.run)
+        for task in app.tasks.values()
+        if not task.name.startswith("celery.")
+    }
     json.dump(found, sys.stdout)
 
 

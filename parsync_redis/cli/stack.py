@@ -1,7 +1,8 @@
-"""A stack of processes on this machine: a server, schedulers and Celery workers, each in its own session.
+"""A stack of processes on this machine: a server, schedulers and Celery workers, each in its own
+session.
 
-What `parsync dev`, the demo, the benches and the tests start and stop. Addresses go by environment, not by command
-line, so that no password shows in a list of processes.
+What `parsync dev`, the demo, the benches and the tests start and stop. Addresses go by environment,
+not by command line, so that no password shows in a list of processes.
 """
 
 import os
@@ -26,7 +27,9 @@ _KEPT_LINES: Final = 200
 
 
 class Process:
-    """A program that runs in a session of its own; its lines go to a sink and a file, and the newest are kept."""
+    """A program that runs in a session of its own; its lines go to a sink and a file, and the
+    newest are kept.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,8 @@ class Process:
         sink: Sink | None,
         log: Path | None = None,
     ) -> None:
-        self.name, self._sink = name, sink
+        self.name = name
+        self._sink = sink
         self._file = log.open("a", encoding="utf-8", buffering=1) if log else None
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self.popen = subprocess.Popen(
@@ -67,7 +71,9 @@ class Process:
             self._file.write(line + "\n")
 
     def settle(self) -> None:
-        """Wait until the last lines of a process that has ended are read; what it started may hold the pipe open."""
+        """Wait until the last lines of a process that has ended are read; what it started may hold
+        the pipe open.
+        """
         self._pump.join(timeout=1)
 
     @property
@@ -86,7 +92,9 @@ class Process:
             pass
 
     def end(self, deadline: float) -> int:
-        """Wait until `deadline` (monotonic seconds), then kill what is left; return the exit code."""
+        """Wait until `deadline` (monotonic seconds), then kill what is left; return the
+        exit code.
+        """
         try:
             self.popen.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -102,8 +110,9 @@ class Process:
 class LocalStack:
     """Starts and stops the processes of a cluster; a context manager that leaves nothing running.
 
-    url: a server that runs already; without it call `server`. logs: a folder for a file of lines for each process. env:
-    variables for all of them. Names: 'scheduler-1', 'scheduler-2', ...; a worker is called as its node.
+    url: a server that runs already; without it call `server`. logs: a folder for a file of lines
+    for each process. env: variables for all of them. Names: 'scheduler-1', 'scheduler-2', ...; a
+    worker is called as its node.
     """
 
     def __init__(
@@ -116,11 +125,20 @@ class LocalStack:
         env: Mapping[str, str] | None = None,
         grace_s: float = GRACE_S,
     ) -> None:
-        self.cluster, self.url, self.logs, self.cwd, self.grace_s = cluster, url, logs, cwd, grace_s
+        self.cluster = cluster
+        self.url = url
+        self.logs = logs
+        self.cwd = cwd
+        self.grace_s = grace_s
         self.embedded: EmbeddedServer | None = None
         self.processes: dict[str, Process] = {}
         self._sink = sink
-        self.env = {**os.environ, "PYTHONUNBUFFERED": "1", "PARSYNC_CLUSTER": cluster, **(env or {})}
+        self.env = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "PARSYNC_CLUSTER": cluster,
+            **(env or {}),
+        }
         if url:
             self.env["PARSYNC_URL"] = url
         if logs:
@@ -136,17 +154,28 @@ class LocalStack:
         except PortTaken:
             self.embedded = EmbeddedServer(program, aof=aof)
         self.url = self.embedded.url
-        self.env |= dict.fromkeys(("PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"), self.url)
+        self.env |= dict.fromkeys(
+            ("PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"), self.url
+        )
         return self.url
 
     def scheduler(self, n: int = 1, **flags: object) -> list[str]:
-        """Start n more schedulers with these flags (gap_s=0.2 is --gap-s 0.2); return their names."""
-        words = [word for flag, value in flags.items() for word in (f"--{flag.replace('_', '-')}", str(value))]
+        """Start n more schedulers with these flags (gap_s=0.2 is --gap-s 0.2); return
+        their names.
+        """
+        words = [
+            word
+            for flag, value in flags.items()
+            for word in (f"--{flag.replace('_', '-')}", str(value))
+        ]
         started = []
         for _ in range(n):
             number = 1 + sum(1 for name in self.processes if name.startswith("scheduler-"))
             name = f"scheduler-{number}"
-            self.start(name, [sys.executable, "-m", "parsync_redis.cli", "scheduler", "--name", name, *words])
+            self.start(
+                name,
+                [sys.executable, "-m", "parsync_redis.cli", "scheduler", "--name", name, *words],
+            )
             started.append(name)
         return started
 
@@ -163,21 +192,43 @@ class LocalStack:
         extra: Sequence[str] = (),
     ) -> str:
         """Start a Celery worker of `app` ('proj.celery:app') as a node; return the node's name."""
-        words = [sys.executable, "-m", "celery", "-A", app, "worker", "--parsync-node", node, "-P", pool]
+        words = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            app,
+            "worker",
+            "--parsync-node",
+            node,
+            "-P",
+            pool,
+        ]
         if slots is not None:
             words += ["--parsync-slots", str(slots)]
         if score is not None:
             words += ["--parsync-score", str(score)]
         for flag, pairs in (("--parsync-label", labels), ("--parsync-resource", resources)):
-            words += [word for name, value in (pairs or {}).items() for word in (flag, f"{name}={value}")]
+            words += [
+                word for name, value in (pairs or {}).items() for word in (flag, f"{name}={value}")
+            ]
         if concurrency or slots:
             words += ["-c", str(concurrency or slots)]
-        words += ["--without-mingle", "--without-gossip", "--without-heartbeat", "-n", f"{node}@%h", *extra]
+        words += [
+            "--without-mingle",
+            "--without-gossip",
+            "--without-heartbeat",
+            "-n",
+            f"{node}@%h",
+            *extra,
+        ]
         self.start(node, words)
         return node
 
     def start(self, name: str, command: Sequence[str]) -> Process:
-        """Start any program as a part of the stack; the name of an ended process may be used again."""
+        """Start any program as a part of the stack; the name of an ended process may be
+        used again.
+        """
         if name in self.processes and self.processes[name].alive:
             raise ValueError(f"{name} runs already")
         log = self.logs / f"{name}.log" if self.logs else None
@@ -196,10 +247,14 @@ class LocalStack:
     def terminate(self, name: str, grace_s: float | None = None) -> int:
         """Ask a process to end (SIGTERM), kill it after the grace period; return its exit code."""
         self.processes[name].send(signal.SIGTERM)
-        return self.processes[name].end(time.monotonic() + (self.grace_s if grace_s is None else grace_s))
+        return self.processes[name].end(
+            time.monotonic() + (self.grace_s if grace_s is None else grace_s)
+        )
 
     def stop(self) -> None:
-        """Stop everything: workers first, so that they give back what they hold, then schedulers, then the server."""
+        """Stop everything: workers first, so that they give back what they hold, then schedulers,
+        then the server.
+        """
         schedulers = {name for name in self.processes if name.startswith("scheduler-")}
         for names in (self.processes.keys() - schedulers, schedulers):
             for name in names:
@@ -215,7 +270,10 @@ class LocalStack:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             self.stop()

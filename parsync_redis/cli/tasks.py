@@ -42,7 +42,8 @@ def submit(
     name: Annotated[
         str,
         typer.Argument(
-            help="The task's name as its worker knows it: 'proj.tasks.render'.", autocompletion=complete_name
+            help="The task's name as its worker knows it: 'proj.tasks.render'.",
+            autocompletion=complete_name,
         ),
     ],
     args: Annotated[
@@ -52,18 +53,33 @@ def submit(
     queue: Annotated[
         str | None, typer.Option(help="Only nodes that consume this Celery queue.", metavar="NAME")
     ] = None,
-    id: Annotated[str | None, typer.Option("--id", help="Its id; the same id twice is one task.")] = None,
-    countdown: Annotated[float | None, typer.Option(help="Seconds before which it does not start.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is final; exit 1 unless it succeeded.")] = False,
-    timeout: Annotated[float | None, typer.Option(help="With --wait: give up after so many seconds.")] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", help="Its id; the same id twice is one task.")
+    ] = None,
+    countdown: Annotated[
+        float | None, typer.Option(help="Seconds before which it does not start.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until it is final; exit 1 unless it succeeded.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(help="With --wait: give up after so many seconds.")
+    ] = None,
     as_json: Json = False,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
     **flags: Any,
 ) -> None:
-    """Submit a task and print its id. The options that its app declares apply where no flag overrides them."""
-    options = {name: value for name, value in {**from_flags(flags), "queue": queue}.items() if value is not None}
+    """Submit a task and print its id.
+
+    The options that its app declares apply where no flag overrides them.
+    """
+    options = {
+        name: value
+        for name, value in {**from_flags(flags), "queue": queue}.items()
+        if value is not None
+    }
     values = [_from_json(f"argument {at}", text) for at, text in enumerate(args or (), 1)]
     named = _from_json("--kwargs", kwargs)
     with make_client(url, cluster, config, retry_for_s=5) as client:
@@ -76,7 +92,9 @@ def submit(
         try:
             found = client.wait([id], timeout)[id]
         except TimeoutError:
-            raise InvalidInput(f"task {id} is not final after {timeout:g} s; it goes on: parsync status {id}") from None
+            raise InvalidInput(
+                f"task {id} is not final after {timeout:g} s; it goes on: parsync status {id}"
+            ) from None
         now_ms = server_ms(client.store)
     print_json(found) if as_json else print_status(found, now_ms)
     raise typer.Exit(0 if found.state is TaskState.SUCCEEDED else 1)
@@ -86,7 +104,9 @@ def _from_json(what: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise InvalidInput(f"{what} {text!r} is not JSON: a text is written '\"{text}\"', a number plainly") from None
+        raise InvalidInput(
+            f"{what} {text!r} is not JSON: a text is written '\"{text}\"', a number plainly"
+        ) from None
 
 
 def status(
@@ -96,7 +116,10 @@ def status(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Show a task: its state, its place, why it waits, and the time of each step. Exit 1 if it is gone."""
+    """Show a task: its state, its place, why it waits, and the time of each step.
+
+    Exit 1 if it is gone.
+    """
     with make_client(url, cluster, config) as client:
         found = client.with_reasons([client.status(resolve_id(client, id))])[0]
         now_ms = server_ms(client.store)
@@ -128,8 +151,13 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
     ]
     for step, at in task.times.items():
         if at is not None:
-            after = f"  +{age_text((at - start) / 1000)}" if start is not None and step != "submitted" else ""
-            past = step == "started" and task.phase == WAITING  # that run is over, and may not count as a start
+            after = (
+                f"  +{age_text((at - start) / 1000)}"
+                if start is not None and step != "submitted"
+                else ""
+            )
+            # that run is over, and may not count as a start
+            past = step == "started" and task.phase == WAITING
             facts.append(("last started" if past else step, f"{_when(at, now_ms)}{after}"))
     if ran := run_text(task, now_ms):
         facts.append(("runs for" if task.state is TaskState.RUNNING else "ran for", ran))
@@ -147,7 +175,8 @@ def print_history(history: Sequence[Setback]) -> None:
     for lost in history:
         took = age_text((lost.until_ms - lost.since_ms) / 1000)
         tell(
-            f"  {lost.attempt:<8} {lost.state.value:<8} on {lost.node}/{lost.slot} since {show_time(lost.since_ms)} "
+            f"  {lost.attempt:<8} {lost.state.value:<8} on {lost.node}/{lost.slot} since "
+            f"{show_time(lost.since_ms)} "
             f"for {took}: {lost.why or 'no reason was given'}",
             4,
         )
@@ -156,12 +185,19 @@ def print_history(history: Sequence[Setback]) -> None:
 def _when(ms: int, now_ms: int) -> str:
     """Return a time, and how far away it is."""
     away = (now_ms - ms) / 1000
-    return f"{show_time(ms)} ({age_text(away)} ago)" if away >= 0 else f"{show_time(ms)} (in {age_text(-away)})"
+    return (
+        f"{show_time(ms)} ({age_text(away)} ago)"
+        if away >= 0
+        else f"{show_time(ms)} (in {age_text(-away)})"
+    )
 
 
 def run_text(task: TaskStatus, now_ms: int) -> str:
-    """Return how long a task runs or ran last, '' if it has not run or the end of its run is not known."""
-    started_ms, finished_ms = task.times.get("started"), task.times.get("finished")
+    """Return how long a task runs or ran last, '' if it has not run or the end of its run is not
+    known.
+    """
+    started_ms = task.times.get("started")
+    finished_ms = task.times.get("finished")
     end_ms = now_ms if task.state is TaskState.RUNNING else finished_ms
     return "" if started_ms is None or end_ms is None else age_text((end_ms - started_ms) / 1000)
 
@@ -193,8 +229,12 @@ def demand(
     )
 
 
-def names(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Show how long the tasks of each name run, by node class too: their number, mean and 95th percentile."""
+def names(
+    as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None
+) -> None:
+    """Show how long the tasks of each name run, by node class too: their number, mean and 95th
+    percentile.
+    """
     with make_client(url, cluster, config) as client:
         found = client.names()
         missing = explain_empty(client, found)

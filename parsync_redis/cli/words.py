@@ -14,6 +14,8 @@ def fill_watch(words: Sequence[str]) -> list[str]:
         if word == "--":
             return [*found, *words[at:]]
         found.append(word)
-        if word == "--watch" and not (at + 1 < len(words) and words[at + 1].replace(".", "", 1).isdigit()):
+        if word == "--watch" and not (
+            at + 1 < len(words) and words[at + 1].replace(".", "", 1).isdigit()
+        ):
             found.append(EVERY_S)
     return found

@@ -21,8 +21,9 @@ class Asking:
     def explain(self, id: str) -> Explanation:
         """Return why the task `id` waits or where it is, as the cluster is now.
 
-        Of one that waits: what keeps each node from it, who holds the nearest one and until when, how many tasks come
-        before it, when it may start, and what would let it run. This reads all nodes, so do not poll it.
+        Of one that waits: what keeps each node from it, who holds the nearest one and until when,
+        how many tasks come before it, when it may start, and what would let it run. This reads all
+        nodes, so do not poll it.
         """
         from ..inspect.explanation import explain_task  # a client that only submits does without
 
@@ -32,9 +33,9 @@ class Asking:
     def plan(self, name: str, *, queue: str | None = None, **options: Any) -> Explanation:
         """Return what would become of a task if it were submitted now, without submitting it.
 
-        name: the task's name. queue, options: as for `submit`; what its app declares applies as there. A countdown does
-        not count. Raises
-        InvalidInput, but neither Infeasible nor UnknownTask: the explanation says so.
+        name: the task's name. queue, options: as for `submit`; what its app declares applies as
+        there. A countdown does not count. Raises InvalidInput, but neither Infeasible nor
+        UnknownTask: the explanation says so.
         """
         from ..inspect.explanation import explain_plan
 
@@ -42,13 +43,16 @@ class Asking:
         asked = self._submitter.options_of({"name": name, "queue": queue, **options})
         store = self.requests.store
         needs = self.requests.do(lambda: near_node(store, asked)).needs
-        return self.requests.do(lambda: explain_plan(store, name, needs, asked.priority, asked.strategy))
+        return self.requests.do(
+            lambda: explain_plan(store, name, needs, asked.priority, asked.strategy)
+        )
 
     def with_reasons(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
-        """Return the same tasks; `why` of those that wait says what keeps them now, and who holds what they need.
+        """Return the same tasks; `why` of those that wait says what keeps them now, and who holds
+        what they need.
 
-        tasks: as `status` returns them: their `why` is what a scheduler wrote last, which may be old. This reads all
-        nodes, so do not poll it.
+        tasks: as `status` returns them: their `why` is what a scheduler wrote last, which may be
+        old. This reads all nodes, so do not poll it.
         """
         from ..inspect.waiting import explain_tasks
 
@@ -65,13 +69,16 @@ class Asking:
         limit: int = 100,
         follow: bool = False,
     ) -> Iterator[Event]:
-        """Give what happened in the cluster out of the ordinary: the newest `limit` events, the oldest first.
+        """Give what happened in the cluster out of the ordinary: the newest `limit` events, the
+        oldest first.
 
-        A task that is placed and succeeds makes no event. With `task` come the steps that its record tells, too.
+        A task that is placed and succeeds makes no event. With `task` come the steps that its
+        record tells, too.
 
-        since_ms, until_ms: only from and until then, server time. task, node: only of this one. events: only these
-        words (`failed`, `down`, ...). follow: go on for ever with those that come, four times a second. Raises
-        InvalidInput, and AccessDenied if this login may not read events.
+        since_ms, until_ms: only from and until then, server time. task, node: only of this one.
+        events: only these words (`failed`, `down`, ...). follow: go on for ever with those that
+        come, four times a second. Raises InvalidInput, and AccessDenied if this login may not read
+        events.
         """
         wanted = Wanted.of(since_ms, until_ms, task, node, events)
         return self._events(wanted, limit, follow)
@@ -82,7 +89,9 @@ class Asking:
         follower = self.requests.do(lambda: Follower(self.requests.store, wanted))
         found = self.requests.do(lambda: follower.begin(limit))
         if wanted.task:
-            (status,) = self.requests.in_batches([encode_id(wanted.task)], self.requests.store.statuses)
+            (status,) = self.requests.in_batches(
+                [encode_id(wanted.task)], self.requests.store.statuses
+            )
             found = [event for event in time_line(status, found) if wanted.has(event)][-limit:]
         yield from found
         while follow:

@@ -1,7 +1,7 @@
 """AsyncParsyncClient: what ParsyncClient does, for an event loop.
 
-ParsyncClient's own code does the work, inside `store/server/bridge.py`. So both clients have one logic, and tests/unit checks
-that both have the same methods with the same arguments.
+ParsyncClient's own code does the work, inside `store/server/bridge.py`. So both clients have one
+logic, and tests/unit checks that both have the same methods with the same arguments.
 """
 
 import asyncio
@@ -34,23 +34,26 @@ EARLY = (explanation, outlook, waiting, purge, stored_events)
 
 
 class _Inner(ParsyncClient):
-    """A ParsyncClient whose requests wait in an event loop; each of its methods runs inside `bridge.call`."""
+    """A ParsyncClient whose requests wait in an event loop; each of its methods runs inside
+    `bridge.call`.
+    """
 
     _kit = ON_LOOP
 
     def __init__(self, settings: Settings | None, retry_for_s: float) -> None:
         super().__init__(settings, retry_for_s)
         self.store.read_scripts()  # now: to read files would block the event loop
-        make_submission({"name": "parsync", "args": [[]], "expires": 1})  # and so would what Celery imports for it
+        # and so would what Celery imports for it
+        make_submission({"name": "parsync", "args": [[]], "expires": 1})
 
 
 class AsyncParsyncClient:
     """ParsyncClient on asyncio: its methods, arguments, return values and errors, awaited.
 
-    settings, retry_for_s: as of ParsyncClient. Any number of tasks of one event loop may use it at a time; use it in an
-    `async with`, or await `close()`. A cancelled call closes its connection. Whether the server
-    has executed its request is not known then: submit again with the same `id`, or ask for the status. Needs
-    `pip install '.[asyncio]'` in a checkout.
+    settings, retry_for_s: as of ParsyncClient. Any number of tasks of one event loop may use it at
+    a time; use it in an `async with`, or await `close()`. A cancelled call closes its connection.
+    Whether the server has executed its request is not known then: submit again with the same `id`,
+    or ask for the status. Needs `pip install '.[asyncio]'` in a checkout.
     """
 
     def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:
@@ -60,13 +63,18 @@ class AsyncParsyncClient:
 
     @classmethod
     def from_url(cls, url: str, cluster: str = "parsync", **settings: Any) -> "AsyncParsyncClient":
-        """Return a client of `cluster` on the server at `url`; it connects at first use. settings: as of Settings."""
+        """Return a client of `cluster` on the server at `url`; it connects at first use.
+
+        settings: as of Settings.
+        """
         return cls(Settings.load(url=url, cluster=cluster, **settings))
 
     async def _do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         if self._loop not in (None, loop):
-            raise InvalidInput("this AsyncParsyncClient was used in another event loop: make one for each loop")
+            raise InvalidInput(
+                "this AsyncParsyncClient was used in another event loop: make one for each loop"
+            )
         self._loop = loop
         return await call(function, *args, **kwargs)
 
@@ -74,7 +82,7 @@ class AsyncParsyncClient:
         """See ParsyncClient.check."""
         await self._do(self._client.check)
 
-    # -- submit ------------------------------------------------------------------------------------------------------
+    # -- submit ------------------------------------------------------------------------------------
 
     async def submit(
         self,
@@ -95,15 +103,19 @@ class AsyncParsyncClient:
         """See ParsyncClient.submit_many."""
         return await self._do(self._client.submit_many, tasks)
 
-    async def declared(self, names: Iterable[str], pauses: Iterator[float] | None = None) -> Declared:
+    async def declared(
+        self, names: Iterable[str], pauses: Iterator[float] | None = None
+    ) -> Declared:
         """See ParsyncClient.declared."""
         return await self._do(self._client.declared, names, pauses)
 
-    async def send(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None) -> list[str]:
+    async def send(
+        self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None
+    ) -> list[str]:
         """See ParsyncClient.send."""
         return await self._do(self._client.send, tasks, pauses)
 
-    # -- ask ---------------------------------------------------------------------------------------------------------
+    # -- ask ---------------------------------------------------------------------------------------
 
     async def status(self, id: str) -> TaskStatus:
         """See ParsyncClient.status."""
@@ -137,7 +149,9 @@ class AsyncParsyncClient:
         """See ParsyncClient.cancel_many."""
         return await self._do(self._client.cancel_many, ids)
 
-    async def cancel_where(self, kind: str | None = None, name: str = "*", state: str = "waiting") -> dict[str, int]:
+    async def cancel_where(
+        self, kind: str | None = None, name: str = "*", state: str = "waiting"
+    ) -> dict[str, int]:
         """See ParsyncClient.cancel_where."""
         return await self._do(self._client.cancel_where, kind, name, state)
 
@@ -162,7 +176,9 @@ class AsyncParsyncClient:
     ) -> AsyncIterator[Event]:
         """See ParsyncClient.events; iterate with `async for`."""
         when = {"since_ms": since_ms, "until_ms": until_ms}
-        wanted = self._client.events(**when, task=task, node=node, events=events, limit=limit, follow=follow)
+        wanted = self._client.events(
+            **when, task=task, node=node, events=events, limit=limit, follow=follow
+        )
         return self._each(wanted)
 
     async def _each(self, found: Iterator[T]) -> AsyncIterator[T]:
@@ -170,7 +186,7 @@ class AsyncParsyncClient:
         while (one := await self._do(next, found, end)) is not end:
             yield cast(T, one)
 
-    # -- dead tasks --------------------------------------------------------------------------------------------------
+    # -- dead tasks --------------------------------------------------------------------------------
 
     async def dead(self, limit: int = 100) -> list[TaskStatus]:
         """See ParsyncClient.dead."""
@@ -180,11 +196,13 @@ class AsyncParsyncClient:
         """See ParsyncClient.requeue_dead."""
         return await self._do(self._client.requeue_dead, ids)
 
-    async def purge(self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0) -> int:
+    async def purge(
+        self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0
+    ) -> int:
         """See ParsyncClient.purge."""
         return await self._do(self._client.purge, state, name, older_than_s)
 
-    # -- the cluster -------------------------------------------------------------------------------------------------
+    # -- the cluster -------------------------------------------------------------------------------
 
     async def nodes(self) -> list[NodeView]:
         """See ParsyncClient.nodes."""
@@ -206,7 +224,7 @@ class AsyncParsyncClient:
         """See ParsyncClient.undrain."""
         return await self._do(self._client.undrain, node)
 
-    # -- life --------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """See ParsyncClient.close."""
@@ -216,6 +234,9 @@ class AsyncParsyncClient:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()

@@ -30,44 +30,61 @@ _LONGEST_PAUSE_S: Final = 1.0
 class Requests:
     """The store of one cluster, with requests that are repeated for `retry_for_s` seconds.
 
-    The first request checks the server and the cluster's settings; so do the next, until the cluster has settings.
+    The first request checks the server and the cluster's settings; so do the next, until the
+    cluster has settings.
     """
 
     def __init__(self, settings: Settings, retry_for_s: float, kit: Kit = BLOCKING) -> None:
-        self.settings, self.retry_for_s, self.sleep = settings, retry_for_s, kit.sleep
-        self.store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts, kit)
+        self.settings = settings
+        self.retry_for_s = retry_for_s
+        self.sleep = kit.sleep
+        self.store = Store.from_url(
+            settings.url, settings.cluster, settings.retention_s, settings.max_starts, kit
+        )
         self._joined = self.warned = False
 
     def do(self, request: Callable[[], T], pauses: Iterator[float] | None = None) -> T:
-        """Return the request's answer; repeat it while the server cannot be reached, after each of the pauses."""
+        """Return the request's answer; repeat it while the server cannot be reached, after each of
+        the pauses.
+        """
         pauses = retry_pauses(time.monotonic() + self.retry_for_s) if pauses is None else pauses
         while True:
             try:
-                if not self._joined:  # before its first scheduler a cluster has no settings that could be kept
+                # before its first scheduler a cluster has no settings that could be kept
+                if not self._joined:
                     self._joined = join_cluster(self.store, self.settings, create=False) is not None
                 return request()
-            except (ServerUnreachable, ServerReadOnly):  # a failover, perhaps: a replica becomes primary
+            # a failover, perhaps: a replica becomes primary
+            except (ServerUnreachable, ServerReadOnly):
                 if (pause_s := next(pauses, None)) is None:
                     raise
             self.sleep(pause_s)
 
     def make_ids(self, prefix: str = "") -> Callable[[], str]:
-        """Return what makes the ids of a batch: all of one shard, for one call, and of none that is away.
+        """Return what makes the ids of a batch: all of one shard, for one call, and of none that is
+        away.
 
         prefix: plain text that begins each.
         """
         shards = self.do(lambda: self.store.keys.shards)
         if shards == 1:
             return (lambda: prefix + new_id()) if prefix else new_id
-        live = [q for q, key in enumerate(self.store.keys.queues("meta")) if not self.store.is_away(key)]
+        live = [
+            q for q, key in enumerate(self.store.keys.queues("meta")) if not self.store.is_away(key)
+        ]
         return partial(id_in_shard, random.choice(live or range(shards)), shards, prefix)
 
     def is_away(self, id: str) -> bool:
         """Return True if the server that has a task, by its encoded id, is known to be away."""
-        return self.store.several and self.do(lambda: self.store.is_away(self.store.keys.in_shard_of("meta", id)))
+        return self.store.several and self.do(
+            lambda: self.store.is_away(self.store.keys.in_shard_of("meta", id))
+        )
 
     def in_batches(
-        self, ids: Sequence[str], request: Callable[[Sequence[str]], Sequence[T]], size: int = MAX_BATCH
+        self,
+        ids: Sequence[str],
+        request: Callable[[Sequence[str]], Sequence[T]],
+        size: int = MAX_BATCH,
     ) -> list[T]:
         """Return the answers of a request for each id; one round trip for every `size`."""
         found: list[T] = []
@@ -77,9 +94,13 @@ class Requests:
         return found
 
     def submit(
-        self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None, apps: Sequence[str] = ()
+        self,
+        tasks: Sequence[Submission],
+        pauses: Iterator[float] | None = None,
+        apps: Sequence[str] = (),
     ) -> list[str]:
-        """Submit tasks and return submit's word for each; safe to repeat, because an id is one task.
+        """Submit tasks and return submit's word for each; safe to repeat, because an id is one
+        task.
 
         apps: the stamps of the apps that the tasks were made from; () if nobody looked.
         """
@@ -100,12 +121,15 @@ class Requests:
         if "elsewhere" in words:
             self._joined = False
             raise ServerUnreachable(
-                f"cluster {self.settings.cluster!r} is being set up: its queue has not {self.store.keys.shards} shards"
+                f"cluster {self.settings.cluster!r} is being set up: its queue has not "
+                f"{self.store.keys.shards} shards"
             )
         return words
 
     def cancel(self, ids: Sequence[str], how: str = "SIGTERM", why: str = "cancelled") -> list[str]:
-        """Cancel tasks by their encoded ids; return of each a word, see `cancel_words`. Safe to repeat.
+        """Cancel tasks by their encoded ids; return of each a word, see `cancel_words`.
+
+        Safe to repeat.
 
         why: for the record of a task that does not run.
         """
@@ -116,8 +140,12 @@ class Requests:
         return self.in_batches(ids, some, PIPELINED * MAX_BATCH)
 
     def revive(self, ids: Sequence[str], who: str = "an operator") -> list[str]:
-        """Let dead tasks run again, by their encoded ids; return of each `revived`, or its state. Safe to repeat."""
-        commands, why = self.store.commands, f"was dead, and is requeued by {who}"
+        """Let dead tasks run again, by their encoded ids; return of each `revived`, or its state.
+
+        Safe to repeat.
+        """
+        commands = self.store.commands
+        why = f"was dead, and is requeued by {who}"
         return self.in_batches(ids, lambda some: self.store.run(commands.revive(some, why)))
 
 

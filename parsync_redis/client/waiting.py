@@ -19,18 +19,25 @@ def wait_until_final(requests: Requests, ids: list[str], timeout: float | None) 
     ids: encoded. timeout: seconds, None for ever.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
-    pause_s, waiting = _FIRST_PAUSE_S, ids
+    pause_s = _FIRST_PAUSE_S
+    waiting = ids
     while waiting:
-        # Only the head is polled: the others cannot end the wait before it does, and most will be final by then.
-        head, tail = waiting[:MAX_BATCH], waiting[MAX_BATCH:]
+        # Only the head is polled: the others cannot end the wait before it does, and most will be
+        # final by then.
+        head = waiting[:MAX_BATCH]
+        tail = waiting[MAX_BATCH:]
         head = _not_final(requests, head)
         waiting = head + tail
         if not head:
             continue
         if deadline is not None and time.monotonic() >= deadline:
             if late := head + _not_final(requests, tail):
-                shown = ", ".join(map(decode_id, late[:_SHOWN])) + (", ..." if len(late) > _SHOWN else "")
-                raise TimeoutError(f"{len(late)} of {len(ids)} tasks are not final after {timeout:g} s: {shown}")
+                shown = ", ".join(map(decode_id, late[:_SHOWN])) + (
+                    ", ..." if len(late) > _SHOWN else ""
+                )
+                raise TimeoutError(
+                    f"{len(late)} of {len(ids)} tasks are not final after {timeout:g} s: {shown}"
+                )
             break
         requests.sleep(pause_s)
         pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)

@@ -54,7 +54,9 @@ class Gathered:
 class Driver:
     """Runs the tasks of one demo. `stop` ends any wait with `Stopped`; `show` hears of progress some times a second."""
 
-    def __init__(self, client: ParsyncClient, stop: Event, show: Callable[[Progress], None]) -> None:
+    def __init__(
+        self, client: ParsyncClient, stop: Event, show: Callable[[Progress], None]
+    ) -> None:
         self.client, self.stop, self.show = client, stop, show
         self._app = make_app(client.settings.url, client.settings.cluster)
         self._pending: dict[str, Any] = {}
@@ -135,7 +137,9 @@ class Driver:
         for one in found.schedulers:
             if "view_age_ms" in one.stats:
                 found.view_ages_ms.append(float(one.stats["view_age_ms"]))
-                found.view_age_max_ms = max(found.view_age_max_ms, float(one.stats["view_age_max_ms"]))
+                found.view_age_max_ms = max(
+                    found.view_age_max_ms, float(one.stats["view_age_max_ms"])
+                )
 
     def _conclude(self, found: Gathered) -> None:
         """Read records and runs; wait a little for the schedulers' last figures, which come with their renewals."""

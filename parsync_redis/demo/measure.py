@@ -12,7 +12,15 @@ from typing import Final, TypedDict
 
 _EXCLUDED: Final = frozenset(("site-packages", "dist-packages", "__pycache__"))
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
-_BRANCHES: Final = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.match_case)
+_BRANCHES: Final = (
+    ast.If,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.ExceptHandler,
+    ast.IfExp,
+    ast.match_case,
+)
 
 
 class Function(TypedDict):
@@ -60,7 +68,15 @@ def measure(module: str, source: bytes) -> Measure:
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         text = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"
-        return Measure(module=module, lines=lines, functions=0, classes=0, branches=0, most_complex=None, error=text)
+        return Measure(
+            module=module,
+            lines=lines,
+            functions=0,
+            classes=0,
+            branches=0,
+            most_complex=None,
+            error=text,
+        )
     functions, classes, branches = _count(tree)
     most = max(functions, key=lambda function: function["complexity"], default=None)
     return Measure(

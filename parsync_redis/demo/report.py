@@ -52,13 +52,17 @@ def delays_ms(statuses: Sequence[TaskStatus]) -> list[float]:
     return found
 
 
-def summarize(found: Gathered, nodes: Sequence[DemoNode], server: str, schedulers: int) -> dict[str, Any]:
+def summarize(
+    found: Gathered, nodes: Sequence[DemoNode], server: str, schedulers: int
+) -> dict[str, Any]:
     """Return the contents of demo.json. wall_s: from the first submit to the last result, without start and stop."""
     states = Counter(status.state for status in found.statuses)
     ran_on = Counter(status.node for status in found.statuses if status.state.final)
     delays = delays_ms(found.statuses)
     lost = sum(is_lost(status) for status in found.statuses)
-    succeeded = sum(s.state is TaskState.SUCCEEDED and s.id in found.results for s in found.statuses)
+    succeeded = sum(
+        s.state is TaskState.SUCCEEDED and s.id in found.results for s in found.statuses
+    )
     return {
         "submitted": len(found.modules),
         "succeeded": succeeded,
@@ -102,7 +106,11 @@ def total(results: Sequence[Measure]) -> Totals:
 
 def most_complex(results: Sequence[Measure], count: int = 5) -> list[Complex]:
     """Return the most complex functions, at most one of each module, most complex first."""
-    found = [Complex(f["complexity"], r["module"], f["name"], f["line"]) for r in results if (f := r["most_complex"])]
+    found = [
+        Complex(f["complexity"], r["module"], f["name"], f["line"])
+        for r in results
+        if (f := r["most_complex"])
+    ]
     return sorted(found, key=lambda one: (-one.complexity, one.module))[:count]
 
 

@@ -1,7 +1,7 @@
 """The audit: check what must be true of a cluster's state after every script.
 
-It reads key by key, in chunks, while others write. So what it finds is a suspicion: it names only what is wrong at one
-moment as well (second_look.py).
+It reads key by key, in chunks, while others write. So what it finds is a suspicion: it names only
+what is wrong at one moment as well (second_look.py).
 """
 
 import re
@@ -35,7 +35,9 @@ from .task_audit import Extra, QueueState, audit_slots, audit_tasks
 CHUNK: Final = 500
 
 Found = Mapping[str, tuple[str, str]]
-"""Every key of the cluster -> its family ('q0', 'p3'; '' for the whole cluster) and the rest of its name."""
+"""Every key of the cluster -> its family ('q0', 'p3'; '' for the whole cluster) and the rest of its
+name.
+"""
 
 
 def audit(store: Store, say: Callable[[str], object] = lambda _: None) -> list[str]:
@@ -47,17 +49,25 @@ def audit(store: Store, say: Callable[[str], object] = lambda _: None) -> list[s
         store.config()  # tells the number of shards
         keys = _keys(store)
         numbers = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")})
-        found, running, partitions = [*_leaks(store, keys)], dict[str, str](), list[PartitionState]()
+        found = [*_leaks(store, keys)]
+        running = dict[str, str]()
+        partitions = list[PartitionState]()
         for number in numbers:
             say(f"partition {number} of {len(numbers)}")
             partitions.append(_partition(store, number, keys, store.pipe))
             if audit_partition(partitions[-1]):
-                found += audit_partition(_partition(store, number, _keys(store), partial(atomic, store)))
+                found += audit_partition(
+                    _partition(store, number, _keys(store), partial(atomic, store))
+                )
         shards = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("q")})
         for shard in sorted({*shards, *range(store.keys.shards)}):
             say(f"shard {shard} of {max(store.keys.shards, *shards, 1)}")
             found += _queue(store, shard, keys, partitions, running, say)
-        nodes = {(partition.number, name): node for partition in partitions for name, node in partition.nodes.items()}
+        nodes = {
+            (partition.number, name): node
+            for partition in partitions
+            for name, node in partition.nodes.items()
+        }
         if [*audit_slots(nodes, running)]:
             found += look_at_slots(nodes, lambda: _running(store), store)
         return found
@@ -73,8 +83,15 @@ def _running(store: Store) -> dict[str, str]:
 def _keys(store: Store) -> Found:
     head = store.keys.tick.partition("}:tick")[0]
     form = re.compile(re.escape(head) + r"(?::([qp]\d+))?\}:(.*)", re.DOTALL)
-    names = [name.decode(errors="replace") for name in store.client.scan_iter(match=head + "*", count=CHUNK)]
-    return {name: (match[1] or "", match[2]) for name in sorted(names) if (match := form.fullmatch(name))}
+    names = [
+        name.decode(errors="replace")
+        for name in store.client.scan_iter(match=head + "*", count=CHUNK)
+    ]
+    return {
+        name: (match[1] or "", match[2])
+        for name in sorted(names)
+        if (match := form.fullmatch(name))
+    }
 
 
 def _pipelined(store: Store, command: str, calls: Iterable[Sequence[Any]]) -> Iterator[Any]:
@@ -89,7 +106,9 @@ def _pipelined(store: Store, command: str, calls: Iterable[Sequence[Any]]) -> It
 
 
 def _leaks(store: Store, keys: Found) -> Iterator[str]:
-    """Check that only keys of the cluster's structure never expire; others look at those of tasks, kinds and nodes."""
+    """Check that only keys of the cluster's structure never expire; others look at those of tasks,
+    kinds and nodes.
+    """
     structure = {"": CLUSTER_KINDS, "q": QUEUE_KINDS, "p": PARTITION_KINDS}
     others = {"": (), "q": ("extra:", "pending:"), "p": ("inbox:",)}
     ttls = _pipelined(store, "TTL", ((key,) for key in keys))
@@ -121,16 +140,26 @@ def _queue(
 
     mine = [rest for family, rest in keys.values() if family == f"q{shard}"]
     queues = {kind: scores(store.keys.pending(kind, shard)) for kind in _rest(mine, "pending:")}
-    submitted, version = (number(readable(v or b"")) for v in client.hmget(queue("meta"), "submitted", "version"))
-    lines, changed = texts("kinds"), scores(queue("changed"))
+    submitted, version = (
+        number(readable(v or b"")) for v in client.hmget(queue("meta"), "submitted", "version")
+    )
+    lines = texts("kinds")
+    changed = scores(queue("changed"))
     if [*audit_kinds(queues, lines, changed, version)]:
-        suspects = [kind for kind in {**queues, **lines} if kind_differs(kind, queues, lines, changed, version)]
+        suspects = [
+            kind
+            for kind in {**queues, **lines}
+            if kind_differs(kind, queues, lines, changed, version)
+        ]
         yield from look_at_kinds(store, shard, suspects)
         yield from look_at_versions(store, shard)
-    tasks, here = texts("tasks"), texts("running")
+    tasks = texts("tasks")
+    here = texts("running")
     running |= here
     busy = {*here, *texts("taken"), *scores(queue("dead"))}
-    yield from (_misplaced(store, shard, id, id in busy) for id in tasks if store.keys.shard_of(id) != shard)
+    yield from (
+        _misplaced(store, shard, id, id in busy) for id in tasks if store.keys.shard_of(id) != shard
+    )
     have = _pipelined(store, "HEXISTS", ((queue("messages"), id) for id in tasks))
     state = QueueState(
         tasks,
@@ -147,23 +176,41 @@ def _queue(
         {lease.place.text for state in partitions for lease in state.leases.values()},
         submitted,
     )
-    indexes = (state.taken, here, *queues.values(), state.later, state.dead, state.extras, *state.ended)
+    indexes = (
+        state.taken,
+        here,
+        *queues.values(),
+        state.later,
+        state.dead,
+        state.extras,
+        *state.ended,
+    )
     suspects = named_tasks([*audit_tasks(state)], {*tasks}.union(*indexes))
     say(f"shard {shard}: {len(tasks)} tasks were read, {len(suspects)} are looked at again")
     faults = [*look_at_tasks(store, shard, suspects, queues, submitted)]
     yield from faults
-    yield from look_at_messages(store, shard, sum(fault.endswith(" has no message") for fault in faults))
+    yield from look_at_messages(
+        store, shard, sum(fault.endswith(" has no message") for fault in faults)
+    )
 
 
 def _misplaced(store: Store, shard: int, id: str, busy: bool) -> str:
-    """Say that a task is in a shard that is not its own, and how to repair that. busy: taken, running or dead there."""
+    """Say that a task is in a shard that is not its own, and how to repair that.
+
+    busy: taken, running or dead there.
+    """
     keys = store.keys
     own = f"of {keys.shards} shards its is q{keys.shard_of(id)}"
     found = f"task {id} is in shard q{shard}, where nobody looks for it: {own}"
     if busy:
-        return f"{found}; it is taken, running or dead there: do not submit it again while it may run"
+        return (
+            f"{found}; it is taken, running or dead there: do not submit it again while it may run"
+        )
     if shard < keys.shards:
-        clear = f"redis-cli HDEL '{keys.queue('tasks', shard)}' {id}, and the same of '{keys.queue('messages', shard)}'"
+        clear = (
+            f"redis-cli HDEL '{keys.queue('tasks', shard)}' {id}, and the same of "
+            f"'{keys.queue('messages', shard)}'"
+        )
     else:
         clear = f"delete the keys of q{shard}, which no process uses"
     return f"{found}; submit it again (the same id is safe), then {clear}"
@@ -179,7 +226,11 @@ def _extras(store: Store, shard: int, ids: Sequence[str]) -> dict[str, Extra]:
     ttls = _pipelined(store, "TTL", ((prefix + id,) for id in ids))
     found = {}
     for id, row, ttl in zip(ids, rows, ttls, strict=True):
-        fields = {name: readable(value) for name, value in zip(RARE, row, strict=True) if value is not None}
+        fields = {
+            name: readable(value)
+            for name, value in zip(RARE, row, strict=True)
+            if value is not None
+        }
         found[id] = Extra(fields, ttl >= 0)
     return found
 
@@ -188,20 +239,29 @@ def _partition(
     store: Store, number: int, keys: Found, read: Callable[[Sequence[tuple[Any, ...]]], list[Any]]
 ) -> PartitionState:
     """Return the records of a partition. read: runs plain commands, at one moment or not."""
-    names = sorted(rest[6:] for family, rest in keys.values() if family == f"p{number}" and rest.startswith("inbox:"))
+    names = sorted(
+        rest[6:]
+        for family, rest in keys.values()
+        if family == f"p{number}" and rest.startswith("inbox:")
+    )
 
     def key(kind: str) -> str:
         return store.keys.partition(number, kind)
 
     hashes = ("nodes", "slots", "meta", "left", "alive", "notes")
     commands: list[tuple[Any, ...]] = [("hgetall", key(kind)) for kind in hashes]
-    commands += [("zrange", key("changed"), 0, -1, False, True), ("smembers", key("lost")), ("get", key("free"))]
+    commands += [
+        ("zrange", key("changed"), 0, -1, False, True),
+        ("smembers", key("lost")),
+        ("get", key("free")),
+    ]
     *replies, changed, lost, free = (
         found := read([*commands, *(("exists", store.keys.inbox(number, name)) for name in names)])
     )[:9]
     texts = [{_text(k): _text(v) for k, v in reply.items()} for reply in replies]
     lines, seats, meta, left, alive, notes = texts
-    nodes, bad = {}, []
+    nodes = {}
+    bad = []
     for name, line in lines.items():
         try:
             nodes[name] = Node.of(name, line)
@@ -217,7 +277,9 @@ def _partition(
     inboxes = {name for name, there in zip(names, found[9:], strict=True) if there}
     scores = {_text(name): float(version) for name, version in changed}
     gone = {readable(name) for name in lost}
-    return PartitionState(number, meta, nodes, leases, free or b"", left, scores, alive, notes, gone, inboxes, bad)
+    return PartitionState(
+        number, meta, nodes, leases, free or b"", left, scores, alive, notes, gone, inboxes, bad
+    )
 
 
 def _text(value: bytes) -> str:

@@ -1,4 +1,6 @@
-"""The check-up behind `parsync doctor`: facts of the server and the cluster, each judged by a small function."""
+"""The check-up behind `parsync doctor`: facts of the server and the cluster, each judged by a small
+function.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -17,22 +19,44 @@ from ..store.store import Store
 from .audit import audit
 from .damage import check_damage
 from .primary_checks import check_primaries, read_settings
-from .server_checks import Check, judge_allocator, judge_lists, judge_memory, judge_persistence, judge_role
+from .server_checks import (
+    Check,
+    judge_allocator,
+    judge_lists,
+    judge_memory,
+    judge_persistence,
+    judge_role,
+)
 
 
 def check_up(
-    store: Store, settings: Settings, with_audit: bool = False, say: Callable[[str], object] = lambda _: None
+    store: Store,
+    settings: Settings,
+    with_audit: bool = False,
+    say: Callable[[str], object] = lambda _: None,
 ) -> list[Check]:
-    """Check everything once, without waiting. An unreachable server is a failed check too. say: see `audit`."""
+    """Check everything once, without waiting.
+
+    An unreachable server is a failed check too. say: see `audit`.
+    """
     found: list[Check] = []
     try:
         found += _checks(store, settings, with_audit, say)
     except ServerUnreachable as error:
-        found.append(Check("server", "fail", str(error), "start it, or say where it is with --url or PARSYNC_URL"))
+        found.append(
+            Check(
+                "server",
+                "fail",
+                str(error),
+                "start it, or say where it is with --url or PARSYNC_URL",
+            )
+        )
     return found
 
 
-def _checks(store: Store, settings: Settings, with_audit: bool, say: Callable[[str], object]) -> Iterator[Check]:
+def _checks(
+    store: Store, settings: Settings, with_audit: bool, say: Callable[[str], object]
+) -> Iterator[Check]:
     try:
         info = store.check_server()
         yield Check("server", "ok", f"{info['name']} {info['version']} at {store.address}")
@@ -51,7 +75,9 @@ def _checks(store: Store, settings: Settings, with_audit: bool, say: Callable[[s
     refusal = store.why_no_writes()
     yield judge_writes(refusal)
     yield judge_losses(read_losses(store))
-    for address, replies in store.ask_servers([("script_exists", *(script.sha for script in calls.ALL))]).items():
+    for address, replies in store.ask_servers(
+        [("script_exists", *(script.sha for script in calls.ALL))]
+    ).items():
         if not isinstance(replies, Exception):  # check_primaries names a primary that is away
             yield judge_scripts(replies[0], f"{address}: " if store.several else "")
     try:
@@ -71,7 +97,9 @@ def _checks(store: Store, settings: Settings, with_audit: bool, say: Callable[[s
     )
     schedulers = read_schedulers(store)
     yield from judge_schedulers(schedulers, refusal)
-    yield judge_subscribers(_count_listeners(store), sum(scheduler.alive for scheduler in schedulers))
+    yield judge_subscribers(
+        _count_listeners(store), sum(scheduler.alive for scheduler in schedulers)
+    )
     yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
     yield _queue(store)
     yield judge_quarantine(int(store.pipe([("zcard", store.keys.shared("quarantine"))])[0]))
@@ -80,7 +108,7 @@ def _checks(store: Store, settings: Settings, with_audit: bool, say: Callable[[s
         yield judge_audit(audit(store, say))
 
 
-# -- looking ---------------------------------------------------------------------------------------------------------
+# -- looking ---------------------------------------------------------------------------------------
 
 
 def _count_listeners(store: Store) -> int:
@@ -90,26 +118,35 @@ def _count_listeners(store: Store) -> int:
 
 
 def _queue(store: Store) -> Check:
-    found, kinds = count_tasks(store), read_kinds(store).values()
+    found = count_tasks(store)
+    kinds = read_kinds(store).values()
     pending = f"{sum(kind.count for kind in kinds)} pending of {len(kinds)} kinds"
     counts = f"{found.later} not due yet, {found.taken} taken, {found.placed} placed or running"
     return Check("tasks", "ok", f"{pending}, {counts}")
 
 
-# -- judging: pure ---------------------------------------------------------------------------------------------------
+# -- judging: pure ---------------------------------------------------------------------------------
 
 
 def judge_losses(losses: list[Loss]) -> Check:
-    """Warn if the server was seen to have lost writes: some tasks are gone, others may have run twice."""
+    """Warn if the server was seen to have lost writes: some tasks are gone, others may have run
+    twice.
+    """
     if not losses:
         return Check("lost writes", "ok", "none were noticed")
-    more = f"; and {len(losses) - 1} more like it within {KEEP_S // 86_400} days" if len(losses) > 1 else ""
+    more = (
+        f"; and {len(losses) - 1} more like it within {KEEP_S // 86_400} days"
+        if len(losses) > 1
+        else ""
+    )
     repair = "submit again what is gone (the same ids are safe); appendfsync always loses nothing"
     return Check("lost writes", "warn", losses[0].text + more, repair)
 
 
 def judge_scripts(loaded: Iterable[bool], where: str = "") -> Check:
-    """Count the loaded scripts; a missing one is no fault, because it is loaded with its first use."""
+    """Count the loaded scripts; a missing one is no fault, because it is loaded with
+    its first use.
+    """
     there = list(loaded)
     rest = "" if all(there) else "; the others load with their first use"
     return Check("scripts", "ok", f"{where}{sum(there)} of {len(there)} loaded{rest}")
@@ -122,33 +159,55 @@ def judge_writes(refusal: Fault | None) -> Check:
     return Check("writes", "ok", "the server takes them")
 
 
-def judge_schedulers(schedulers: Sequence[SchedulerView], refusal: Fault | None = None) -> Iterator[Check]:
+def judge_schedulers(
+    schedulers: Sequence[SchedulerView], refusal: Fault | None = None
+) -> Iterator[Check]:
     """Fail if no scheduler is alive; warn of those that are silent, and if nobody leads.
 
     refusal: the server takes no writes. Then silence says nothing: nobody can renew a lease.
     """
     alive = [scheduler.name for scheduler in schedulers if scheduler.alive]
     if refusal and len(alive) < len(schedulers):
-        yield Check("schedulers", "warn", "whether they live is not known: the server takes no writes", refusal.repair)
+        yield Check(
+            "schedulers",
+            "warn",
+            "whether they live is not known: the server takes no writes",
+            refusal.repair,
+        )
         return
     if alive:
         yield Check("schedulers", "ok", f"{len(alive)} alive: {', '.join(alive)}")
     else:
         yield Check("schedulers", "fail", "none is alive: nothing is placed", "parsync scheduler")
     if still := [scheduler.name for scheduler in schedulers if not scheduler.alive]:
-        yield Check("schedulers", "warn", f"did not renew for one lease: {', '.join(still)}", "the leader removes them")
+        yield Check(
+            "schedulers",
+            "warn",
+            f"did not renew for one lease: {', '.join(still)}",
+            "the leader removes them",
+        )
     leader = next((scheduler.name for scheduler in schedulers if scheduler.leader), "")
     if leader in alive:
         yield Check("leader", "ok", leader)
     elif alive:
-        yield Check("leader", "warn", f"{leader or 'nobody'} at the moment", "another takes over within one lease")
+        yield Check(
+            "leader",
+            "warn",
+            f"{leader or 'nobody'} at the moment",
+            "another takes over within one lease",
+        )
 
 
 def judge_subscribers(hearing: int, alive: int) -> Check:
     """Warn if a live scheduler does not hear ticks: it goes on by its own clock, less evenly."""
     text = f"{hearing} of {alive} schedulers hear ticks"
     if hearing < alive:
-        return Check("ticks", "warn", text, "the others go on by their own clock and subscribe again; see their logs")
+        return Check(
+            "ticks",
+            "warn",
+            text,
+            "the others go on by their own clock and subscribe again; see their logs",
+        )
     return Check("ticks", "ok", text)
 
 
@@ -157,15 +216,29 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
     up = [node for node in nodes if node.state == "up"]
     taking = [node for node in up if not node.draining]
     if not nodes:
-        yield Check("nodes", "fail", "there are none: nothing is placed", "start a worker of your app with --parsync")
+        yield Check(
+            "nodes",
+            "fail",
+            "there are none: nothing is placed",
+            "start a worker of your app with --parsync",
+        )
     elif not taking:
-        yield Check("nodes", "fail", f"none of {len(nodes)} takes tasks: nothing is placed", "see the next lines")
+        yield Check(
+            "nodes",
+            "fail",
+            f"none of {len(nodes)} takes tasks: nothing is placed",
+            "see the next lines",
+        )
     else:
-        slots, free = sum(node.slots for node in taking), sum(node.free for node in taking)
+        slots = sum(node.slots for node in taking)
+        free = sum(node.free for node in taking)
         yield Check("nodes", "ok", f"{len(taking)} up with {slots} slots, {free} free")
     if down := [node.name for node in nodes if node.state == "down"]:
         yield Check(
-            "nodes", "warn", f"down: {', '.join(down)}", "start their workers again; their tasks went elsewhere"
+            "nodes",
+            "warn",
+            f"down: {', '.join(down)}",
+            "start their workers again; their tasks went elsewhere",
         )
     for node in nodes:
         if node.state == "suspect":
@@ -176,20 +249,28 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
                 trust_remedy(node.name, node.note),
             )
     if leaving := [node.name for node in nodes if node.state == "leaving"]:
-        yield Check("nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again")
+        yield Check(
+            "nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again"
+        )
     if draining := [node.name for node in up if node.draining]:
-        yield Check("nodes", "warn", f"draining: {', '.join(draining)}", f"parsync undrain {draining[0]}")
+        yield Check(
+            "nodes", "warn", f"draining: {', '.join(draining)}", f"parsync undrain {draining[0]}"
+        )
 
 
 def judge_quarantine(count: int) -> Check:
     """Warn if damage was found: whatever wrote it may write again."""
     if count:
-        return Check("quarantine", "warn", f"{count} damaged things were put away", "parsync quarantine list")
+        return Check(
+            "quarantine", "warn", f"{count} damaged things were put away", "parsync quarantine list"
+        )
     return Check("quarantine", "ok", "empty")
 
 
 def judge_audit(facts: list[str]) -> Check:
-    """Fail if the audit found anything: it has looked at each fault twice, the second time at one moment."""
+    """Fail if the audit found anything: it has looked at each fault twice, the second time at one
+    moment.
+    """
     if facts:
         return Check(
             "audit",

@@ -1,4 +1,6 @@
-"""Find damage by a few reads, for `parsync doctor`: keys of another type, bad numbers, and counts that differ."""
+"""Find damage by a few reads, for `parsync doctor`: keys of another type, bad numbers, and counts
+that differ.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,7 +21,10 @@ def check_damage(store: Store, partitions: int) -> Check:
     if found:
         more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
         return Check(
-            "damage", "fail", "; ".join(found[:5]) + more, "a leader repairs it within two leases; or parsync repair"
+            "damage",
+            "fail",
+            "; ".join(found[:5]) + more,
+            "a leader repairs it within two leases; or parsync repair",
         )
     return Check("damage", "ok", "types, numbers and counts of the keys are as they must be")
 
@@ -34,7 +39,9 @@ def _types(store: Store, partitions: int) -> Iterator[str]:
         if not isinstance(kind, Exception) and (wrong := keys.wrong_type(key, readable(kind))):
             yield wrong
     fields = NUMBERS["meta"]
-    for key, values in zip(metas, store.pipe_each([("hmget", key, fields) for key in metas]), strict=True):
+    for key, values in zip(
+        metas, store.pipe_each([("hmget", key, fields) for key in metas]), strict=True
+    ):
         for name, value in zip(fields, values if isinstance(values, list) else (), strict=False):
             if value is not None and not (value.isdigit() and len(value) < 16):
                 yield f"{key} has at {name} {readable(value)!r:.50}, which is no number"
@@ -54,14 +61,26 @@ def _counts(store: Store) -> Iterator[str]:
 
 
 def _difference(store: Store, shard: int) -> str:
-    reads = (("hlen", "tasks"), ("hlen", "taken"), ("hlen", "running"), ("zcard", "later"), ("zcard", "dead"))
-    commands: list[tuple[Any, ...]] = [(command, store.keys.queue(kind, shard)) for command, kind in reads]
+    reads = (
+        ("hlen", "tasks"),
+        ("hlen", "taken"),
+        ("hlen", "running"),
+        ("zcard", "later"),
+        ("zcard", "dead"),
+    )
+    commands: list[tuple[Any, ...]] = [
+        (command, store.keys.queue(kind, shard)) for command, kind in reads
+    ]
     replies = store.pipe_each([*commands, ("hgetall", store.keys.queue("kinds", shard))])
     if any(isinstance(reply, Exception) for reply in replies):
         return ""
     tasks, *others, lines = replies
     listed = sum(others) + sum(_waiting(readable(line)) for line in lines.values())
-    return f"shard q{shard} has {tasks} tasks, and its indexes list {listed}" if tasks != listed else ""
+    return (
+        f"shard q{shard} has {tasks} tasks, and its indexes list {listed}"
+        if tasks != listed
+        else ""
+    )
 
 
 def _waiting(line: str) -> int:

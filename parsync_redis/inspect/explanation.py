@@ -1,4 +1,6 @@
-"""Explain one task, or one that is only planned: what keeps each node, who holds what is short, when it may start."""
+"""Explain one task, or one that is only planned: what keeps each node, who holds what is short,
+when it may start.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,13 @@ from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
 from ..placement.classes import classify
 from ..placement.facts import Holder, NodeFacts
-from ..placement.forecast import MOST_AHEAD, WaitingTasks, forecast_end, forecast_start, has_room_now
+from ..placement.forecast import (
+    MOST_AHEAD,
+    WaitingTasks,
+    forecast_end,
+    forecast_start,
+    has_room_now,
+)
 from ..placement.now import clock_text
 from ..placement.reasons import find_fitting
 from ..placement.remedies import can_hold, find_remedies
@@ -47,7 +55,9 @@ def explain_task(store: Store, id: str) -> Explanation:
     (record,) = store.records([id])
     task = TaskStatus.of(record)
     if task.state is TaskState.GONE:
-        why = task.why or str(look_for_cluster(store) or "it was never submitted, or its record has expired")
+        why = task.why or str(
+            look_for_cluster(store) or "it was never submitted, or its record has expired"
+        )
         return Explanation(task.id, "", "", Outlook.GONE, why)
     if task.phase != WAITING:
         return _explain_placed(task, choices_of(store, [id])[0])
@@ -55,16 +65,32 @@ def explain_task(store: Store, id: str) -> Explanation:
     return _Explainer(store).explain(task, order)
 
 
-def explain_plan(store: Store, name: str, needs: Resources, priority: int, strategy: str = "") -> Explanation:
+def explain_plan(
+    store: Store, name: str, needs: Resources, priority: int, strategy: str = ""
+) -> Explanation:
     """Explain what would become of a task if it were submitted now. Raises ServerUnreachable."""
     times = dict.fromkeys(("submitted", "ready"))
-    task = TaskStatus("", TaskState.PENDING, name, needs=needs.text, priority=priority, strategy=strategy, times=times)
+    task = TaskStatus(
+        "",
+        TaskState.PENDING,
+        name,
+        needs=needs.text,
+        priority=priority,
+        strategy=strategy,
+        times=times,
+    )
     return _Explainer(store).explain(task, (9 - priority) * _BLOCK + LAST)
 
 
 def choices_of(store: Store, ids: Sequence[str]) -> list[Choice | None]:
-    """Return why each task has its place, if a scheduler noted it; one round trip, none without ids."""
-    asked = [(store.keys.queue(kind, store.keys.shard_of(id)), id) for id in ids for kind in ("choices", "choices_1")]
+    """Return why each task has its place, if a scheduler noted it; one round trip, none without
+    ids.
+    """
+    asked = [
+        (store.keys.queue(kind, store.keys.shard_of(id)), id)
+        for id in ids
+        for kind in ("choices", "choices_1")
+    ]
     texts = store.pipe([("hget", key, id) for key, id in asked]) if asked else []
     found = [Choice.of(readable(text)) if text else None for text in texts]
     return [newer or older for newer, older in zip(found[::2], found[1::2], strict=True)]
@@ -80,22 +106,28 @@ def _explain_placed(task: TaskStatus, choice: Choice | None) -> Explanation:
         ran = f"; it ran on {where}" if task.node else ""
         why = f"it is {task.phase}{ran}" + (f": {task.why}" if task.why else "")
     who = (task.id, task.name, task.needs)
-    return Explanation(*who, outlook, why, task.priority, task.node, history=task.history, choice=choice)
+    return Explanation(
+        *who, outlook, why, task.priority, task.node, history=task.history, choice=choice
+    )
 
 
 class _Explainer:
     """The cluster as it was read at one moment."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._looker = store, Looker(store)
+        self._store = store
+        self._looker = Looker(store)
         self._times = read_times(store)
         self._names: dict[str, str] = {}  # of the tasks that hold something, by id
 
     def explain(self, task: TaskStatus, order: int) -> Explanation:
-        looker, now_ms = self._looker, self._looker.now_ms
+        looker = self._looker
+        now_ms = self._looker.now_ms
         why = looker.why(task)
         if not are_needs(task.needs):
-            return Explanation(task.id, task.name, task.needs, Outlook.NEVER, why, task.priority, now_ms=now_ms)
+            return Explanation(
+                task.id, task.name, task.needs, Outlook.NEVER, why, task.priority, now_ms=now_ms
+            )
         needs = looker.settled(task.needs)
         facts = looker.facts(task.name, task.needs)
         classes = classify(needs, facts)
@@ -110,7 +142,9 @@ class _Explainer:
         if overtaking:
             go_first = "1 task goes" if overtaking == 1 else f"{overtaking:,} tasks go"
             why += f"; {go_first} first that came later, by a higher priority than {task.priority}"
-        start: Forecast | str = self._forecast(waiting, before, task) if able else "no node could hold it"
+        start: Forecast | str = (
+            self._forecast(waiting, before, task) if able else "no node could hold it"
+        )
         ready_ms = task.times.get("ready") or 0
         if isinstance(start, Forecast):
             start = start.not_before(ready_ms)
@@ -129,7 +163,9 @@ class _Explainer:
             task.priority,
             classes=tuple(classes),
             nearest=nearest,
-            holders=self._named(self._held([nearest])) if nearest in open_nodes and outlook is Outlook.WAITS else (),
+            holders=self._named(self._held([nearest]))
+            if nearest in open_nodes and outlook is Outlook.WAITS
+            else (),
             ahead=sum(count for _, _, count in before),
             ahead_alike=alike,
             now_ms=now_ms,
@@ -140,27 +176,45 @@ class _Explainer:
         )
 
     def _remedies(
-        self, task: TaskStatus, needs: Resources, classes: Sequence[NodeClass], nodes: Mapping[str, NodeFacts]
+        self,
+        task: TaskStatus,
+        needs: Resources,
+        classes: Sequence[NodeClass],
+        nodes: Mapping[str, NodeFacts],
     ) -> tuple[str, ...]:
-        """Return what would let a task run: each act is enough once the tasks before it have gone."""
+        """Return what would let a task run: each act is enough once the tasks before it
+        have gone.
+        """
         fault = self._looker.fault
         is_due = (task.times.get("ready") or 0) <= self._looker.now_ms
         firsts = [node_class.nodes[0] for node_class in classes[:MOST_NODES] if is_due]
         held_slots = Counter[str]()
         for holder in self._looker.holders_of(firsts):
             held_slots[holder.node] += holder.slots
-        remedies = find_remedies(task.name, needs, classes[:MOST_NODES], nodes, held_slots) if is_due else ()
+        remedies = (
+            find_remedies(task.name, needs, classes[:MOST_NODES], nodes, held_slots)
+            if is_due
+            else ()
+        )
         if fault is None:
             return remedies
         return tuple(f"{fault.repair}, and {remedy}" for remedy in remedies) or (fault.repair,)
 
-    def _position(self, order: int, nodes: Sequence[NodeFacts]) -> tuple[list[tuple[str, Kind, int]], int]:
-        """Return the waiting tasks that come before a task, and how many of them came later than it.
+    def _position(
+        self, order: int, nodes: Sequence[NodeFacts]
+    ) -> tuple[list[tuple[str, Kind, int]], int]:
+        """Return the waiting tasks that come before a task, and how many of them came later than
+        it.
 
-        The first: by kind and shard, the key, the kind, and how many. Only tasks count that could be placed on one of
-        the nodes that fit the task. Those that came later have a higher priority.
+        The first: by kind and shard, the key, the kind, and how many. Only tasks count that could
+        be placed on one of the nodes that fit the task. Those that came later have a higher
+        priority.
         """
-        lines = [(shard, split_kind(kind), line) for shard, kind, line in read_lines(self._store) if line.first < order]
+        lines = [
+            (shard, split_kind(kind), line)
+            for shard, kind, line in read_lines(self._store)
+            if line.first < order
+        ]
         rivals = self._looker.competing({kind for _, kind, _ in lines}, nodes)
         priority, number = divmod(order, _BLOCK)
         before: list[tuple[str, Kind]] = []
@@ -173,15 +227,22 @@ class _Explainer:
             before.append((key, kind))
             of_before.append(("zcount", key, "-inf", f"({order}"))
             blocks = [block * _BLOCK for block in range(line.first // _BLOCK, priority)]
-            of_later += [("zcount", key, f"({block + number}", f"({block + _BLOCK}") for block in blocks]
+            of_later += [
+                ("zcount", key, f"({block + number}", f"({block + _BLOCK}") for block in blocks
+            ]
         counts = self._store.pipe([*of_before, *of_later]) if of_before else []
-        counted = [(key, kind, count) for (key, kind), count in zip(before, counts, strict=False) if count]
+        counted = [
+            (key, kind, count) for (key, kind), count in zip(before, counts, strict=False) if count
+        ]
         return counted, sum(counts[len(before) :])
 
     def _forecast(
         self, waiting: WaitingTasks, before: Sequence[tuple[str, Kind, int]], task: TaskStatus
     ) -> Forecast | str:
-        """Forecast when a task starts; a text if that is not known, and why. One forecast has bounds of cost."""
+        """Forecast when a task starts; a text if that is not known, and why.
+
+        One forecast has bounds of cost.
+        """
         now_ms = self._looker.now_ms
         rivals: dict[Kind, list[tuple[str, int]]] = {}
         number = 0
@@ -207,12 +268,19 @@ class _Explainer:
         return forecast_start(waiting, ahead, holders, self._times, now_ms, task.id or task.name)
 
     def _rivals(self, kind: Kind, queues: Sequence[tuple[str, int]]) -> WaitingTasks:
-        """Return the first tasks of a kind. queues: its key in each shard, and how many tasks of it count."""
-        replies = self._store.pipe([("zrange", key, 0, count - 1, False, True) for key, count in queues])
+        """Return the first tasks of a kind.
+
+        queues: its key in each shard, and how many tasks of it count.
+        """
+        replies = self._store.pipe(
+            [("zrange", key, 0, count - 1, False, True) for key, count in queues]
+        )
         needs = self._looker.settled(kind.needs)
         facts = find_fitting(needs, self._looker.facts(kind.name, kind.needs))
         nodes = [node for node in facts if node.open and not (node.booked or node.held)]
-        return WaitingTasks(kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply))
+        return WaitingTasks(
+            kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply)
+        )
 
     def _held(self, nodes: Sequence[str]) -> list[tuple[Holder, str]]:
         """Return what holds some nodes, each with its task's name."""
@@ -229,5 +297,12 @@ class _Explainer:
             offer = self._looker.states[holder.node].node.offer
             until = forecast_end(name, holder, offer, self._times, self._looker.now_ms)
             found.append(Holding(holder.node, holder.task, name, holder.since_ms, until))
-        found.sort(key=lambda one: (one.until is None, one.until.p50_ms if one.until else 0, one.since_ms, one.task))
+        found.sort(
+            key=lambda one: (
+                one.until is None,
+                one.until.p50_ms if one.until else 0,
+                one.since_ms,
+                one.task,
+            )
+        )
         return tuple(found[:MOST_HOLDERS])

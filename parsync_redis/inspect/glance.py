@@ -1,4 +1,6 @@
-"""What `parsync top` shows of a cluster, and how it is read: a few requests a look, more rarely the longest runs."""
+"""What `parsync top` shows of a cluster, and how it is read: a few requests a look, more rarely the
+longest runs.
+"""
 
 import time
 from collections import Counter
@@ -21,7 +23,9 @@ from ..store.store import Store
 
 MOST_RUNS: Final = 20
 SHARE: Final = 20
-"""Looking for the longest runs takes at most one part in so many of the time: in a large cluster it reads a lot."""
+"""Looking for the longest runs takes at most one part in so many of the time: in a large cluster it
+reads a lot.
+"""
 
 _COUNTED: Final = ("placed", "claims", "conflicts")
 _RUNS: Final = TaskQuery(frozenset((TaskState.RUNNING,)), sort="run", limit=MOST_RUNS)
@@ -31,10 +35,11 @@ _RUNS: Final = TaskQuery(frozenset((TaskState.RUNNING,)), sort="run", limit=MOST
 class Glance:
     """The cluster at one moment.
 
-    oldest_ms: since when the oldest waiting task can be taken, None if none waits. reasons: waiting tasks by what keeps
-    them. placed_s: tasks placed a second since the look before, conflicts: the share of the claims that lost; None if
-    that is not known yet. runs: the longest; runs_part: why they may not be the longest, '' if they are. refusal:
-    why the server takes no writes, None if it takes them.
+    oldest_ms: since when the oldest waiting task can be taken, None if none waits. reasons: waiting
+    tasks by what keeps them. placed_s: tasks placed a second since the look before, conflicts: the
+    share of the claims that lost; None if that is not known yet. runs: the longest; runs_part: why
+    they may not be the longest, '' if they are. refusal: why the server takes no writes, None if it
+    takes them.
     """
 
     now_ms: int
@@ -63,9 +68,12 @@ class Glancer:
 
     def look(self) -> Glance:
         """Return the cluster as it is now. Raises ParsyncError."""
-        store, damaged = self._store, list[str]()
+        store = self._store
+        damaged = list[str]()
         store.config()
-        now_ms, nodes, schedulers = server_ms(store), read_node_views(store), read_schedulers(store)
+        now_ms = server_ms(store)
+        nodes = read_node_views(store)
+        schedulers = read_schedulers(store)
         lines = list(read_lines(store, damaged))
         kinds = demand_of(lines, damaged)
         reasons = Counter[str]()
@@ -96,16 +104,25 @@ class Glancer:
             took_s = time.monotonic() - begun_s
             self._next_runs_s = begun_s + SHARE * took_s
 
-    def _rates(self, schedulers: Sequence[SchedulerView], now_ms: int) -> tuple[float | None, float | None]:
+    def _rates(
+        self, schedulers: Sequence[SchedulerView], now_ms: int
+    ) -> tuple[float | None, float | None]:
         now = {
-            (one.name, one.stats.get("pid", "")): {name: _number(one.stats.get(name, "")) for name in _COUNTED}
+            (one.name, one.stats.get("pid", "")): {
+                name: _number(one.stats.get(name, "")) for name in _COUNTED
+            }
             for one in schedulers
         }
-        before, since_ms = self._before, self._before_ms
-        self._before, self._before_ms = now, now_ms
+        before = self._before
+        since_ms = self._before_ms
+        self._before = now
+        self._before_ms = now_ms
         if not since_ms or now_ms <= since_ms:
             return None, None
-        grown = {name: sum(now[who][name] - before[who][name] for who in now if who in before) for name in _COUNTED}
+        grown = {
+            name: sum(now[who][name] - before[who][name] for who in now if who in before)
+            for name in _COUNTED
+        }
         share = grown["conflicts"] / grown["claims"] if grown["claims"] > 0 else None
         return grown["placed"] * 1000 / (now_ms - since_ms), share
 

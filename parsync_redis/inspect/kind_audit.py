@@ -9,9 +9,15 @@ Orders = Mapping[str, float]
 
 
 def audit_kinds(
-    queues: Mapping[str, Orders], lines: Mapping[str, str], versions: Mapping[str, float], version: int
+    queues: Mapping[str, Orders],
+    lines: Mapping[str, str],
+    versions: Mapping[str, float],
+    version: int,
 ) -> Iterator[str]:
-    """Yield what is wrong. queues: kind -> its tasks; versions: kind -> when its line changed; version: the queue's."""
+    """Yield what is wrong.
+
+    queues: kind -> its tasks; versions: kind -> when its line changed; version: the queue's.
+    """
     for kind in sorted({kind for kind, orders in queues.items() if orders} | lines.keys()):
         orders = queues.get(kind, {}).values()
         try:
@@ -20,10 +26,19 @@ def audit_kinds(
             yield f"kind {kind}: {error}"
             continue
         if line is None or len(orders) != line.count:
-            yield f"kind {kind}: {len(orders)} tasks wait, its line says {line.count if line else 'nothing'}"
+            yield (
+                f"kind {kind}: {len(orders)} tasks wait, its line says "
+                f"{line.count if line else 'nothing'}"
+            )
         elif min(orders) != line.first or max(orders) > line.last:
-            yield f"kind {kind}: its tasks are from {min(orders):.0f} to {max(orders):.0f}, its line says {line}"
+            yield (
+                f"kind {kind}: its tasks are from {min(orders):.0f} to {max(orders):.0f}, its line "
+                f"says {line}"
+            )
         if not 1 <= versions.get(kind, 0) <= version:
-            yield f"kind {kind}: its line changed at version {versions.get(kind)}, the queue is at {version}"
+            yield (
+                f"kind {kind}: its line changed at version {versions.get(kind)}, the queue is at "
+                f"{version}"
+            )
     if len(set(versions.values())) < len(versions):
         yield "two kinds changed at the same version"

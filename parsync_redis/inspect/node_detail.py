@@ -1,4 +1,6 @@
-"""All about one node: what it runs and for how long, what could run there, and what failed there last."""
+"""All about one node: what it runs and for how long, what could run there, and what failed there
+last.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +33,9 @@ _NAMED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A task that holds slots of a node: the slots and the amounts, with the devices; since when, and its run."""
+    """A task that holds slots of a node: the slots and the amounts, with the devices; since when,
+    and its run.
+    """
 
     task: str
     name: str
@@ -44,7 +48,8 @@ class Occupant:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetail:
-    """A node, the server's time, its occupants by slot, the kinds that wait and fit it, its last failures.
+    """A node, the server's time, its occupants by slot, the kinds that wait and fit it, its last
+    failures.
 
     failures_part: why the failures may not be the last ones, '' if they are.
     """
@@ -58,12 +63,17 @@ class NodeDetail:
 
 
 def read_node_detail(store: Store, name: str) -> NodeDetail:
-    """Return all about a node. Raises InvalidInput that names the nearest if there is none, and ServerUnreachable."""
+    """Return all about a node.
+
+    Raises InvalidInput that names the nearest if there is none, and ServerUnreachable.
+    """
     check_name("node name", name)
     found = read_node(store, name)
     if found is None:
         known = [node.name for node in read_node_views(store)]
-        raise InvalidInput(no_such_node(name, known, "" if known else str(look_for_cluster(store) or "")))
+        raise InvalidInput(
+            no_such_node(name, known, "" if known else str(look_for_cluster(store) or ""))
+        )
     live, view = found
     whom = next((booking.whom for booking in read_booked(store) if booking.node == name), "")
     failed = TaskQuery(frozenset((TaskState.FAILED,)), node=name, sort="ended", limit=MOST_FAILURES)
@@ -82,7 +92,10 @@ def read_node_detail(store: Store, name: str) -> NodeDetail:
 
 
 def no_such_node(name: str, known: Sequence[str], missing: str = "") -> str:
-    """Say that there is no such node, and which are the nearest. missing: that there is no such cluster. Pure."""
+    """Say that there is no such node, and which are the nearest.
+
+    missing: that there is no such cluster. Pure.
+    """
     if not known:
         return f"no node {shown(name)}: {missing or 'no node is registered'}"
     near = get_close_matches(name, known, _NAMED, 0.5) or [*known[:_NAMED]]
@@ -92,7 +105,11 @@ def no_such_node(name: str, known: Sequence[str], missing: str = "") -> str:
 
 def _occupants(store: Store, live: LiveNode) -> list[Occupant]:
     places = [lease.place for lease in store.leases(live.partition, [live.node]) if lease.leads]
-    tasks = {encode_id(task.id): task for task in store.statuses([place.task for place in places])} if places else {}
+    tasks = (
+        {encode_id(task.id): task for task in store.statuses([place.task for place in places])}
+        if places
+        else {}
+    )
     return [
         Occupant(
             tasks[place.task].id,

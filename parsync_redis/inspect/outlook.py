@@ -1,4 +1,6 @@
-"""Find out whether tasks of a cluster can be placed at all, and warn if not: else a process waits in silence."""
+"""Find out whether tasks of a cluster can be placed at all, and warn if not: else a process waits
+in silence.
+"""
 
 import logging
 from typing import Any, Final
@@ -17,7 +19,9 @@ START_NODE: Final = "start a worker of your app with --parsync"
 
 
 def find_missing(store: Store) -> str:
-    """Return why nothing can be placed in the cluster, with the commands that repair it; '' if tasks can be placed."""
+    """Return why nothing can be placed in the cluster, with the commands that repair it; '' if
+    tasks can be placed.
+    """
     if _all_is_well(store):
         return ""
     fault = find_fault(store, read_schedulers(store))
@@ -25,15 +29,21 @@ def find_missing(store: Store) -> str:
 
 
 def _all_is_well(store: Store) -> bool:
-    """Return True if a scheduler is certainly alive and some slot is certainly free; two round trips."""
+    """Return True if a scheduler is certainly alive and some slot is certainly free; two round
+    trips.
+    """
     keys = store.keys
-    members, config = store.pipe([("hgetall", keys.shared("schedulers")), ("hgetall", keys.shared("config"))])
+    members, config = store.pipe(
+        [("hgetall", keys.shared("schedulers")), ("hgetall", keys.shared("config"))]
+    )
     known = {readable(name): readable(value) for name, value in config.items()}
     partitions = partitions_of(known)
     stats = [("pttl", keys.stats(readable(name))) for name in members]
     free = [("hmget", keys.partition(number, "meta"), ["free"]) for number in range(partitions)]
     replies: list[Any] = store.pipe([*stats, *free]) if stats and free else []
-    alive = any(judge_silence(int(left_ms), lease_of(known))[1] for left_ms in replies[: len(stats)])
+    alive = any(
+        judge_silence(int(left_ms), lease_of(known))[1] for left_ms in replies[: len(stats)]
+    )
     return alive and any(count not in (None, b"0") for (count,) in replies[len(stats) :])
 
 
@@ -44,7 +54,10 @@ def _no_node(store: Store) -> str:
         return f"it has no node: {START_NODE}"
     if any(node.state == "up" and not node.draining for node in nodes):
         return ""
-    states = [("drained" if node.draining and node.state == "up" else node.state, node.name) for node in nodes]
+    states = [
+        ("drained" if node.draining and node.state == "up" else node.state, node.name)
+        for node in nodes
+    ]
     named = ", ".join(f"{name} ({state})" for state, name in sorted(states)[:4])
     more = f" and {len(states) - 4} more" if len(states) > 4 else ""
     return f"none of its nodes takes tasks: {named}{more}: parsync undrain NODE, or {START_NODE}"
@@ -54,7 +67,10 @@ _looked_at: set[tuple[str, str]] = set()
 
 
 def warn_once(store: Store) -> None:
-    """Warn after this process's first submit into a cluster if nothing can place the task. Never raises."""
+    """Warn after this process's first submit into a cluster if nothing can place the task.
+
+    Never raises.
+    """
     place = (store.address, store.keys.cluster)
     if place in _looked_at:
         return
@@ -62,7 +78,9 @@ def warn_once(store: Store) -> None:
     try:
         missing = find_missing(store)
     except (ParsyncError, RedisError, OSError) as error:
-        log.info("whether tasks of cluster %r can be placed is not known: %s", store.keys.cluster, error)
+        log.info(
+            "whether tasks of cluster %r can be placed is not known: %s", store.keys.cluster, error
+        )
         return
     if missing:
         log.warning("tasks of cluster %r wait: %s", store.keys.cluster, missing)

@@ -1,4 +1,6 @@
-"""Describe each primary of a Redis Cluster for `parsync doctor`: tags, load, memory, replicas and settings."""
+"""Describe each primary of a Redis Cluster for `parsync doctor`: tags, load, memory, replicas and
+settings.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +15,13 @@ from ..store.server.server_info import LIST_SETTINGS, check_info
 from ..store.store import Store
 from .server_checks import Check, judge_lists, judge_memory, judge_persistence, judge_role
 
-_COVERAGE, _TIMEOUT = "cluster-require-full-coverage", "cluster-node-timeout"
+_COVERAGE = "cluster-require-full-coverage"
+_TIMEOUT = "cluster-node-timeout"
 
 LONGEST_MS: Final = 5000
-"""A node time-out beyond this makes a failover slow: until then the tags of the primary stand still."""
+"""A node time-out beyond this makes a failover slow: until then the tags of the primary stand
+still.
+"""
 
 BEHIND_S: Final = 10
 BEHIND_BYTES: Final = 1 << 20
@@ -24,7 +29,9 @@ BEHIND_BYTES: Final = 1 << 20
 
 
 def read_settings(server: Reader) -> dict[str, str] | None:
-    """Return the settings of a server that the check-up judges; None if it does not tell them to this login."""
+    """Return the settings of a server that the check-up judges; None if it does not tell them to
+    this login.
+    """
     try:
         told = server.read("config_get", "save", *LIST_SETTINGS, _COVERAGE, _TIMEOUT)
     except (AccessDenied, ResponseError):  # some servers have no CONFIG
@@ -50,18 +57,32 @@ def check_primaries(store: Store) -> Iterator[Check]:
         else:
             yield Check("primary", "ok", f"{address}: {_tags(store, address)}; {_facts(info)}")
             yield from judge_primary(address, info, settings)
-            of_any = (judge_memory(info), judge_lists(settings), judge_persistence(info, settings), judge_role(info))
-            yield from (replace(check, text=f"{address}: {check.text}") for check in of_any if check.level != "ok")
+            of_any = (
+                judge_memory(info),
+                judge_lists(settings),
+                judge_persistence(info, settings),
+                judge_role(info),
+            )
+            yield from (
+                replace(check, text=f"{address}: {check.text}")
+                for check in of_any
+                if check.level != "ok"
+            )
 
 
 def _away(store: Store, address: str, why: str) -> Check:
     text = f"{address}: {_tags(store, address)}, which stand still: {why}"
-    repair = "start it, or at a replica of it: redis-cli CLUSTER FAILOVER FORCE (TAKEOVER if most primaries are lost)"
+    repair = (
+        "start it, or at a replica of it: redis-cli CLUSTER FAILOVER FORCE (TAKEOVER if most "
+        "primaries are lost)"
+    )
     return Check("primary", "fail", text, repair)
 
 
 def _tags(store: Store, address: str) -> str:
-    """Return which shards and partitions a primary has; the config's primary may be the one that is away."""
+    """Return which shards and partitions a primary has; the config's primary may be the one that is
+    away.
+    """
     keys = store.keys
     try:
         count = count_partitions(store)
@@ -74,13 +95,18 @@ def _tags(store: Store, address: str) -> str:
 
 
 def _facts(info: Mapping[str, Any]) -> str:
-    load, used = int(info.get("instantaneous_ops_per_sec", 0)), int(info.get("used_memory", 0))
+    load = int(info.get("instantaneous_ops_per_sec", 0))
+    used = int(info.get("used_memory", 0))
     replicas = [f"{where} {_behind(info, replica)}" for where, replica in _replicas(info)]
     return f"{load} commands/s, {used / 2**20:.0f} MiB; replicas: {', '.join(replicas) or 'none'}"
 
 
 def _replicas(info: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    found = [info[f"slave{n}"] for n in range(int(info.get("connected_slaves", 0))) if f"slave{n}" in info]
+    found = [
+        info[f"slave{n}"]
+        for n in range(int(info.get("connected_slaves", 0)))
+        if f"slave{n}" in info
+    ]
     return [(f"{replica['ip']}:{replica['port']}", replica) for replica in found]
 
 
@@ -92,14 +118,24 @@ def _bytes_behind(info: Mapping[str, Any], replica: Mapping[str, Any]) -> int:
     return max(0, int(info.get("master_repl_offset", 0)) - int(replica.get("offset", 0)))
 
 
-def judge_primary(address: str, info: Mapping[str, Any], settings: Mapping[str, str] | None) -> Iterator[Check]:
-    """Warn of what makes the loss of a primary worse: no replica or a slow one, and two settings."""
+def judge_primary(
+    address: str, info: Mapping[str, Any], settings: Mapping[str, str] | None
+) -> Iterator[Check]:
+    """Warn of what makes the loss of a primary worse: no replica or a slow one, and two
+    settings.
+    """
     replicas = _replicas(info)
     if not replicas:
         text = f"{address}: it has no replica: while it is away its tags stand still"
-        yield Check("replicas", "warn", text, f"redis-cli --cluster add-node NEW:PORT {address} --cluster-slave")
+        yield Check(
+            "replicas",
+            "warn",
+            text,
+            f"redis-cli --cluster add-node NEW:PORT {address} --cluster-slave",
+        )
     for where, replica in replicas:
-        lag_s, lacks = int(replica.get("lag", 0)), _bytes_behind(info, replica)
+        lag_s = int(replica.get("lag", 0))
+        lacks = _bytes_behind(info, replica)
         if replica.get("state", "online") != "online":
             text = f"is not online: {replica['state']}"
         elif lag_s > BEHIND_S:
@@ -114,10 +150,23 @@ def judge_primary(address: str, info: Mapping[str, Any], settings: Mapping[str, 
         return
     if settings.get(_COVERAGE, "no") != "no":
         text = f"{address}: {_COVERAGE} yes: all primaries refuse requests while one is away"
-        yield Check("settings", "warn", text, f"redis-cli CONFIG SET {_COVERAGE} no, and the same in its configuration")
+        yield Check(
+            "settings",
+            "warn",
+            text,
+            f"redis-cli CONFIG SET {_COVERAGE} no, and the same in its configuration",
+        )
     if int(settings.get(_TIMEOUT, "0")) > LONGEST_MS:
-        text = f"{address}: a replica takes over after {int(settings[_TIMEOUT]) / 1000:g} s at the soonest"
-        yield Check("settings", "warn", text, f"redis-cli CONFIG SET {_TIMEOUT} {LONGEST_MS}, and in its configuration")
+        text = (
+            f"{address}: a replica takes over after {int(settings[_TIMEOUT]) / 1000:g} s at the "
+            "soonest"
+        )
+        yield Check(
+            "settings",
+            "warn",
+            text,
+            f"redis-cli CONFIG SET {_TIMEOUT} {LONGEST_MS}, and in its configuration",
+        )
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -128,4 +177,7 @@ def ranges(numbers: Sequence[int]) -> str:
             found[-1][1] = number
         else:
             found.append([number, number])
-    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in found) or "none"
+    return (
+        " ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+        or "none"
+    )

@@ -1,7 +1,9 @@
-"""Judge what an audit suspects again, each by one atomic read: the audit reads piece by piece, while others write.
+"""Judge what an audit suspects again, each by one atomic read: the audit reads piece by piece,
+while others write.
 
-Keys of one hash tag are read in one MULTI. For two hash tags the first is read, then the second, then the first again:
-a text that both reads of the first show stood there all the time, for no place or attempt is written twice.
+Keys of one hash tag are read in one MULTI. For two hash tags the first is read, then the second,
+then the first again: a text that both reads of the first show stood there all the time, for no
+place or attempt is written twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +27,13 @@ TRIES: Final = 20
 
 
 def atomic(store: Store, commands: Sequence[Sequence[Any]]) -> list[Any]:
-    """Run plain commands, as `Store.pipe` does, on keys of one hash tag in one MULTI and return the replies."""
+    """Run plain commands, as `Store.pipe` does, on keys of one hash tag in one MULTI and return the
+    replies.
+    """
     pipe: Any
-    with redis.Redis(connection_pool=store.pool_of(commands[0][1])).pipeline(transaction=True) as pipe:
+    with redis.Redis(connection_pool=store.pool_of(commands[0][1])).pipeline(
+        transaction=True
+    ) as pipe:
         for command, *args in commands:
             getattr(pipe, command)(*args)
         return list(pipe.execute())
@@ -41,15 +47,24 @@ def named_tasks(facts: Sequence[str], ids: Iterable[str]) -> list[str]:
     found = {}
     for fact in facts:
         rest = fact.removeprefix("task ")
-        for id in by_word.get(rest.split(" ")[0], ()) or by_word.get(rest.split(" ")[0].rstrip(":"), ()):
+        for id in by_word.get(rest.split(" ")[0], ()) or by_word.get(
+            rest.split(" ")[0].rstrip(":"), ()
+        ):
             found[id] = rest.startswith((f"{id} ", f"{id}:"))
     return [id for id, named in found.items() if named]
 
 
 def look_at_tasks(
-    store: Store, shard: int, ids: Sequence[str], queues: Mapping[str, Mapping[str, float]], submitted: int
+    store: Store,
+    shard: int,
+    ids: Sequence[str],
+    queues: Mapping[str, Mapping[str, float]],
+    submitted: int,
 ) -> Iterator[str]:
-    """Yield the faults that these tasks of a shard have at one moment. queues: kind -> the tasks that waited so."""
+    """Yield the faults that these tasks of a shard have at one moment.
+
+    queues: kind -> the tasks that waited so.
+    """
     waited: dict[str, set[str]] = {id: set() for id in ids}
     for kind, orders in queues.items():
         for id in waited.keys() & orders.keys():
@@ -70,7 +85,9 @@ def look_at_tasks(
 def _read(
     store: Store, shard: int, ids: Sequence[str], waited: Mapping[str, set[str]], submitted: int
 ) -> tuple[QueueState, list[str]]:
-    """Return the tasks as they are at one moment, and those that may wait as a kind that was not looked at."""
+    """Return the tasks as they are at one moment, and those that may wait as a kind that was not
+    looked at.
+    """
 
     def queue(kind: str) -> str:
         return store.keys.queue(kind, shard)
@@ -78,7 +95,9 @@ def _read(
     commands: list[Sequence[Any]] = []
     for id in ids:
         extra = store.keys.prefix("extra:", shard) + id
-        commands += [("hget", queue(kind), id) for kind in ("tasks", "taken", "running", *GENERATIONS)]
+        commands += [
+            ("hget", queue(kind), id) for kind in ("tasks", "taken", "running", *GENERATIONS)
+        ]
         commands += [("zscore", queue(kind), id) for kind in ("later", "dead")]
         commands += [
             ("hexists", queue("messages"), id),
@@ -90,7 +109,10 @@ def _read(
     replies = iter(atomic(store, [*commands, ("hget", queue("meta"), "submitted")]))
     names = ("tasks", "taken", "running", *GENERATIONS, "later", "dead")
     held: dict[str, dict[str, Any]] = {name: {} for name in names}
-    silent, extras, queues, moved = list[str](), dict[str, Extra](), dict[str, dict[str, float]](), list[str]()
+    silent = list[str]()
+    extras = dict[str, Extra]()
+    queues = dict[str, dict[str, float]]()
+    moved = list[str]()
     for id in ids:
         for name, entries in held.items():
             if (value := next(replies)) is not None:
@@ -98,7 +120,11 @@ def _read(
         there, rare, exists, ttl = (next(replies) for _ in range(4))
         silent += [] if there or id not in held["tasks"] else [id]
         if exists:
-            fields = {name: readable(value) for name, value in zip(RARE, rare, strict=True) if value is not None}
+            fields = {
+                name: readable(value)
+                for name, value in zip(RARE, rare, strict=True)
+                if value is not None
+            }
             extras[id] = Extra(fields, ttl >= 0)
         for kind in sorted(waited[id]):
             if (order := next(replies)) is not None:
@@ -112,10 +138,22 @@ def _read(
     count = int(latest) if latest is not None and latest.isdigit() else submitted
     tasks = held["tasks"]
     ended = [held[name] for name in GENERATIONS]
-    return QueueState(
-        tasks, silent, len(tasks) - len(silent), held["taken"], held["running"], queues, held["later"], held["dead"],
-        ended, extras, nodes, leases, count,
-    ), moved  # fmt: skip
+    state = QueueState(
+        tasks,
+        silent,
+        len(tasks) - len(silent),
+        held["taken"],
+        held["running"],
+        queues,
+        held["later"],
+        held["dead"],
+        ended,
+        extras,
+        nodes,
+        leases,
+        count,
+    )
+    return state, moved
 
 
 def _kind(line: str) -> str:
@@ -125,8 +163,12 @@ def _kind(line: str) -> str:
         return ""
 
 
-def _places(store: Store, shard: int, running: Mapping[str, str]) -> tuple[dict[str, Node], set[str]]:
-    """Return the nodes of these runs, and those places that have a lease or whose run was over a moment later."""
+def _places(
+    store: Store, shard: int, running: Mapping[str, str]
+) -> tuple[dict[str, Node], set[str]]:
+    """Return the nodes of these runs, and those places that have a lease or whose run was over a
+    moment later.
+    """
     nodes: dict[str, Node] = {}
     leases: set[str] = set()
     for id, text in running.items():
@@ -137,7 +179,11 @@ def _places(store: Store, shard: int, running: Mapping[str, str]) -> tuple[dict[
         record = store.read("hget", partition(place.partition, "nodes"), place.node)
         lease = store.read("hget", partition(place.partition, "slots"), place.seat)
         now = store.read("hget", store.keys.queue("running", shard), id)
-        if lease == place_text(text).encode() or now is None or place_text(readable(now)) != place_text(text):
+        if (
+            lease == place_text(text).encode()
+            or now is None
+            or place_text(readable(now)) != place_text(text)
+        ):
             leases.add(place_text(text))
         try:
             nodes[place.node] = Node.of(place.node, readable(record or b""))
@@ -163,14 +209,20 @@ def look_at_kinds(store: Store, shard: int, kinds: Iterable[str]) -> Iterator[st
         lines = {} if line is None else {kind: readable(line)}
         versions = {} if changed is None else {kind: float(changed)}
         yield from audit_kinds(
-            {kind: orders}, lines, versions, int(version) if version and version.isdigit() and len(version) < 16 else 0
+            {kind: orders},
+            lines,
+            versions,
+            int(version) if version and version.isdigit() and len(version) < 16 else 0,
         )
 
 
 def look_at_slots(
     nodes: Mapping[tuple[int, str], Node], read: Callable[[], dict[str, str]], store: Store
 ) -> Iterator[str]:
-    """Yield the nodes that run more than their slots. read: what runs in all shards; what is there twice counts."""
+    """Yield the nodes that run more than their slots.
+
+    read: what runs in all shards; what is there twice counts.
+    """
     before = read()
     now = {}
     for (p, name), node in nodes.items():
@@ -201,7 +253,11 @@ def look_at_versions(store: Store, shard: int) -> Iterator[str]:
 
 
 def look_at_messages(store: Store, shard: int, silent: int) -> Iterator[str]:
-    """Yield whether a shard has other messages than those of its tasks; silent: its tasks without one."""
-    tasks, messages = atomic(store, [("hlen", store.keys.queue(name, shard)) for name in ("tasks", "messages")])
+    """Yield whether a shard has other messages than those of its tasks; silent: its tasks without
+    one.
+    """
+    tasks, messages = atomic(
+        store, [("hlen", store.keys.queue(name, shard)) for name in ("tasks", "messages")]
+    )
     if messages != tasks - silent:
         yield f"there are {messages} messages, of {tasks - silent} tasks"

@@ -1,4 +1,7 @@
-"""The audit of the tasks: each is in the keys of its state only. It is pure: it judges values that were read."""
+"""The audit of the tasks: each is in the keys of its state only.
+
+It is pure: it judges values that were read.
+"""
 
 import re
 from collections import Counter
@@ -26,8 +29,9 @@ class Extra:
 class QueueState:
     """The tasks as they were read.
 
-    silent: tasks without a message. queues: kind -> its tasks and their orders. ended: the generations. nodes: all
-    nodes by name. leases: the texts of their leases. submitted: the number of submissions.
+    silent: tasks without a message. queues: kind -> its tasks and their orders. ended: the
+    generations. nodes: all nodes by name. leases: the texts of their leases. submitted: the number
+    of submissions.
     """
 
     tasks: Mapping[str, str]
@@ -56,7 +60,8 @@ def audit_tasks(state: QueueState) -> Iterator[str]:
     yield from _indexes(state)
     yield from (f"task {id} has no message" for id in state.silent)
     if state.messages != len(state.tasks) - len(state.silent):
-        yield f"there are {state.messages} messages, of {len(state.tasks) - len(state.silent)} tasks"
+        with_message = len(state.tasks) - len(state.silent)
+        yield f"there are {state.messages} messages, of {with_message} tasks"
     yield from _waiting(state, lines)
     yield from _held(state, lines)
     yield from _ended(state)
@@ -73,7 +78,9 @@ def _indexes(state: QueueState) -> Iterator[str]:
         ("dead", state.dead),
     ]
     for index, ids in indexes:
-        yield from (f"task {id} is in {index}, but has no line" for id in ids if id not in state.tasks)
+        yield from (
+            f"task {id} is in {index}, but has no line" for id in ids if id not in state.tasks
+        )
     lists: dict[str, list[str]] = {}
     for index, ids in indexes:
         for id in ids:
@@ -110,13 +117,18 @@ def _held(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
         given = match is not None and (int(match[1]), int(match[2])) == (line.takes + 1, line.life)
         if not given or not 1 <= line.life <= state.submitted:
             attempt = attempts.get(id, f"{line.takes}@{line.life}")
-            yield f"task {id} has an attempt that was never given out: {attempt!r} of {state.submitted} submissions"
+            yield (
+                f"task {id} has an attempt that was never given out: {attempt!r} of "
+                f"{state.submitted} submissions"
+            )
 
 
 def audit_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each node that runs more than its slots, of the tasks that run in all shards.
+    """Yield a sentence for each node that runs more than its slots, of the tasks that run in all
+    shards.
 
-    nodes: by partition and name. Runs of an earlier incarnation do not count: it may have had more slots.
+    nodes: by partition and name. Runs of an earlier incarnation do not count: it may have had more
+    slots.
     """
     used: Counter[tuple[int, str]] = Counter()
     for id, text in running.items():
@@ -146,8 +158,15 @@ def _ended(state: QueueState) -> Iterator[str]:
 
 
 def _extra(state: QueueState) -> Iterator[str]:
-    """Check that the line of a task with rare fields has the mark, and that no rare field outlives its run."""
-    ended = {id: match[1] for found in state.ended for id, text in found.items() if (match := _ENDED.fullmatch(text))}
+    """Check that the line of a task with rare fields has the mark, and that no rare field outlives
+    its run.
+    """
+    ended = {
+        id: match[1]
+        for found in state.ended
+        for id, text in found.items()
+        if (match := _ENDED.fullmatch(text))
+    }
     for id, extra in state.extras.items():
         if not (state.tasks.get(id) or ended.get(id, "+")).startswith("+"):
             yield f"task {id} has rare fields of which its line does not tell"
@@ -156,13 +175,19 @@ def _extra(state: QueueState) -> Iterator[str]:
                 "expire" if extra.expires else "never expire"
             )
         of_run = [] if id in state.running else ["cancel"]
-        of_run += [] if id in state.running or (id in state.tasks and _is_others(extra.fields)) else ["next"]
+        of_run += (
+            []
+            if id in state.running or (id in state.tasks and _is_others(extra.fields))
+            else ["next"]
+        )
         of_run += [] if id in state.dead else ["run", "ended_ms"]
         if left := [name for name in of_run if name in extra.fields]:
             yield f"task {id} keeps {', '.join(left)} of a run that is over"
 
 
 def _is_others(fields: Mapping[str, str]) -> bool:
-    """Return whether others than the run published a successor: such a successor outlives the run."""
+    """Return whether others than the run published a successor: such a successor
+    outlives the run.
+    """
     options = "".join(fields.get("next", "").split(" ")[2:3])
     return any(word.startswith("pub=") for word in options.split(","))

@@ -1,4 +1,6 @@
-"""Find out why tasks wait, at this moment: the reason that a scheduler wrote may be old, and a dead one writes none."""
+"""Find out why tasks wait, at this moment: the reason that a scheduler wrote may be old, and a dead
+one writes none.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -26,7 +28,9 @@ from ..store.reads.views import Directory, fetch, read_booked, read_holds
 from ..store.store import Store
 
 MOST_IN_A_LIST: Final = 2500
-"""Nodes that are compared with the tasks of one list, at most: each task of other needs is compared with all nodes."""
+"""Nodes that are compared with the tasks of one list, at most: each task of other needs is compared
+with all nodes.
+"""
 
 MOST_SEATED: Final = 500
 """Nodes with look-ahead whose waiting seats are read."""
@@ -38,20 +42,26 @@ _OVER: Final = frozenset((*FINAL, TaskState.PENDING, TaskState.GONE))
 
 
 def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
-    """Return the tasks; those that wait say in `why` why they do, by nodes, leases and schedulers as they are now.
+    """Return the tasks; those that wait say in `why` why they do, by nodes, leases and schedulers
+    as they are now.
 
-    What a list costs has a bound: with more nodes, or tasks of more needs and names, a task keeps what a scheduler
-    wrote last, or says that it is not explained yet. A single task is always explained. Tasks of which nothing is known
-    say so if there is no such cluster. Costs a few round trips, and none if no task waits and none is gone. Raises
-    ServerUnreachable.
+    What a list costs has a bound: with more nodes, or tasks of more needs and names, a task keeps
+    what a scheduler wrote last, or says that it is not explained yet. A single task is always
+    explained. Tasks of which nothing is known say so if there is no such cluster. Costs a few round
+    trips, and none if no task waits and none is gone. Raises ServerUnreachable.
     """
     if any(task.state is TaskState.GONE and not task.why for task in tasks):
         missing = str(look_for_cluster(store) or "")
-        tasks = [replace(task, why=task.why or missing) if task.state is TaskState.GONE else task for task in tasks]
+        tasks = [
+            replace(task, why=task.why or missing) if task.state is TaskState.GONE else task
+            for task in tasks
+        ]
     if not any(task.phase == WAITING for task in tasks):
         return list(tasks)
     looker = Looker(store, MOST_IN_A_LIST if len(tasks) > 1 else None)
-    return [replace(task, why=looker.why(task)) if task.phase == WAITING else task for task in tasks]
+    return [
+        replace(task, why=looker.why(task)) if task.phase == WAITING else task for task in tasks
+    ]
 
 
 class Looker:
@@ -89,7 +99,10 @@ class Looker:
             due = f"{task.why}: it is tried again at {when}" if task.why else f"it is due at {when}"
             return f"{due}; {self.fault}" if self.fault else due
         if node := self._at_workers.get(task.id):
-            return f"it waits at {node} until a short task there ends; if that takes long, it goes back"
+            return (
+                f"it waits at {node} until a short task there ends; if that takes long, it goes "
+                "back"
+            )
         asked = (task.needs, task.name)
         if asked not in self._found:
             if self._most_explained is not None and len(self._found) >= self._most_explained:
@@ -105,15 +118,24 @@ class Looker:
         return reason
 
     def _read_waiting_seats(self) -> dict[str, str]:
-        """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round trip a partition."""
+        """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round
+        trip a partition.
+        """
         nodes: dict[int, list[Node]] = {}
         ahead = [state for state in self.states.values() if state.node.has_waiting_seats]
         for state in ahead[:MOST_SEATED]:
             nodes.setdefault(state.partition, []).append(state.node)
         slots = {node.name: node.offer.slots for some in nodes.values() for node in some}
-        leases = [lease for p, some in nodes.items() for lease in self.store.leases(p, some) if lease.leads]
+        leases = [
+            lease
+            for p, some in nodes.items()
+            for lease in self.store.leases(p, some)
+            if lease.leads
+        ]
         places = [lease.place for lease in leases]
-        return {decode_id(place.task): place.node for place in places if place.slot >= slots[place.node]}
+        return {
+            decode_id(place.task): place.node for place in places if place.slot >= slots[place.node]
+        }
 
     def _why(self, needs: str, name: str) -> str:
         if not are_needs(needs):
@@ -137,7 +159,11 @@ class Looker:
         barred = {one.node: one.whom for one in self.bookings if self._bars(one, name, needs)}
         held = self.holds.get(name, frozenset())
         return [
-            replace(node, booked=barred.get(node.name, ""), held=(node.name, self.states[node.name].node.inc) in held)
+            replace(
+                node,
+                booked=barred.get(node.name, ""),
+                held=(node.name, self.states[node.name].node.inc) in held,
+            )
             if node.name in barred or held
             else node
             for node in found
@@ -149,9 +175,11 @@ class Looker:
         return booking.bars(name, needs, times.p95_ms if times else None, self.now_ms)
 
     def competing(self, kinds: Collection[Kind], nodes: Iterable[NodeFacts]) -> set[Kind]:
-        """Return the kinds of which a task could be placed on one of these nodes: those may take a task's place.
+        """Return the kinds of which a task could be placed on one of these nodes: those may take a
+        task's place.
 
-        nodes: that fit the task. A closed node is nobody's; nodes of equal offers are judged once for each kind.
+        nodes: that fit the task. A closed node is nobody's; nodes of equal offers are judged once
+        for each kind.
         """
         alike: dict[str, list[Node]] = {}
         for facts in nodes:
@@ -160,7 +188,9 @@ class Looker:
         rivals = set[Kind]()
         for kind in kinds if alike else ():
             needs = self.settled(kind.needs) if are_needs(kind.needs) else None
-            if needs and any(self._admits(kind, needs, nodes_alike) for nodes_alike in alike.values()):
+            if needs and any(
+                self._admits(kind, needs, nodes_alike) for nodes_alike in alike.values()
+            ):
                 rivals.add(kind)
         return rivals
 
@@ -171,9 +201,13 @@ class Looker:
             return False
         holding_back = self.holds.get(kind.name, frozenset())
         near = near_of(needs)
-        barred = {booking.node for booking in self.bookings if self._bars(booking, kind.name, kind.needs)}
+        barred = {
+            booking.node for booking in self.bookings if self._bars(booking, kind.name, kind.needs)
+        }
         return any(
-            near in ("", node.name) and (node.name, node.inc) not in holding_back and node.name not in barred
+            near in ("", node.name)
+            and (node.name, node.inc) not in holding_back
+            and node.name not in barred
             for node in alike
         )
 
@@ -188,7 +222,9 @@ class Looker:
         for partition, nodes in unread.items():
             self._holders |= {node.name: [] for node in nodes}
             holders = read_holders(self.store, partition, nodes)
-            records = self.store.records([encode_id(holder.task) for holder in holders], extras=False)
+            records = self.store.records(
+                [encode_id(holder.task) for holder in holders], extras=False
+            )
             for holder, record in zip(holders, records, strict=True):
                 ended = record.attempt != holder.attempt or record.state in _OVER
                 self._holders[holder.node].append(replace(holder, ended=ended))

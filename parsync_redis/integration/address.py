@@ -1,4 +1,5 @@
-"""The address of an app's broker as parsync's settings write it: parsync's own, unless told otherwise.
+"""The address of an app's broker as parsync's settings write it: parsync's own, unless told
+otherwise.
 
 kombu has its connection from the URL, `broker_use_ssl` and `broker_transport_options`. Guards, and
 schedulers beside workers, get an address only. So the address carries all of that, as options which
@@ -28,18 +29,21 @@ _OF_TCP: Final = ("socket_connect_timeout", "socket_keepalive", "socket_keepaliv
 
 
 def broker_address(connection: Connection) -> str | None:
-    """Return the address of a kombu connection's broker as `PARSYNC_URL` would name it, None if it is not Redis.
+    """Return the address of a kombu connection's broker as `PARSYNC_URL` would name it, None if it
+    is not Redis.
 
-    Raises InvalidInput for a Redis Cluster, for Sentinels without the service they watch, and for what an address
-    cannot carry.
+    Raises InvalidInput for a Redis Cluster, for Sentinels without the service they watch, and for
+    what an address cannot carry.
     """
     if callable(connection.password) and connection.transport.driver_type == "redis":
         raise _no_provider("the app's broker")
     broker = str(connection.as_uri(include_password=True))
     if is_cluster(broker):
         raise InvalidInput(
-            f"the app's broker is {safe_url(broker)}, but Celery cannot use a Redis Cluster as broker: "
-            "name one server as the broker, and the cluster with Parsync(app, url=...) or PARSYNC_URL"
+            f"the app's broker is {safe_url(broker)}, but Celery cannot use a Redis Cluster as "
+            "broker: "
+            "name one server as the broker, and the cluster with Parsync(app, url=...) or "
+            "PARSYNC_URL"
         )
     if not broker.startswith(SCHEME) and redis_url(broker) is None:
         return None
@@ -54,7 +58,8 @@ def broker_address(connection: Connection) -> str | None:
     if url.startswith("unix://"):
         if tls is not None:
             raise InvalidInput(
-                f"the app's broker is {safe_url(broker)}, but a socket file has no TLS: remove broker_use_ssl"
+                f"the app's broker is {safe_url(broker)}, but a socket file has no TLS: remove "
+                "broker_use_ssl"
             )
         return _with(url, {name: value for name, value in carried.items() if name not in _OF_TCP})
     if tls is not None:
@@ -73,10 +78,12 @@ def redis_url(broker: str) -> str | None:
 
 
 def transport_options(options: Mapping[str, object]) -> dict[str, str]:
-    """Return those of `broker_transport_options` that are of each connection, as options of an address.
+    """Return those of `broker_transport_options` that are of each connection, as options of an
+    address.
 
-    Options of kombu's queues and of its pool have no meaning for parsync. `retry_on_timeout` has none either, because
-    parsync repeats requests itself. Raises InvalidInput for a value of another type.
+    Options of kombu's queues and of its pool have no meaning for parsync. `retry_on_timeout` has
+    none either, because parsync repeats requests itself. Raises InvalidInput for a value of another
+    type.
     """
     writers: dict[str, Callable[[object], str]] = {
         "client_name": str,
@@ -95,7 +102,8 @@ def transport_options(options: Mapping[str, object]) -> dict[str, str]:
             carried[name] = write(value)
         except (TypeError, ValueError, KeyError, OverflowError):
             raise InvalidInput(
-                f"{name}={shown(value)} in broker_transport_options is not valid: it must be what redis-py takes"
+                f"{name}={shown(value)} in broker_transport_options is not valid: it must be what "
+                "redis-py takes"
             ) from None
     return carried
 
@@ -118,9 +126,15 @@ def _keepalive(value: object) -> str:
 
 
 def _sentinels(
-    connection: Connection, broker: str, options: Mapping[str, object], tls: Mapping[str, str] | None
+    connection: Connection,
+    broker: str,
+    options: Mapping[str, object],
+    tls: Mapping[str, str] | None,
 ) -> str:
-    """Return the address of Sentinels. kombu speaks TLS to them only if `sentinel_kwargs` says so."""
+    """Return the address of Sentinels.
+
+    kombu speaks TLS to them only if `sentinel_kwargs` says so.
+    """
     if not options.get("master_name"):
         raise InvalidInput(
             f"the app's broker is {safe_url(broker)}, but which service is not said: "
@@ -139,7 +153,10 @@ def _sentinels(
     if sentinel.get("ssl"):
         own = {name: value for name, value in sentinel.items() if name.startswith("ssl_")}
         query["sentinel_ssl"] = "true"
-        query |= {f"sentinel_{name}": value for name, value in (tls_options(own, "sentinel_kwargs") or {}).items()}
+        query |= {
+            f"sentinel_{name}": value
+            for name, value in (tls_options(own, "sentinel_kwargs") or {}).items()
+        }
     elif tls is not None:
         query["sentinel_ssl"] = "false"
     if tls is not None:
@@ -157,6 +174,7 @@ def _with(url: str, options: Mapping[str, str]) -> str:
 
 def _no_provider(where: str) -> InvalidInput:
     return InvalidInput(
-        f"{where} has a credential provider, and parsync's other processes cannot have that object: "
+        f"{where} has a credential provider, and parsync's other processes cannot have that "
+        "object: "
         "give parsync a login of its own with Parsync(app, url=...) or PARSYNC_URL"
     )

@@ -1,8 +1,8 @@
 """`Parsync(app)`: one line that lets a Celery app place tasks through parsync.
 
-Tasks with `parsync={...}` go to the queue in Redis instead of a broker queue. Celery's own steps around publishing
-(signals, events, routing, serializers) happen as always. Tasks without the option go to the broker as before. A worker
-with a `--parsync-...` option is a node.
+Tasks with `parsync={...}` go to the queue in Redis instead of a broker queue. Celery's own steps
+around publishing (signals, events, routing, serializers) happen as always. Tasks without the option
+go to the broker as before. A worker with a `--parsync-...` option is a node.
 """
 
 from __future__ import annotations
@@ -50,17 +50,25 @@ log = logging.getLogger("parsync.agent")
 
 
 class Parsync:
-    """Parsync of one Celery app. `url` is by default PARSYNC_URL, else the app's broker; `cluster` PARSYNC_CLUSTER."""
+    """Parsync of one Celery app.
+
+    `url` is by default PARSYNC_URL, else the app's broker; `cluster` PARSYNC_CLUSTER.
+    """
 
     def __init__(self, app: Celery, url: str | None = None, cluster: str | None = None) -> None:
         before = getattr(app, "parsync", None)
         if before is not None and not before.of_loader:
-            raise InvalidInput(f"this Celery app ({app.main}) has a Parsync already: call Parsync(app) once")
-        self.app, self._url, self._cluster = app, url, cluster
+            raise InvalidInput(
+                f"this Celery app ({app.main}) has a Parsync already: call Parsync(app) once"
+            )
+        self.app = app
+        self._url = url
+        self._cluster = cluster
         self._lock = threading.Lock()
         self._client: ParsyncClient | None = None
         self.options = OptionSource(app, lambda: self.client)
-        self.of_loader = False  # made by CELERY_LOADER: one that the app's code makes takes its place
+        # made by CELERY_LOADER: one that the app's code makes takes its place
+        self.of_loader = False
         self.agent: Agent | None = None
         self.background = Background()
         self._owed: Owed = deque()
@@ -77,10 +85,11 @@ class Parsync:
         if before is None:
             add_worker_options(app)
 
-    # -- settings and client -----------------------------------------------------------------------------------------
+    # -- settings and client -----------------------------------------------------------------------
 
     def settings(self) -> Settings:
-        """Return the settings: arguments, then PARSYNC_*, then the TOML file; the default url is the app's broker.
+        """Return the settings: arguments, then PARSYNC_*, then the TOML file; the default url is
+        the app's broker.
 
         Raises InvalidInput if the broker's address cannot be parsync's.
         """
@@ -97,8 +106,10 @@ class Parsync:
         prefix = (connection.transport_options or {}).get("global_keyprefix")
         if prefix and "cluster" not in settings.model_fields_set:
             raise InvalidInput(
-                f"the app's broker has global_keyprefix={shown(prefix)}, which parsync's keys do not get: apps with "
-                "different prefixes would share a cluster, so name it with Parsync(app, cluster=...) or PARSYNC_CLUSTER"
+                f"the app's broker has global_keyprefix={shown(prefix)}, which parsync's keys do "
+                "not get: apps with "
+                "different prefixes would share a cluster, so name it with Parsync(app, "
+                "cluster=...) or PARSYNC_CLUSTER"
             )
         return Settings.load(url=broker, cluster=self._cluster)
 
@@ -111,22 +122,31 @@ class Parsync:
             return self._client
 
     def move_to(self, url: str | None, cluster: str | None) -> tuple[str | None, str | None]:
-        """Submit to another cluster from now on, for tests; return the url and cluster that were given before."""
+        """Submit to another cluster from now on, for tests; return the url and cluster that were
+        given before.
+        """
         with self._lock:
-            before, client = (self._url, self._cluster), self._client
-            self._url, self._cluster, self._client = url, cluster, None
+            before = (self._url, self._cluster)
+            client = self._client
+            self._url = url
+            self._cluster = cluster
+            self._client = None
         if client is not None:
             client.close()
         return before
 
     def check_tasks(self) -> None:
-        """Check the options that each task of the app declares; raises InvalidInput that names the task."""
+        """Check the options that each task of the app declares; raises InvalidInput that names the
+        task.
+        """
         self.options.check()
 
-    # -- submitting --------------------------------------------------------------------------------------------------
+    # -- submitting --------------------------------------------------------------------------------
 
     def options_of(self, name: str, carried: object, call: object) -> dict[str, object] | None:
-        """Return the options of a task that parsync places, None if it goes to the broker; see `OptionSource.of`."""
+        """Return the options of a task that parsync places, None if it goes to the broker; see
+        `OptionSource.of`.
+        """
         return self.options.of(name, carried, call)
 
     def submit(
@@ -140,17 +160,27 @@ class Parsync:
         expiry_ms: int | None = None,
         pauses: Iterator[float] | None = None,
     ) -> None:
-        """Submit a message that Celery made; raises InvalidInput, UnknownTask, Infeasible or ServerUnreachable.
+        """Submit a message that Celery made; raises InvalidInput, UnknownTask, Infeasible or
+        ServerUnreachable.
 
         queue: as `queue_of` gives it. pauses: as for `ParsyncClient.send`.
 
-        An id that is published again begins a new life if it has ended, as with Celery. A run publishes with the
-        number of that task's life: when a lost run is repeated, what it publishes again is recognised.
+        An id that is published again begins a new life if it has ended, as with Celery. A run
+        publishes with the number of that task's life: when a lost run is repeated, what it
+        publishes again is recognised.
         """
-        key, (running, life) = encode_id(id), _running()
-        after = running.request.parsync["attempt"] if running is not None and running.request.id == id else ""
+        key = encode_id(id)
+        (running, life) = _running()
+        after = (
+            running.request.parsync["attempt"]
+            if running is not None and running.request.id == id
+            else ""
+        )
         as_before = (
-            after and running is not None and running.name == name and not options.keys() - {"priority"}
+            after
+            and running is not None
+            and running.name == name
+            and not options.keys() - {"priority"}
         )  # which Celery always repeats
         wanted = self._as_before(key) if as_before else TaskOptions.of(options, queue)
         publication = f"s{life}" if running is not None else f"c{random.getrandbits(64):x}"
@@ -159,24 +189,34 @@ class Parsync:
         if word == "next":
             return
         if word == "stale":
-            log.warning("task %s was given to another node while it ran here: what it submits next does not count", id)
+            log.warning(
+                "task %s was given to another node while it ran here: what it submits next does "
+                "not count",
+                id,
+            )
             return
         if error := explain_refusal(self.client.store, task, word):
             raise error
 
     def _as_before(self, key: str) -> TaskOptions:
-        """Return the options of the task's record: a client without a Celery app has no message to carry them."""
+        """Return the options of the task's record: a client without a Celery app has no message to
+        carry them.
+        """
         return kept_options(self._ask(lambda store: store.statuses([key])[0]))
 
     def _ask(self, request: Callable[[Store], T]) -> T:
-        """Return the answer of a request to a store that knows the cluster's settings; it is not repeated."""
+        """Return the answer of a request to a store that knows the cluster's settings; it is not
+        repeated.
+        """
         client = self.client
         return client.requests.do(lambda: request(client.store), iter(()))
 
-    # -- cancelling --------------------------------------------------------------------------------------------------
+    # -- cancelling --------------------------------------------------------------------------------
 
     def revoke(self, task_id: object, terminate: bool, signal: object) -> bool:
-        """Cancel tasks in the queue, and running ones if `terminate`; return True if all of them were parsync's."""
+        """Cancel tasks in the queue, and running ones if `terminate`; return True if all of them
+        were parsync's.
+        """
         ids = [encode_id(str(id)) for id in maybe_list(task_id) or []]
         how = signal_name(signal) if terminate else "after"
         answers = self._ask(lambda store: cancel_tasks(store, ids, "revoked", how))
@@ -195,18 +235,26 @@ class Parsync:
         self.background.do(send)
 
     def purge(self) -> int:
-        """Cancel the tasks of this app that wait in the queue; return how many, 0 if this login may not list them."""
+        """Cancel the tasks of this app that wait in the queue; return how many, 0 if this login may
+        not list them.
+        """
         try:
-            return self._ask(lambda store: purge_tasks(store, find_purgeable(store, known=self.app.tasks.keys())))
+            return self._ask(
+                lambda store: purge_tasks(store, find_purgeable(store, known=self.app.tasks.keys()))
+            )
         except AccessDenied as error:
             log.warning(
-                "what waits in parsync is not purged: %s; `parsync purge` does it with a scheduler's login", error
+                "what waits in parsync is not purged: %s; `parsync purge` does it with a "
+                "scheduler's login",
+                error,
             )
             return 0
 
 
 def _running() -> tuple[Task | None, str]:
-    """Return the placed task that runs here and now, and the number of its life; (None, '') outside of one."""
+    """Return the placed task that runs here and now, and the number of its life; (None, '') outside
+    of one.
+    """
     running = get_current_worker_task()
     place = getattr(running.request, "parsync", None) if running is not None else None
     if not isinstance(place, Mapping) or "attempt" not in place:
@@ -215,7 +263,10 @@ def _running() -> tuple[Task | None, str]:
 
 
 def signal_name(signal: object) -> str:
-    """Return the name of a signal as a cancel stores it; None is Celery's default. Raises InvalidInput."""
+    """Return the name of a signal as a cancel stores it; None is Celery's default.
+
+    Raises InvalidInput.
+    """
     try:
         return Signals(signals.signum(signal or TERM_SIGNAME)).name
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -1,7 +1,9 @@
-"""Work for the app's broker that must not keep its caller waiting: a thread does it, one thing after the other.
+"""Work for the app's broker that must not keep its caller waiting: a thread does it, one thing
+after the other.
 
-This is the event task-sent and the broadcast of a cancel. Neither decides anything: parsync's state has it by then.
-While the broker is away they wait in a queue; what does not fit is dropped and logged.
+This is the event task-sent and the broadcast of a cancel. Neither decides anything: parsync's state
+has it by then. While the broker is away they wait in a queue; what does not fit is dropped and
+logged.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ os.register_at_fork(after_in_child=_unlock)
 
 
 class Background:
-    """A thread that does work. Each process has its own: a forked child does not have its parent's threads."""
+    """A thread that does work.
+
+    Each process has its own: a forked child does not have its parent's threads.
+    """
 
     def __init__(self) -> None:
         self._thread: _Thread | None = None
@@ -71,7 +76,10 @@ class _Thread:
             self._full = False
         except queue.Full:
             if not self._full:
-                log.warning("the app's broker does not answer: events and broadcasts are dropped, %d wait", MOST)
+                log.warning(
+                    "the app's broker does not answer: events and broadcasts are dropped, %d wait",
+                    MOST,
+                )
             self._full = True
 
     def _run(self) -> None:
@@ -80,14 +88,22 @@ class _Thread:
             try:
                 work()
                 self._failed = False
-            except Exception as error:  # kombu raises what its transports do; nobody but the log can be told
+            # kombu raises what its transports do; nobody but the log can be told
+            except Exception as error:
                 if not self._failed:
-                    log.warning("the app's broker took no event or broadcast: %s; tasks do not need it", error)
+                    log.warning(
+                        "the app's broker took no event or broadcast: %s; tasks do not need it",
+                        error,
+                    )
                 self._failed = True
             finally:
                 self._waiting.task_done()
 
     def _finish(self) -> None:
         deadline = time.monotonic() + AT_EXIT_S
-        while self.process == os.getpid() and self._waiting.unfinished_tasks and time.monotonic() < deadline:
+        while (
+            self.process == os.getpid()
+            and self._waiting.unfinished_tasks
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.01)

@@ -1,7 +1,9 @@
-"""The two components of a Celery app that parsync takes part in: `app.amqp` sends, `app.control` revokes.
+"""The two components of a Celery app that parsync takes part in: `app.amqp` sends, `app.control`
+revokes.
 
-Their classes are derived from the app's own, whatever those are. An app that is pickled (for pools that spawn) carries
-them as what they are derived from, and gets its Parsync again where it is unpickled.
+Their classes are derived from the app's own, whatever those are. An app that is pickled (for pools
+that spawn) carries them as what they are derived from, and gets its Parsync again where it is
+unpickled.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Source(NamedTuple):
 
 
 def extend(app: Celery, name: str, source: Source) -> None:
-    """Derive the class of a component: of the one that the app will make when it needs it, or has made already."""
+    """Derive the class of a component: of the one that the app will make when it needs it, or has
+    made already.
+    """
     setattr(app, f"{name}_cls", derive(name, symbol_by_name(getattr(app, f"{name}_cls")), source))
     if name in app.__dict__:
         component = app.__dict__[name]
@@ -42,19 +46,28 @@ def extend(app: Celery, name: str, source: Source) -> None:
 
 
 class Derived(type):
-    """The class of a derived class. It is pickled as a call of `derive`, because no module has it by a name."""
+    """The class of a derived class.
+
+    It is pickled as a call of `derive`, because no module has it by a name.
+    """
 
     parsync_of: tuple[str, type, Source]
 
 
 def derive(name: str, base: type, source: Source) -> Derived:
-    """Return the class of the component `name`, derived from the app's own, not from a class derived before."""
+    """Return the class of the component `name`, derived from the app's own, not from a class
+    derived before.
+    """
     if isinstance(base, Derived):
         if base.parsync_of[2] == source:
             return base
         base = base.parsync_of[1]
     body = _AMQP if name == "amqp" else _Control
-    members = {"__module__": base.__module__, "__doc__": base.__doc__, "parsync_of": (name, base, source)}
+    members = {
+        "__module__": base.__module__,
+        "__doc__": base.__doc__,
+        "parsync_of": (name, base, source),
+    }
     return Derived(base.__name__, (body, base), members)
 
 
@@ -79,13 +92,17 @@ class _AMQP(AMQP):
         """Celery's sender of task messages, with a fork at its entry."""
         made: Callable[..., object] | None = self.__dict__.get("_parsync_sender")
         if made is None:
-            made = self.__dict__["_parsync_sender"] = _make_sender(parsync_of(self), self._create_task_sender())
+            made = self.__dict__["_parsync_sender"] = _make_sender(
+                parsync_of(self), self._create_task_sender()
+            )
         return made
 
 
 def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable[..., object]:
     # Any: Celery's arguments, which go on as they are
-    def send_task_message(producer: Any, name: str, message: Any, *args: Any, headers: Any = None, **kw: Any) -> object:
+    def send_task_message(
+        producer: Any, name: str, message: Any, *args: Any, headers: Any = None, **kw: Any
+    ) -> object:
         call = kw.pop("parsync", None)
         warn_of_misspelt(kw, stacklevel=4)  # the caller of apply_async
         if headers and not isinstance(headers, Mapping):
@@ -95,18 +112,28 @@ def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable
             options = parsync.options_of(name, carried, call)
             if options is not None:
                 refuse_options_beside(name, kw)
-                return plain(Capture(producer, parsync, name, options), name, message, *args, headers=headers, **kw)
+                return plain(
+                    Capture(producer, parsync, name, options),
+                    name,
+                    message,
+                    *args,
+                    headers=headers,
+                    **kw,
+                )
         except InvalidInput as error:
             raise refusal_here(error) from None
         if call is False:
-            headers = {**(headers or {}), "parsync": False}  # so that its retries stay with the broker
+            # so that its retries stay with the broker
+            headers = {**(headers or {}), "parsync": False}
         return plain(producer, name, message, *args, headers=headers, **kw)
 
     return send_task_message
 
 
 class _Control(Control):
-    """Celery's control, whose revoke also cancels in parsync's queue, where a broadcast does not reach."""
+    """Celery's control, whose revoke also cancels in parsync's queue, where a broadcast does not
+    reach.
+    """
 
     def revoke(
         self,
@@ -116,13 +143,20 @@ class _Control(Control):
         signal: object = "SIGTERM",
         **kwargs: object,
     ) -> object:
-        """Cancel in the queue first, so that a waiting task cannot start meanwhile; then broadcast as Celery does.
+        """Cancel in the queue first, so that a waiting task cannot start meanwhile; then broadcast
+        as Celery does.
 
-        If parsync's server fails, the workers are told all the same: the task may be an ordinary one.
+        If parsync's server fails, the workers are told all the same: the task may be an ordinary
+        one.
         """
         parsync = parsync_of(self)
         broadcast = partial(
-            super().revoke, task_id, destination=destination, terminate=terminate, signal=signal, **kwargs
+            super().revoke,
+            task_id,
+            destination=destination,
+            terminate=terminate,
+            signal=signal,
+            **kwargs,
         )
         try:
             ours = parsync.revoke(task_id, terminate, signal)
@@ -137,7 +171,9 @@ class _Control(Control):
         return None
 
     def purge(self, connection: object = None) -> int:
-        """Discard what waits in the broker's queues, and in parsync's queue the tasks that this app knows."""
+        """Discard what waits in the broker's queues, and in parsync's queue the tasks that this app
+        knows.
+        """
         discarded: int = super().purge(connection=connection)
         return discarded + parsync_of(self).purge()
 

@@ -1,4 +1,6 @@
-"""Choose the tasks that parsync places, and their options: by call, task, settings file or the workers' app."""
+"""Choose the tasks that parsync places, and their options: by call, task, settings file or the
+workers' app.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,13 @@ _MAPS: Final = ("celery.map", "celery.starmap", "celery.chunks")
 """Celery's own tasks that run a user's: they can be asked to go through parsync."""
 
 KNOWN_S: Final = 3.0
-"""How long an answer of the server about a task is valid, or the fact that the server does not answer."""
+"""How long an answer of the server about a task is valid, or the fact that the server does not
+answer.
+"""
 
 _UNPLACED: Final = (
-    "cannot be placed by parsync: it has a Strategy of its own, as batch tasks have, and nobody can tell when a run of "
+    "cannot be placed by parsync: it has a Strategy of its own, as batch tasks have, and nobody "
+    "can tell when a run of "
     "it ends; declare parsync=False, and it goes to the broker"
 )
 
@@ -47,7 +52,8 @@ class OptionSource:
     """The options of an app's tasks."""
 
     def __init__(self, app: Celery, client: Callable[[], ParsyncClient]) -> None:
-        self._app, self._client = app, client
+        self._app = app
+        self._client = client
         self._known: dict[str, tuple[Options | None, float]] = {}
         self._away = -math.inf, ""
         self._unrouted: set[str] = set()
@@ -58,30 +64,41 @@ class OptionSource:
         return Rules(load_rules())
 
     def of(self, name: str, carried: object, call: object) -> dict[str, object] | None:
-        """Return the options of a task that parsync places, None if it goes to the broker; raises InvalidInput.
+        """Return the options of a task that parsync places, None if it goes to the broker; raises
+        InvalidInput.
 
-        The options of the call come before those of an earlier attempt (`carried` in its headers), these before the
-        task's own, and these before the rule for its name.
+        The options of the call come before those of an earlier attempt (`carried` in its headers),
+        these before the task's own, and these before the rule for its name.
         """
-        own, rule = self._own(name, call), self.rules.of(name)
+        own = self._own(name, call)
+        rule = self.rules.of(name)
         placed = rule if own is None else own
-        if call is False or (call is None and (carried is False or (not carried and placed in (None, False)))):
+        if call is False or (
+            call is None and (carried is False or (not carried and placed in (None, False)))
+        ):
             return None
         if has_own_strategy(self._app._tasks.get(name)):
             raise InvalidInput(f"task {name} {_UNPLACED}")
         merged: dict[str, object] = {}
-        for options in (rule, own, carried.get("options") if isinstance(carried, Mapping) else None, call):
+        for options in (
+            rule,
+            own,
+            carried.get("options") if isinstance(carried, Mapping) else None,
+            call,
+        ):
             if options is None or isinstance(options, bool):
                 continue
             if not isinstance(options, Mapping):
                 raise InvalidInput(
-                    f"parsync={shown(options)} of task {name} is not valid: it must be a dict, True or False"
+                    f"parsync={shown(options)} of task {name} is not valid: it must be a dict, "
+                    "True or False"
                 )
             merged.update(options)
         return merged
 
     def _own(self, name: str, call: object) -> object:
-        """Return what a task declares in this app, or else, as the cluster's workers know it, in theirs.
+        """Return what a task declares in this app, or else, as the cluster's workers know it, in
+        theirs.
 
         A task of this app is known only when the app's tasks are.
         """
@@ -92,14 +109,17 @@ class OptionSource:
         known = self._declared_elsewhere(name)
         if known is None or (call is None and not known.get("place", True)):
             return None
-        options = {option: value for option, value in known.items() if option not in ("place", "queue")}
+        options = {
+            option: value for option, value in known.items() if option not in ("place", "queue")
+        }
         return {**options, QUEUE: known["queue"]} if known.get("queue") else options
 
     def _declared_elsewhere(self, name: str) -> Options | None:
         """Return what the workers' app declares for a task that this process has not imported.
 
-        An answer is used again for KNOWN_S seconds, and longer if the server cannot be reached then. The server is
-        asked once, without retries. Raises Unreachable if it does not answer and no answer is kept.
+        An answer is used again for KNOWN_S seconds, and longer if the server cannot be reached
+        then. The server is asked once, without retries. Raises Unreachable if it does not answer
+        and no answer is kept.
         """
         now_s = time.monotonic()
         found, asked_s = self._known.get(name, (None, -math.inf))
@@ -114,7 +134,8 @@ class OptionSource:
                 self._away = time.monotonic(), str(error)
         if name not in self._known:
             raise Unreachable(
-                f"{self._away[1]}; it knows whether task {name} is placed by parsync, which this process has not "
+                f"{self._away[1]}; it knows whether task {name} is placed by parsync, which this "
+                "process has not "
                 "imported; parsync=False sends it to the broker"
             )
         return found
@@ -128,29 +149,45 @@ class OptionSource:
                 raise InvalidInput(f"task {name}: {error}") from None
 
     def known_tasks(self) -> KnownTasks:
-        """Return the tasks of this app and what each declares, for those who submit by name; raises InvalidInput."""
+        """Return the tasks of this app and what each declares, for those who submit by name; raises
+        InvalidInput.
+        """
         names = [name for name, task in self._app.tasks.items() if _may_be_placed(name, task)]
         found = {name: self._declaration(name) for name in names}
         return KnownTasks.of(
-            {name: options for name, options in found.items() if options or is_name("task name", name)}
+            {
+                name: options
+                for name, options in found.items()
+                if options or is_name("task name", name)
+            }
         )
 
     def as_declared(self, name: str, given: Options) -> tuple[dict[str, object], str] | None:
-        """Return the options and the queue of a task that was submitted by name before any worker knew it.
+        """Return the options and the queue of a task that was submitted by name before any worker
+        knew it.
 
-        The options `given` by the caller come before those that this app declares. None if they do not change.
+        The options `given` by the caller come before those that this app declares. None if they do
+        not change.
         """
-        declared = {k: v for k, v in (self._declaration(name) or {}).items() if k not in ("place", "expires")}
+        declared = {
+            k: v
+            for k, v in (self._declaration(name) or {}).items()
+            if k not in ("place", "expires")
+        }
         merged = {**declared, **given}
-        queue, asked = str(merged.pop("queue", "")), str(given.get("queue", ""))
+        queue = str(merged.pop("queue", ""))
+        asked = str(given.get("queue", ""))
         before = {option: value for option, value in given.items() if option != "queue"}
         if TaskOptions.of(merged, queue) == TaskOptions.of(before, asked):
             return None
         return merged, queue
 
     def _declaration(self, name: str) -> dict[str, object] | None:
-        """Return a task's options with the queue and priority that Celery would give it, None if it has none."""
-        own, task = self.of(name, None, None), self._app.tasks[name]
+        """Return a task's options with the queue and priority that Celery would give it, None if it
+        has none.
+        """
+        own = self.of(name, None, None)
+        task = self._app.tasks[name]
         routed = self._route(name, dict(task._get_exec_options()))
         queue = routed.get("queue")
         found = dict(own or {})
@@ -164,7 +201,8 @@ class OptionSource:
 
     # Any: Celery's options of a call, each of its own type
     def _route(self, name: str, options: dict[str, Any]) -> Mapping[str, Any]:
-        """Return how Celery routes a task whatever its arguments are, without a queue if the routers need arguments.
+        """Return how Celery routes a task whatever its arguments are, without a queue if the
+        routers need arguments.
 
         A router is the app's own code and may read arguments, of which there are none here.
         """
@@ -175,7 +213,8 @@ class OptionSource:
             if name not in self._unrouted:
                 self._unrouted.add(name)
                 log.warning(
-                    "task %s has no queue when it is submitted by name only: its route cannot be found without "
+                    "task %s has no queue when it is submitted by name only: its route cannot be "
+                    "found without "
                     "arguments (%s: %s)",
                     name,
                     type(error).__name__,
@@ -185,7 +224,9 @@ class OptionSource:
 
 
 def has_own_strategy(task: object) -> bool:
-    """Return True if a task, or a class of tasks, does not have Celery's Strategy, by which a worker runs it."""
+    """Return True if a task, or a class of tasks, does not have Celery's Strategy, by which a
+    worker runs it.
+    """
     if task is None:
         return False
     kind = task if isinstance(task, type) else type(task)
@@ -200,14 +241,18 @@ def _may_be_placed(name: str, task: Task) -> bool:
 
 
 def check_declarations(app: Celery) -> None:
-    """Have `app.task` say at a declaration what a worker would say at its start, and warn of a misspelt `parsync`."""
+    """Have `app.task` say at a declaration what a worker would say at its start, and warn of a
+    misspelt `parsync`.
+    """
     celery_task = app.task
     if getattr(celery_task, "of_parsync", False):
         return
 
     @wraps(celery_task)
     def task(*args: object, **options: object) -> object:
-        _check_declared(options.get(_PARSYNC), lambda: options.get("base") or symbol_by_name(app.task_cls))
+        _check_declared(
+            options.get(_PARSYNC), lambda: options.get("base") or symbol_by_name(app.task_cls)
+        )
         warn_of_misspelt(options, stacklevel=2)
         return celery_task(*args, **options)
 
@@ -222,7 +267,9 @@ def _check_declared(declared: object, base_of: Callable[[], object]) -> None:
     elif isinstance(declared, Mapping):
         options = declared
     else:
-        raise InvalidInput(f"parsync={shown(declared)} is not valid: it must be a dict, True or False")
+        raise InvalidInput(
+            f"parsync={shown(declared)} is not valid: it must be a dict, True or False"
+        )
     try:
         TaskOptions.of(options)
     except InvalidInput as error:
@@ -232,7 +279,9 @@ def _check_declared(declared: object, base_of: Callable[[], object]) -> None:
 
 
 def warn_of_misspelt(options: Mapping[str, object], stacklevel: int) -> None:
-    """Warn of an option that is nearly `parsync`. It may be an attribute of the task, or the app's own option.
+    """Warn of an option that is nearly `parsync`.
+
+    It may be an attribute of the task, or the app's own option.
 
     stacklevel: as `warnings.warn` has it, for the caller.
     """
@@ -244,7 +293,9 @@ def warn_of_misspelt(options: Mapping[str, object], stacklevel: int) -> None:
 
 
 def refuse_options_beside(name: str, options: Mapping[str, object]) -> None:
-    """Raise InvalidInput if the call of a placed task has an option beside `parsync={...}` that belongs there."""
+    """Raise InvalidInput if the call of a placed task has an option beside `parsync={...}` that
+    belongs there.
+    """
     for option in options:
         if option in _OF_OURS:
             raise InvalidInput(

@@ -1,4 +1,6 @@
-"""The producer that Celery is given for a parsync task: it submits the message instead of publishing it."""
+"""The producer that Celery is given for a parsync task: it submits the message instead of
+publishing it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from ..wire.message_options import until_ms
 from .port import Options, ParsyncPort
 
 QUEUE: Final = "_queue"
-"""The option, on the way to the producer only, that names the queue to which the workers' app routes a task."""
+"""The option, on the way to the producer only, that names the queue to which the workers' app
+routes a task.
+"""
 
 
 _TRANSPORT: Final = frozenset(
@@ -63,14 +67,20 @@ class Full(ServerFull, OperationalError):
 
 
 class Capture:
-    """Stands where Celery expects a kombu Producer: submits the task; all else is the real producer's.
+    """Stands where Celery expects a kombu Producer: submits the task; all else is the real
+    producer's.
 
-    The next publish is of the event task-sent. It goes to the broker in the background; over a producer that the caller
-    gave, it goes at once, as only the caller knows when that is free.
+    The next publish is of the event task-sent. It goes to the broker in the background; over a
+    producer that the caller gave, it goes at once, as only the caller knows when that is free.
     """
 
-    def __init__(self, producer: Producer, parsync: ParsyncPort, name: str, options: Options) -> None:
-        self._producer, self._parsync, self._name, self._options = producer, parsync, name, options
+    def __init__(
+        self, producer: Producer, parsync: ParsyncPort, name: str, options: Options
+    ) -> None:
+        self._producer = producer
+        self._parsync = parsync
+        self._name = name
+        self._options = options
         self._submitted = False
 
     def __getattr__(self, name: str) -> object:
@@ -84,11 +94,15 @@ class Capture:
         """
         if self._submitted:
             pool = self._parsync.app.producer_pool
-            from_pool = not pool.limit or self._producer in pool._dirty  # a pool without a limit notes nothing
+            # a pool without a limit notes nothing
+            from_pool = not pool.limit or self._producer in pool._dirty
             if from_pool:  # in use, and given back after this call
-                self._parsync.background.do(lambda: self._publish_event(body, headers=headers, **kwargs))
+                self._parsync.background.do(
+                    lambda: self._publish_event(body, headers=headers, **kwargs)
+                )
             else:
-                self._producer.publish(body, headers=headers, **kwargs)  # Celery keeps the event if that fails
+                # Celery keeps the event if that fails
+                self._producer.publish(body, headers=headers, **kwargs)
             return
         if not isinstance(headers, dict) or "task" not in headers:
             raise InvalidInput("parsync tasks need Celery's task protocol 2: set task_protocol = 2")
@@ -99,7 +113,9 @@ class Capture:
         queue = queue or str(options.pop(QUEUE, ""))
         if kwargs.get("priority") is not None:
             options.setdefault("priority", celery_priority(kwargs["priority"]))
-        ours: dict[str, object] = {"options": {k: v for k, v in self._options.items() if k != QUEUE}}
+        ours: dict[str, object] = {
+            "options": {k: v for k, v in self._options.items() if k != QUEUE}
+        }
         if (eta := headers.get("eta")) is not None:
             ours["eta"] = eta  # beside Celery's own, by which its worker would wait
         headers = {**headers, "parsync": ours, "eta": None}
@@ -107,42 +123,56 @@ class Capture:
         if headers.get("expires") is None and options.get("expires") is not None:
             seconds = TaskOptions.of(options).expires or 0.0
             headers["expires"] = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
-        serializer, compression = kwargs.get("serializer"), kwargs.get("compression")
+        serializer = kwargs.get("serializer")
+        compression = kwargs.get("compression")
         try:
             packed, content_type, content_encoding = self._producer._prepare(
                 body, serializer, None, None, compression, headers
             )
-        except (KeyError, TypeError, SerializerNotInstalled):  # kombu says EncodeError if it is the arguments
+        # kombu says EncodeError if it is the arguments
+        except (KeyError, TypeError, SerializerNotInstalled):
             if all(isinstance(name, str | None) for name in (serializer, compression)):
                 raise  # a name that is not known: plain Celery raises the same
             raise InvalidInput(
-                f"task {self._name}: serializer={shown(serializer)} or compression={shown(compression)} is no name"
+                f"task {self._name}: serializer={shown(serializer)} or "
+                f"compression={shown(compression)} is no name"
             ) from None
-        properties = {name: value for name, value in kwargs.items() if name not in _TRANSPORT and value is not None}
+        properties = {
+            name: value
+            for name, value in kwargs.items()
+            if name not in _TRANSPORT and value is not None
+        }
         routed = exchange_name(kwargs.get("exchange")), kwargs.get("routing_key") or ""
         message = envelope(packed, content_type, content_encoding, headers, properties, *routed)
         expiry_ms = expiry_of(headers.get("expires"))
         pauses = pauses_of(kwargs.get("retry"), kwargs.get("retry_policy") or {})
         try:
-            self._parsync.submit(self._name, headers["id"], message, options, queue, delay_ms, expiry_ms, pauses)
+            self._parsync.submit(
+                self._name, headers["id"], message, options, queue, delay_ms, expiry_ms, pauses
+            )
         except (ServerUnreachable, ServerReadOnly, ServerFull) as error:
             raise operational(error) from None
         self._submitted = True
 
     def _publish_event(self, body: object, **kwargs: object) -> None:
-        with self._parsync.app.producer_pool.acquire(block=True) as producer:  # the task's producer is in use elsewhere
+        # the task's producer is in use elsewhere
+        with self._parsync.app.producer_pool.acquire(block=True) as producer:
             producer.publish(body, **kwargs)
 
 
 def celery_priority(priority: float) -> int:
-    """Return a priority of Celery's as one of parsync's, 0 to 9; raises InvalidInput for one that is no number."""
+    """Return a priority of Celery's as one of parsync's, 0 to 9; raises InvalidInput for one that
+    is no number.
+    """
     if not isinstance(priority, (int, float)) or priority != priority:
         raise InvalidInput(f"priority={shown(priority)} is not valid: it must be a number")
     return int(min(9, max(0, priority)))
 
 
 _DELAYED: Final = re.compile(r"(?:[01]\.){28}")
-"""How a routing key of Celery's native delayed delivery begins (celery_delayed_27): the delay, bit by bit."""
+"""How a routing key of Celery's native delayed delivery begins (celery_delayed_27): the delay, bit
+by bit.
+"""
 
 
 def exchange_name(exchange: Exchange | str | None) -> str:
@@ -153,11 +183,15 @@ def exchange_name(exchange: Exchange | str | None) -> str:
 def queue_of(app: Celery, exchange: Exchange | str | None, routing_key: str | None) -> str:
     """Return the queue that a task was explicitly routed to, '' if that is the app's default queue.
 
-    exchange, routing_key: as Celery gives them to a producer. If no declared queue is bound to the key, the key is the
-    name of a queue. Of several queues the first by name counts, because a task runs once.
+    exchange, routing_key: as Celery gives them to a producer. If no declared queue is bound to the
+    key, the key is the name of a queue. Of several queues the first by name counts, because a task
+    runs once.
     """
-    name, key = exchange_name(exchange), _DELAYED.sub("", routing_key or "", count=1)
-    bound = [queue.name for queue in app.amqp.queues.values() if name and _is_bound(queue, name, key)]
+    name = exchange_name(exchange)
+    key = _DELAYED.sub("", routing_key or "", count=1)
+    bound = [
+        queue.name for queue in app.amqp.queues.values() if name and _is_bound(queue, name, key)
+    ]
     found = min(bound, default=key)
     return "" if found == app.conf.task_default_queue else found
 
@@ -169,15 +203,26 @@ def _is_bound(queue: Queue, exchange: str, key: str) -> bool:
     if queue.exchange.type == "fanout":
         return True
     if queue.exchange.type == "topic":
-        words = (re.escape(word).replace(r"\*", "[^.]*") for word in str(queue.routing_key).split("."))
-        pattern = r"\.".join(words).replace(r"\.\#", r"(?:\..*)?").replace(r"\#\.", r"(?:.*\.)?").replace(r"\#", ".*")
+        words = (
+            re.escape(word).replace(r"\*", "[^.]*") for word in str(queue.routing_key).split(".")
+        )
+        pattern = (
+            r"\.".join(words)
+            .replace(r"\.\#", r"(?:\..*)?")
+            .replace(r"\#\.", r"(?:.*\.)?")
+            .replace(r"\#", ".*")
+        )
         return re.fullmatch(pattern, key) is not None
     return bool(queue.routing_key == key)
 
 
 def operational(error: ParsyncError) -> ParsyncError:
     """Return the same error as one that is also kombu's OperationalError."""
-    for kind, celerys in ((ServerUnreachable, Unreachable), (ServerReadOnly, ReadOnly), (ServerFull, Full)):
+    for kind, celerys in (
+        (ServerUnreachable, Unreachable),
+        (ServerReadOnly, ReadOnly),
+        (ServerFull, Full),
+    ):
         if isinstance(error, kind):
             return celerys(*error.args)
     return error
@@ -185,7 +230,8 @@ def operational(error: ParsyncError) -> ParsyncError:
 
 # Any: Celery's retry_policy, numbers and exceptions
 def pauses_of(retry: bool | None, policy: Mapping[str, Any]) -> Iterator[float] | None:
-    """Return the seconds before each further try to publish, as Celery's `retry` and `retry_policy` ask for.
+    """Return the seconds before each further try to publish, as Celery's `retry` and `retry_policy`
+    ask for.
 
     None if they are Celery's defaults: then the client's `retry_for_s` counts.
     """
@@ -193,7 +239,9 @@ def pauses_of(retry: bool | None, policy: Mapping[str, Any]) -> Iterator[float] 
         return None
     if not retry:
         return iter(())
-    start, step, most = (float(policy.get(f"interval_{part}", 0)) for part in ("start", "step", "max"))
+    start, step, most = (
+        float(policy.get(f"interval_{part}", 0)) for part in ("start", "step", "max")
+    )
     pauses = (min(pause_s, most) for pause_s in fxrange(start, most + start, step, repeatlast=True))
     tries = policy.get("max_retries")
     return pauses if tries is None else islice(pauses, int(tries))
@@ -204,13 +252,17 @@ KNOWS_CALLBACKS: Final = hasattr(amqp, "_callback_publish_retry")
 
 
 def from_callback() -> bool:
-    """Return True if Celery (5.7 on) publishes a callback of a task that ran: it retries itself, with retry=False."""
+    """Return True if Celery (5.7 on) publishes a callback of a task that ran: it retries itself,
+    with retry=False.
+    """
     inside = getattr(amqp, "_callback_publish_retry", None)
     return inside is not None and bool(inside.get())
 
 
 def delay_of(eta: str | datetime | None) -> int | None:
-    """Return the milliseconds until an ETA (ISO 8601; UTC if it names no zone), None for none or one in the past."""
+    """Return the milliseconds until an ETA (ISO 8601; UTC if it names no zone), None for none or
+    one in the past.
+    """
     return max(0, until_ms("eta", eta)) or None if eta else None
 
 

@@ -10,9 +10,12 @@ CELERYS_OWN: Final = "celery."
 
 
 class Rules:
-    """Rules by task name. A name comes before patterns; of these the first in the file that matches counts.
+    """Rules by task name.
 
-    A pattern does not match Celery's own tasks (chord_unlock, backend_cleanup): name them if you mean them.
+    A name comes before patterns; of these the first in the file that matches counts.
+
+    A pattern does not match Celery's own tasks (chord_unlock, backend_cleanup): name them if you
+    mean them.
     """
 
     def __init__(self, rules: Mapping[str, object]) -> None:
@@ -30,4 +33,6 @@ class Rules:
     def _find(self, name: str) -> object:
         if name in self._rules or name.startswith(CELERYS_OWN):
             return self._rules.get(name)
-        return next((rule for pattern, rule in self._rules.items() if fnmatchcase(name, pattern)), None)
+        return next(
+            (rule for pattern, rule in self._rules.items() if fnmatchcase(name, pattern)), None
+        )

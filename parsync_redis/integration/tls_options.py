@@ -19,23 +19,28 @@ _CERT_REQS: Final[Mapping[object, str]] = {
 
 
 def tls_options(given: object, setting: str) -> dict[str, str] | None:
-    """Return the TLS options of an address for a dict of redis-py's `ssl_...` arguments; None if it asks for no TLS.
+    """Return the TLS options of an address for a dict of redis-py's `ssl_...` arguments; None if it
+    asks for no TLS.
 
-    setting: the name of the dict, for people. Raises InvalidInput for True, and for what an address cannot carry.
+    setting: the name of the dict, for people. Raises InvalidInput for True, and for what an address
+    cannot carry.
     """
     if not given:
         return None
     if not isinstance(given, Mapping):
         raise InvalidInput(
-            f"{setting}={shown(given)} is not valid: with it Celery speaks no TLS to Redis, and sends the password in "
+            f"{setting}={shown(given)} is not valid: with it Celery speaks no TLS to Redis, and "
+            "sends the password in "
             "clear; it must be a dict, such as {'ssl_cert_reqs': 'required', 'ssl_ca_certs': FILE}"
         )
     options: dict[str, str] = {}
     for name, value in given.items():
         if name not in TLS:
             raise InvalidInput(
-                f"{setting} has {shown(name)}, which no address can carry to parsync's other processes: "
-                f"use {', '.join(TLS)}, or name parsync's server with Parsync(app, url=...) or PARSYNC_URL"
+                f"{setting} has {shown(name)}, which no address can carry to parsync's other "
+                "processes: "
+                f"use {', '.join(TLS)}, or name parsync's server with Parsync(app, url=...) or "
+                "PARSYNC_URL"
             )
         if name == "ssl_cert_reqs":
             options[name] = _cert_reqs(value, setting)
@@ -45,14 +50,17 @@ def tls_options(given: object, setting: str) -> dict[str, str] | None:
 
 
 def _cert_reqs(value: object, setting: str) -> str:
-    """Return redis-py's word: None is none to redis-py, and kombu also knows the names of Python's constants."""
+    """Return redis-py's word: None is none to redis-py, and kombu also knows the names of Python's
+    constants.
+    """
     if isinstance(value, str):
         word = value.removeprefix("CERT_").lower()
     else:
         word = _CERT_REQS.get(value or ssl.CERT_NONE, "") if isinstance(value, int | None) else ""
     if word not in _CERT_REQS.values():
         raise InvalidInput(
-            f"ssl_cert_reqs={shown(value)} in {setting} is not valid: it must be none, optional or required"
+            f"ssl_cert_reqs={shown(value)} in {setting} is not valid: it must be none, optional or "
+            "required"
         )
     return word
 
@@ -71,4 +79,7 @@ def _text(name: str, value: object, setting: str) -> str:
     if isinstance(value, str | os.PathLike) and not name.endswith("verify_flags"):
         return os.fsdecode(value)
     said = "" if "password" in name or "data" in name else f"={shown(value)}"
-    raise InvalidInput(f"{name}{said} in {setting} is not valid: an address can carry no {type(value).__name__} here")
+    raise InvalidInput(
+        f"{name}{said} in {setting} is not valid: an address can carry no {type(value).__name__} "
+        "here"
+    )

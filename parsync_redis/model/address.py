@@ -1,17 +1,22 @@
-"""Addresses of servers, as text: which schemes there are, what an address of Sentinels says, how to show one safely.
+"""Addresses of servers, as text: which schemes there are, what an address of Sentinels says, how to
+show one safely.
 
-A server that Sentinels watch is named by its service; whichever server is primary at the moment is meant:
+A server that Sentinels watch is named by its service; whichever server is primary at the moment is
+meant:
 
     sentinel://USER:PASSWORD@HOST:26379,HOST:26379/DB?service=mymaster
     sentinel://HOST:26379/DB;sentinel://HOST:26379/DB?service=mymaster     as Celery writes it
 
-User and password are the server's. In the query: `service`; `sentinel_username` and `sentinel_password` for Sentinels
-that ask for them; `min_other_sentinels`; `ssl=true` or any of redis-py's `ssl_...` options, for TLS with both. If the
-Sentinels differ: `sentinel_ssl=true` or `false`, and their own `sentinel_ssl_...` options.
+User and password are the server's. In the query: `service`; `sentinel_username` and
+`sentinel_password` for Sentinels that ask for them; `min_other_sentinels`; `ssl=true` or any of
+redis-py's `ssl_...` options, for TLS with both. If the Sentinels differ: `sentinel_ssl=true` or
+`false`, and their own `sentinel_ssl_...` options.
 
 A Redis Cluster is named by some of its servers, which tell the others; it has database 0 only:
 
-    redis+cluster://USER:PASSWORD@HOST:6379,HOST:6379     rediss+cluster:// with TLS; also valkey and valkeys
+    redis+cluster://USER:PASSWORD@HOST:6379,HOST:6379
+
+With TLS it is rediss+cluster://; valkey and valkeys are taken too.
 """
 
 import re
@@ -40,13 +45,17 @@ def safe_url(url: str) -> str:
         return url
     scheme, slashes, credentials = head.partition("://")
     if not slashes or not scheme.replace("+", "").isalpha():
-        scheme, slashes, credentials = "", "", head
+        scheme = ""
+        slashes = ""
+        credentials = head
     user = credentials.partition(":")[0]
     return f"{scheme}{slashes}{user}:***@{tail}" if user else f"{scheme}{slashes}***@{tail}"
 
 
 def as_redis(url: str) -> str:
-    """Return a valkey:// or valkeys:// address with redis-py's scheme; others are returned unchanged."""
+    """Return a valkey:// or valkeys:// address with redis-py's scheme; others are returned
+    unchanged.
+    """
     scheme, slashes, rest = url.partition("://")
     return {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + slashes + rest
 
@@ -54,15 +63,19 @@ def as_redis(url: str) -> str:
 def with_password(url: str, password: str) -> str:
     """Return the address with this password, unless it has one already."""
     scheme, _, rest = url.partition("://")
-    rest, semicolon, others = rest.partition(";")  # of several Sentinels, as Celery writes them, the first has it
+    # of several Sentinels, as Celery writes them, the first has it
+    rest, semicolon, others = rest.partition(";")
     credentials, at, place = rest.rpartition("@")
     if ":" in credentials:
         return url
-    return f"{scheme}://{credentials}:{quote(password, safe='')}@{place if at else rest}{semicolon}{others}"
+    login = f"{credentials}:{quote(password, safe='')}"
+    return f"{scheme}://{login}@{place if at else rest}{semicolon}{others}"
 
 
 def check_address(url: str) -> str:
-    """Return an address as redis-py, `parse_service` or `parse_cluster` reads it; raises ValueError for other text."""
+    """Return an address as redis-py, `parse_service` or `parse_cluster` reads it; raises ValueError
+    for other text.
+    """
     url = _CONSTANT.sub(lambda match: match[1].lower(), as_redis(url))
     known = url.startswith(("redis://", "rediss://", "unix://", SCHEME)) or is_cluster(url)
     if not known or len(url.split("://", 1)[1].strip("/")) == 0:
@@ -79,8 +92,8 @@ def check_address(url: str) -> str:
 class Service:
     """A service that Sentinels watch.
 
-    sentinels: (host, port) of each; min_others: how many others a Sentinel must know to be believed.
-    login: user and password of the server; sentinel_login: those of the Sentinels.
+    sentinels: (host, port) of each; min_others: how many others a Sentinel must know to be
+    believed. login: user and password of the server; sentinel_login: those of the Sentinels.
     options: the server's other options, as text; sentinel_tls: the TLS options of the Sentinels.
     secured: TLS to the server; sentinel_secured: TLS to the Sentinels.
     """
@@ -104,13 +117,19 @@ def parse_service(url: str) -> Service:
     options = dict(parse_qsl(places[-1].query))
     name = options.pop("service", "")
     if not name:
-        raise BadAddress("it must end in ?service=NAME, the name by which the Sentinels know the primary")
+        raise BadAddress(
+            "it must end in ?service=NAME, the name by which the Sentinels know the primary"
+        )
     sentinel_login = {
         "username": options.pop("sentinel_username", None),
         "password": options.pop("sentinel_password", None),
     }
     min_others = int(options.pop("min_other_sentinels", "0"))
-    own = {key.removeprefix("sentinel_"): options.pop(key) for key in [*options] if key.startswith("sentinel_ssl")}
+    own = {
+        key.removeprefix("sentinel_"): options.pop(key)
+        for key in [*options]
+        if key.startswith("sentinel_ssl")
+    }
     ssl = options.pop("ssl", "").lower() in _TRUE
     tls = {key: value for key, value in options.items() if key.startswith("ssl_")}
     sentinel_ssl = own.pop("ssl", "true" if own else "").lower()
@@ -130,7 +149,9 @@ def parse_service(url: str) -> Service:
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Some servers of a Redis Cluster, 'HOST:PORT'; login, options and secured as those of a Service."""
+    """Some servers of a Redis Cluster, 'HOST:PORT'; login, options and secured as those of a
+    Service.
+    """
 
     servers: tuple[str, ...]
     login: dict[str, str]
@@ -151,7 +172,10 @@ def parse_cluster(url: str) -> Seeds:
     if _db([place.path for place in places]) or options.pop("db", "0") != "0":
         raise BadAddress("a Redis Cluster has database 0 only")
     return Seeds(
-        tuple(f"{_host(place.hostname, CLUSTER_FORM)}:{place.port or _CLUSTER_PORT}" for place in places),
+        tuple(
+            f"{_host(place.hostname, CLUSTER_FORM)}:{place.port or _CLUSTER_PORT}"
+            for place in places
+        ),
         _given({"username": places[0].username, "password": places[0].password}),
         options,
         scheme in ("rediss+cluster", "valkeys+cluster"),

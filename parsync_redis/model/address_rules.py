@@ -1,6 +1,8 @@
-"""The rules for the address of a server: its options and their values, its host, port, path and database.
+"""The rules for the address of a server: its options and their values, its host, port, path and
+database.
 
-The client would pass on whatever it does not know, and fail when it connects, in no sentence or with a wrong server.
+The client would pass on whatever it does not know, and fail when it connects, in no sentence or
+with a wrong server.
 """
 
 import re
@@ -73,7 +75,10 @@ class BadAddress(ValueError):
 
 
 def check_rules(url: str) -> None:
-    """Raise BadAddress if an address says something that nobody would understand. Its scheme is known already."""
+    """Raise BadAddress if an address says something that nobody would understand.
+
+    Its scheme is known already.
+    """
     if found := re.search(r"[\0-\x20\x7f]|[\ud800-\udfff]", url):
         raise BadAddress(f"it contains {found[0]!a}: such a character is written %XX")
     scheme, _, rest = url.partition("://")
@@ -93,14 +98,16 @@ def _query(places: Iterable[str]) -> str:
 
 
 def _check_place(scheme: str, place: str) -> None:
-    if scheme != "unix" and "@" in (re.search(r"[/?#].*|$", place) or [""])[0]:  # what stands there may be a password
+    # what stands there may be a password
+    if scheme != "unix" and "@" in (re.search(r"[/?#].*|$", place) or [""])[0]:
         raise BadAddress("special characters in a user or a password are written %XX")
     try:
         parts = urlsplit(f"//{place}")
         port = parts.port
     except ValueError:
         raise BadAddress(
-            "its host or port cannot be read: a port is a number from 1 to 65535, an IPv6 address is in brackets, and "
+            "its host or port cannot be read: a port is a number from 1 to 65535, an IPv6 address "
+            "is in brackets, and "
             "special characters in a password are written %XX"
         ) from None
     if parts.fragment or "#" in place:
@@ -133,7 +140,9 @@ def _check_options(scheme: str, options: Iterable[tuple[str, str]]) -> None:
         if name in TLS and not secured:
             raise BadAddress(f"the option {name} needs TLS: use rediss:// or rediss+cluster://")
         if name not in known:
-            raise BadAddress(f"there is no option {name!a:.80}; known are {', '.join(sorted(known))}")
+            raise BadAddress(
+                f"there is no option {name!a:.80}; known are {', '.join(sorted(known))}"
+            )
         if name in seen:
             raise BadAddress(f"the option {name} is given twice")
         seen.add(name)

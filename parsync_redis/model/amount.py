@@ -2,8 +2,9 @@
 
     1   0.5   4294967296   1.125
 
-The text is what Redis stores. It has no zeros at its end, so that equal amounts have equal texts. No amount is ever a
-float: lua/lib/node/thousandths.lua computes with the whole part and the thousandths apart.
+The text is what Redis stores. It has no zeros at its end, so that equal amounts have equal texts.
+No amount is ever a float: lua/lib/node/thousandths.lua computes with the whole part and the
+thousandths apart.
 """
 
 import re
@@ -47,7 +48,11 @@ _GIVEN: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
 
 def parse_amount(name: str, value: object) -> int:
     """Return an amount (1, 0.5, "500m", "64GiB", "1.5GB") in thousandths; raises InvalidInput."""
-    text = number_text(value) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else value
+    text = (
+        number_text(value)
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+        else value
+    )
     if isinstance(text, str) and (match := _GIVEN.fullmatch(text.strip())) and match[2] in _UNITS:
         exact = Fraction(match[1]) * _UNITS[match[2]] * THOUSANDTHS
         most = (MAX_WITH_DECIMALS if exact % THOUSANDTHS else MAX_AMOUNT) * THOUSANDTHS
@@ -55,13 +60,16 @@ def parse_amount(name: str, value: object) -> int:
             return int(exact)
     units = " ".join(unit for unit in _UNITS if unit)
     raise InvalidInput(
-        f"resource {name}={shown(value)} is not an amount: it must be a number from 0 to 2^53-1, with at most three "
+        f"resource {name}={shown(value)} is not an amount: it must be a number from 0 to 2^53-1, "
+        "with at most three "
         f"decimals below 10^12, or a number with one of the units {units}"
     )
 
 
 def read_amount(text: str) -> int:
-    """Return the thousandths of a text that `amount_text` wrote, which may have a minus in front."""
+    """Return the thousandths of a text that `amount_text` wrote, which may have a minus
+    in front.
+    """
     whole, point, part = text.partition(".")
     if not point:
         return int(whole) * THOUSANDTHS
@@ -81,7 +89,10 @@ _SHOWN: Final = ("TiB", "GiB", "MiB", "T", "G", "M")
 
 
 def exact_text(thousandths: int) -> str:
-    """Return an amount for people, with a unit if that has three decimals at most: '4GiB'. `parse_amount` reads it."""
+    """Return an amount for people, with a unit if that has three decimals at most: '4GiB'.
+
+    `parse_amount` reads it.
+    """
     for unit in _SHOWN:
         size = int(_UNITS[unit])
         if thousandths >= size * THOUSANDTHS and thousandths % size == 0:
@@ -90,7 +101,9 @@ def exact_text(thousandths: int) -> str:
 
 
 def shown_amount(thousandths: int) -> str:
-    """Return an amount for people: exact if that is short, else with a unit and four digits: '7.998GiB'."""
+    """Return an amount for people: exact if that is short, else with a unit and four digits:
+    '7.998GiB'.
+    """
     exact = exact_text(thousandths)
     for unit in _SHOWN[:3] if exact.isdecimal() else ():
         size = int(_UNITS[unit]) * THOUSANDTHS

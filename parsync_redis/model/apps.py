@@ -1,7 +1,8 @@
 """The tasks that a worker's app knows, and the parsync options that each declares.
 
-Workers of one app know the same tasks. So this text is stored once, under its digest, and a node's offer has only the
-digest, as a reserved label. The text of a digest never changes: a process reads it once.
+Workers of one app know the same tasks. So this text is stored once, under its digest, and a node's
+offer has only the digest, as a reserved label. The text of a digest never changes: a process reads
+it once.
 
     proj.ping
     proj.train {"resources": {"gpu": 1}}
@@ -24,15 +25,25 @@ TASKS_LABEL: Final = "celery.tasks"
 
 @dataclass(frozen=True)
 class KnownTasks:
-    """The tasks of one app; `text` has a line a task, its name and what it declares, between line breaks."""
+    """The tasks of one app; `text` has a line a task, its name and what it declares, between line
+    breaks.
+    """
 
     text: str
 
     @classmethod
     def of(cls, declared: Mapping[str, Mapping[str, Any] | None]) -> "KnownTasks":
-        """Write the text of name -> declared options, None for none; raises InvalidInput for a bad name."""
-        named = [(check_name("task name", name), _text(options)) for name, options in sorted(declared.items())]
-        return cls("".join("\n" + DECLARED.write(task=name, options=options) for name, options in named) + "\n")
+        """Write the text of name -> declared options, None for none; raises InvalidInput for a bad
+        name.
+        """
+        named = [
+            (check_name("task name", name), _text(options))
+            for name, options in sorted(declared.items())
+        ]
+        return cls(
+            "".join("\n" + DECLARED.write(task=name, options=options) for name, options in named)
+            + "\n"
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -41,7 +52,9 @@ class KnownTasks:
 
     @cached_property
     def declared(self) -> Mapping[str, Mapping[str, Any] | None]:
-        """Task name -> declared options; lines that cannot be read are left out, options that cannot are None."""
+        """Task name -> declared options; lines that cannot be read are left out, options that
+        cannot are None.
+        """
         found: dict[str, Mapping[str, Any] | None] = {}
         for line in self.text.splitlines():
             if fields := DECLARED.read(line):
@@ -66,12 +79,16 @@ def _options(text: str) -> Mapping[str, Any] | None:
 
 
 def digest_of(offer: Resources) -> str:
-    """Return the digest of the tasks that a node's worker knows; '' for a node without one, which takes all tasks."""
+    """Return the digest of the tasks that a node's worker knows; '' for a node without one, which
+    takes all tasks.
+    """
     return next((value for name, value in offer.labels if name == TASKS_LABEL), "")
 
 
 def offer_with(offer: Resources, tasks: KnownTasks, queues: Iterable[str] = ()) -> Resources:
-    """Return an offer with the reserved labels: the tasks that the node's worker knows and the queues it consumes."""
+    """Return an offer with the reserved labels: the tasks that the node's worker knows and the
+    queues it consumes.
+    """
     bare = without(offer, TASKS_LABEL, QUEUE_LABEL)
     reserved = [(TASKS_LABEL, tasks.digest), *map(queue_label, queues)]
     return Resources.made(bare.slots, bare.amounts, [*bare.labels, *reserved])

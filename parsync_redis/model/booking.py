@@ -10,10 +10,12 @@ from .text import BOOKING
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """The booking of a node. from_ms: when the node is expected to have room for the task (server time).
+    """The booking of a node.
 
-    task: its id, as Redis has it. Whichever task of its kind finds room there first uses the booking up. at_ms: when
-    the node was booked.
+    from_ms: when the node is expected to have room for the task (server time).
+
+    task: its id, as Redis has it. Whichever task of its kind finds room there first uses the
+    booking up. at_ms: when the node was booked.
     """
 
     node: str
@@ -34,21 +36,26 @@ class Booking:
         return f"task {decode_id(self.task)} ({kind.name} {kind.needs})"
 
     def bars(self, name: str, needs: str, run_ms: float | None, now_ms: int) -> bool:
-        """Return True if a task may not go there: it would take what the kind waits for, longer than until `from_ms`.
+        """Return True if a task may not go there: it would take what the kind waits for, longer
+        than until `from_ms`.
 
-        run_ms: how long 95 % of the tasks of its name run there at most; None if nobody knows, which is too long.
+        run_ms: how long 95 % of the tasks of its name run there at most; None if nobody knows,
+        which is too long.
         """
         mine = split_kind(self.kind)
         if mine[:2] == (name, needs):
             return False
-        return (run_ms is None or now_ms + run_ms > self.from_ms) and starves(parse_needs(mine.needs), needs)
+        return (run_ms is None or now_ms + run_ms > self.from_ms) and starves(
+            parse_needs(mine.needs), needs
+        )
 
 
 def starves(large: Resources, needs: str) -> bool:
-    """Return whether a stream of tasks with these needs could keep a task with the needs `large` waiting for ever.
+    """Return whether a stream of tasks with these needs could keep a task with the needs `large`
+    waiting for ever.
 
-    So could every task if it needs several slots; else tasks that ask for less of the same resource, because what one
-    of them gives back is too little.
+    So could every task if it needs several slots; else tasks that ask for less of the same
+    resource, because what one of them gives back is too little.
     """
     if large.slots > 1:
         return True

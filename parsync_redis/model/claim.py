@@ -17,9 +17,11 @@ class ClaimOutcome(StrEnum):
 
 
 class Claim(NamedTuple):
-    """Slots of one node for one attempt of a task, by a scheduler's copy of the partition, which is of `epoch`.
+    """Slots of one node for one attempt of a task, by a scheduler's copy of the partition, which is
+    of `epoch`.
 
-    inc: the node's incarnation; first: its first bit; asked: the amounts that the task needs, 'gpu=1 mem=4096'.
+    inc: the node's incarnation; first: its first bit; asked: the amounts that the task needs,
+    'gpu=1 mem=4096'.
     """
 
     task: str
@@ -35,19 +37,32 @@ class Claim(NamedTuple):
     @property
     def text(self) -> str:
         """The text of the place that it claims, without the time."""
-        return claim_text(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked)
+        return claim_text(
+            self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked
+        )
 
     def won(self, since_ms: int, held: str = "") -> Place:
-        """Return the place that it has since then; held: the amounts, if they are not those that it asks."""
+        """Return the place that it has since then; held: the amounts, if they are not those that it
+        asks.
+        """
         asked = held or self.asked
-        return Place(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, since_ms, asked)
+        return Place(
+            self.task,
+            self.attempt,
+            self.partition,
+            self.node,
+            self.slots,
+            self.inc,
+            since_ms,
+            asked,
+        )
 
 
 class Verdict(NamedTuple):
     """The verdict on a claim.
 
-    detail: since when it is held, and the amounts if it has got devices; the task that has the slot; the amounts
-    left; or the partition's present epoch.
+    detail: since when it is held, and the amounts if it has got devices; the task that has the
+    slot; the amounts left; or the partition's present epoch.
     """
 
     word: ClaimOutcome

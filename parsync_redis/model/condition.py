@@ -6,8 +6,9 @@
     zone:*               the node has the label; zone:!* says that it lacks it
     vram_gb:>=24         it has a value that is a number of at least 24; others are >, <= and <
 
-The text behind the colon is what Redis stores. lua/lib/kind/conditions.lua judges the same for scripts; a property test
-compares the two. Numbers have at most 15 characters, so that both compare them exactly.
+The text behind the colon is what Redis stores. lua/lib/kind/conditions.lua judges the same for
+scripts; a property test compares the two. Numbers have at most 15 characters, so that both compare
+them exactly.
 """
 
 import operator
@@ -29,7 +30,10 @@ OPERATORS: Final = ("=", "in", "not", "exists", *COMPARISONS)
 """The operators of a requirement, as its mapping has them."""
 
 _VALUE: Final = r"[\w./%-]+"
-PATTERN: Final = rf"(?:!?(?:\*|{_VALUE}(?:\|{_VALUE})*)|[<>]=?(?=[^ ]{{1,15}}(?: |$))-?\d{{1,15}}(?:\.\d{{1,15}})?)"
+PATTERN: Final = (
+    rf"(?:!?(?:\*|{_VALUE}(?:\|{_VALUE})*)|[<>]=?(?=[^ ]{{1,15}}(?: "
+    r"|$))-?\d{1,15}(?:\.\d{1,15})?)"
+)
 """The text of a condition, as a regular expression."""
 
 _COMPARISON: Final = re.compile(r"([<>]=?)(.+)", re.ASCII)
@@ -45,16 +49,22 @@ def is_number(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _parse(condition: str) -> tuple[str, frozenset[str]]:
-    """Return the operator of a condition ('in', 'not', '*', '!*' or a comparison) and its values."""
+    """Return the operator of a condition ('in', 'not', '*', '!*' or a comparison) and
+    its values.
+    """
     if match := _COMPARISON.fullmatch(condition):
         return match[1], frozenset([match[2]])
     if condition in ("*", "!*"):
         return condition, frozenset()
-    return ("not" if condition[0] == "!" else "in"), frozenset(condition.removeprefix("!").split("|"))
+    return ("not" if condition[0] == "!" else "in"), frozenset(
+        condition.removeprefix("!").split("|")
+    )
 
 
 def holds(condition: str, values: Collection[str]) -> bool:
-    """Return whether a condition is true of a node whose label has these values; none if the node lacks the label."""
+    """Return whether a condition is true of a node whose label has these values; none if the node
+    lacks the label.
+    """
     sign, wanted = _parse(condition)
     if sign == "in":
         return not wanted.isdisjoint(values)
@@ -63,7 +73,9 @@ def holds(condition: str, values: Collection[str]) -> bool:
     if sign in ("*", "!*"):
         return bool(values) == (sign == "*")
     (bound,) = wanted
-    return any(is_number(value) and COMPARISONS[sign](float(value), float(bound)) for value in values)
+    return any(
+        is_number(value) and COMPARISONS[sign](float(value), float(bound)) for value in values
+    )
 
 
 def describe(name: str, condition: str) -> str:
@@ -94,7 +106,8 @@ def wanted_of(condition: str) -> frozenset[str] | None:
 def conditions_of(name: str, required: object) -> list[str]:
     """Return the conditions of what a task requires of a label, sorted; raises InvalidInput.
 
-    required: a value, a list of values of which the node must have one, or a mapping {OPERATOR: value}.
+    required: a value, a list of values of which the node must have one, or a mapping {OPERATOR:
+    value}.
     """
     if isinstance(required, str):
         return [check_name("label value", required)]
@@ -109,11 +122,15 @@ def conditions_of(name: str, required: object) -> list[str]:
 
 
 def _combined(name: str, required: Mapping[object, object]) -> list[str]:
-    """Return the conditions of a mapping, all of which must hold; raises InvalidInput, also for a contradiction."""
+    """Return the conditions of a mapping, all of which must hold; raises InvalidInput, also for a
+    contradiction.
+    """
     if not required:
         raise InvalidInput(f"require {name} has no operator: known are {' '.join(OPERATORS)}")
     if unknown := [sign for sign in required if sign not in OPERATORS]:
-        raise InvalidInput(f"require {name}: unknown operator {shown(unknown[0])}: known are {' '.join(OPERATORS)}")
+        raise InvalidInput(
+            f"require {name}: unknown operator {shown(unknown[0])}: known are {' '.join(OPERATORS)}"
+        )
     allowed: set[str] | None = None
     for sign in ("=", "in"):
         if sign in required:
@@ -122,11 +139,18 @@ def _combined(name: str, required: Mapping[object, object]) -> list[str]:
     barred = set(_values(name, required["not"])) if "not" in required else set[str]()
     exists = required.get("exists")
     if not isinstance(exists, bool | None):
-        raise InvalidInput(f"require {name}: exists={shown(exists)} is not valid: it must be True or False")
-    found = [f"{sign}{_bound(name, sign, required[sign])}" for sign in COMPARISONS if sign in required]
+        raise InvalidInput(
+            f"require {name}: exists={shown(exists)} is not valid: it must be True or False"
+        )
+    found = [
+        f"{sign}{_bound(name, sign, required[sign])}" for sign in COMPARISONS if sign in required
+    ]
     nothing = allowed is not None and not allowed - barred
     if nothing or _excludes(found) or (exists is False and (found or allowed is not None)):
-        raise InvalidInput(f"require {name}={shown(dict(required))} is a contradiction: no label can meet all of it")
+        raise InvalidInput(
+            f"require {name}={shown(dict(required))} is a contradiction: no label can meet all of "
+            "it"
+        )
     if allowed is not None:
         # No value may be barred, whatever else the node has: the label may have several.
         found.append("|".join(sorted(allowed - barred)))
@@ -145,12 +169,18 @@ def _values(name: str, given: object) -> list[str]:
         if found := sorted({check_name("label value", value) for value in given}):
             return found
         raise InvalidInput(f"require {name} has an empty list: it must have at least one value")
-    raise InvalidInput(f"require {name}: {shown(given)} is not valid: it must be a text or a list of texts")
+    raise InvalidInput(
+        f"require {name}: {shown(given)} is not valid: it must be a text or a list of texts"
+    )
 
 
 def _bound(name: str, sign: str, given: object) -> str:
     """Return the number of a comparison as its condition has it; raises InvalidInput."""
-    text = number_text(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else ""
+    text = (
+        number_text(given)
+        if isinstance(given, str | int | float) and not isinstance(given, bool)
+        else ""
+    )
     if not is_number(text):
         rule = f"it must be a number of at most {MAX_DIGITS} characters"
         raise InvalidInput(f"require {name}: {sign} {shown(given)} is not valid: {rule}")
@@ -163,5 +193,7 @@ def _excludes(comparisons: Iterable[str]) -> bool:
     lows = [(number, sign) for sign, number in found if sign[0] == ">"]
     highs = [(number, sign) for sign, number in found if sign[0] == "<"]
     return any(
-        low > high or (low == high and (above, below) != (">=", "<=")) for low, above in lows for high, below in highs
+        low > high or (low == high and (above, below) != (">=", "<="))
+        for low, above in lows
+        for high, below in highs
     )

@@ -1,4 +1,6 @@
-"""Events: what happened in the cluster out of the ordinary, as the scripts record it in capped streams. Pure."""
+"""Events: what happened in the cluster out of the ordinary, as the scripts record it in capped
+streams. Pure.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,9 +38,14 @@ OF_SCHEDULERS: Final[Mapping[str, str]] = {
     "lost": "was lost: it did not renew its lease",
     "leads": "leads now",
 }
-OF_CLUSTER: Final[Mapping[str, str]] = {"writes_lost": "the server lost writes", "damage": "damage was found"}
+OF_CLUSTER: Final[Mapping[str, str]] = {
+    "writes_lost": "the server lost writes",
+    "damage": "damage was found",
+}
 WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
-"""What each word of an event says of its task, node, scheduler or cluster; lua/lib/cluster/events.lua writes it."""
+"""What each word of an event says of its task, node, scheduler or cluster;
+lua/lib/cluster/events.lua writes it.
+"""
 
 STEPS: Final[Mapping[str, str]] = {
     "submitted": "was submitted",
@@ -46,7 +53,8 @@ STEPS: Final[Mapping[str, str]] = {
     "started": "started",
     "succeeded": "succeeded",
 }
-"""Steps of a task that goes well. No script writes them as events: its own record has their times."""
+"""Steps of a task that goes well. No script writes them as events: its own record has their times.
+"""
 
 FIELDS: Final = ("task", "name", "node", "attempt", "scheduler", "why", "by")
 MOST_BYTES: Final = 4096
@@ -59,10 +67,11 @@ SAME_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: when (ms, server time), what (a word of WORDS), and to whom; '' is not known.
+    """Something that happened: when (ms, server time), what (a word of WORDS), and to whom; '' is
+    not known.
 
-    id: the stream and the entry, 'q0/1795631551378-0'; '' for a step of a task, which its record tells. by: who did it
-    or saw it.
+    id: the stream and the entry, 'q0/1795631551378-0'; '' for a step of a task, which its record
+    tells. by: who did it or saw it.
     """
 
     id: str
@@ -77,14 +86,20 @@ class Event:
     by: str = ""
 
     @classmethod
-    def read(cls, stream: str, entry: bytes, fields: Mapping[bytes, bytes], now_ms: int) -> "Event | None":
+    def read(
+        cls, stream: str, entry: bytes, fields: Mapping[bytes, bytes], now_ms: int
+    ) -> "Event | None":
         """Read an entry of a stream; None for one that no script writes."""
         ms, _, number = readable(entry).partition("-")
         words = {readable(name): readable(value) for name, value in fields.items()}
         event = words.pop("event", "")
-        if not (ms.isdecimal() and number.isdecimal() and int(ms) <= now_ms + LATE_MS and event in WORDS):
+        if not (
+            ms.isdecimal() and number.isdecimal() and int(ms) <= now_ms + LATE_MS and event in WORDS
+        ):
             return None
-        if not words.keys() <= {*FIELDS} or any(len(value) > MOST_BYTES for value in fields.values()):
+        if not words.keys() <= {*FIELDS} or any(
+            len(value) > MOST_BYTES for value in fields.values()
+        ):
             return None
         if "task" in words:
             words["task"] = decode_id(words["task"])
@@ -116,14 +131,21 @@ class Event:
         elif self.event in OF_CLUSTER:
             whom = said
         else:
-            name, on = f" ({self.name})" if self.name else "", f" on {self.node}" if self.node else ""
+            name = f" ({self.name})" if self.name else ""
+            on = f" on {self.node}" if self.node else ""
             whom = f"task {self.task}{name}{on} {said}"
-        return whom + (f": {self.why}" if self.why else "") + (f" (seen by {self.by})" if self.by else "")
+        return (
+            whom
+            + (f": {self.why}" if self.why else "")
+            + (f" (seen by {self.by})" if self.by else "")
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which events somebody wants: from when to when (ms), of one task or node, these words; '' and () are all."""
+    """Which events somebody wants: from when to when (ms), of one task or node, these words; '' and
+    () are all.
+    """
 
     since_ms: int = 0
     until_ms: int | None = None
@@ -133,7 +155,12 @@ class Wanted:
 
     @classmethod
     def of(
-        cls, since_ms: int | None, until_ms: int | None, task: str | None, node: str | None, events: Iterable[str]
+        cls,
+        since_ms: int | None,
+        until_ms: int | None,
+        task: str | None,
+        node: str | None,
+        events: Iterable[str],
     ) -> "Wanted":
         """Check what somebody asks for; raises InvalidInput."""
         words = tuple(dict.fromkeys(events))
@@ -169,17 +196,29 @@ def time_line(task: TaskStatus, events: Sequence[Event]) -> list[Event]:
     for lost in task.history:
         if lost.state in (TaskState.PLACED, TaskState.RUNNING):
             step = "started" if lost.state is TaskState.RUNNING else "placed"
-            steps.append(replace(blank, at_ms=lost.since_ms, event=step, node=lost.node, attempt=lost.attempt))
-        again = replace(blank, at_ms=lost.until_ms, event="requeued", node=lost.node, attempt=lost.attempt)
+            steps.append(
+                replace(
+                    blank, at_ms=lost.since_ms, event=step, node=lost.node, attempt=lost.attempt
+                )
+            )
+        again = replace(
+            blank, at_ms=lost.until_ms, event="requeued", node=lost.node, attempt=lost.attempt
+        )
         steps.append(replace(again, why=lost.why))
     if (ended_ms := task.times.get("finished")) is not None and task.state in FINAL:
-        steps.append(replace(blank, at_ms=ended_ms, event=task.state.value, node=task.node or "", why=task.why))
+        steps.append(
+            replace(
+                blank, at_ms=ended_ms, event=task.state.value, node=task.node or "", why=task.why
+            )
+        )
     known = {event.attempt for event in events if event.event in ("requeued", "dead")}
     ends = [event.at_ms for event in events if event.event in (task.state.value, "expired")]
     fresh = {
         (step.event, step.at_ms): step
         for step in steps
         if not (step.event == "requeued" and step.attempt in known)
-        and not (step.event == task.state.value and any(abs(at - step.at_ms) < SAME_MS for at in ends))
+        and not (
+            step.event == task.state.value and any(abs(at - step.at_ms) < SAME_MS for at in ends)
+        )
     }
     return sorted([*events, *fresh.values()], key=lambda event: (event.at_ms, bool(event.id)))

@@ -1,4 +1,6 @@
-"""Why a task waits, where it would go, or why it is where it is: one value for client, command line and JSON."""
+"""Why a task waits, where it would go, or why it is where it is: one value for client, command line
+and JSON.
+"""
 
 import json
 import math
@@ -11,7 +13,9 @@ from .status import Setback
 
 
 class Outlook(StrEnum):
-    """What to expect of a task: it is placed at once, it waits, no node could ever hold it, or it is not waiting."""
+    """What to expect of a task: it is placed at once, it waits, no node could ever hold it, or it
+    is not waiting.
+    """
 
     NOW = "now"
     WAITS = "waits"
@@ -25,9 +29,10 @@ class Outlook(StrEnum):
 class Obstacle:
     """The rule by which a node does not take a task.
 
-    rule: the name of the rule that turns it away. static: True if the node could not hold the task even if it were
-    empty. what: what the obstacle is about, equal for nodes that are alike: a resource, a condition, a state. why: a
-    sentence without its subject, which is the node. short: by how much, 0 if that is no number.
+    rule: the name of the rule that turns it away. static: True if the node could not hold the task
+    even if it were empty. what: what the obstacle is about, equal for nodes that are alike: a
+    resource, a condition, a state. why: a sentence without its subject, which is the node. short:
+    by how much, 0 if that is no number.
     """
 
     rule: str
@@ -39,7 +44,10 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes that the same rules keep from a task for the same things. obstacles: those of the node that lacks least."""
+    """Nodes that the same rules keep from a task for the same things.
+
+    obstacles: those of the node that lacks least.
+    """
 
     nodes: tuple[str, ...]
     obstacles: tuple[Obstacle, ...]
@@ -47,9 +55,11 @@ class NodeClass:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A moment that is not known (server time, ms): with 5, 50 and 95 of 100 in probability it is not later than this.
+    """A moment that is not known (server time, ms): with 5, 50 and 95 of 100 in probability it is
+    not later than this.
 
-    It follows from run times that are learnt, and holds if no task is submitted meanwhile that comes first.
+    It follows from run times that are learnt, and holds if no task is submitted meanwhile that
+    comes first.
     """
 
     p5_ms: int
@@ -58,17 +68,28 @@ class Forecast:
 
     def not_before(self, moment_ms: int) -> "Forecast":
         """Return the forecast of the later of this moment and a known one."""
-        return Forecast(*(max(moment_ms, known_ms) for known_ms in (self.p5_ms, self.p50_ms, self.p95_ms)))
+        return Forecast(
+            *(max(moment_ms, known_ms) for known_ms in (self.p5_ms, self.p50_ms, self.p95_ms))
+        )
 
     def text(self, now_ms: int) -> str:
         """Return how far off it is, for people: 'between 12s and 4m, 9 times of 10'."""
-        soonest, latest = (age_text((known_ms - now_ms) / 1000) for known_ms in (self.p5_ms, self.p95_ms))
-        return f"between {soonest} and {latest}, 9 times of 10" if soonest != latest else f"about {soonest}"
+        soonest, latest = (
+            age_text((known_ms - now_ms) / 1000) for known_ms in (self.p5_ms, self.p95_ms)
+        )
+        return (
+            f"between {soonest} and {latest}, 9 times of 10"
+            if soonest != latest
+            else f"about {soonest}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A task that holds slots of a node. until: when it ends, None if too little is known of its name."""
+    """A task that holds slots of a node.
+
+    until: when it ends, None if too little is known of its name.
+    """
 
     node: str
     task: str
@@ -87,12 +108,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The choice of a node, as the scheduler saw the cluster. Schedulers note some choices in each gap, not all.
+    """The choice of a node, as the scheduler saw the cluster.
 
-    strategy: latency or quality, as it was at that moment. age_s: of the copy of the node's partition when the claim
-    was judged. steps: the rules in order; the last one, `not kept back`, is there if nodes with a scarce resource had a
-    seat as well. score: the node's; best: the highest of the nodes that are left; rank: 1 if none of them is better.
-    lost_to: the tasks that had the slots of earlier claims, '' for a slot that was closed.
+    Schedulers note some choices in each gap, not all.
+
+    strategy: latency or quality, as it was at that moment. age_s: of the copy of the node's
+    partition when the claim was judged. steps: the rules in order; the last one, `not kept back`,
+    is there if nodes with a scarce resource had a seat as well. score: the node's; best: the
+    highest of the nodes that are left; rank: 1 if none of them is better. lost_to: the tasks that
+    had the slots of earlier claims, '' for a slot that was closed.
     """
 
     scheduler: str
@@ -119,11 +143,23 @@ class Choice:
             fields = json.loads(text)
             steps = tuple(Step(str(rule), int(nodes)) for rule, nodes in fields.pop("steps"))
             lost_to = tuple(map(str, fields.pop("lost_to")))
-            scheduler, node, strategy = (str(fields[name]) for name in ("scheduler", "node", "strategy"))
+            scheduler, node, strategy = (
+                str(fields[name]) for name in ("scheduler", "node", "strategy")
+            )
             sizes = [float(fields[name]) for name in ("age_s", "score", "best")]
             if not all(map(math.isfinite, sizes)):
                 return None
-            return cls(scheduler, node, strategy, sizes[0], steps, sizes[1], sizes[2], int(fields["rank"]), lost_to)
+            return cls(
+                scheduler,
+                node,
+                strategy,
+                sizes[0],
+                steps,
+                sizes[1],
+                sizes[2],
+                int(fields["rank"]),
+                lost_to,
+            )
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return None
 
@@ -132,11 +168,12 @@ class Choice:
 class Explanation:
     """The explanation of a task, or of one that is only planned (id '').
 
-    why: one sentence. classes: all nodes, those that lack least first. nearest: the node that lacks least, '' if there
-    is none; holders: the tasks that hold what it lacks, the one that ends first in front. ahead: how many waiting tasks
-    come before it and could be placed on a node that fits it, of them `ahead_alike` with equal needs. start: when it
-    starts; None if that is not known, or it waits no more. no_forecast: why a waiting task has no `start`. remedies:
-    what would let it run, each enough once the tasks before it have gone. history: attempts that were lost, and why
+    why: one sentence. classes: all nodes, those that lack least first. nearest: the node that lacks
+    least, '' if there is none; holders: the tasks that hold what it lacks, the one that ends first
+    in front. ahead: how many waiting tasks come before it and could be placed on a node that fits
+    it, of them `ahead_alike` with equal needs. start: when it starts; None if that is not known, or
+    it waits no more. no_forecast: why a waiting task has no `start`. remedies: what would let it
+    run, each enough once the tasks before it have gone. history: attempts that were lost, and why
     they left their nodes. choice: why a task has its place, None if that was not noted.
     """
 
@@ -166,4 +203,7 @@ class Explanation:
             return ""
         if self.start is None:
             return f"when it starts is not known yet: {self.no_forecast}"
-        return f"it starts in {self.start.text(self.now_ms)}, if nothing is submitted that comes before it"
+        return (
+            f"it starts in {self.start.text(self.now_ms)}, if nothing is submitted that comes "
+            "before it"
+        )

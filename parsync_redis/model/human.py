@@ -1,4 +1,7 @@
-"""Write durations and needs for people. Programs read milliseconds and whole amounts instead, from `--json`."""
+"""Write durations and needs for people.
+
+Programs read milliseconds and whole amounts instead, from `--json`.
+"""
 
 import re
 from typing import Final
@@ -26,7 +29,10 @@ def age_text(seconds: float) -> str:
 
 
 def needs_shown(needs: str) -> str:
-    """Return needs, or a kind, with amounts as people write them: 'slots=1 mem=4GiB'. No amount is rounded."""
+    """Return needs, or a kind, with amounts as people write them: 'slots=1 mem=4GiB'.
+
+    No amount is rounded.
+    """
     return " ".join(_word_shown(word) for word in needs.split(" "))
 
 
@@ -36,7 +42,10 @@ def _word_shown(word: str) -> str:
 
 
 def needs_given(text: str) -> str:
-    """Return a kind that `needs_shown` wrote as Redis has it: 'mem=4GiB' is 'mem=4294967296'. Raises InvalidInput."""
+    """Return a kind that `needs_shown` wrote as Redis has it: 'mem=4GiB' is 'mem=4294967296'.
+
+    Raises InvalidInput.
+    """
     return _GIVEN.sub(lambda match: f"{match[1]}={_stored(match[1], match[2])}", text)
 
 

@@ -1,7 +1,8 @@
-"""Names and ids: their rules, checked where they enter, so that a text built from them needs no escapes.
+"""Names and ids: their rules, checked where they enter, so that a text built from them needs no
+escapes.
 
-A task id may be any text that Celery takes. Keys, indexes and doorbells hold its encoded form (`encode_id`), which has
-no spaces and no characters that have a meaning there.
+A task id may be any text that Celery takes. Keys, indexes and doorbells hold its encoded form
+(`encode_id`), which has no spaces and no characters that have a meaning there.
 """
 
 import os
@@ -14,25 +15,50 @@ from urllib.parse import quote, unquote
 from ..errors import InvalidInput
 
 _RULES: Final = {
-    "task name": (re.compile(r"[!-~]{1,255}"), "1 to 255 printable ASCII characters without spaces"),
-    "node name": (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}"), "1 to 128 letters, digits or _.@-"),
-    "cluster name": (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"), "1 to 64 letters, digits or _.-"),
-    "scheduler name": (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"), "1 to 128 letters, digits or _.-"),
-    "resource name": (re.compile(r"[a-z][a-z0-9_]{0,31}"), "1 to 32 lower-case letters, digits or _, a letter first"),
-    "device name": (re.compile(r"[a-z][a-z0-9_]{0,31}"), "1 to 32 lower-case letters, digits or _, a letter first"),
-    "label name": (re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}"), "1 to 63 letters, digits or _.-, a letter first"),
+    "task name": (
+        re.compile(r"[!-~]{1,255}"),
+        "1 to 255 printable ASCII characters without spaces",
+    ),
+    "node name": (
+        re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}"),
+        "1 to 128 letters, digits or _.@-",
+    ),
+    "cluster name": (
+        re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"),
+        "1 to 64 letters, digits or _.-",
+    ),
+    "scheduler name": (
+        re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"),
+        "1 to 128 letters, digits or _.-",
+    ),
+    "resource name": (
+        re.compile(r"[a-z][a-z0-9_]{0,31}"),
+        "1 to 32 lower-case letters, digits or _, a letter first",
+    ),
+    "device name": (
+        re.compile(r"[a-z][a-z0-9_]{0,31}"),
+        "1 to 32 lower-case letters, digits or _, a letter first",
+    ),
+    "label name": (
+        re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}"),
+        "1 to 63 letters, digits or _.-, a letter first",
+    ),
     "label value": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),
     "taint": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),
 }
 
 
 def readable(value: bytes) -> str:
-    """Return the text of bytes; damaged bytes are escaped, so that they never pass for a name or a number."""
+    """Return the text of bytes; damaged bytes are escaped, so that they never pass for a name or a
+    number.
+    """
     return value.decode(errors="backslashreplace")
 
 
 def number_text(value: object) -> str:
-    """Return a number as text; '' for a whole one that is too long to be of use, because str() refuses it."""
+    """Return a number as text; '' for a whole one that is too long to be of use, because str()
+    refuses it.
+    """
     return "" if isinstance(value, int) and value.bit_length() > 128 else str(value)
 
 
@@ -41,7 +67,8 @@ def shown(value: object) -> str:
     try:
         text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     except Exception:
-        text = f"a {type(value).__name__} that cannot be shown"  # nested too deep, or a repr of its own that fails
+        # nested too deep, or a repr of its own that fails
+        text = f"a {type(value).__name__} that cannot be shown"
     text = " ".join(text.split("\n"))
     return text if len(text) <= 100 else f"{text[:97]}..."
 
@@ -52,7 +79,10 @@ def is_name(what: str, value: str) -> bool:
 
 
 def check_name(what: str, value: object) -> str:
-    """Return `value` if it is a well-formed name; raises InvalidInput with the rule. what: as for is_name."""
+    """Return `value` if it is a well-formed name; raises InvalidInput with the rule.
+
+    what: as for is_name.
+    """
     pattern, rule = _RULES[what]
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise InvalidInput(f"{what} {shown(value)} is not valid: it must be {rule}")
@@ -70,7 +100,8 @@ _ID_SIGNS: Final = "_.:@+-"
 
 
 def encode_id(id: object) -> str:
-    """Return a task id as keys and records have it: other than letters, digits, _.:@+- is %XX; raises InvalidInput.
+    """Return a task id as keys and records have it: other than letters, digits, _.:@+- is %XX;
+    raises InvalidInput.
 
     An id begins with a letter, a digit or %XX. Most ids are their own form.
     """
@@ -79,8 +110,12 @@ def encode_id(id: object) -> str:
             return id
         if is_id(id):
             encoded = quote(id, safe=_ID_SIGNS).replace("~", "%7E")
-            return encoded if encoded[0] not in _ID_SIGNS else f"%{ord(encoded[0]):02X}{encoded[1:]}"
-    raise InvalidInput(f"task id {shown(id)} is not valid: it must be a text of 1 to {MAX_ID} characters")
+            return (
+                encoded if encoded[0] not in _ID_SIGNS else f"%{ord(encoded[0]):02X}{encoded[1:]}"
+            )
+    raise InvalidInput(
+        f"task id {shown(id)} is not valid: it must be a text of 1 to {MAX_ID} characters"
+    )
 
 
 def new_id() -> str:
@@ -94,10 +129,14 @@ _ENDS: Final = [f"{number:03x}".encode() for number in range(4096)]
 
 
 def id_in_shard(shard: int, shards: int, prefix: str = "") -> str:
-    """Return a new task id of this shard, random but for what that needs. prefix: plain text that begins it."""
+    """Return a new task id of this shard, random but for what that needs.
+
+    prefix: plain text that begins it.
+    """
     while True:
         id = prefix + new_id()
-        before, first = crc_hqx(id[:-3].encode(), 0), int(id[-3:], 16)
+        before = crc_hqx(id[:-3].encode(), 0)
+        first = int(id[-3:], 16)
         for number in range(first, first + 4096):
             if crc_hqx(_ENDS[number & 4095], before) % shards == shard:
                 return f"{id[:-3]}{number & 4095:03x}"
@@ -122,7 +161,9 @@ def _is_unicode(text: str) -> bool:
 
 
 def shard_of(id: str, shards: int) -> int:
-    """Return the shard of a task by its encoded id: Redis' CRC16 of the id, modulo the number of shards."""
+    """Return the shard of a task by its encoded id: Redis' CRC16 of the id, modulo the number of
+    shards.
+    """
     return crc_hqx(id.encode(), 0) % shards if shards > 1 else 0
 
 

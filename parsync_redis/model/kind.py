@@ -2,9 +2,10 @@
 
     proj.render slots=2 gpu=1 gpu_model:a100 latency
 
-A kind is a text: the task's name, its needs with the labels of its routing, and its own strategy if it asked for one.
-Priority is in the order of the tasks; all else does not matter to placement. The hash `kinds` has a line for each kind
-of which tasks wait: how many, the order of the first, an upper bound of the order of the last, and why they wait.
+A kind is a text: the task's name, its needs with the labels of its routing, and its own strategy if
+it asked for one. Priority is in the order of the tasks; all else does not matter to placement. The
+hash `kinds` has a line for each kind of which tasks wait: how many, the order of the first, an
+upper bound of the order of the last, and why they wait.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ _STRATEGIES: Final = frozenset(Strategy)
 
 
 class Kind(NamedTuple):
-    """Name, needs and strategy: tasks with equal ones are equal for placement. strategy: '' is the scheduler's."""
+    """Name, needs and strategy: tasks with equal ones are equal for placement.
+
+    strategy: '' is the scheduler's.
+    """
 
     name: str
     needs: str
@@ -29,7 +33,11 @@ class Kind(NamedTuple):
     @property
     def text(self) -> str:
         """Return the kind as Redis has it; lua/lib/kind/waiting.lua writes the same."""
-        return f"{self.name} {self.needs} {self.strategy}" if self.strategy else f"{self.name} {self.needs}"
+        return (
+            f"{self.name} {self.needs} {self.strategy}"
+            if self.strategy
+            else f"{self.name} {self.needs}"
+        )
 
     @staticmethod
     @lru_cache(maxsize=4096)
@@ -48,7 +56,8 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KindLine:
-    """The waiting tasks of a kind: how many, the order of the first, an upper bound of the order of the last.
+    """The waiting tasks of a kind: how many, the order of the first, an upper bound of the order of
+    the last.
 
     why: why they wait, as a scheduler found; '' if that is not known.
     """
@@ -64,11 +73,18 @@ class KindLine:
         fields = KIND.read(line)
         if fields is None:
             raise ValueError(f"not a line of kinds: {shown(line)}")
-        return cls(int(fields["waiting"]), int(fields["head"]), int(fields["tail"]), fields.get("reason", ""))
+        return cls(
+            int(fields["waiting"]),
+            int(fields["head"]),
+            int(fields["tail"]),
+            fields.get("reason", ""),
+        )
 
     @property
     def priority(self) -> int:
-        """Return the priority of the first, 0 to 9: an order is (9 - priority) * 10^12 + the submission's number."""
+        """Return the priority of the first, 0 to 9: an order is (9 - priority) * 10^12 + the
+        submission's number.
+        """
         return 9 - min(self.first // 10**12, 9)
 
     def with_shard(self, other: "KindLine") -> "KindLine":
@@ -79,11 +95,15 @@ class KindLine:
 
     def __str__(self) -> str:
         """Return the line."""
-        return KIND.write(waiting=self.count, head=self.first, tail=self.last, reason=self.why or None)
+        return KIND.write(
+            waiting=self.count, head=self.first, tail=self.last, reason=self.why or None
+        )
 
 
 def kind_text(name: str, needs: str, strategy: str) -> str:
-    """Return the kind of a task whose record has these fields, damaged ones as they are, as the scripts do."""
+    """Return the kind of a task whose record has these fields, damaged ones as they are, as the
+    scripts do.
+    """
     return Kind(name, needs, strategy if strategy in _STRATEGIES else "").text
 
 

@@ -1,9 +1,14 @@
-"""The limits, in one place. A value over a limit is refused before it is sent, with an error that names the limit."""
+"""The limits, in one place.
+
+A value over a limit is refused before it is sent, with an error that names the limit.
+"""
 
 from typing import Final
 
 MAX_MESSAGE: Final = 2 * 2**20
-"""Bytes of a task's message, with all that Celery adds: Redis keeps it in memory until the task's record expires."""
+"""Bytes of a task's message, with all that Celery adds: Redis keeps it in memory until the task's
+record expires.
+"""
 
 MAX_SLOTS: Final = 10_000
 """Slots of a node, and of a task."""
@@ -24,4 +29,6 @@ MAX_KINDS_BYTES: Final = 256 * 2**10
 """Bytes of the kinds in one call of submit: the script reads each word of them."""
 
 MAX_BATCH: Final = 500
-"""Tasks, claims or leases in one call: a call stays short, and others wait no longer for the server."""
+"""Tasks, claims or leases in one call: a call stays short, and others wait no longer for the
+server.
+"""

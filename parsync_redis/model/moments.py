@@ -1,4 +1,7 @@
-"""Read a moment as people write it: 14:02, 10m (ago), 2026-11-25T14:02. Pure: now and the time zone are arguments."""
+"""Read a moment as people write it: 14:02, 10m (ago), 2026-11-25T14:02.
+
+Pure: now and the time zone are arguments.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -13,8 +16,12 @@ _AGO: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])")
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def read_moment(what: str, text: str, now_ms: int, zone: tzinfo | None = None, after_ms: int | None = None) -> int:
-    """Return a moment in ms; raises InvalidInput. zone: of a time without one, None for this machine's.
+def read_moment(
+    what: str, text: str, now_ms: int, zone: tzinfo | None = None, after_ms: int | None = None
+) -> int:
+    """Return a moment in ms; raises InvalidInput.
+
+    zone: of a time without one, None for this machine's.
 
     A time of day is the last one before now, or with `after_ms` the first one from then on.
     """
@@ -24,8 +31,15 @@ def read_moment(what: str, text: str, now_ms: int, zone: tzinfo | None = None, a
     try:
         if clock := _CLOCK.fullmatch(text):
             hour, minute, second = (int(word or 0) for word in clock.groups())
-            day = now if after_ms is None else datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone)
-            found = _in_zone(day.replace(tzinfo=None, hour=hour, minute=minute, second=second, microsecond=0), zone)
+            day = (
+                now
+                if after_ms is None
+                else datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone)
+            )
+            found = _in_zone(
+                day.replace(tzinfo=None, hour=hour, minute=minute, second=second, microsecond=0),
+                zone,
+            )
             if after_ms is None and found > now:
                 return _ms(_in_zone(found.replace(tzinfo=None) - timedelta(days=1), zone))
             if after_ms is not None and _ms(found) < after_ms:
@@ -37,7 +51,8 @@ def read_moment(what: str, text: str, now_ms: int, zone: tzinfo | None = None, a
         return max(0, _ms(given if given.tzinfo else _in_zone(given, zone)))
     except (ValueError, OverflowError, OSError):
         raise InvalidInput(
-            f"{what} {shown(text)} is not valid: it must be a time of day (14:02), how long ago (90s, 10m, 2h, 1d) "
+            f"{what} {shown(text)} is not valid: it must be a time of day (14:02), how long ago "
+            "(90s, 10m, 2h, 1d) "
             "or a date and time (2026-11-25T14:02)"
         ) from None
 

@@ -1,4 +1,6 @@
-"""Histograms of durations by the name of a task: a few names have their own, and the others one together."""
+"""Histograms of durations by the name of a task: a few names have their own, and the others one
+together.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -15,23 +17,29 @@ COUNTED: Final = 1000
 
 
 AT_ONCE: Final = 1000
-"""Durations of a name that are kept until they are counted, all together: most are equal to others, in whole ms."""
+"""Durations of a name that are kept until they are counted, all together: most are equal to others,
+in whole ms.
+"""
 
 CHOOSE_S: Final = 60.0
 """How often they are chosen anew."""
 
 
 class NamedTimes:
-    """Histograms of the most used names, and `other`. None of them ever falls while its name has it.
+    """Histograms of the most used names, and `other`.
 
-    A name that gets a histogram later begins at 0: what came before is in `other`. One that loses it loses its numbers.
+    None of them ever falls while its name has it.
+
+    A name that gets a histogram later begins at 0: what came before is in `other`. One that loses
+    it loses its numbers.
     """
 
     def __init__(self, most: int = TOP_NAMES) -> None:
         self._most = most
         self._rows: dict[str, TimeHistogram] = {}
         self._uses = Counter[str]()
-        self._all, self._other = TimeHistogram(), TimeHistogram()
+        self._all = TimeHistogram()
+        self._other = TimeHistogram()
         self._news: defaultdict[str, list[float]] = defaultdict(list)
 
     def add(self, name: str, ms: float) -> None:
@@ -43,7 +51,8 @@ class NamedTimes:
 
     def _count(self) -> None:
         """Count what was added."""
-        news, self._news = self._news, defaultdict(list)
+        news = self._news
+        self._news = defaultdict(list)
         for name, many in news.items():
             came = TimeHistogram()
             for ms, times in Counter(many).items():
@@ -55,7 +64,8 @@ class NamedTimes:
         self._all = self._all.plus(came)
         row = self._row(name, came.count)
         both = row.plus(came)
-        row.total_ms, row.octaves = both.total_ms, both.octaves
+        row.total_ms = both.total_ms
+        row.octaves = both.octaves
 
     def _row(self, name: str, uses: int) -> TimeHistogram:
         """Return the histogram in which a name counts."""
@@ -72,7 +82,9 @@ class NamedTimes:
     def choose(self) -> None:
         """Let the names that were used most lately have histograms. Call it every CHOOSE_S."""
         self._count()
-        best = sorted(self._uses, key=lambda name: (-self._uses[name], name not in self._rows, name))[: self._most]
+        best = sorted(
+            self._uses, key=lambda name: (-self._uses[name], name not in self._rows, name)
+        )[: self._most]
         kept = [name for name in self._rows if name not in best][: self._most - len(best)]
         self._rows = {name: self._rows.get(name) or TimeHistogram() for name in (*best, *kept)}
         self._uses = Counter({name: uses // 2 for name, uses in self._uses.items() if uses > 1})

@@ -1,7 +1,8 @@
 """Put a task near another: on the node where that one runs, or ran last.
 
-Submit finds out the node (parsync_redis/near.py), and the needs have it as the reserved label `parsync.near`. If the
-node is down or forgotten, the label does not count: the task may go anywhere.
+Submit finds out the node (parsync_redis/near.py), and the needs have it as the reserved label
+`parsync.near`. If the node is down or forgotten, the label does not count: the task may go
+anywhere.
 """
 
 from collections.abc import Container
@@ -15,7 +16,9 @@ _WORD: Final = f" {NEAR_LABEL}:"
 
 
 def near_label(node: str) -> tuple[str, str]:
-    """Return the reserved label of needs for this node only; characters that a label may not have are %XX."""
+    """Return the reserved label of needs for this node only; characters that a label may not have
+    are %XX.
+    """
     return NEAR_LABEL, quote(node, safe="")
 
 

@@ -1,12 +1,15 @@
-"""Needs and offers: what a task needs of a node, and what a node has. Both are the same kind of text.
+"""Needs and offers: what a task needs of a node, and what a node has.
+
+Both are the same kind of text.
 
     slots=2 gpu=0.5 mem=4294967296 gpu_model:a100
 
-`slots` first, then the amounts by name, then the labels by name. A node may have several values of a label. The label
-of a need has a condition: a value, or another text of model/condition.py. Labels whose names begin with `celery.` or
-`parsync.` are reserved: they say what a node's worker knows and consumes, and its taints (model/taints.py). The text is
-what Redis stores and what scripts compare (lua/lib/kind/fits.lua); placement/fits.py says when an offer fits a
-need. Amounts of devices: model/devices.py.
+`slots` first, then the amounts by name, then the labels by name. A node may have several values of
+a label. The label of a need has a condition: a value, or another text of model/condition.py. Labels
+whose names begin with `celery.` or `parsync.` are reserved: they say what a node's worker knows and
+consumes, and its taints (model/taints.py). The text is what Redis stores and what scripts compare
+(lua/lib/kind/fits.lua); placement/fits.py says when an offer fits a need. Amounts of devices:
+model/devices.py.
 """
 
 import re
@@ -29,25 +32,35 @@ MAX_TEXT: Final = 64 * 2**10
 """Bytes of needs or an offer; those of a node with a Celery queue for each customer are long."""
 
 OWN: Final = "parsync."
-"""The names of labels that have a rule of their own begin so: in needs they are no conditions on a label."""
+"""The names of labels that have a rule of their own begin so: in needs they are no conditions on a
+label.
+"""
 
 RESERVED: Final = ("celery.", OWN)
 """The names of labels that a user cannot set begin with one of these."""
 
 QUEUE_LABEL: Final = "celery.queue"
-"""The label of a node for each queue that its worker consumes, and of a task that was routed to one."""
+"""The label of a node for each queue that its worker consumes, and of a task that was routed to
+one.
+"""
 
 TAINT_LABEL: Final = f"{OWN}taint"
-"""The label of a node for each of its taints, and of a task for all that it tolerates; see model/taints.py."""
+"""The label of a node for each of its taints, and of a task for all that it tolerates; see
+model/taints.py.
+"""
 
 SHARED_LABEL: Final = (f"{OWN}devices", "shared")
 """The label of a node whose devices do not keep tasks away that ask for none of them."""
 
 
 def check_slots(value: object) -> int:
-    """Return a number of slots; raises InvalidInput unless it is a whole number from 1 to 10,000."""
+    """Return a number of slots; raises InvalidInput unless it is a whole number from 1
+    to 10,000.
+    """
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SLOTS:
-        raise InvalidInput(f"slots={shown(value)} is not valid: it must be a whole number from 1 to {MAX_SLOTS:,}")
+        raise InvalidInput(
+            f"slots={shown(value)} is not valid: it must be a whole number from 1 to {MAX_SLOTS:,}"
+        )
     return value
 
 
@@ -55,8 +68,8 @@ def check_slots(value: object) -> int:
 class Resources:
     """Slots, amounts of resources and labels: a task's needs or a node's offer.
 
-    amounts: in thousandths (model/amount.py). labels: pairs of a label's name and a value, in needs a condition. A name
-    may come several times.
+    amounts: in thousandths (model/amount.py). labels: pairs of a label's name and a value, in needs
+    a condition. A name may come several times.
     """
 
     slots: int = 1
@@ -82,8 +95,9 @@ class Resources:
     ) -> "Resources":
         """Return the offer of a node, checked; raises InvalidInput.
 
-        labels: name -> value, or a list of values. reserved: further labels, which no user may set. devices: kind ->
-        indexes. of_devices: amounts of each device. shared: its devices keep no tasks away that ask for none.
+        labels: name -> value, or a list of values. reserved: further labels, which no user may set.
+        devices: kind -> indexes. of_devices: amounts of each device. shared: its devices keep no
+        tasks away that ask for none.
         """
         offer = cls._checked(slots, resources, labels, _values_of, reserved)
         if not devices and not of_devices:
@@ -93,7 +107,8 @@ class Resources:
         amounts = [*offer.amounts, *device_amounts(devices or {}, of_devices).items()]
         if len(amounts) > MAX_WORDS:
             raise InvalidInput(
-                f"{len(amounts)} amounts of resources and devices are too many: there may be {MAX_WORDS}"
+                f"{len(amounts)} amounts of resources and devices are too many: there may be "
+                f"{MAX_WORDS}"
             )
         return cls.made(offer.slots, amounts, [*offer.labels, *([SHARED_LABEL] if shared else [])])
 
@@ -107,15 +122,23 @@ class Resources:
     ) -> "Resources":
         """Return the needs of a task, checked; raises InvalidInput.
 
-        require: label -> what is required of it, see `conditions_of`. reserved: further labels, which no user may set.
+        require: label -> what is required of it, see `conditions_of`. reserved: further labels,
+        which no user may set.
         """
         return cls._checked(slots, resources, require, conditions_of, reserved, of_devices=True)
 
     @classmethod
-    def made(cls, slots: int, amounts: Iterable[tuple[str, int]], labels: Iterable[tuple[str, str]]) -> "Resources":
+    def made(
+        cls, slots: int, amounts: Iterable[tuple[str, int]], labels: Iterable[tuple[str, str]]
+    ) -> "Resources":
         """Return the resources of checked parts, in the order of the text."""
-        sizes, marks = tuple(sorted(amounts)), tuple(sorted(labels))
-        words = [f"slots={slots}", *(f"{n}={amount_text(a)}" for n, a in sizes), *(f"{n}:{v}" for n, v in marks)]
+        sizes = tuple(sorted(amounts))
+        marks = tuple(sorted(labels))
+        words = [
+            f"slots={slots}",
+            *(f"{n}={amount_text(a)}" for n, a in sizes),
+            *(f"{n}:{v}" for n, v in marks),
+        ]
         return cls(slots, sizes, marks, " ".join(words))
 
     @classmethod
@@ -140,10 +163,14 @@ class Resources:
             rule = f"names of labels do not begin with {' or '.join(RESERVED)}"
             raise InvalidInput(f"label name {shown(taken)} is reserved: {rule}")
         marks = [
-            (check_name("label name", name), text) for name, v in (labels or {}).items() for text in texts_of(name, v)
+            (check_name("label name", name), text)
+            for name, v in (labels or {}).items()
+            for text in texts_of(name, v)
         ]
         if (size := len(amounts) + sum(1 + text.count("|") for _, text in marks)) > MAX_WORDS:
-            raise InvalidInput(f"{size} resources and values of labels are too many: there may be {MAX_WORDS}")
+            raise InvalidInput(
+                f"{size} resources and values of labels are too many: there may be {MAX_WORDS}"
+            )
         return cls.made(count, amounts, [*marks, *reserved])
 
 
@@ -153,7 +180,9 @@ def amounts_text(amounts: Iterable[tuple[str, int]]) -> str:
 
 
 def read_amounts(text: str) -> dict[str, int]:
-    """Return the amounts of what is left or held, in thousandths; none of a text that cannot be read."""
+    """Return the amounts of what is left or held, in thousandths; none of a text that cannot be
+    read.
+    """
     return dict(parse_resources(text).amounts) if is_resources(text) else {}
 
 
@@ -162,9 +191,17 @@ def _resource_name(name: str, of_devices: bool) -> str:
     if name == "slots":
         raise InvalidInput("resource name 'slots' is taken: use slots=N")
     if name.startswith(PREFIX):
-        raise InvalidInput(f"resource name {shown(name)} is reserved: names of resources do not begin with {PREFIX}")
+        raise InvalidInput(
+            f"resource name {shown(name)} is reserved: names of resources do not begin with "
+            f"{PREFIX}"
+        )
     kind, point, attribute = name.partition(".")
-    if of_devices and point and is_name("resource name", kind) and is_name("resource name", attribute):
+    if (
+        of_devices
+        and point
+        and is_name("resource name", kind)
+        and is_name("resource name", attribute)
+    ):
         return name
     return check_name("resource name", name)
 
@@ -178,7 +215,9 @@ def _values_of(name: str, value: object) -> list[str]:
 
 
 def labels_of(offer: Resources) -> dict[str, str]:
-    """Return a node's labels that are not reserved, for people: several values of one have commas between."""
+    """Return a node's labels that are not reserved, for people: several values of one have commas
+    between.
+    """
     found: dict[str, str] = {}
     for name, value in offer.labels:
         if not name.startswith(RESERVED):
@@ -193,7 +232,9 @@ def without(resources: Resources, *names: str) -> Resources:
 
 
 def queue_label(queue: str) -> tuple[str, str]:
-    """Return the reserved label of a Celery queue; characters that a label's value may not have are %XX."""
+    """Return the reserved label of a Celery queue; characters that a label's value may not have are
+    %XX.
+    """
     return QUEUE_LABEL, quote(queue, safe="").replace("~", "%7E")
 
 
@@ -203,7 +244,9 @@ def queues_of(resources: Resources) -> list[str]:
 
 
 _LINE: Final = r"(?:(?:(?:[a-z][a-z0-9_]*|{device})=-?{amount}|[A-Za-z][\w.-]*:{label})(?= |$)| )*"
-_OFFER: Final = re.compile(_LINE.format(amount=AMOUNT, device=OFFERED, label=r"[\w./%-]+"), re.ASCII)
+_OFFER: Final = re.compile(
+    _LINE.format(amount=AMOUNT, device=OFFERED, label=r"[\w./%-]+"), re.ASCII
+)
 _NEEDS: Final = re.compile(_LINE.format(amount=AMOUNT, device=ASKED, label=PATTERN), re.ASCII)
 
 
@@ -236,7 +279,9 @@ def parse_needs(text: str) -> Resources:
 
 
 def _parse(text: str) -> Resources:
-    slots, resources, labels = 0, [], []
+    slots = 0
+    resources = []
+    labels = []
     for word in text.split():
         if ":" in word:
             name, _, value = word.partition(":")

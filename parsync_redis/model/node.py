@@ -18,7 +18,9 @@ MAX_RECORD: Final = 70_000
 STANDS_STILL: Final = "its event loop stands still"
 NO_SIGN: Final = "its worker stands still"
 BY_ITSELF: Final = (STANDS_STILL, NO_SIGN)
-"""The beginnings of the reasons for which a node is suspect by its own worker, which also ends the suspicion."""
+"""The beginnings of the reasons for which a node is suspect by its own worker, which also ends the
+suspicion.
+"""
 
 
 _TRIAL: Final = re.compile(r"; after (\d{1,9}) s it gets a task on trial\Z", re.ASCII)
@@ -30,13 +32,17 @@ def trial_note(reason: str, pause_s: float) -> str:
 
 
 def trial_s(note: str) -> float | None:
-    """Return after how many seconds a suspect node with this note is tried again; None if the note does not say."""
+    """Return after how many seconds a suspect node with this note is tried again; None if the note
+    does not say.
+    """
     found = _TRIAL.search(note)
     return float(found[1]) if found else None
 
 
 class NodeState(StrEnum):
-    """The state of a node: `suspect` is alive, but it did not start its tasks, or they fail; `leaving` shuts down."""
+    """The state of a node: `suspect` is alive, but it did not start its tasks, or they fail;
+    `leaving` shuts down.
+    """
 
     UP = "up"
     SUSPECT = "suspect"
@@ -45,10 +51,14 @@ class NodeState(StrEnum):
 
 
 def trust_remedy(node: str, note: str) -> str:
-    """Return what lets a suspect node with this note take tasks for good. An undrain alone may last for a moment."""
+    """Return what lets a suspect node with this note take tasks for good.
+
+    An undrain alone may last for a moment.
+    """
     if trial_s(note) is not None:
         return (
-            f"mend why tasks fail on {node} (parsync events --event failed --node {node}), then parsync undrain {node}"
+            f"mend why tasks fail on {node} (parsync events --event failed --node {node}), then "
+            f"parsync undrain {node}"
         )
     if note.startswith(BY_ITSELF):
         return f"restart the worker of node {node}, or end what blocks it: its log says where"
@@ -59,10 +69,11 @@ def trust_remedy(node: str, note: str) -> str:
 class Node:
     """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.
 
-    state: up, suspect (alive, but it did not start its tasks, or they fail), leaving or down. drain: 0; 1 while an
-    operator drains it; 2 when the deadline of the drain has passed. ahead: how many waiting seats behind its slots are
-    open, None if it has none; below 0, how many of its last slots are shut, as its pool has fewer processes than it
-    had, and what runs behind its slots has theirs.
+    state: up, suspect (alive, but it did not start its tasks, or they fail), leaving or down.
+    drain: 0; 1 while an operator drains it; 2 when the deadline of the drain has passed. ahead: how
+    many waiting seats behind its slots are open, None if it has none; below 0, how many of its last
+    slots are shut, as its pool has fewer processes than it had, and what runs behind its slots has
+    theirs.
     """
 
     name: str
@@ -101,13 +112,17 @@ class Node:
         found = NODE.read(record) if len(record) <= MAX_RECORD else None
         if found is None:
             raise ValueError(f"node {name}: not a node record: {record!r}")
-        offer, span = parse_resources(found["offer"]), int(found["span"])
+        offer = parse_resources(found["offer"])
+        span = int(found["span"])
         ahead = int(found["ahead"]) if "ahead" in found else None
         if max(0, ahead or 0) + offer.slots > span:
             raise ValueError(f"node {name}: more slots and waiting seats than its span: {record!r}")
         if offer.slots + (ahead or 0) < 0:
             raise ValueError(f"node {name}: more slots are shut than it has: {record!r}")
-        inc, drain, first, score = int(found["inc"]), int(found["drain"]), int(found["first"]), float(found["score"])
+        inc = int(found["inc"])
+        drain = int(found["drain"])
+        first = int(found["first"])
+        score = float(found["score"])
         return cls(name, found["state"], inc, drain, first, span, score, offer, ahead)
 
 
@@ -116,17 +131,28 @@ MAX_REASON: Final = 200
 
 
 def drain_terms(deadline_s: float | None, reason: str) -> str:
-    """Return the terms of a drain as set_node takes them, 'deadline_s=600: a new disk' or 'no deadline'.
+    """Return the terms of a drain as set_node takes them, 'deadline_s=600: a new disk' or 'no
+    deadline'.
 
     Raises InvalidInput.
     """
-    if deadline_s is not None and not (type(deadline_s) in (int, float) and 0 <= deadline_s <= MAX_DEADLINE_S):
+    if deadline_s is not None and not (
+        type(deadline_s) in (int, float) and 0 <= deadline_s <= MAX_DEADLINE_S
+    ):
         raise InvalidInput(
-            f"deadline_s={shown(deadline_s)} is not valid: it must be a number of seconds from 0 to {MAX_DEADLINE_S:,}"
+            f"deadline_s={shown(deadline_s)} is not valid: it must be a number of seconds from 0 "
+            f"to {MAX_DEADLINE_S:,}"
         )
     if not reason.isprintable() or len(reason) > MAX_REASON:
-        raise InvalidInput(f"reason={shown(reason)} is not valid: it must be a line of at most {MAX_REASON} characters")
-    deadline = "no deadline" if deadline_s is None else f"deadline_s={deadline_s:.3f}".rstrip("0").rstrip(".")
+        raise InvalidInput(
+            f"reason={shown(reason)} is not valid: it must be a line of at most {MAX_REASON} "
+            "characters"
+        )
+    deadline = (
+        "no deadline"
+        if deadline_s is None
+        else f"deadline_s={deadline_s:.3f}".rstrip("0").rstrip(".")
+    )
     return TERMS.write(deadline=deadline, reason=reason or None)
 
 
@@ -142,7 +168,9 @@ def drain_reason(terms: str) -> str:
 
 
 def read_nodes(records: Mapping[bytes, bytes]) -> tuple[dict[str, Node], bool]:
-    """Read the records of a partition's nodes; returns them by name, and whether some could not be read."""
+    """Read the records of a partition's nodes; returns them by name, and whether some could not be
+    read.
+    """
     found: dict[str, Node] = {}
     damaged = False
     for raw, record in records.items():

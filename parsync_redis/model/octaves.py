@@ -1,4 +1,7 @@
-"""Histograms of durations: how many took up to 1 ms, 2 ms, 4 ms, ... to 70 minutes, and longer. Counts only grow."""
+"""Histograms of durations: how many took up to 1 ms, 2 ms, 4 ms, ...
+
+to 70 minutes, and longer. Counts only grow.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +10,9 @@ from math import ceil
 from typing import Final, Self
 
 OCTAVES: Final = 23
-"""Octave n is of durations over 2^(n-1) ms and up to 2^n ms; number 0 is up to 1 ms, and number 23 is all the rest."""
+"""Octave n is of durations over 2^(n-1) ms and up to 2^n ms; number 0 is up to 1 ms, and number 23
+is all the rest.
+"""
 
 BOUNDS_S: Final = tuple(2**octave / 1000 for octave in range(OCTAVES))
 """The longest duration of each octave but the last."""
@@ -66,7 +71,9 @@ class TimeHistogram:
         return TimeHistogram(self.total_ms + other.total_ms, octaves)
 
     def since(self, before: "TimeHistogram") -> "TimeHistogram":
-        """Return what came after an earlier state; all, if a number fell: it has begun again since then."""
+        """Return what came after an earlier state; all, if a number fell: it has begun again since
+        then.
+        """
         came = [now - was for now, was in zip(self.octaves, before.octaves, strict=True)]
         if min(came) < 0:
             return self

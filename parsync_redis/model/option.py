@@ -9,7 +9,9 @@ from ..errors import InvalidInput
 from .ids import shown
 
 CLOSE: Final = 0.7
-"""How alike two words are, by difflib's ratio, of which one may be the other misspelt, where only one is right."""
+"""How alike two words are, by difflib's ratio, of which one may be the other misspelt, where only
+one is right.
+"""
 VERY_CLOSE: Final = 0.85
 """The same, where a word of any meaning may stand: `async` is none of ours."""
 
@@ -18,14 +20,14 @@ VERY_CLOSE: Final = 0.85
 class Option:
     """An option of a task.
 
-    default: its value if it is not asked for; None is as if it were not asked for, if that is the default. valid and
-    rule: what a value must be, as a check and in an error's words. flag, help: of `parsync submit`; value: the type
-    that the flag takes, Mapping for NAME=VALUE (repeat), list for one of several texts (repeat). example: a value that
-    is not the default.
+    default: its value if it is not asked for; None is as if it were not asked for, if that is the
+    default. valid and rule: what a value must be, as a check and in an error's words. flag, help:
+    of `parsync submit`; value: the type that the flag takes, Mapping for NAME=VALUE (repeat), list
+    for one of several texts (repeat). example: a value that is not the default.
 
-    stored: the task's record keeps it in a field of that name, so that a retry and a requeue have it too; any other
-    matters at the submit only, or is part of the record's needs. celerys: Celery has an option of that name, which goes
-    before it: the client takes that one.
+    stored: the task's record keeps it in a field of that name, so that a retry and a requeue have
+    it too; any other matters at the submit only, or is part of the record's needs. celerys: Celery
+    has an option of that name, which goes before it: the client takes that one.
     """
 
     name: str
@@ -49,16 +51,25 @@ class Option:
 
 
 def close_to(word: object, known: Iterable[str], ratio: float = CLOSE) -> str:
-    """Return the known word that a word may be meant to be, '' if none is as alike, or if the word is known."""
+    """Return the known word that a word may be meant to be, '' if none is as alike, or if the word
+    is known.
+    """
     words = list(known)
-    close = get_close_matches(word, words, 1, ratio) if isinstance(word, str) and word not in words else []
+    close = (
+        get_close_matches(word, words, 1, ratio)
+        if isinstance(word, str) and word not in words
+        else []
+    )
     return close[0] if close else ""
 
 
-def unknown_option(what: str, name: object, known: Iterable[str], value: object = None) -> InvalidInput:
+def unknown_option(
+    what: str, name: object, known: Iterable[str], value: object = None
+) -> InvalidInput:
     """Return the error of an option that does not exist, with what it may be meant to be.
 
-    what: 'option' or 'parsync option'. value: of the option; one that begins with a digit may be meant as an amount.
+    what: 'option' or 'parsync option'. value: of the option; one that begins with a digit may be
+    meant as an amount.
     """
     words = list(known)
     hint = f"; did you mean {close}?" if (close := close_to(name, words)) else ""

@@ -1,10 +1,10 @@
 """The one table of task options (model/option.py), and the options of one task, checked.
 
-A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of `parsync submit` and the
-names that the client, `parsync={...}`, the rules [place] and a task's declaration may use. If the record keeps it
-(`stored`), it is also a field of TaskStatus, a word of the rows of lua/verbs/submit.lua, and one of
-lua/lib/task/resubmission.lua.
-docs/options.md has a line for each option, docs/keys.md for each that is stored. tests/unit/test_options.py finds
+A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of
+`parsync submit` and the names that the client, `parsync={...}`, the rules [place] and a task's
+declaration may use. If the record keeps it (`stored`), it is also a field of TaskStatus, a word of
+the rows of lua/verbs/submit.lua, and one of lua/lib/task/resubmission.lua. docs/options.md has a
+line for each option, docs/keys.md for each that is stored. tests/unit/test_options.py finds
 omissions.
 """
 
@@ -31,16 +31,22 @@ class Strategy(StrEnum):
 
 
 MAX_SECONDS: Final = 3e11
-"""Seconds beyond which no countdown or expiry reaches: some 9,500 years, where Celery's datetimes end."""
+"""Seconds beyond which no countdown or expiry reaches: some 9,500 years, where Celery's datetimes
+end.
+"""
 
 
 def is_seconds(value: object) -> bool:
     """Return whether a value is a number of seconds above 0 and below MAX_SECONDS."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < MAX_SECONDS
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < MAX_SECONDS
+    )
 
 
 def _is_whole(low: int, high: int) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    return lambda value: (
+        isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    )
 
 
 def _is_mapping(value: object) -> bool:
@@ -76,7 +82,8 @@ OPTIONS: Final = (
         "require",
         {},
         _is_mapping,
-        'a mapping from labels to values, lists of values or {OPERATOR: value}, {"gpu_model": "a100"}',
+        'a mapping from labels to values, lists of values or {OPERATOR: value}, {"gpu_model": '
+        '"a100"}',
         "--require",
         Mapping,
         "A label that it needs: gpu_model=a100, 'zone in a,b', 'vram_gb>=24' (repeat).",
@@ -96,7 +103,8 @@ OPTIONS: Final = (
         "apart",
         "",
         is_word,
-        f"{RULE}: tasks with the same one are never on one node; apart by other labels does not exist",
+        f"{RULE}: tasks with the same one are never on one node; apart by other labels does not "
+        "exist",
         "--apart",
         str,
         "A word: no two tasks with the same one run on one node.",
@@ -192,11 +200,12 @@ STORED: Final = tuple(option.name for option in OPTIONS if option.stored)
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """The options of one task, checked: `parsync={...}` in Celery, keyword arguments of the client, flags of the CLI.
+    """The options of one task, checked: `parsync={...}` in Celery, keyword arguments of the client,
+    flags of the CLI.
 
-    needs: its slots, resources, require, tolerate and apart. near: until it is submitted; then its needs have the node.
-    expires: seconds, None for never; only for a Celery task's
-    own options: everybody else says `expires` as Celery does. max_starts: None for the cluster's.
+    needs: its slots, resources, require, tolerate and apart. near: until it is submitted; then its
+    needs have the node. expires: seconds, None for never; only for a Celery task's own options:
+    everybody else says `expires` as Celery does. max_starts: None for the cluster's.
     """
 
     needs: Resources = ONE_SLOT
@@ -212,7 +221,8 @@ class TaskOptions:
     def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":
         """Check a mapping of options; raises InvalidInput naming what is known.
 
-        queue: the Celery queue that the task was routed to; only nodes that consume it are candidates.
+        queue: the Celery queue that the task was routed to; only nodes that consume it are
+        candidates.
         """
         if not options and not queue:
             return DEFAULT_OPTIONS
@@ -221,17 +231,24 @@ class TaskOptions:
             raise InvalidInput(f"parsync options must be a mapping, not {type(options).__name__}")
         if unknown := [name for name in options if name not in NAMES]:
             raise unknown_option("parsync option", unknown[0], NAMES, options[unknown[0]])
-        found = {option.name: option.check(options.get(option.name, option.default)) for option in OPTIONS}
+        found = {
+            option.name: option.check(options.get(option.name, option.default))
+            for option in OPTIONS
+        }
         reserved = [queue_label(queue)] if queue else []
         reserved += tolerance(found.pop("tolerate"))
-        needs = Resources.needed(found.pop("slots"), found.pop("resources"), found.pop("require"), reserved)
+        needs = Resources.needed(
+            found.pop("slots"), found.pop("resources"), found.pop("require"), reserved
+        )
         if held := held_by(found.pop("apart")):
             needs = Resources.made(needs.slots, [*needs.amounts, *held], needs.labels)
         return cls(needs, **found)
 
     @classmethod
     def stored(cls, needs: Resources, record: object) -> "TaskOptions":
-        """Return what a task's record keeps of its options, `record` having an attribute for each of STORED."""
+        """Return what a task's record keeps of its options, `record` having an attribute for each
+        of STORED.
+        """
         return cls(needs, **{name: getattr(record, name) for name in STORED})
 
 

@@ -23,15 +23,19 @@ _PLACE: Final = re.compile(
 
 
 MAX_PLACE: Final = 131_072
-"""Characters of a place: scripts read no longer one. That of 10,000 slots has less than half as many."""
+"""Characters of a place: scripts read no longer one.
+
+That of 10,000 slots has less than half as many.
+"""
 
 
-@dataclass(slots=True, unsafe_hash=True)  # frozen would be safe, and take twice the time to make one
+# frozen would be safe, and take twice the time to make one
+@dataclass(slots=True, unsafe_hash=True)
 class Place:
     """The slots of one node that an attempt holds, the first of which leads.
 
-    inc: the node's incarnation. since_ms: when the claim was committed (server time). asked: the amounts that it holds,
-    'gpu=1 mem=4096', or of devices 'gpu@1=0.5 mem=4096'.
+    inc: the node's incarnation. since_ms: when the claim was committed (server time). asked: the
+    amounts that it holds, 'gpu=1 mem=4096', or of devices 'gpu@1=0.5 mem=4096'.
     """
 
     task: str
@@ -50,7 +54,9 @@ class Place:
         if (found := _PLACE.fullmatch(text) if len(text) <= MAX_PLACE else None) is None:
             raise ValueError(f"not a place: {text[:200]!r}")
         task, attempt, partition, node, named, inc, asked, since = found.groups()
-        slots: tuple[int, ...] = tuple(map(int, named.split(","))) if "," in named else (int(named),)
+        slots: tuple[int, ...] = (
+            tuple(map(int, named.split(","))) if "," in named else (int(named),)
+        )
         if len(slots) > 1 and len(set(slots)) < len(slots):
             raise ValueError(f"not a place, it names a slot twice: {text[:200]!r}")
         place = cls(task, attempt, int(partition), node, slots, int(inc), int(since), asked[1:])
@@ -76,12 +82,16 @@ class Place:
     def text(self) -> str:
         """The text of the place: its lease, and its doorbell."""
         if not self._text:
-            claim = claim_text(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked)
+            claim = claim_text(
+                self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked
+            )
             self._text = f"{claim} since={self.since_ms}"
         return self._text
 
 
-def claim_text(task: str, attempt: str, partition: int, node: str, slots: tuple[int, ...], inc: int, asked: str) -> str:
+def claim_text(
+    task: str, attempt: str, partition: int, node: str, slots: tuple[int, ...], inc: int, asked: str
+) -> str:
     """Return the text of a place without its last word, which commit adds."""
     named = slots[0] if len(slots) == 1 else ",".join(map(str, slots))
     amounts = f" {asked}" if asked else ""
@@ -89,8 +99,11 @@ def claim_text(task: str, attempt: str, partition: int, node: str, slots: tuple[
 
 
 GiveBack = Literal["", "undo"]
-"""How a taken task goes back: its take counts (""), or is undone, because no claim of its attempt can have won."""
+"""How a taken task goes back: its take counts (""), or is undone, because no claim of its attempt
+can have won.
+"""
 
 Loss = Literal["", "unstarted", "recalled", "unbegun"]
-"""How an attempt was lost: with its lease (""), before it started, or because its run was ended on purpose or came too
-early (recalled). unbegun: its run did not begin, although its task was ready."""
+"""How an attempt was lost: with its lease (""), before it started, or because its run was ended on
+purpose or came too early (recalled). unbegun: its run did not begin, although its task was ready.
+"""

@@ -1,6 +1,8 @@
-r"""Text from the state as terminals and logs may show it: whoever may submit a task chooses its name, and more.
+r"""Text from the state as terminals and logs may show it: whoever may submit a task chooses its
+name, and more.
 
-A control character, a line break or a character that turns the direction of writing is shown as an escape (\x1b).
+A control character, a line break or a character that turns the direction of writing is shown as an
+escape (\x1b).
 """
 
 import logging
@@ -9,7 +11,9 @@ from typing import Final
 
 _NAMES: Final = "agent bench client guard leader quarantine scheduler serve store"
 LOGGERS: Final = ("", *(f".{name}" for name in _NAMES.split()))
-"""The names of parsync's loggers behind 'parsync': a filter of a logger does not see the records of those below it."""
+"""The names of parsync's loggers behind 'parsync': a filter of a logger does not see the records of
+those below it.
+"""
 
 
 def printable(text: object) -> str:
@@ -23,13 +27,15 @@ def printable(text: object) -> str:
 def guard_logs() -> None:
     """Let each record of parsync's loggers be printable, also the text of an exception."""
     for name in LOGGERS:
-        logging.getLogger(f"parsync{name}").addFilter(_make_printable)  # a second time changes nothing
+        # a second time changes nothing
+        logging.getLogger(f"parsync{name}").addFilter(_make_printable)
 
 
 def _make_printable(record: logging.LogRecord) -> bool:
     message = record.getMessage()
     if not message.isprintable():
-        record.msg, record.args = printable(message), ()
+        record.msg = printable(message)
+        record.args = ()
     if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
         found = TracebackException.from_exception(record.exc_info[1]).format()
         record.exc_text = "\n".join(_lines(chunk) for chunk in found)
@@ -37,7 +43,9 @@ def _make_printable(record: logging.LogRecord) -> bool:
 
 
 def _lines(chunk: str) -> str:
-    """Return a part of a traceback: source lines as they are, and what the exception says on one line."""
+    """Return a part of a traceback: source lines as they are, and what the exception says on one
+    line.
+    """
     text = chunk.rstrip("\n")
     if text.startswith("  File "):
         return "\n".join(map(printable, text.split("\n")))

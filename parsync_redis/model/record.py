@@ -54,11 +54,15 @@ class TaskLine:
         names = ("takes", "life", "order", "ready", "submitted")
         takes, life, order, ready_ms, submitted_ms = (int(found[name]) for name in names)
         options = {name: value for name, _, value in words}
-        return cls(takes, life, order, ready_ms, submitted_ms, options, found["kind"], bool(found["mark"]))
+        return cls(
+            takes, life, order, ready_ms, submitted_ms, options, found["kind"], bool(found["mark"])
+        )
 
     @property
     def priority(self) -> int:
-        """Return the priority, 0 to 9: the order is (9 - priority) * 10^12 + the submission's number."""
+        """Return the priority, 0 to 9: the order is (9 - priority) * 10^12 + the submission's
+        number.
+        """
         return 9 - min(self.order // 10**12, 9)
 
     def number(self, option: str) -> int | None:
@@ -71,9 +75,9 @@ class TaskLine:
 class Record:
     """The record of a task, of one moment; `state` is gone if there is none.
 
-    now_ms: the server's time then; text: the line as it stands; line: None if there is none or it is damaged;
-    place, started_ms: of its run, the last run of an ended task; ended_ms, why: of its end;
-    kind_line: the line of its kind if it is pending; extra: its rare fields.
+    now_ms: the server's time then; text: the line as it stands; line: None if there is none or it
+    is damaged; place, started_ms: of its run, the last run of an ended task; ended_ms, why: of its
+    end; kind_line: the line of its kind if it is pending; extra: its rare fields.
     """
 
     id: str
@@ -123,7 +127,9 @@ class Record:
 
 
 def read_run(text: str) -> tuple[Place | None, int | None]:
-    """Read an entry of `running`: its place, and when it started (ms); each None if it is missing or damaged."""
+    """Read an entry of `running`: its place, and when it started (ms); each None if it is missing
+    or damaged.
+    """
     found = _RUN.fullmatch(text)
     if found is None:
         return None, None

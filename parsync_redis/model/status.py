@@ -16,13 +16,16 @@ _STATES: Final = frozenset(TaskState)
 _STEPS: Final = ("submitted", "ready", "placed", "started", "finished")
 
 _SETBACK: Final = re.compile(
-    r"^(\S+) (taken|placed|running) (\S+)/(\d+) inc=(\d+) since=(\d+) until=(\d+) (.*)$", re.MULTILINE
+    r"^(\S+) (taken|placed|running) (\S+)/(\d+) inc=(\d+) since=(\d+) until=(\d+) "
+    r"(.*)$",
+    re.MULTILINE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """A lost attempt: how far it had come (taken, placed, running), where, from when until when, and why it was lost.
+    """A lost attempt: how far it had come (taken, placed, running), where, from when until when,
+    and why it was lost.
 
     Times are the server's, in milliseconds since 1970.
     """
@@ -38,15 +41,22 @@ class Setback:
 
     @classmethod
     def read(cls, history: str) -> Iterator["Setback"]:
-        """Read the lines that requeue.lua writes, '2@17 running n1/3 inc=3 since=... until=... why'; skip others."""
+        """Read the lines that requeue.lua writes, '2@17 running n1/3 inc=3 since=...
+
+        until=... why'; skip others.
+        """
         for match in _SETBACK.finditer(history):
             attempt, state, node, slot, inc, since, until, why = match.groups()
-            yield cls(attempt, TaskState(state), node, int(slot), int(inc), int(since), int(until), why)
+            yield cls(
+                attempt, TaskState(state), node, int(slot), int(inc), int(since), int(until), why
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """The status of a task. Times are the server's, in milliseconds since 1970, None for steps not reached.
+    """The status of a task.
+
+    Times are the server's, in milliseconds since 1970, None for steps not reached.
 
     history: its last ten attempts that were lost, the oldest first.
     """
@@ -87,9 +97,15 @@ class TaskStatus:
 
         If its line cannot be read, `why` says so, and what the line tells is missing.
         """
-        id, line, place = decode_id(record.id), record.line, record.place
+        id = decode_id(record.id)
+        line = record.line
+        place = record.place
         if record.state not in _STATES or record.state == TaskState.GONE:
-            why = f"its record is damaged: state={record.state!r:.80}" if record.state != TaskState.GONE else ""
+            why = (
+                f"its record is damaged: state={record.state!r:.80}"
+                if record.state != TaskState.GONE
+                else ""
+            )
             return cls(id, TaskState.GONE, why=why, times={})
         state = TaskState(record.state)
         if line is None:
@@ -97,7 +113,8 @@ class TaskStatus:
             return cls(id, state, why=record.why or damaged, times=dict.fromkeys(_STEPS))
         kind = split_kind(line.kind)
         started_ms = record.started_ms or line.number("ran")
-        runs = record.started_ms is not None and state is not TaskState.DEAD  # a dead task's line counts the last start
+        # a dead task's line counts the last start
+        runs = record.started_ms is not None and state is not TaskState.DEAD
         number = record.attempt.partition("@")[0]
         return cls(
             id,
@@ -129,7 +146,8 @@ class TaskStatus:
 
 
 def _why(record: Record, state: TaskState, line: TaskLine) -> str:
-    """Return why a pending task has no place, by its kind or else its last setback; why any other task ended.
+    """Return why a pending task has no place, by its kind or else its last setback; why any other
+    task ended.
 
     Of a task that is not due its last setback counts: if a worker put it off, that is why.
     """
@@ -141,4 +159,6 @@ def _why(record: Record, state: TaskState, line: TaskLine) -> str:
 
 def kept_options(status: TaskStatus) -> TaskOptions:
     """Return the options that the task's record keeps; the default ones of a task that is gone."""
-    return TaskOptions.stored(parse_needs(status.needs), status) if status.needs else DEFAULT_OPTIONS
+    return (
+        TaskOptions.stored(parse_needs(status.needs), status) if status.needs else DEFAULT_OPTIONS
+    )

@@ -1,4 +1,6 @@
-"""A streak: failures in a row of one name on one node, beside what other nodes report of that name in the meantime."""
+"""A streak: failures in a row of one name on one node, beside what other nodes report of that name
+in the meantime.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +14,9 @@ FEW: Final = 5
 TRIES: Final = 3
 """A node must have gone on failing in so many reports."""
 IMPROBABLE: Final = 1e-4
-"""A node whose failures are less likely than this by the failure rate of the other nodes is a black hole."""
+"""A node whose failures are less likely than this by the failure rate of the other nodes is a black
+hole.
+"""
 
 
 def chance_of(failed: int, runs: int, tries: int) -> float:
@@ -24,14 +28,18 @@ def chance_of(failed: int, runs: int, tries: int) -> float:
 
 
 class Elsewhere(NamedTuple):
-    """The runs of a name that other nodes report while a streak goes on, and how many of them failed."""
+    """The runs of a name that other nodes report while a streak goes on, and how many of them
+    failed.
+    """
 
     runs: int
     failed: int
 
 
 class Compared(NamedTuple):
-    """The answer to a node's report: the server's time (ms), whether there are other nodes, and what these report."""
+    """The answer to a node's report: the server's time (ms), whether there are other nodes, and
+    what these report.
+    """
 
     now_ms: int
     others: bool
@@ -42,9 +50,10 @@ class Compared(NamedTuple):
 class Streak:
     """A streak of one name on one node.
 
-    at_ms: its last try. length: its failures. tries: the reports in which it had gone on, as failures of one moment
-    may have one cause in the tasks. runs, failed: counts of other nodes, after it had begun. all_fail: nothing
-    succeeds on the node. held_ms: until when the node holds the name back (the server's time), 0 if it does not.
+    at_ms: its last try. length: its failures. tries: the reports in which it had gone on, as
+    failures of one moment may have one cause in the tasks. runs, failed: counts of other nodes,
+    after it had begun. all_fail: nothing succeeds on the node. held_ms: until when the node holds
+    the name back (the server's time), 0 if it does not.
     """
 
     name: str
@@ -65,15 +74,36 @@ class Streak:
         found = []
         for line in text.splitlines():
             if (fields := STREAK.read(line)) is not None:
-                length, tries, runs, failed = (int(fields[field]) for field in ("length", "tries", "runs", "failed"))
+                length, tries, runs, failed = (
+                    int(fields[field]) for field in ("length", "tries", "runs", "failed")
+                )
                 held_ms = int(fields.get("held", 0))
-                p, node, inc, at_ms = int(fields["partition"]), fields["name"], int(fields["inc"]), int(fields["at"])
-                found.append(cls(name, p, node, inc, at_ms, length, tries, runs, failed, fields["all"] == "1", held_ms))
+                p = int(fields["partition"])
+                node = fields["name"]
+                inc = int(fields["inc"])
+                at_ms = int(fields["at"])
+                found.append(
+                    cls(
+                        name,
+                        p,
+                        node,
+                        inc,
+                        at_ms,
+                        length,
+                        tries,
+                        runs,
+                        failed,
+                        fields["all"] == "1",
+                        held_ms,
+                    )
+                )
         return found
 
     @property
     def chance(self) -> float:
-        """The probability of its tries, if this node fails as the others do; 1 if they ran too few such tasks."""
+        """The probability of its tries, if this node fails as the others do; 1 if they ran too few
+        such tasks.
+        """
         return chance_of(self.failed, self.runs, self.tries) if self.runs >= FEW else 1.0
 
 
@@ -82,7 +112,10 @@ def damning(streaks: list[Streak]) -> list[Streak]:
 
     Streaks of several names add up if nothing succeeds on the node.
     """
-    for some in (*([streak] for streak in streaks), [streak for streak in streaks if streak.all_fail]):
+    for some in (
+        *([streak] for streak in streaks),
+        [streak for streak in streaks if streak.all_fail],
+    ):
         some = [streak for streak in some if streak.chance < 1]
         enough = sum(streak.tries for streak in some) >= TRIES
         if enough and prod(streak.chance for streak in some) < IMPROBABLE:

@@ -3,8 +3,8 @@
     slots=4 parsync.taint:spot parsync.taint:old     an offer
     slots=1 parsync.taint:old|spot                   needs that tolerate both
 
-On both sides they are the reserved label `parsync.taint`. Needs have all that they tolerate in one word, as a condition
-"one of these" has. A task may tolerate a taint that no node has.
+On both sides they are the reserved label `parsync.taint`. Needs have all that they tolerate in one
+word, as a condition "one of these" has. A task may tolerate a taint that no node has.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,7 +39,9 @@ def taints_of(offer: Resources) -> tuple[str, ...]:
 
 def tolerated(needs: Resources) -> frozenset[str]:
     """Return the taints that a task tolerates."""
-    return frozenset(taint for name, texts in needs.labels if name == TAINT_LABEL for taint in texts.split("|"))
+    return frozenset(
+        taint for name, texts in needs.labels if name == TAINT_LABEL for taint in texts.split("|")
+    )
 
 
 def tolerate_text(taints: Sequence[str]) -> str:

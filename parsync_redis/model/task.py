@@ -23,18 +23,23 @@ class TaskState(StrEnum):
 
     @property
     def final(self) -> bool:
-        """True if the task has ended: its state changes no more, unless an operator revives a dead task."""
+        """True if the task has ended: its state changes no more, unless an operator revives a dead
+        task.
+        """
         return self in FINAL
 
 
 WAITING: Final = "waiting"
 """States that people call waiting: the task has no place yet."""
 
-FINAL: Final = frozenset((TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD))
+FINAL: Final = frozenset(
+    (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD)
+)
 
 TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
     (TaskState.GONE, "submit"): frozenset((TaskState.PENDING,)),
-    **{(state, "submit"): frozenset((TaskState.PENDING,)) for state in FINAL},  # Celery publishes the id again
+    # Celery publishes the id again
+    **{(state, "submit"): frozenset((TaskState.PENDING,)) for state in FINAL},
     (TaskState.PENDING, "take"): frozenset((TaskState.TAKEN, TaskState.CANCELLED)),
     (TaskState.TAKEN, "give_back"): frozenset((TaskState.PENDING,)),
     (TaskState.TAKEN, "confirm"): frozenset((TaskState.PLACED,)),
@@ -45,7 +50,9 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
     ),
     (TaskState.TAKEN, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED)),
     (TaskState.PLACED, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED)),
-    (TaskState.RUNNING, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED, TaskState.DEAD)),
+    (TaskState.RUNNING, "requeue"): frozenset(
+        (TaskState.PENDING, TaskState.CANCELLED, TaskState.DEAD)
+    ),
     (TaskState.DEAD, "revive"): frozenset((TaskState.PENDING,)),
     (TaskState.PENDING, "expire"): frozenset((TaskState.CANCELLED,)),
     (TaskState.TAKEN, "expire"): frozenset((TaskState.CANCELLED,)),
@@ -53,18 +60,21 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
     (TaskState.TAKEN, "cancel"): frozenset((TaskState.CANCELLED,)),
     (TaskState.PLACED, "cancel"): frozenset((TaskState.CANCELLED,)),
 }
-"""(State, verb) -> the states that may follow. Nothing else changes a state; a test holds the scripts to it.
+"""(State, verb) -> the states that may follow.
+
+Nothing else changes a state; a test holds the scripts to it.
 
 A task whose record is damaged may fail in any state: take and repair_task say so.
 """
 
 
 class Submission(NamedTuple):
-    """One task as `submit` takes it; `message` is the Celery message as kombu would put it on a list.
+    """One task as `submit` takes it; `message` is the Celery message as kombu would put it on a
+    list.
 
-    delay_ms, expiry_ms: for how long after the submit it must not be taken, and after how long it expires. after: ''
-    or the running attempt that submits what the same id does next. publication: '' if the id is one task for ever, else
-    the name of this publish of the id.
+    delay_ms, expiry_ms: for how long after the submit it must not be taken, and after how long it
+    expires. after: '' or the running attempt that submits what the same id does next. publication:
+    '' if the id is one task for ever, else the name of this publish of the id.
     """
 
     id: str
@@ -83,10 +93,11 @@ class Submission(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A task that a scheduler has taken; `attempt` is the fence ('2@17': the second attempt of submission 17).
+    """A task that a scheduler has taken; `attempt` is the fence ('2@17': the second attempt of
+    submission 17).
 
-    ready_ms: since when it could be taken (server time): submitted, due, or put back. last: the node that it ran on
-    last, if it should rather go to another.
+    ready_ms: since when it could be taken (server time): submitted, due, or put back. last: the
+    node that it ran on last, if it should rather go to another.
     """
 
     id: str

@@ -1,8 +1,10 @@
-"""Every line of text that Redis stores about nodes, the leader and damage: how it is read and how it is written.
+"""Every line of text that Redis stores about nodes, the leader and damage: how it is read and how
+it is written.
 
-A template has fields in braces; a part in brackets may be missing as a whole. FIELDS has the pattern of each field, so
-that a field looks the same in every line. The scripts read and write the same lines, most of them in lua/lib; a test
-(tests/model/test_text.py) holds the two together. Needs and offers have a module of their own, model/needs.py.
+A template has fields in braces; a part in brackets may be missing as a whole. FIELDS has the
+pattern of each field, so that a field looks the same in every line. The scripts read and write the
+same lines, most of them in lua/lib; a test (tests/model/test_text.py) holds the two together. Needs
+and offers have a module of their own, model/needs.py.
 """
 
 import re
@@ -53,18 +55,32 @@ class Line:
 
     def __init__(self, template: str) -> None:
         self.template = template
-        self._parts = [(part.strip("[]"), part.startswith("[")) for part in re.split(r"(\[.*?\])", template) if part]
+        self._parts = [
+            (part.strip("[]"), part.startswith("["))
+            for part in re.split(r"(\[.*?\])", template)
+            if part
+        ]
         self._is_whole = not any(optional for _, optional in self._parts)
-        pattern = "".join(f"(?:{_pattern(part)})?" if optional else _pattern(part) for part, optional in self._parts)
-        self._text, self._bytes = re.compile(pattern, re.ASCII), re.compile(pattern.encode(), re.ASCII)
+        pattern = "".join(
+            f"(?:{_pattern(part)})?" if optional else _pattern(part)
+            for part, optional in self._parts
+        )
+        self._text = re.compile(pattern, re.ASCII)
+        self._bytes = re.compile(pattern.encode(), re.ASCII)
 
     def read(self, text: str) -> dict[str, str] | None:
-        """Return the fields of a text, without those that are missing; None if it is not such a line."""
+        """Return the fields of a text, without those that are missing; None if it is not such a
+        line.
+        """
         match = self._text.fullmatch(text)
         if match is None:
             return None
         fields = match.groupdict()
-        return fields if self._is_whole else {field: value for field, value in fields.items() if value is not None}
+        return (
+            fields
+            if self._is_whole
+            else {field: value for field, value in fields.items() if value is not None}
+        )
 
     def match(self, raw: bytes) -> re.Match[bytes] | None:
         """Match a whole line as the server has it, for readers that look at thousands."""
@@ -74,22 +90,33 @@ class Line:
         """Return the line of these fields; the bracketed part whose field is None is left out."""
         written = []
         for part, optional in self._parts:
-            if not optional or all(fields[field] is not None for field in re.findall(r"\{(\w+)\}", part)):
+            if not optional or all(
+                fields[field] is not None for field in re.findall(r"\{(\w+)\}", part)
+            ):
                 written.append(part.format_map(fields))
         return "".join(written)
 
 
 def _pattern(part: str) -> str:
-    """Return the pattern of a part of a template: its fields as named groups, all else as it stands."""
+    """Return the pattern of a part of a template: its fields as named groups, all else as it
+    stands.
+    """
     words = re.split(r"\{(\w+)\}", part)
-    return "".join(f"(?P<{word}>{FIELDS[word]})" if at % 2 else re.escape(word) for at, word in enumerate(words))
+    return "".join(
+        f"(?P<{word}>{FIELDS[word]})" if at % 2 else re.escape(word)
+        for at, word in enumerate(words)
+    )
 
 
-NODE: Final = Line("{state} inc={inc} drain={drain} first={first} span={span}[ ahead={ahead}] score={score} {offer}")
+NODE: Final = Line(
+    "{state} inc={inc} drain={drain} first={first} span={span}[ ahead={ahead}] score={score} "
+    "{offer}"
+)
 """A node's record in `nodes`: see model/node.py."""
 
 COUNTER: Final = Line("inc={inc} moved={moved}[ since={since} down]")
-"""A node's heartbeat counter in `alive`; once the node is down also the server's time (ms) of that."""
+"""A node's heartbeat counter in `alive`; once the node is down also the server's time (ms) of that.
+"""
 
 TERMS: Final = Line("{deadline}[: {reason}]")
 """The terms of a node's drain, in `notes`. The note of a suspect node is any other text."""
@@ -98,23 +125,33 @@ LEADER: Final = Line("{name} moved={moved}")
 """The leader's lease, in `leader`."""
 
 DEALT: Final = Line("p{partition} slots={slots} score={score} {labels}")
-"""A node in `dealt`: its partition, and what it adds to the sums there. Only lua/verbs/deal_node.lua uses it."""
+"""A node in `dealt`: its partition, and what it adds to the sums there.
+
+Only lua/verbs/deal_node.lua uses it.
+"""
 
 LOSS: Final = Line("{name} {numbers}")
-"""A loss, in `losses`: who saw it, numbers of the server that went back, and what replicas took over, at which offset:
-'submitted=150->120 p0=77->70 failover@4711=q3,p1'."""
+"""A loss, in `losses`: who saw it, numbers of the server that went back, and what replicas took
+over, at which offset: 'submitted=150->120 p0=77->70 failover@4711=q3,p1'.
+"""
 
 BOOKING: Final = Line("from={since}[ at={at}] task={task} {kind}")
-"""The booking of a node, in `bookings`: from when on, since when, the task, and its kind; see model/booking.py."""
+"""The booking of a node, in `bookings`: from when on, since when, the task, and its kind; see
+model/booking.py.
+"""
 
 DAMAGE: Final = Line("{who} {where} {size} {why}")
 """The first line of an entry of `quarantine`; behind it are the first bytes of what was damaged."""
 
 DECLARED: Final = Line("{task} {options}")
-"""A task that the workers of an app know, with its declared options as JSON, in `names`: see model/apps.py."""
+"""A task that the workers of an app know, with its declared options as JSON, in `names`: see
+model/apps.py.
+"""
 
 KIND: Final = Line("{waiting} {head} {tail}[ {reason}]")
-"""A kind of task in `kinds`: how many wait, the orders of the first and of the last, and why; see model/kind.py."""
+"""A kind of task in `kinds`: how many wait, the orders of the first and of the last, and why; see
+model/kind.py.
+"""
 
 STREAK: Final = Line(
     "p{partition} {name} inc={inc} since={since} at={at} "
@@ -125,5 +162,7 @@ STREAK: Final = Line(
 TASK_NAME: Final = re.compile("[!-~]{1,255}")
 """The name of a task."""
 
-LINES: Final[Mapping[str, Line]] = {name: line for name, line in globals().items() if isinstance(line, Line)}
+LINES: Final[Mapping[str, Line]] = {
+    name: line for name, line in globals().items() if isinstance(line, Line)
+}
 """The table: every line by its name."""

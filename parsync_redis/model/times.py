@@ -15,9 +15,13 @@ from .octaves import LIST, no_octaves, octave_of, octaves_text, read_octaves
 _PER_OCTAVE: Final = 4
 _LEAST_MS: Final = 0.125
 _BIN: Final = r"[0-9]{1,3}:[0-9]{1,15}"
-_TEXT: Final = re.compile(rf"([0-9]{{1,15}}) ([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({_BIN}(?:,{_BIN})*)(?: ({LIST}))?")
+_TEXT: Final = re.compile(
+    rf"([0-9]{{1,15}}) ([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({_BIN}(?:,{_BIN})*)(?: ({LIST}))?"
+)
 KEPT: Final = 1000
-"""With more runs than this in its quarter octaves, a name forgets half of them, so that recent runs count."""
+"""With more runs than this in its quarter octaves, a name forgets half of them, so that recent runs
+count.
+"""
 P95: Final = 0.95
 LEARNT: Final = 10
 """Runs of a name, at least, before people read how long a run may take."""
@@ -29,13 +33,17 @@ def bin_of(ms: float) -> int:
 
 
 def end_of(number: float) -> float:
-    """Return the longest run time (ms) of a quarter octave; of a fraction, the run time that far through the next."""
+    """Return the longest run time (ms) of a quarter octave; of a fraction, the run time that far
+    through the next.
+    """
     return float(_LEAST_MS * 2 ** ((number + 1) / _PER_OCTAVE))
 
 
 @dataclass(slots=True)
 class RunTimes:
-    """The run times of one name. count and total_ms: of all runs; bins: of the latest, quarter octave -> runs.
+    """The run times of one name.
+
+    count and total_ms: of all runs; bins: of the latest, quarter octave -> runs.
 
     octaves: of all runs, by octave; for metrics, and not of single node classes.
     """
@@ -52,7 +60,9 @@ class RunTimes:
         self.bins[bin_of(ms)] += 1
         self.octaves[octave_of(ms)] += 1
         if self.bins.total() > KEPT:
-            self.bins = Counter({number: runs // 2 for number, runs in self.bins.items() if runs > 1})
+            self.bins = Counter(
+                {number: runs // 2 for number, runs in self.bins.items() if runs > 1}
+            )
 
     @property
     def mean_ms(self) -> float:
@@ -61,7 +71,9 @@ class RunTimes:
 
     @property
     def p95_ms(self) -> float:
-        """The end of the quarter octave in which 95 % of the latest runs have ended; 0 without runs."""
+        """The end of the quarter octave in which 95 % of the latest runs have ended; 0 without
+        runs.
+        """
         left = P95 * self.bins.total()
         for number in sorted(self.bins):
             left -= self.bins[number]
@@ -70,21 +82,28 @@ class RunTimes:
         return 0.0
 
     def end_ms(self, since_ms: float, now_ms: float) -> int:
-        """Return when a run is expected to end that has its slots since then: as the latest that ran as long at least.
+        """Return when a run is expected to end that has its slots since then: as the latest that
+        ran as long at least.
 
         One that has taken longer than all of them is expected to take as long again.
         """
         ran_ms = now_ms - since_ms
-        longer = {end_of(number): runs for number, runs in self.bins.items() if end_of(number) > ran_ms}
+        longer = {
+            end_of(number): runs for number, runs in self.bins.items() if end_of(number) > ran_ms
+        }
         if len(longer) == len(self.bins) and ran_ms < self.mean_ms:
             return int(since_ms + self.mean_ms)
         if not longer:
             return int(since_ms + 2 * ran_ms)
-        return int(since_ms + sum(end * runs for end, runs in longer.items()) / sum(longer.values()))
+        return int(
+            since_ms + sum(end * runs for end, runs in longer.items()) / sum(longer.values())
+        )
 
     @property
     def text(self) -> str:
-        """The field of `times`: COUNT TOTAL_MS BINS, and OCTAVES if there are any; the time with three decimals."""
+        """The field of `times`: COUNT TOTAL_MS BINS, and OCTAVES if there are any; the time with
+        three decimals.
+        """
         bins = ",".join(f"{number}:{runs}" for number, runs in sorted(self.bins.items()))
         return f"{self.count} {self.total_ms:.3f} {bins} {octaves_text(self.octaves)}".rstrip()
 
@@ -95,15 +114,22 @@ class RunTimes:
             raise ValueError(f"not the times of a name: {text!r:.200}")
         pairs = [pair.split(":") for pair in match[3].split(",")]
         bins = Counter({int(number): int(runs) for number, runs in pairs})
-        return cls(int(match[1]), float(match[2]), bins, read_octaves(match[4]) if match[4] else no_octaves())
+        return cls(
+            int(match[1]),
+            float(match[2]),
+            bins,
+            read_octaves(match[4]) if match[4] else no_octaves(),
+        )
 
 
 class PossibleTimes:
-    """Run times that a name may have, by what is learnt of it: each object is one possibility (a Bayesian bootstrap).
+    """Run times that a name may have, by what is learnt of it: each object is one possibility (a
+    Bayesian bootstrap).
 
-    Each run that is learnt is as likely to be followed by a longer one as any other: of N runs, one of N + 1 that come
-    lies between two neighbours, and one is longer than all. So the runs, and the room between them, get random weights.
-    A run that is longer than all has no known bound: it takes X times as long with probability 1/X.
+    Each run that is learnt is as likely to be followed by a longer one as any other: of N runs, one
+    of N + 1 that come lies between two neighbours, and one is longer than all. So the runs, and the
+    room between them, get random weights. A run that is longer than all has no known bound: it
+    takes X times as long with probability 1/X.
     """
 
     def __init__(self, learnt: RunTimes, dice: Random) -> None:
@@ -145,7 +171,8 @@ CLASS: Final = 128
 
 
 def class_of(offer: Resources) -> str:
-    """Return the class of a node: its amounts and labels, 'gpu=2 gpu_model:a100'; '' for one that has slots only.
+    """Return the class of a node: its amounts and labels, 'gpu=2 gpu_model:a100'; '' for one that
+    has slots only.
 
     Tasks of a name run equally long on the nodes of a class, as far as anybody can tell.
     """
@@ -157,11 +184,15 @@ class LearntTimes(dict[str, RunTimes]):
     """Run times by NAME, of all nodes, and by 'NAME CLASS'."""
 
     def of(self, name: str, offer: Resources) -> RunTimes | None:
-        """Return the run times of a name on nodes of this offer; where none ran there, on all nodes."""
+        """Return the run times of a name on nodes of this offer; where none ran there, on all
+        nodes.
+        """
         return self.get(field_of(name, offer)) or self.get(name)
 
     def enough_of(self, name: str, offer: Resources, runs: int) -> RunTimes | None:
-        """Return the run times as `of` does, if at least so many runs are learnt; None if there are fewer."""
+        """Return the run times as `of` does, if at least so many runs are learnt; None if there are
+        fewer.
+        """
         fields = (field_of(name, offer), name)
         learnt = (times for field in fields if (times := self.get(field)) is not None)
         return next((times for times in learnt if times.bins.total() >= runs), None)

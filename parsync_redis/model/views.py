@@ -8,7 +8,8 @@ from typing import Final
 from .node import NodeState
 
 VIEW_AGES: Final = "view_ages_ms"
-"""The figure of a scheduler that has the ages of its copies, in ms, in the order of the partitions."""
+"""The figure of a scheduler that has the ages of its copies, in ms, in the order of the partitions.
+"""
 
 AGES_TOLD: Final = 256
 """Partitions whose age a scheduler tells."""
@@ -27,12 +28,13 @@ LONG_FIGURES: Final = frozenset((VIEW_AGES, DELAYS, WAITS))
 class NodeView:
     """A node: `slots` that it declares, `free` that may be claimed now, `held` that have a lease.
 
-    state: up, suspect, leaving or down; `draining` nodes run on but get no claims. resources is what it declares, left
-    what is not held of it. note: of its drain (deadline and reason), or why it is suspect. queues: the Celery queues
-    that its worker consumes. labels: several values of one have commas between. taints: only tasks that tolerate all of
-    them go there. down_ms: when it was found to be down
-    (server time), None for a node that is not down. waiting: the waiting seats that are held, by tasks that wait at its
-    worker or begin; ahead: those that are open. reserved: the large task for which it is kept, '' if none.
+    state: up, suspect, leaving or down; `draining` nodes run on but get no claims. resources is
+    what it declares, left what is not held of it. note: of its drain (deadline and reason), or why
+    it is suspect. queues: the Celery queues that its worker consumes. labels: several values of one
+    have commas between. taints: only tasks that tolerate all of them go there. down_ms: when it was
+    found to be down (server time), None for a node that is not down. waiting: the waiting seats
+    that are held, by tasks that wait at its worker or begin; ahead: those that are open. reserved:
+    the large task for which it is kept, '' if none.
     """
 
     name: str
@@ -58,9 +60,11 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A partition: its nodes, their slots in all, those that are free, the mean score of a slot (None if it has none).
+    """A partition: its nodes, their slots in all, those that are free, the mean score of a slot
+    (None if it has none).
 
-    labels: label ('zone:a') -> slots on nodes that have it. version grows with every change, epoch with its nodes.
+    labels: label ('zone:a') -> slots on nodes that have it. version grows with every change, epoch
+    with its nodes.
     """
 
     number: int
@@ -75,10 +79,12 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class KindView:
-    """A kind of which tasks wait: tasks of equal name, needs and strategy. `kind` is all three as one text.
+    """A kind of which tasks wait: tasks of equal name, needs and strategy.
 
-    needs: with the labels of its routing. strategy: '' is the scheduler's. waiting: how many. priority: the highest.
-    why: why they wait, as a scheduler found last; '' if none has looked.
+    `kind` is all three as one text.
+
+    needs: with the labels of its routing. strategy: '' is the scheduler's. waiting: how many.
+    priority: the highest. why: why they wait, as a scheduler found last; '' if none has looked.
     """
 
     kind: str
@@ -92,10 +98,11 @@ class KindView:
 
 @dataclass(frozen=True, slots=True)
 class NameView:
-    """The run times of a name, as nodes have learnt them: the number of runs, their mean, and their 95th percentile.
+    """The run times of a name, as nodes have learnt them: the number of runs, their mean, and their
+    95th percentile.
 
-    p95_ms: of the latest runs, to within a fifth. node_class: the amounts and labels of the nodes where they ran; '' is
-    all nodes.
+    p95_ms: of the latest runs, to within a fifth. node_class: the amounts and labels of the nodes
+    where they ran; '' is all nodes.
     """
 
     name: str
@@ -107,9 +114,11 @@ class NameView:
 
 @dataclass(frozen=True, slots=True)
 class Evenness:
-    """How unlike partitions are: (max - min) / mean over the partitions, 0 is even; None where there is no mean.
+    """How unlike partitions are: (max - min) / mean over the partitions, 0 is even; None where
+    there is no mean.
 
-    slots over all partitions; mean_score and each label's share of the slots over those that have slots.
+    slots over all partitions; mean_score and each label's share of the slots over those that have
+    slots.
     """
 
     slots: float | None
@@ -117,11 +126,14 @@ class Evenness:
     labels: Mapping[str, float | None]
 
 
-def gather_partition(number: int, version: int, epoch: int, nodes: Sequence[NodeView]) -> PartitionView:
+def gather_partition(
+    number: int, version: int, epoch: int, nodes: Sequence[NodeView]
+) -> PartitionView:
     """Return a partition's view from those of its nodes; nodes that are down are left out."""
     present = [node for node in nodes if node.state != "down"]
     slots = sum(node.slots for node in present)
-    alike, labels = Counter[tuple[tuple[str, str], ...]](), Counter[str]()
+    alike = Counter[tuple[tuple[str, str], ...]]()
+    labels = Counter[str]()
     for node in present:
         alike[tuple(node.labels.items())] += node.slots
     for words, count in alike.items():
@@ -129,7 +141,9 @@ def gather_partition(number: int, version: int, epoch: int, nodes: Sequence[Node
             labels[label] += count
     mean = sum(node.score * node.slots for node in present) / slots if slots else None
     free = sum(node.free for node in present)
-    return PartitionView(number, version, epoch, len(present), slots, free, mean, dict(sorted(labels.items())))
+    return PartitionView(
+        number, version, epoch, len(present), slots, free, mean, dict(sorted(labels.items()))
+    )
 
 
 def measure_evenness(partitions: Sequence[PartitionView]) -> Evenness:

@@ -1,1 +1,3 @@
-"""Find the nodes that fit a task, and the best of them: pure functions of a view and a task's needs."""
+"""Find the nodes that fit a task, and the best of them: pure functions of a view and a task's
+needs.
+"""

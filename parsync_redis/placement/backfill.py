@@ -1,8 +1,11 @@
-"""Choose the nodes that are kept for tasks which have waited long (EASY backfill). Pure: facts in, bookings out.
+"""Choose the nodes that are kept for tasks which have waited long (EASY backfill).
 
-Freed slots go to the tasks that fit at that moment. So a task of eight slots beside a stream of one-slot tasks may wait
-for ever: its node never has eight slots free at once. A booked node takes only tasks that end before its large task can
-start. The leader books the node that can start it first, by the run times of the tasks there.
+Pure: facts in, bookings out.
+
+Freed slots go to the tasks that fit at that moment. So a task of eight slots beside a stream of
+one-slot tasks may wait for ever: its node never has eight slots free at once. A booked node takes
+only tasks that end before its large task can start. The leader books the node that can start it
+first, by the run times of the tasks there.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +33,9 @@ CLOCKS_MS: Final = 1000
 """The clocks of two servers differ by so much at most."""
 
 PATIENCE: Final = 0.5
-"""A node is booked for a task that has waited longer than this part of the time until the node has room for it."""
+"""A node is booked for a task that has waited longer than this part of the time until the node has
+room for it.
+"""
 
 LEAST_MS: Final = 500
 """A task waits so long at least."""
@@ -49,12 +54,20 @@ class Waits:
     waited_ms: float
 
 
-def nearest(needs: Resources, nodes: Sequence[NodeFacts], booked: Collection[str] = ()) -> list[NodeFacts]:
-    """Return the open nodes that could hold a task of these needs: the booked ones, then those that lack least."""
+def nearest(
+    needs: Resources, nodes: Sequence[NodeFacts], booked: Collection[str] = ()
+) -> list[NodeFacts]:
+    """Return the open nodes that could hold a task of these needs: the booked ones, then those that
+    lack least.
+    """
     able = [node for node in find_fitting(needs, nodes) if node.open]
 
     def lack(node: NodeFacts) -> tuple[bool, float, str]:
-        return node.name not in booked, sum(obstacle.short for obstacle in what_keeps(needs, node)), node.name
+        return (
+            node.name not in booked,
+            sum(obstacle.short for obstacle in what_keeps(needs, node)),
+            node.name,
+        )
 
     return sorted(able, key=lack)[:NEAREST]
 
@@ -69,10 +82,12 @@ def unused(
     held: Mapping[str, Sequence[Held]],
     kinds: Mapping[str, str],
 ) -> list[Booking]:
-    """Return the bookings that no task of their kind has used up: none has got the node since it was booked.
+    """Return the bookings that no task of their kind has used up: none has got the node since it
+    was booked.
 
-    held: by node, its tasks. kinds: of these tasks, by id. A task of the kind that was there just before uses the
-    booking up too: on several servers the two times are of two clocks. The task that waits is then booked for anew.
+    held: by node, its tasks. kinds: of these tasks, by id. A task of the kind that was there just
+    before uses the booking up too: on several servers the two times are of two clocks. The task
+    that waits is then booked for anew.
     """
 
     def is_used(booking: Booking) -> bool:
@@ -93,9 +108,10 @@ def choose(
 ) -> list[Booking]:
     """Return the nodes to book, one for each task that has waited long; the tasks in their order.
 
-    nodes: by kind, those that could hold it. held: by node, its tasks. before: the bookings that are not used up; their
-    tasks have waited long, and keep their nodes unless another can start them earlier. The node of a task that waits no
-    more goes to another task of its kind. open_nodes: how many there are.
+    nodes: by kind, those that could hold it. held: by node, its tasks. before: the bookings that
+    are not used up; their tasks have waited long, and keep their nodes unless another can start
+    them earlier. The node of a task that waits no more goes to another task of its kind.
+    open_nodes: how many there are.
     """
     found: dict[str, Booking] = {}
     kept = _Kept(before, {one.task for one in waiting})
@@ -144,7 +160,10 @@ class _Kept:
                 self._spare.setdefault(booking.kind, set()).add(booking.node)
 
     def of(self, one: Waits, free: Mapping[str, int]) -> str:
-        """Return the node that is kept for a task, '' if none is. free: when each node that it may get has room."""
+        """Return the node that is kept for a task, '' if none is.
+
+        free: when each node that it may get has room.
+        """
         own = self._by_task.get(one.task, "")
         if own in free:
             return own

@@ -12,7 +12,8 @@ Distance = tuple[int, int, int, float]
 
 
 def distance(found: Sequence[Obstacle]) -> Distance:
-    """Return how far a node is from holding a task: lasting obstacles count first, then a closed node.
+    """Return how far a node is from holding a task: lasting obstacles count first, then a closed
+    node.
 
     A taint is nearer than another obstacle: the task need only tolerate it.
     """
@@ -24,7 +25,9 @@ def distance(found: Sequence[Obstacle]) -> Distance:
 
 def classify(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeClass]:
     """Return the classes of some nodes. The first node of a class is the one that lacks least."""
-    by_cause: dict[tuple[tuple[str, str], ...], list[tuple[Distance, str, tuple[Obstacle, ...]]]] = {}
+    by_cause: dict[
+        tuple[tuple[str, str], ...], list[tuple[Distance, str, tuple[Obstacle, ...]]]
+    ] = {}
     for node in nodes:
         found = obstacles(needs, node)
         cause = tuple((obstacle.rule, obstacle.what) for obstacle in found)

@@ -19,7 +19,9 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class LabelColumn:
-    """A label of all nodes: node i has the values `values[codes[i]]`; the first of `values` are none."""
+    """A label of all nodes: node i has the values `values[codes[i]]`; the first of `values` are
+    none.
+    """
 
     values: Sequence[tuple[str, ...]]
     codes: Ints
@@ -33,15 +35,18 @@ class LabelColumn:
 class Columns:
     """The offers of some nodes, by their index.
 
-    amounts: of each resource, in thousandths. indexes: of the devices that some node has, by kind. devices: which nodes
-    have devices of a kind. declaring: which nodes declare some of a resource, or have such devices. protected: which
-    nodes keep theirs for tasks that ask for them; protects: some node does.
+    amounts: of each resource, in thousandths. indexes: of the devices that some node has, by kind.
+    devices: which nodes have devices of a kind. declaring: which nodes declare some of a resource,
+    or have such devices. protected: which nodes keep theirs for tasks that ask for them; protects:
+    some node does.
     """
 
     def __init__(self, offers: Sequence[Resources]) -> None:
         self.size = len(offers)
         self.slots: Ints = np.array([offer.slots for offer in offers], dtype=np.int64)
-        self.amounts: Mapping[str, Ints] = self.spread((at, dict(o.amounts)) for at, o in enumerate(offers))
+        self.amounts: Mapping[str, Ints] = self.spread(
+            (at, dict(o.amounts)) for at, o in enumerate(offers)
+        )
         self.labels: Mapping[str, LabelColumn] = _index_labels(offers)
         self._judged: dict[tuple[str, str], Mask] = {}
         self.indexes = indexes_of(self.amounts)
@@ -60,21 +65,28 @@ class Columns:
         return np.full(self.size, True)
 
     def _have(self, kind: str) -> Mask:
-        mask: Mask = np.any([self.amounts[f"{kind}@{index}"] > 0 for index in self.indexes[kind]], axis=0)
+        mask: Mask = np.any(
+            [self.amounts[f"{kind}@{index}"] > 0 for index in self.indexes[kind]], axis=0
+        )
         return mask
 
-    def tasks_on_devices(self, kind: str, asked: Sequence[tuple[str, int]], left: Mapping[str, Ints]) -> Ints:
-        """Return how many tasks that ask this of devices of a kind each node could hold at once; left: its amounts.
+    def tasks_on_devices(
+        self, kind: str, asked: Sequence[tuple[str, int]], left: Mapping[str, Ints]
+    ) -> Ints:
+        """Return how many tasks that ask this of devices of a kind each node could hold at once;
+        left: its amounts.
 
         Each device counts by itself: the amounts left on two devices do not add up.
         """
-        none, found = np.zeros(self.size, dtype=np.int64), share_of(kind, asked)
+        none = np.zeros(self.size, dtype=np.int64)
+        found = share_of(kind, asked)
         if found is None:
             return none
         share, count = found
         if not count:
             return none + MOST
-        total, attributes = none, attributes_of(kind, asked)
+        total = none
+        attributes = attributes_of(kind, asked)
         for index in self.indexes[kind]:
             fit = left.get(f"{kind}@{index}", none) // share
             for name, amount in attributes:
@@ -83,11 +95,16 @@ class Columns:
         return total // count
 
     def have_devices(self, kind: str, asked: Sequence[tuple[str, int]], others: Mask) -> Mask:
-        """Return which empty nodes can give a task devices of a kind; others: the answer for nodes without the kind."""
-        return np.where(self.devices[kind], self.tasks_on_devices(kind, asked, self.amounts) >= 1, others)
+        """Return which empty nodes can give a task devices of a kind; others: the answer for nodes
+        without the kind.
+        """
+        return np.where(
+            self.devices[kind], self.tasks_on_devices(kind, asked, self.amounts) >= 1, others
+        )
 
     def spread(self, amounts: Iterable[tuple[int, Mapping[str, int]]]) -> dict[str, Ints]:
-        """Return, by resource, the amount of each node (thousandths), 0 for one of which `amounts` has none.
+        """Return, by resource, the amount of each node (thousandths), 0 for one of which `amounts`
+        has none.
 
         amounts: the index of a node, and its amounts by resource.
         """
@@ -99,12 +116,16 @@ class Columns:
                 found[name][index] = amount
         return found
 
-    def judge_label(self, name: str, condition: str, judge: Callable[[tuple[str, ...]], bool]) -> Mask:
+    def judge_label(
+        self, name: str, condition: str, judge: Callable[[tuple[str, ...]], bool]
+    ) -> Mask:
         """Return what is true of each node's values of a label. Cached by name and condition."""
         mask = self._judged.get((name, condition))
         if mask is None:
             column = self.labels.get(name)
-            mask = np.full(self.size, judge(()), dtype=bool) if column is None else column.judge(judge)
+            mask = (
+                np.full(self.size, judge(()), dtype=bool) if column is None else column.judge(judge)
+            )
             self._judged[name, condition] = mask
         return mask
 

@@ -1,8 +1,9 @@
 """Forecast when a waiting task starts, from what its nodes hold and how long such tasks run.
 
-People read a range, not one moment: run times of one name may differ a thousandfold, and their mean promises too much.
-So the queue and the nodes are played to the task's start many times, each time with other run times that the learnt
-ones allow. The leader's bookings need one moment, and only of nodes without a queue: `expected_start_ms`.
+People read a range, not one moment: run times of one name may differ a thousandfold, and their mean
+promises too much. So the queue and the nodes are played to the task's start many times, each time
+with other run times that the learnt ones allow. The leader's bookings need one moment, and only of
+nodes without a queue: `expected_start_ms`.
 """
 
 import heapq
@@ -36,7 +37,9 @@ MOST_PLAYED: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A task that holds a node, and when it is expected to end (server time, ms); None if nobody knows."""
+    """A task that holds a node, and when it is expected to end (server time, ms); None if nobody
+    knows.
+    """
 
     holder: Holder
     until_ms: int | None
@@ -46,7 +49,8 @@ class Held:
 class WaitingTasks:
     """A task that waits, or the tasks of one kind before it.
 
-    nodes: those that could hold it and take new tasks. orders: of the tasks, in order; () for the task itself.
+    nodes: those that could hold it and take new tasks. orders: of the tasks, in order; () for the
+    task itself.
     """
 
     name: str
@@ -72,14 +76,16 @@ class _Room:
 
 
 _End = tuple[float, int, Holder]
-"""When a task ends (server time, ms), a number that no other end has, and the room that the task holds."""
+"""When a task ends (server time, ms), a number that no other end has, and the room that the task
+holds.
+"""
 
 
 def _rooms(nodes: Iterable[NodeFacts], holders: Iterable[Holder]) -> dict[str, _Room]:
     """Return what nodes have left.
 
-    It is reckoned from the holders, because the free slots in a node's facts were read at another moment: a task that
-    ended in between would be in neither.
+    It is reckoned from the holders, because the free slots in a node's facts were read at another
+    moment: a task that ended in between would be in neither.
     """
     rooms = {node.name: _Room(node.offer.slots, dict(node.offer.amounts)) for node in nodes}
     for holder in holders:
@@ -88,10 +94,14 @@ def _rooms(nodes: Iterable[NodeFacts], holders: Iterable[Holder]) -> dict[str, _
     return rooms
 
 
-def expected_start_ms(needs: Resources, nodes: Sequence[NodeFacts], held: Sequence[Held], now_ms: int) -> int | None:
-    """Return when the first of some nodes is expected to have room (server time); None if that cannot be said.
+def expected_start_ms(
+    needs: Resources, nodes: Sequence[NodeFacts], held: Sequence[Held], now_ms: int
+) -> int | None:
+    """Return when the first of some nodes is expected to have room (server time); None if that
+    cannot be said.
 
-    nodes: those that could hold the task. held: all that holds them, read at one moment of each node.
+    nodes: those that could hold the task. held: all that holds them, read at one moment of each
+    node.
     """
     rooms = _rooms(nodes, (task.holder for task in held))
     ends: list[_End] = [
@@ -99,14 +109,21 @@ def expected_start_ms(needs: Resources, nodes: Sequence[NodeFacts], held: Sequen
         for number, task in enumerate(held)
         if task.until_ms is not None and task.holder.node in rooms
     ]
-    start_ms = _play(WaitingTasks("", needs, nodes), (), rooms, ends, now_ms, lambda name, node: None)
+    start_ms = _play(
+        WaitingTasks("", needs, nodes), (), rooms, ends, now_ms, lambda name, node: None
+    )
     return None if start_ms is None else int(start_ms)
 
 
 def has_room_now(
-    task: WaitingTasks, ahead: Sequence[WaitingTasks], held: Sequence[tuple[Holder, str]], nodes: Sequence[str]
+    task: WaitingTasks,
+    ahead: Sequence[WaitingTasks],
+    held: Sequence[tuple[Holder, str]],
+    nodes: Sequence[str],
 ) -> bool:
-    """Return whether some of the nodes, `nodes`, have room for a task beside all that comes before it."""
+    """Return whether some of the nodes, `nodes`, have room for a task beside all that comes before
+    it.
+    """
     every = {node.name: node for waiting in (*ahead, task) for node in waiting.nodes}
     rooms = _rooms([every[name] for name in nodes], (holder for holder, _ in held))
     return _play(task, ahead, rooms, [], 0, lambda name, node: None) is not None
@@ -120,12 +137,13 @@ def forecast_start(
     now_ms: int,
     seed: str,
 ) -> Forecast | str:
-    """Forecast when a task starts, if no task is submitted that comes before it; a text if that is not known, and why.
+    """Forecast when a task starts, if no task is submitted that comes before it; a text if that is
+    not known, and why.
 
-    ahead: the tasks that come before it, by kind. held: all that holds the nodes of the task and of those, read at one
-    moment of each node, each with its task's name. times: of each name must have as many runs as tasks of the name come
-    before: a rare long run among them would otherwise be one that nobody has seen. seed: a page that is loaded again
-    then says the same.
+    ahead: the tasks that come before it, by kind. held: all that holds the nodes of the task and of
+    those, read at one moment of each node, each with its task's name. times: of each name must have
+    as many runs as tasks of the name come before: a rare long run among them would otherwise be one
+    that nobody has seen. seed: a page that is loaded again then says the same.
     """
     if not task.nodes:
         return "no node that could hold it takes new tasks"
@@ -140,14 +158,21 @@ def forecast_start(
     for waiting in ahead:
         runs[waiting.name] += len(waiting.orders)
     least = {name: max(LEARNT, min(runs[name], KEPT // 4)) for name, _ in asked}
-    learnt = {(name, node): times.enough_of(name, nodes[node].offer, least[name]) for name, node in asked}
+    learnt = {
+        (name, node): times.enough_of(name, nodes[node].offer, least[name]) for name, node in asked
+    }
     if few := sorted({name for (name, _), known in learnt.items() if known is None}):
         also = f", and too few of {len(few) - 1} more names" if len(few) > 1 else ""
-        return f"fewer than {least[few[0]]} runs of {few[0] or 'a task that holds a node'} are known{also}"
+        return (
+            f"fewer than {least[few[0]]} runs of {few[0] or 'a task that holds a node'} are "
+            f"known{also}"
+        )
     starts: list[float] = []
     dice = random.Random(seed)
     for _ in range(max(LEAST_DRAWS, min(DRAWS, MOST_PLAYED // (number + len(held) + 1)))):
-        drawn = {id(known): PossibleTimes(known, dice) for known in learnt.values() if known is not None}
+        drawn = {
+            id(known): PossibleTimes(known, dice) for known in learnt.values() if known is not None
+        }
         of = {(name, node): drawn[id(known)] for (name, node), known in learnt.items()}
         ends: list[_End] = [
             (holder.since_ms + of[name, holder.node].draw_ms(now_ms - holder.since_ms), at, holder)
@@ -165,14 +190,20 @@ def _draw_ms(times: Mapping[tuple[str, str], PossibleTimes], name: str, node: st
     return times[name, node].draw_ms()
 
 
-def forecast_end(name: str, holder: Holder, offer: Resources, times: LearntTimes, now_ms: int) -> Forecast | None:
-    """Forecast when a task ends that holds a node of this offer; None if too little is known of its name."""
+def forecast_end(
+    name: str, holder: Holder, offer: Resources, times: LearntTimes, now_ms: int
+) -> Forecast | None:
+    """Forecast when a task ends that holds a node of this offer; None if too little is known of its
+    name.
+    """
     learnt = times.enough_of(name, offer, LEARNT)
     if learnt is None:
         return None
     dice = random.Random(holder.task)
     ran_ms = now_ms - holder.since_ms
-    return _forecast([holder.since_ms + PossibleTimes(learnt, dice).draw_ms(ran_ms) for _ in range(DRAWS)])
+    return _forecast(
+        [holder.since_ms + PossibleTimes(learnt, dice).draw_ms(ran_ms) for _ in range(DRAWS)]
+    )
 
 
 def _forecast(moments: Sequence[float]) -> Forecast:
@@ -193,13 +224,17 @@ def _play(
     now_ms: float,
     run_ms: Callable[[str, str], float | None],
 ) -> float | None:
-    """Play what waits and what ends until the task starts; return when it does, None if it never does.
+    """Play what waits and what ends until the task starts; return when it does, None if it never
+    does.
 
-    Whenever room comes free on a node, it goes to the first task in the order that it is enough for. rooms and ends are
-    used up. run_ms: how long a task of a name runs on a node, None for ever.
+    Whenever room comes free on a node, it goes to the first task in the order that it is enough
+    for. rooms and ends are used up. run_ms: how long a task of a name runs on a node, None for
+    ever.
     """
     able = [frozenset(node.name for node in waiting.nodes) for waiting in (*ahead, task)]
-    queue = sorted((waiting.orders[0], kind, 0) for kind, waiting in enumerate(ahead) if waiting.orders)
+    queue = sorted(
+        (waiting.orders[0], kind, 0) for kind, waiting in enumerate(ahead) if waiting.orders
+    )
     heapq.heapify(ends)
     number = len(ends)
     changed = [*rooms]

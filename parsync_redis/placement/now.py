@@ -21,15 +21,21 @@ NO_NAME_HERE: Final = "does not know a task of that name"
 def obstacles(needs: Resources, node: NodeFacts) -> tuple[Obstacle, ...]:
     """Return what keeps a node from a task now, in the order of the rules; nothing if it has room.
 
-    Of a node that takes no new tasks nothing is free, so its state stands for that; so does that it is reserved.
+    Of a node that takes no new tasks nothing is free, so its state stands for that; so does that it
+    is reserved.
     """
     found = [] if node.knows else [Obstacle("name", True, "name", NO_NAME_HERE)]
     if not is_near(needs, node):
-        found.append(Obstacle("near", True, "near", f"is not {near_of(needs)}, where the task must be"))
+        found.append(
+            Obstacle("near", True, "near", f"is not {near_of(needs)}, where the task must be")
+        )
     for rule in RULES:
         if not rule.admits(node.offer, needs):
             lacks = rule.lacking(needs, node.offer)
-            found += [Obstacle(rule.name, True, what.partition(" (has ")[0], f"lacks {what}") for what in lacks]
+            found += [
+                Obstacle(rule.name, True, what.partition(" (has ")[0], f"lacks {what}")
+                for what in lacks
+            ]
     return (*found, *(_closed(node) or shortages(needs, node)))
 
 
@@ -44,7 +50,9 @@ def has_room(needs: Resources, node: NodeFacts) -> bool:
 
 
 def what_keeps(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
-    """Return what keeps a node that fits: its state, else the slots, else the resources of which too little is free."""
+    """Return what keeps a node that fits: its state, else the slots, else the resources of which
+    too little is free.
+    """
     return _closed(node) or _free_slots(needs, node) or _left(needs, node)
 
 
@@ -58,7 +66,9 @@ def _closed(node: NodeFacts) -> Sequence[Obstacle]:
     if node.open and node.booked:
         return (Obstacle("reserved", False, "reserved", f"is reserved for {node.booked}"),)
     if node.open and node.held:
-        return (Obstacle("held", False, "held back", "holds such tasks back, because they fail there"),)
+        return (
+            Obstacle("held", False, "held back", "holds such tasks back, because they fail there"),
+        )
     return _state(node)
 
 
@@ -72,7 +82,11 @@ def _state(node: NodeFacts) -> Sequence[Obstacle]:
         why = "is drained" + (f": {reason}" if (reason := drain_reason(node.note)) else "")
         return (Obstacle("state", False, "drained", why),)
     if node.state == "suspect":
-        return (Obstacle("state", False, "suspect", "is suspect" + (f": {node.note}" if node.note else "")),)
+        return (
+            Obstacle(
+                "state", False, "suspect", "is suspect" + (f": {node.note}" if node.note else "")
+            ),
+        )
     return (Obstacle("state", False, "leaving", "shuts down"),)
 
 
@@ -85,17 +99,25 @@ def _free_slots(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
 
 def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
     plain, of_devices = split(needs, node.offer)
-    offered, found = dict(node.offer.amounts), []
+    offered = dict(node.offer.amounts)
+    found = []
     for name, amount in plain:
-        if (left := node.left.get(name, undeclared(name))) < amount <= offered.get(name, undeclared(name)):
-            rule, why = "free resources", f"is short of {name}: the task needs {shown_amount(amount)}"
+        if (
+            (left := node.left.get(name, undeclared(name)))
+            < amount
+            <= offered.get(name, undeclared(name))
+        ):
+            rule = "free resources"
+            why = f"is short of {name}: the task needs {shown_amount(amount)}"
             if undeclared(name):
-                rule, why = "apart", f"has a task with apart={name.removeprefix(PREFIX)}"
+                rule = "apart"
+                why = f"has a task with apart={name.removeprefix(PREFIX)}"
             found.append(Obstacle(rule, False, name, why, (amount - left) / THOUSANDTHS))
     for kind, some in of_devices.items():
         free = {name: node.left.get(name, 0) for name in offered}
         if hold(free, some) is None and hold(offered, some) is not None:
-            (_, count), fit = share_of(kind, some) or (0, 0), fitting(kind, some, free)
+            (_, count) = share_of(kind, some) or (0, 0)
+            fit = fitting(kind, some, free)
             why = f"is short of {kind}: the task needs {shortage(kind, some)}"
             found.append(Obstacle("free devices", False, kind, why, float(count - fit)))
     return found

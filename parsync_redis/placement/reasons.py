@@ -1,7 +1,9 @@
-"""The reason why a task waits: which nodes fit it, and what keeps each of them. Pure: facts in, a sentence out.
+"""The reason why a task waits: which nodes fit it, and what keeps each of them.
 
-Schedulers write this reason to the records of tasks without a place. Commands make it anew with more facts: who holds
-what, and since when a node is down.
+Pure: facts in, a sentence out.
+
+Schedulers write this reason to the records of tasks without a place. Commands make it anew with
+more facts: who holds what, and since when a node is down.
 """
 
 import re
@@ -32,12 +34,18 @@ ROOM: Final = "has room: a scheduler's next turn places it there"
 
 
 def find_fitting(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
-    """Return the nodes that could hold the task if they were empty: those with room first, then the open ones."""
-    found = [node for node in nodes if node.knows and is_near(needs, node) and fits(node.offer, needs)]
+    """Return the nodes that could hold the task if they were empty: those with room first, then the
+    open ones.
+    """
+    found = [
+        node for node in nodes if node.knows and is_near(needs, node) and fits(node.offer, needs)
+    ]
     return sorted(found, key=lambda node: (not has_room(needs, node), not node.open, node.name))
 
 
-def explain_waiting(needs: Resources, nodes: Collection[NodeFacts], holders: Sequence[Holder] | None = None) -> str:
+def explain_waiting(
+    needs: Resources, nodes: Collection[NodeFacts], holders: Sequence[Holder] | None = None
+) -> str:
     """Say why a task of these needs has no place, from the facts of all nodes."""
     if not nodes:
         return NO_NODE
@@ -46,7 +54,9 @@ def explain_waiting(needs: Resources, nodes: Collection[NodeFacts], holders: Seq
         return NO_NAME
     fitting = find_fitting(needs, knowing)
     if not fitting:
-        return explain_none(needs, {node.name: node.offer for node in knowing if is_near(needs, node)})
+        return explain_none(
+            needs, {node.name: node.offer for node in knowing if is_near(needs, node)}
+        )
     return explain_fitting(needs, fitting[:SHOWN], len(fitting), holders)
 
 
@@ -56,7 +66,10 @@ def explain_none(needs: Resources, offers: Mapping[str, Resources]) -> str:
 
 
 def explain_fitting(
-    needs: Resources, shown: Sequence[NodeFacts], total: int, holders: Sequence[Holder] | None = None
+    needs: Resources,
+    shown: Sequence[NodeFacts],
+    total: int,
+    holders: Sequence[Holder] | None = None,
 ) -> str:
     """Say what keeps the nodes that fit, `total` of them: each of `shown` with its reason."""
     for node in shown:
@@ -73,14 +86,17 @@ def explain_fitting(
 def _sentence(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | None = None) -> str:
     """Say why a node that fits has no room for the task: a sentence whose subject is its name.
 
-    Without holders nothing in it changes with every task that ends: schedulers write it to the record of each task.
+    Without holders nothing in it changes with every task that ends: schedulers write it to the
+    record of each task.
     """
     found = what_keeps(needs, node)
     mine = None if holders is None else [holder for holder in holders if holder.node == node.name]
     return "; ".join(obstacle.why + _until(needs, obstacle, node, mine) for obstacle in found)
 
 
-def _until(needs: Resources, obstacle: Obstacle, node: NodeFacts, holders: Sequence[Holder] | None) -> str:
+def _until(
+    needs: Resources, obstacle: Obstacle, node: NodeFacts, holders: Sequence[Holder] | None
+) -> str:
     """Return how much is left, and which tasks must end; '' without holders."""
     if holders is None or obstacle.rule in ("state", "reserved", "held"):
         return ""
@@ -94,11 +110,17 @@ def _until(needs: Resources, obstacle: Obstacle, node: NodeFacts, holders: Seque
     if of_devices := split(needs, node.offer)[1].get(name):
         left = {name: node.left.get(name, 0) for name in offered}
         return f", and {what_is_left(name, of_devices, left)}{until}"
-    return f", and {shown_amount(node.left.get(name, 0))} of {shown_amount(offered.get(name, 0))} is left{until}"
+    return (
+        f", and {shown_amount(node.left.get(name, 0))} of {shown_amount(offered.get(name, 0))} is "
+        f"left{until}"
+    )
 
 
 def _until_one_of(holders: Sequence[Holder]) -> str:
-    """Return which tasks must end. A slot of one that has ended is free soon, or what it started lives on."""
+    """Return which tasks must end.
+
+    A slot of one that has ended is free soon, or what it started lives on.
+    """
     tasks = sorted({holder.task for holder in holders if not holder.ended})
     ended = sorted({holder.task for holder in holders if holder.ended})
     more = f" or {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else ""
@@ -125,11 +147,15 @@ CLASSES: Final = (
     ("down", r"FITS is down"),
     ("leaving", r"FITS shuts down"),
 )
-"""The classes of reasons, and how the sentences of each begin. If several nodes fit, the first that is named counts."""
+"""The classes of reasons, and how the sentences of each begin.
+
+If several nodes fit, the first that is named counts.
+"""
 
 OTHER: Final = "other"
 _PATTERNS: Final = tuple(
-    (name, re.compile(text.replace("FITS", r"(?:only node \S+ fits: it|\d+ nodes fit: \S+)"))) for name, text in CLASSES
+    (name, re.compile(text.replace("FITS", r"(?:only node \S+ fits: it|\d+ nodes fit: \S+)")))
+    for name, text in CLASSES
 )
 
 

@@ -1,4 +1,6 @@
-"""What would let a waiting task run: acts and commands for people, each of them enough by itself. Pure.
+"""What would let a waiting task run: acts and commands for people, each of them enough by itself.
+
+Pure.
 
 Tasks that come before it are not looked at: they go first.
 """
@@ -28,10 +30,11 @@ def find_remedies(
     nodes: Mapping[str, NodeFacts],
     held_slots: Mapping[str, int],
 ) -> tuple[str, ...]:
-    """Return what would let a task of this name run, by the classes that lack least; () if a node has room.
+    """Return what would let a task of this name run, by the classes that lack least; () if a node
+    has room.
 
-    A remedy mends all that keeps the first node of its class. held_slots: how many slots of each of these nodes tasks
-    hold: a closed node does not show what is free.
+    A remedy mends all that keeps the first node of its class. held_slots: how many slots of each of
+    these nodes tasks hold: a closed node does not show what is free.
     """
     if not classes:
         return (START,)
@@ -50,18 +53,27 @@ def can_hold(node_class: NodeClass) -> bool:
 
 
 def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
-    """Give what must be done so that a node that fits has room: it is opened first, then room is made."""
+    """Give what must be done so that a node that fits has room: it is opened first, then room is
+    made.
+    """
     if node.state in ("down", "leaving"):
         yield f"start the worker of node {node.name} again"
-        node = replace(node, state="up", free=node.offer.slots, left=dict(node.offer.amounts), held=False)
+        node = replace(
+            node, state="up", free=node.offer.slots, left=dict(node.offer.amounts), held=False
+        )
         held_slots = 0
     if not node.open:
-        yield f"parsync undrain {node.name}" if node.draining else trust_remedy(node.name, node.note)
+        yield (
+            f"parsync undrain {node.name}" if node.draining else trust_remedy(node.name, node.note)
+        )
         node = replace(node, state="up", draining=False, free=max(0, node.offer.slots - held_slots))
     if node.booked:
         yield f"{node.name} is not reserved for {node.booked} any more"
     if node.held:
-        yield f"mend why such tasks fail on {node.name}: parsync events --event failed --node {node.name}"
+        yield (
+            f"mend why such tasks fail on {node.name}: parsync events --event failed --node "
+            f"{node.name}"
+        )
     for obstacle in shortages(needs, node):
         yield _more(obstacle, needs, node)
 
@@ -69,7 +81,9 @@ def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
 def _more(obstacle: Obstacle, needs: Resources, node: NodeFacts) -> str:
     """Return what must be free besides so that an obstacle is gone. No amount is rounded."""
     if obstacle.rule == "free slots":
-        return f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {node.name}"
+        return (
+            f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {node.name}"
+        )
     if obstacle.rule == "apart":
         return f"the end of the task with apart={obstacle.what.removeprefix(PREFIX)} on {node.name}"
     if obstacle.rule == "free devices":
@@ -79,12 +93,20 @@ def _more(obstacle: Obstacle, needs: Resources, node: NodeFacts) -> str:
 
 
 def _for_none(
-    name: str, needs: Resources, nearest: NodeFacts, obstacles: Sequence[Obstacle], held_slots: Mapping[str, int]
+    name: str,
+    needs: Resources,
+    nearest: NodeFacts,
+    obstacles: Sequence[Obstacle],
+    held_slots: Mapping[str, int],
 ) -> Iterator[str]:
     """Give what would do if no node could hold the task: another worker, or other needs."""
     static = [obstacle for obstacle in obstacles if obstacle.static]
     near = near_of(needs)
-    who = f"start the worker of node {near} again so that it has" if near else "start a worker that has"
+    who = (
+        f"start the worker of node {near} again so that it has"
+        if near
+        else "start a worker that has"
+    )
     knows = f" and knows {name}" if any(obstacle.why == NO_NAME_HERE for obstacle in static) else ""
     bare = without(needs, NEAR_LABEL, TAINT_LABEL, QUEUE_LABEL)
     amounts = [(what, amount) for what, amount in bare.amounts if not undeclared(what)]
@@ -95,7 +117,11 @@ def _for_none(
         return  # other needs would not do
     lacks = ", ".join(obstacle.why.removeprefix("lacks ") for obstacle in static)
     known = dict(nearest.offer.amounts)
-    amounts = [(what, amount) for what, amount in needs.amounts if hold(known, [(what, amount)]) is not None]
+    amounts = [
+        (what, amount)
+        for what, amount in needs.amounts
+        if hold(known, [(what, amount)]) is not None
+    ]
     less = Resources.made(min(needs.slots, nearest.offer.slots), amounts, ())
     acts = " and ".join(_acts(less, nearest, held_slots.get(nearest.name, 0)))
     yield f"other needs: {nearest.name} lacks {lacks}" + (f"; and {acts}" if acts else "")

@@ -1,21 +1,27 @@
-"""The commands of Celery and kombu themselves on a Redis broker and result backend, for the roles that use these.
+"""The commands of Celery and kombu themselves on a Redis broker and result backend, for the roles
+that use these.
 
-Seen on Celery and kombu 5.7 by running under these rights and reading ACL LOG; none of these keys has the cluster's
-prefix, so two apps on one server share them. Each row: commands, keys (globs), channels (globs, or literal names for
-PSUBSCRIBE); a row without keys and channels is of commands that name none.
+Seen on Celery and kombu 5.7 by running under these rights and reading ACL LOG; none of these keys
+has the cluster's prefix, so two apps on one server share them. Each row: commands, keys (globs),
+channels (globs, or literal names for PSUBSCRIBE); a row without keys and channels is of commands
+that name none.
 """
 
 from collections.abc import Sequence
 
 Row = tuple[str, Sequence[str], Sequence[str]]
 
-TASKS, GROUPS = "celery-task-meta-*", "celery-taskset-meta-*"
+TASKS = "celery-task-meta-*"
+GROUPS = "celery-taskset-meta-*"
 _BINDING = "_kombu.binding"
-_PIDBOX, _EVENTS = "celery.pidbox", "celeryev"
+_PIDBOX = "celery.pidbox"
+_EVENTS = "celeryev"
 
 
 def lists(queues: Sequence[str]) -> list[str]:
-    """Return the lists of plain queues: each by name, and with the suffix of a priority (two bytes and 3, 6 or 9)."""
+    """Return the lists of plain queues: each by name, and with the suffix of a priority (two bytes
+    and 3, 6 or 9).
+    """
     return [name for queue in queues for name in (queue, f"{queue}??[369]")]
 
 
@@ -25,7 +31,9 @@ def bindings(exchanges: Sequence[str]) -> list[str]:
 
 
 def results() -> list[Row]:
-    """Return the rights on results of a process that sends tasks and waits for them; a revoke writes a result too."""
+    """Return the rights on results of a process that sends tasks and waits for them; a revoke
+    writes a result too.
+    """
     return [
         ("exec multi", (), ()),
         ("del expire get mget set setex", (TASKS, GROUPS), ()),
@@ -34,7 +42,9 @@ def results() -> list[Row]:
 
 
 def publisher(queues: Sequence[str], control: bool, db: int) -> list[Row]:
-    """Return the rights to publish to plain queues and task-sent events; with `control` the broadcasts of revoke."""
+    """Return the rights to publish to plain queues and task-sent events; with `control` the
+    broadcasts of revoke.
+    """
     channels = [f"/{db}.{_EVENTS}/*", *([f"/{db}.{_PIDBOX}"] if control else [])]
     exchanges = [*queues, _EVENTS, *([_PIDBOX] if control else [])]
     rows: list[Row] = [
@@ -46,7 +56,9 @@ def publisher(queues: Sequence[str], control: bool, db: int) -> list[Row]:
 
 
 def broker(queues: Sequence[str], db: int) -> list[Row]:
-    """Return the rights of a worker: consume, acknowledge, remote control, events and gossip, chords."""
+    """Return the rights of a worker: consume, acknowledge, remote control, events and gossip,
+    chords.
+    """
     return [
         ("discard exec multi script|exists unwatch", (), ()),
         ("brpop exists llen", (*lists(queues), f"*.{_PIDBOX}*"), ()),

@@ -1,4 +1,7 @@
-"""The table of rights that `parsync serve` needs for operators. A test holds it to the text of the scripts."""
+"""The table of rights that `parsync serve` needs for operators.
+
+A test holds it to the text of the scripts.
+"""
 
 from typing import Final
 
@@ -27,4 +30,6 @@ OPERATOR: Final[Kinds] = {
     "q:taken": "hdel",
     "q:tasks": "hdel hset",
 }
-"""What `parsync serve` does for operators, besides VIEW: it drains nodes, and cancels and requeues tasks."""
+"""What `parsync serve` does for operators, besides VIEW: it drains nodes, and cancels and requeues
+tasks.
+"""

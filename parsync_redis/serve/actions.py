@@ -1,4 +1,6 @@
-"""The actions of operators on the pages: the same functions as the commands drain, undrain, cancel and dead requeue."""
+"""The actions of operators on the pages: the same functions as the commands drain, undrain, cancel
+and dead requeue.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +19,10 @@ from .metrics import state_of
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The text of a confirmation: the present state, and the effect, '' if there is none. state: the task's."""
+    """The text of a confirmation: the present state, and the effect, '' if there is none.
+
+    state: the task's.
+    """
 
     now: str
     will: str
@@ -26,7 +31,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action. of: what it is done to, `node` or `id`. do: with the fields of the form, and who does it."""
+    """An action.
+
+    of: what it is done to, `node` or `id`. do: with the fields of the form, and who does it.
+    """
 
     of: str
     plan: Callable[[ParsyncClient, str], Question]
@@ -48,12 +56,16 @@ def _sentence(node: NodeView) -> str:
 
 def _plan_drain(client: ParsyncClient, name: str) -> Question:
     _, now = _node(client, name)
-    will = f"{name} gets no new tasks, also after it restarts. Its runs go on, unless you give a time for them."
+    will = (
+        f"{name} gets no new tasks, also after it restarts. Its runs go on, unless you give a time "
+        "for them."
+    )
     return Question(now, will)
 
 
 def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -> str:
-    deadline, reason = form.get("deadline", "").strip(), form.get("reason", "").strip()
+    deadline = form.get("deadline", "").strip()
+    reason = form.get("reason", "").strip()
     after_s = parse_seconds("the time", deadline) if deadline else None
     return _sentence(client.drain(name, after_s, f"{reason} (by {by})" if reason else f"by {by}"))
 
@@ -78,7 +90,9 @@ def _plan_cancel(client: ParsyncClient, id: str) -> Question:
     will = {
         WAITING: "It is cancelled, and never starts.",
         TaskState.PLACED.value: "It is cancelled, if it has not started by then.",
-        TaskState.RUNNING.value: f"Its node {task.node} ends its process by SIGTERM, and it is cancelled.",
+        TaskState.RUNNING.value: (
+            f"Its node {task.node} ends its process by SIGTERM, and it is cancelled."
+        ),
     }
     return Question(_now(task), will.get(task.phase, ""), task.phase)
 
@@ -96,7 +110,9 @@ def _cancel(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) ->
 def _plan_requeue(client: ParsyncClient, id: str) -> Question:
     task = client.status(id)
     dead = task.state is TaskState.DEAD
-    return Question(_now(task), "It waits again, and its starts are counted from 0." if dead else "")
+    return Question(
+        _now(task), "It waits again, and its starts are counted from 0." if dead else ""
+    )
 
 
 def _requeue(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) -> str:

@@ -1,4 +1,7 @@
-"""The answers of the API as types, for its OpenAPI document. The values in them are those that the commands print."""
+"""The answers of the API as types, for its OpenAPI document.
+
+The values in them are those that the commands print.
+"""
 
 from collections.abc import Mapping
 from typing import Generic, TypeVar
@@ -36,7 +39,10 @@ class Document(BaseModel):
 
 
 class Fresh(BaseModel):
-    """How old the answer is, and the server's time (ms) of it. error: why the last reading failed."""
+    """How old the answer is, and the server's time (ms) of it.
+
+    error: why the last reading failed.
+    """
 
     age_s: float | None
     stale: bool
@@ -59,7 +65,10 @@ class Partitions(Page[PartitionView]):
     evenness: Evenness
 
 
-Nodes, Schedulers, Kinds, Names = Page[NodeView], Page[SchedulerView], Page[KindView], Page[NameView]
+Nodes = Page[NodeView]
+Schedulers = Page[SchedulerView]
+Kinds = Page[KindView]
+Names = Page[NameView]
 
 
 class OneNode(Fresh):
@@ -91,7 +100,10 @@ class Demand(Fresh):
 
 
 class TaskList(BaseModel):
-    """Tasks, those that have not ended first. part: why these are not all there are, '' if that is not so."""
+    """Tasks, those that have not ended first.
+
+    part: why these are not all there are, '' if that is not so.
+    """
 
     limit: int
     part: str
@@ -119,7 +131,10 @@ class EventList(BaseModel):
 
 
 class OwnTask(BaseModel):
-    """A task as its submitter sees it. waits_for: a reason. outcome: why it failed, was cancelled, or died."""
+    """A task as its submitter sees it.
+
+    waits_for: a reason. outcome: why it failed, was cancelled, or died.
+    """
 
     id: str
     name: str
@@ -149,7 +164,10 @@ class SentOne(BaseModel):
 
 
 class SentTasks(BaseModel):
-    """The answer to each task of a list, in its order. error, status: of the first that was refused."""
+    """The answer to each task of a list, in its order.
+
+    error, status: of the first that was refused.
+    """
 
     tasks: list[SentOne | Error]
     error: str = ""

@@ -1,4 +1,6 @@
-"""The JSON API, version 1: the lists of the command line with --json, in pages, and the demand for machines."""
+"""The JSON API, version 1: the lists of the command line with --json, in pages, and the demand for
+machines.
+"""
 
 import json
 from collections.abc import Callable, Collection, Sequence
@@ -43,14 +45,21 @@ NODE_STATE: Final = Param("state", "up", "Only nodes in this state.", words=STAT
 NAME: Final = Param("name", "proj.*", "Only tasks of such names: a pattern.")
 PAGE: Final = (LIMIT, OFFSET)
 SLOTS: Final = Param("slots", "4", "Slots of the machine.", least=0, most=MAX_SLOTS)
-SHARED: Final = Param("shared_devices", "true", "It lets tasks without a device use its slots.", words=("true",))
+SHARED: Final = Param(
+    "shared_devices", "true", "It lets tasks without a device use its slots.", words=("true",)
+)
 REQUIRE: Final = Param("require", "zone=a", "Only tasks that require at least this.", repeated=True)
 DESCRIBED: Final = (
     Param("label", "zone=a", "A label of the machine.", repeated=True),
     Param("resource", "mem=64GiB", "A resource of the machine.", repeated=True),
     Param("taint", "spot", "A taint of the machine.", repeated=True),
     Param("device", "gpu=0-3", "Devices of the machine.", repeated=True),
-    Param("device_resource", "gpu.mem=24GiB", "An attribute of its devices; it needs `device`.", repeated=True),
+    Param(
+        "device_resource",
+        "gpu.mem=24GiB",
+        "An attribute of its devices; it needs `device`.",
+        repeated=True,
+    ),
 )
 MACHINE: Final = (SLOTS, NAME, SHARED, REQUIRE, *DESCRIBED)
 
@@ -59,7 +68,8 @@ class Api:
     """Answers of a surveyor, and of Redis about single tasks."""
 
     def __init__(self, surveyor: Surveyor, asker: Asker) -> None:
-        self._surveyor, self._asker = surveyor, asker
+        self._surveyor = surveyor
+        self._asker = asker
 
     def routes(self) -> list[Operation]:
         """Return the routes."""
@@ -73,23 +83,30 @@ class Api:
             Operation("/kinds", self.kinds, {200: answers.Kinds, **wrong}, (NAME, *PAGE)),
             Operation("/names", self.names, {200: answers.Names, **wrong}, (NAME, *PAGE)),
             Operation("/tasks", self.tasks, {200: answers.TaskList, **wrong}, (TASK_STATE, LIMIT)),
-            Operation("/tasks/{id:path}", self.task, {200: answers.OneTask, **wrong, 404: answers.OneTask}),
             Operation(
-                "/explain/{id:path}", self.explain, {200: answers.OneExplanation, **wrong, 404: answers.OneExplanation}
+                "/tasks/{id:path}", self.task, {200: answers.OneTask, **wrong, 404: answers.OneTask}
+            ),
+            Operation(
+                "/explain/{id:path}",
+                self.explain,
+                {200: answers.OneExplanation, **wrong, 404: answers.OneExplanation},
             ),
             Operation("/demand", self.demand, {200: answers.Demand, **wrong}, MACHINE),
         ]
 
-    # -- of the survey -----------------------------------------------------------------------------------------------
+    # -- of the survey -----------------------------------------------------------------------------
 
     async def nodes(self, request: Request, query: Query) -> Response:
         """List nodes: ?state=up, draining, suspect, leaving or down."""
         state = query.one_of(NODE_STATE)
-        return self._page(request, query, lambda survey: [n for n in survey.nodes if state in ("", state_of(n))])
+        return self._page(
+            request, query, lambda survey: [n for n in survey.nodes if state in ("", state_of(n))]
+        )
 
     async def node(self, request: Request, query: Query) -> Response:
         """Show one node."""
-        name, latest = request.path_params["name"], self._surveyor.latest
+        name = request.path_params["name"]
+        latest = self._surveyor.latest
         found = next((node for node in _survey(latest).nodes if node.name == name), None)
         if found is None:
             raise HTTPException(404, f"no node {shown(name)}")
@@ -112,12 +129,16 @@ class Api:
     async def kinds(self, request: Request, query: Query) -> Response:
         """List what waits, by kind, as `parsync demand` does: ?name=proj.*."""
         name = query.pattern("name")
-        return self._page(request, query, lambda survey: [k for k in survey.kinds if name.match(k.name)])
+        return self._page(
+            request, query, lambda survey: [k for k in survey.kinds if name.match(k.name)]
+        )
 
     async def names(self, request: Request, query: Query) -> Response:
         """List the run times by name; they are at most 10 seconds older than the rest."""
         name = query.pattern("name")
-        return self._page(request, query, lambda survey: [n for n in survey.names if name.match(n.name)])
+        return self._page(
+            request, query, lambda survey: [n for n in survey.names if name.match(n.name)]
+        )
 
     async def demand(self, request: Request, query: Query) -> Response:
         """Say how many slots and machines of a kind are wanted; an error if the survey is stale."""
@@ -147,17 +168,27 @@ class Api:
         more: dict[str, Any] | None = None,
     ) -> Response:
         """Reply with a page of a list of the survey. A rendered page is kept with the survey."""
-        latest, limit, offset = self._surveyor.latest, query.limit(), query.offset()
+        latest = self._surveyor.latest
+        limit = query.limit()
+        offset = query.offset()
         survey = _survey(latest)
 
         def page() -> dict[str, Any]:
             found = find(survey)
             items = found[offset : offset + limit]
-            return {"total": len(found), "limit": limit, "offset": offset, **(more or {}), "items": items}
+            return {
+                "total": len(found),
+                "limit": limit,
+                "offset": offset,
+                **(more or {}),
+                "items": items,
+            }
 
         return self._kept(request, latest, page)
 
-    def _kept(self, request: Request, latest: Latest, make: Callable[[], dict[str, Any]]) -> Response:
+    def _kept(
+        self, request: Request, latest: Latest, make: Callable[[], dict[str, Any]]
+    ) -> Response:
         """Reply with what was made of this survey for the first who asked so."""
         key = asked(request)
         if (body := latest.pages.get(key)) is None:
@@ -167,11 +198,12 @@ class Api:
         head = json.dumps({**freshness(latest), "now_ms": _survey(latest).now_ms}).encode()
         return reply(head[:-1] + b"," + body[1:])
 
-    # -- of single tasks ---------------------------------------------------------------------------------------------
+    # -- of single tasks ---------------------------------------------------------------------------
 
     async def tasks(self, request: Request, query: Query) -> Response:
         """List tasks: first those that have not ended; ?state=waiting, placed, running, ..."""
-        state, limit = query.one_of(TASK_STATE), query.limit()
+        state = query.one_of(TASK_STATE)
+        limit = query.limit()
         states = parse_states(state) if state else ANY
 
         def look(client: ParsyncClient) -> bytes:
@@ -187,9 +219,13 @@ class Api:
         return reply({"task": status}, 404 if status.state is TaskState.GONE else 200)
 
     async def explain(self, request: Request, query: Query) -> Response:
-        """Explain one task: the obstacles at each node, the tasks that hold its needs, when it may start."""
+        """Explain one task: the obstacles at each node, the tasks that hold its needs, when it may
+        start.
+        """
         id = _id(request, "explain")
-        found: Explanation = await self._asker.ask(("explain", id), lambda client: client.explain(id))
+        found: Explanation = await self._asker.ask(
+            ("explain", id), lambda client: client.explain(id)
+        )
         return reply({"explanation": found}, 404 if found.outlook is Outlook.GONE else 200)
 
 
@@ -205,7 +241,9 @@ def _status(client: ParsyncClient, id: str) -> TaskStatus:
 
 
 def id_in(request: Request, what: str) -> str:
-    """Return the id in a path behind `what`, whole: a route's own value lacks a line break at the end."""
+    """Return the id in a path behind `what`, whole: a route's own value lacks a line break at the
+    end.
+    """
     return str(request.scope["path"]).removeprefix(f"{ROOT}/{what}/")
 
 
@@ -219,7 +257,9 @@ def _id(request: Request, what: str) -> str:
 def _survey(latest: Latest) -> Survey:
     """Return the survey; an error if there is none yet."""
     if latest.survey is None:
-        raise HTTPException(503, f"the cluster was not read yet: {latest.error}", {"Retry-After": "1"})
+        raise HTTPException(
+            503, f"the cluster was not read yet: {latest.error}", {"Retry-After": "1"}
+        )
     return latest.survey
 
 

@@ -70,15 +70,23 @@ def make_app(
         *pages.routes(),
     ]
     health = judged(judge_health_for_submitters if doors.submit_only else judge_health)
-    routes = [Route("/healthz", health), *doors.routes(pages), *([] if doors.submit_only else views)]
+    routes = [
+        Route("/healthz", health),
+        *doors.routes(pages),
+        *([] if doors.submit_only else views),
+    ]
 
     async def index(request: Request, query: Query) -> Response:
         """Tell the version of parsync, and the paths."""
-        return reply({"parsync": __version__, "paths": list(dict.fromkeys(route.path for route in routes))})
+        return reply(
+            {"parsync": __version__, "paths": list(dict.fromkeys(route.path for route in routes))}
+        )
 
     @cache
     def document() -> bytes:
-        return encode(make_document(operations_of(routes), doors.gate.scheme if doors.gate else None))
+        return encode(
+            make_document(operations_of(routes), doors.gate.scheme if doors.gate else None)
+        )
 
     async def openapi(request: Request, query: Query) -> Response:
         """Return the OpenAPI document of the paths under /api/v1."""
@@ -86,7 +94,11 @@ def make_app(
 
     routes.append(Operation("/openapi.json", openapi, {200: answers.Document, 400: answers.Error}))
     routes.append(Operation("", index, {200: answers.Index, 400: answers.Error}))
-    handlers: Any = {HTTPException: on_http_error, ParsyncError: on_parsync_error, Exception: on_bug}
+    handlers: Any = {
+        HTTPException: on_http_error,
+        ParsyncError: on_parsync_error,
+        Exception: on_bug,
+    }
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     address_of = doors.gate.address if doors.gate else peer_of
     shared = Middleware(SharedRequests, shares=Shares(requests), address_of=address_of)

@@ -1,4 +1,6 @@
-"""Questions that a survey does not answer, such as one task: asked of Redis one at a time, and once for all who ask."""
+"""Questions that a survey does not answer, such as one task: asked of Redis one at a time, and once
+for all who ask.
+"""
 
 import asyncio
 import math
@@ -43,14 +45,19 @@ class Asker:
         self._shares = Shares(MOST)
 
     async def ask(self, key: Any, question: Callable[[ParsyncClient], Any]) -> Any:
-        """Return the answer to a question. key: equal for equal questions. Raises what the question raises."""
+        """Return the answer to a question.
+
+        key: equal for equal questions. Raises what the question raises.
+        """
         now_s = time.monotonic()
         self._kept = {key: one for key, one in self._kept.items() if now_s - one.ended_s < KEPT_S}
         if key not in self._kept:
             ended = [key for key, one in self._kept.items() if one.ended_s < math.inf]
             owner = ADDRESS.get()
             if not self._shares.take(owner):
-                raise HTTPException(503, "too many questions at a time: ask again in a second", {"Retry-After": "1"})
+                raise HTTPException(
+                    503, "too many questions at a time: ask again in a second", {"Retry-After": "1"}
+                )
             asked = partial(question, self._client)
             one = _Question(asyncio.get_running_loop().run_in_executor(self._thread, asked))
             one.answer.add_done_callback(one.end)

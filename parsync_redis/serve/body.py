@@ -26,7 +26,8 @@ OVER_HTTP: Final = (
     *CLIENT_NAMES,
     *("expires", "time_limit", "soft_time_limit", "ignore_result"),
 )
-"""The options of a task over HTTP: those of `ParsyncClient.submit`, without those that could run another task.
+"""The options of a task over HTTP: those of `ParsyncClient.submit`, without those that could run
+another task.
 
 A link, a header or a reply_to can name any task or queue.
 """
@@ -53,9 +54,15 @@ async def read_form(request: Request) -> Mapping[str, str]:
     """Return the fields of a form as browsers send it; an error for any other body."""
     body = await read_body(request, MOST_FORM)
     try:
-        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict"))
+        return dict(
+            parse_qsl(
+                body.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict"
+            )
+        )
     except ValueError:
-        raise HTTPException(400, "this is no form: it must be application/x-www-form-urlencoded") from None
+        raise HTTPException(
+            400, "this is no form: it must be application/x-www-form-urlencoded"
+        ) from None
 
 
 def parse_tasks(body: bytes) -> tuple[Sequence[Any], bool]:
@@ -80,15 +87,16 @@ def make_tasks(
 ) -> tuple[list[Item], list[Submission]]:
     """Check a submitter's tasks by its rights and make them; also return them with their ids.
 
-    make_id: makes an id for a task that has none. Raises InvalidInput and Forbidden, which say the number of the task
-    if there are several.
+    make_id: makes an id for a task that has none. Raises InvalidInput and Forbidden, which say the
+    number of the task if there are several.
     """
 
     def check(task: Any) -> tuple[Item, Submission]:
         return _checked(submitter, task, make_id)
 
     checked = numbered(check, tasks, 0) if several else [check(tasks[0])]
-    items, made = [item for item, _ in checked], [task for _, task in checked]
+    items = [item for item, _ in checked]
+    made = [task for _, task in checked]
     for i, task in enumerate(made):
         try:
             judge(submitter.rights, task)
@@ -98,10 +106,13 @@ def make_tasks(
     return items, made
 
 
-def _checked(submitter: KnownSubmitter, task: Any, make_id: Callable[[], str]) -> tuple[Item, Submission]:
+def _checked(
+    submitter: KnownSubmitter, task: Any, make_id: Callable[[], str]
+) -> tuple[Item, Submission]:
     if not isinstance(task, dict):
         raise InvalidInput(
-            f"{shown(task)} is not a task: it must be an object with these fields: {', '.join(OVER_HTTP)}"
+            f"{shown(task)} is not a task: it must be an object with these fields: "
+            f"{', '.join(OVER_HTTP)}"
         )
     if unknown := [key for key in task if key not in OVER_HTTP]:
         raise unknown_option("option", unknown[0], OVER_HTTP, task[unknown[0]])

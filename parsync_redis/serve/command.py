@@ -21,21 +21,35 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 or :: is all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8787,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; 0.0.0.0 or :: is all.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = 8787,
     submitters: Annotated[
-        Path | None, typer.Option(help="Let programs submit tasks with the tokens of this TOML file.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Let programs submit tasks with the tokens of this TOML file.", metavar="FILE"
+        ),
     ] = None,
-    submit_only: Annotated[bool, typer.Option("--submit-only", help="Serve submitters, and show nothing.")] = False,
+    submit_only: Annotated[
+        bool, typer.Option("--submit-only", help="Serve submitters, and show nothing.")
+    ] = False,
     operators: Annotated[
         Path | None,
-        typer.Option(help="Let operators drain, cancel and requeue, with the passwords of this file.", metavar="FILE"),
+        typer.Option(
+            help="Let operators drain, cancel and requeue, with the passwords of this file.",
+            metavar="FILE",
+        ),
     ] = None,
     operator_header: Annotated[
-        str, typer.Option(help="Let those operate whom a proxy names in this header.", metavar="NAME")
+        str,
+        typer.Option(help="Let those operate whom a proxy names in this header.", metavar="NAME"),
     ] = "",
     trusted_proxy: Annotated[
-        list[str] | None, typer.Option(help="The address of a proxy whose headers are believed (repeat).")
+        list[str] | None,
+        typer.Option(help="The address of a proxy whose headers are believed (repeat)."),
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: LogFormat = None,
@@ -43,13 +57,22 @@ def serve(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API. It reads twice a second.
+    """Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API.
 
-    Whoever reaches its port sees all: keep it on a private network, or behind a proxy that asks for a login. It changes
-    nothing, unless --submitters, --operators or --operator-header lets somebody do so.
+    It reads twice a second.
+
+    Whoever reaches its port sees all: keep it on a private network, or behind a proxy that asks for
+    a login. It changes nothing, unless --submitters, --operators or --operator-header lets somebody
+    do so.
     """
-    if missing := [name for name in ("starlette", "uvicorn", "prometheus_client", "jinja2") if find_spec(name) is None]:
-        raise InvalidInput(f"parsync serve needs {', '.join(missing)}: pip install 'parsync-redis[serve]'")
+    if missing := [
+        name
+        for name in ("starlette", "uvicorn", "prometheus_client", "jinja2")
+        if find_spec(name) is None
+    ]:
+        raise InvalidInput(
+            f"parsync serve needs {', '.join(missing)}: pip install 'parsync-redis[serve]'"
+        )
     check_level(log_level)
     from .app import make_app
     from .asker import Asker
@@ -61,17 +84,23 @@ def serve(
 
     flags = Flags(submitters, submit_only, operators, operator_header, trusted_proxy or ())
     with (
-        stop_by_signal() as (_, came),  # uvicorn sees a signal first, and raises it again when it has stopped
+        # uvicorn sees a signal first, and raises it again when it has stopped
+        stop_by_signal() as (_, came),
         make_client(url, cluster, config, retry_for_s=0, log_format=log_format) as client,
         closing(Doors.read(flags, client)) as doors,
         listen(host, port) as listening,
     ):
         log_to_stderr(log_level, client.settings.log_format)
-        surveyor, asker, feed = Surveyor(client), Asker(client), EventFeed(client)
+        surveyor = Surveyor(client)
+        asker = Asker(client)
+        feed = EventFeed(client)
         surveyor.start()
         feed.start()
         logging.getLogger("parsync.serve").info(
-            "cluster %s on %s is shown at %s", client.settings.cluster, client.store.address, url_of(listening)
+            "cluster %s on %s is shown at %s",
+            client.settings.cluster,
+            client.store.address,
+            url_of(listening),
         )
 
         def end() -> None:
@@ -81,7 +110,9 @@ def serve(
         try:
             resting = count_places(MOST) // 3
             hosts = hosts_of(listening)
-            app = make_app(surveyor, asker, feed, client.settings.cluster, hosts, doors, 2 * resting)
+            app = make_app(
+                surveyor, asker, feed, client.settings.cluster, hosts, doors, 2 * resting
+            )
             run(app, listening, end, came, resting)
         finally:
             asker.close()

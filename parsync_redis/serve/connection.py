@@ -1,4 +1,6 @@
-"""Connections that nobody can hold without end: uvicorn's, with a limit of time and a limit of number."""
+"""Connections that nobody can hold without end: uvicorn's, with a limit of time and a limit of
+number.
+"""
 
 import asyncio
 import resource
@@ -14,7 +16,9 @@ from uvicorn.server import ServerState
 from .shares import owner_of
 
 REST_S: Final = 20.0
-"""Seconds in which the whole header of a request must come, and in which a peer must take what it is sent."""
+"""Seconds in which the whole header of a request must come, and in which a peer must take what it
+is sent.
+"""
 
 BACKLOG: Final = 64
 """Connections that are accepted in one turn of the event loop."""
@@ -27,7 +31,9 @@ RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Resting:
-    """Connections on which no request is being answered, by owner of the address, each owner's oldest first."""
+    """Connections on which no request is being answered, by owner of the address, each owner's
+    oldest first.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -35,7 +41,10 @@ class Resting:
         self._of: dict[str, dict[Connection, None]] = {}
 
     def add(self, connection: "Connection") -> None:
-        """Add a connection. If there are too many, give up the oldest of the owner that has the most."""
+        """Add a connection.
+
+        If there are too many, give up the oldest of the owner that has the most.
+        """
         self._of.setdefault(connection.owner, {})[connection] = None
         self._count += 1
         if self._count > self._most:
@@ -53,10 +62,12 @@ class Resting:
 
 
 class Connection(H11Protocol):
-    """A connection that is given up if it rests too long, or if its peer does not take what it is sent.
+    """A connection that is given up if it rests too long, or if its peer does not take what it is
+    sent.
 
-    It rests while no request is being answered: before the header of a request is complete, and after the answer.
-    uvicorn's own limit of time between two requests ends with the first byte of the next one.
+    It rests while no request is being answered: before the header of a request is complete, and
+    after the answer. uvicorn's own limit of time between two requests ends with the first byte of
+    the next one.
     """
 
     def __init__(
@@ -110,7 +121,9 @@ class Connection(H11Protocol):
         self._stop_timer()
 
     def give_up(self) -> None:
-        """Close the connection at once, and let the system forget what the peer has not taken yet."""
+        """Close the connection at once, and let the system forget what the peer has not
+        taken yet.
+        """
         self._resting.discard(self)
         self._stop_timer()
         peer = self.transport.get_extra_info("socket")
@@ -144,7 +157,10 @@ def make_connections(most: int) -> Any:
 
 
 def count_places(most: int) -> int:
-    """Raise this process's limit of open files if need be. Return for how many of `most` connections it suffices."""
+    """Raise this process's limit of open files if need be.
+
+    Return for how many of `most` connections it suffices.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = most + OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:

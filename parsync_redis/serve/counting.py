@@ -16,8 +16,9 @@ from .totals import SchedulerTotals
 class Counted:
     """The counts up to a survey.
 
-    totals: of what schedulers did, and of lost attempts and deaths, which the state counts. waits, runs: by name, how
-    long tasks waited for their places, and how long they ran. moments: of the last minutes.
+    totals: of what schedulers did, and of lost attempts and deaths, which the state counts. waits,
+    runs: by name, how long tasks waited for their places, and how long they ran. moments: of the
+    last minutes.
     """
 
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -27,21 +28,30 @@ class Counted:
 
 
 class Counting:
-    """Counts. Numbers never fall, whatever restarts; a name's own histogram may go and come back at 0."""
+    """Counts.
+
+    Numbers never fall, whatever restarts; a name's own histogram may go and come back at 0.
+    """
 
     def __init__(self) -> None:
-        self._schedulers, self._ring = SchedulerTotals(), Ring()
-        self._waits, self._runs = TimeTotals(), TimeTotals()
+        self._schedulers = SchedulerTotals()
+        self._ring = Ring()
+        self._waits = TimeTotals()
+        self._runs = TimeTotals()
         self._last_runs: Mapping[str, TimeHistogram] = {}
         self._state: Mapping[str, int] = {}
         self._chosen_s = float("-inf")
 
     def add(self, survey: Survey, at_s: float) -> Counted:
         """Take in a survey that was begun at a time (monotonic)."""
-        now = {"lost": survey.counts.lost, "died": survey.counts.died}  # those of a shard that is away are missing
+        # those of a shard that is away are missing
+        now = {"lost": survey.counts.lost, "died": survey.counts.died}
         self._state = {name: max(count, self._state.get(name, 0)) for name, count in now.items()}
         totals = {**self._state, **self._schedulers.add(survey.schedulers)}
-        said = [((one.name, one.stats.get("pid", "")), one.stats.get(WAITS, "")) for one in survey.schedulers]
+        said = [
+            ((one.name, one.stats.get("pid", "")), one.stats.get(WAITS, ""))
+            for one in survey.schedulers
+        ]
         self._waits.add([(who, read_named_times(text)) for who, text in said])
         if survey.runs is not self._last_runs:
             self._last_runs = survey.runs

@@ -1,4 +1,7 @@
-"""The ways in that change something: for submitters and for operators. Without its flag there is none."""
+"""The ways in that change something: for submitters and for operators.
+
+Without its flag there is none.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,22 +34,36 @@ class Flags:
     def check(self) -> None:
         """Raise InvalidInput for flags that do not go together."""
         if self.submit_only and not self.submitters:
-            raise InvalidInput("--submit-only leaves nothing but what --submitters opens: name the file of submitters")
+            raise InvalidInput(
+                "--submit-only leaves nothing but what --submitters opens: name the file of "
+                "submitters"
+            )
         if self.submit_only and (self.operators or self.operator_header):
-            raise InvalidInput("--submit-only shows no pages, so there is nothing for operators: leave one of them out")
+            raise InvalidInput(
+                "--submit-only shows no pages, so there is nothing for operators: leave one of "
+                "them out"
+            )
         if self.operators and self.operator_header:
-            raise InvalidInput("--operators and --operator-header are two ways to tell operators: give one")
+            raise InvalidInput(
+                "--operators and --operator-header are two ways to tell operators: give one"
+            )
         if self.operator_header and not self.trusted_proxy:
             raise InvalidInput(
-                "--operator-header needs --trusted-proxy, the address of the proxy: anybody else could set that header"
+                "--operator-header needs --trusted-proxy, the address of the proxy: anybody else "
+                "could set that header"
             )
         if self.trusted_proxy and not (self.operators or self.operator_header):
-            raise InvalidInput("--trusted-proxy is for operators: give --operators or --operator-header as well")
+            raise InvalidInput(
+                "--trusted-proxy is for operators: give --operators or --operator-header as well"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """The parts of `parsync serve` that may change the cluster. Read them before it serves; `Doors()` is closed."""
+    """The parts of `parsync serve` that may change the cluster.
+
+    Read them before it serves; `Doors()` is closed.
+    """
 
     submitters: Submitters | None = None
     submit_only: bool = False
@@ -59,7 +76,9 @@ class Doors:
         """Read the files that the flags name; raises InvalidInput."""
         flags.check()
         submitters = load_submitters(flags.submitters) if flags.submitters else None
-        gate, cluster, proxies = None, client.settings.cluster, read_proxies(flags.trusted_proxy)
+        gate = None
+        cluster = client.settings.cluster
+        proxies = read_proxies(flags.trusted_proxy)
         if flags.operators:
             gate = Gate(cluster, load_operators(flags.operators), proxies=proxies)
         elif flags.operator_header:
@@ -70,7 +89,9 @@ class Doors:
         """Return the routes; they go before those for viewers. Afterwards close this."""
         if self.client is None or not (self.submitters or self.gate):
             return []
-        asker, writer = Asker(self.client), Writer()  # an asker of their own: viewers cannot keep them waiting
+        # an asker of their own: viewers cannot keep them waiting
+        asker = Asker(self.client)
+        writer = Writer()
         self.opened.extend((asker, writer))
         found: list[Route] = []
         if self.submitters:

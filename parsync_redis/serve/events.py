@@ -21,9 +21,13 @@ from .query import LIMIT, Param, Query
 from .replies import encode, reply
 from .stream import BEGIN, HEADERS, KEEP_ALIVE, MEDIA_TYPE, Stream
 
-SINCE: Final = Param("since", "10m", "Only later events: 10m (ago), 14:02 (UTC) or 2026-11-25T14:02.")
+SINCE: Final = Param(
+    "since", "10m", "Only later events: 10m (ago), 14:02 (UTC) or 2026-11-25T14:02."
+)
 UNTIL: Final = Param("until", "1m", "Only earlier events, written like `since`.")
-AFTER: Final = Param("after", "p0/1795631558018-0", "The id of the event behind which the stream begins.")
+AFTER: Final = Param(
+    "after", "p0/1795631558018-0", "The id of the event behind which the stream begins."
+)
 WANTED: Final = (
     Param("task", "a81f", "Only events of this task."),
     Param("node", "n1", "Only events of this node."),
@@ -35,7 +39,8 @@ class Events:
     """The paths of events."""
 
     def __init__(self, feed: EventFeed, asker: Asker) -> None:
-        self._feed, self._asker = feed, asker
+        self._feed = feed
+        self._asker = asker
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -46,8 +51,12 @@ class Events:
         ]
 
     async def list(self, request: Request, query: Query) -> Response:
-        """List the newest events, the oldest first: ?since=10m&until=...&task=ID&node=NODE&event=failed."""
-        since, until, limit = query.text("since"), query.text("until"), query.limit()
+        """List the newest events, the oldest first:
+        ?since=10m&until=...&task=ID&node=NODE&event=failed.
+        """
+        since = query.text("since")
+        until = query.text("until")
+        limit = query.limit()
         wanted = _wanted(query)
         key = ("events", since, until, wanted, limit)
 
@@ -64,12 +73,16 @@ class Events:
                 events=wanted.events,
                 limit=limit,
             )
-            return encode({"limit": limit, "now_ms": now, "items": [as_json(event) for event in found]})
+            return encode(
+                {"limit": limit, "now_ms": now, "items": [as_json(event) for event in found]}
+            )
 
         return reply(await self._asker.ask(key, look))
 
     async def stream(self, request: Request) -> Response:
-        """Send events as they come, behind the one that the header Last-Event-ID or ?after= names."""
+        """Send events as they come, behind the one that the header Last-Event-ID or
+        ?after= names.
+        """
         query = Query(request, (*WANTED, AFTER))
         after = query.text("after") if "after" in request.query_params else None
         wanted = _wanted(query)
@@ -98,4 +111,6 @@ def as_json(event: Event) -> dict[str, Any]:
 
 def _wanted(query: Query) -> Wanted:
     """Read the filters; raises InvalidInput."""
-    return Wanted.of(None, None, query.text("task") or None, query.text("node") or None, query.all("event"))
+    return Wanted.of(
+        None, None, query.text("task") or None, query.text("node") or None, query.all("event")
+    )

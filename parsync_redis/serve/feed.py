@@ -41,13 +41,17 @@ class Viewer:
     """Somebody who looks on: the events that wait for him. Used in the event loop only."""
 
     def __init__(self, wanted: Wanted, first: Sequence[Event], from_number: int) -> None:
-        self._wanted, self._from = wanted, from_number
+        self._wanted = wanted
+        self._from = from_number
         self._waiting = deque(event for event in first if wanted.has(event))
         self._came = asyncio.Event()
         self.over = False
 
     def tell(self, number: int, events: Sequence[Event]) -> None:
-        """Let events wait for him, or drop him if he does not read. number: that of the first of them."""
+        """Let events wait for him, or drop him if he does not read.
+
+        number: that of the first of them.
+        """
         new = events[max(0, self._from - number) :]
         self._waiting.extend(event for event in new if self._wanted.has(event))
         if len(self._waiting) > MOST_BEHIND:
@@ -61,7 +65,9 @@ class Viewer:
         self._came.set()
 
     async def events(self) -> AsyncIterator[Event | None]:
-        """Give the events as they come, and None from time to time to show that the stream lives."""
+        """Give the events as they come, and None from time to time to show that the
+        stream lives.
+        """
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
@@ -75,7 +81,9 @@ class Viewer:
 
 
 def behind(events: Sequence[Event], id: str) -> Sequence[Event]:
-    """Return the events behind the one with this id; if it is not there, those of its time and later; all behind ''."""
+    """Return the events behind the one with this id; if it is not there, those of its time and
+    later; all behind ''.
+    """
     at = next((at for at, event in enumerate(events) if event.id == id), None)
     if at is not None:
         return events[at + 1 :]
@@ -93,7 +101,9 @@ class Kept:
 
 
 class EventFeed(threading.Thread):
-    """Follows the events until stopped: one reader, whatever the number of viewers. It survives outages.
+    """Follows the events until stopped: one reader, whatever the number of viewers.
+
+    It survives outages.
 
     kept: replaced whole, so that any thread may read it. failed: tasks that failed since it began.
     """
@@ -110,7 +120,7 @@ class EventFeed(threading.Thread):
         self.kept = Kept()
         self.failed = 0
 
-    # -- the thread --------------------------------------------------------------------------------------------------
+    # -- the thread --------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End the thread."""
@@ -150,7 +160,7 @@ class EventFeed(threading.Thread):
         self.failed += sum(event.event == "failed" for event in events)
         return events
 
-    # -- the event loop ----------------------------------------------------------------------------------------------
+    # -- the event loop ----------------------------------------------------------------------------
 
     def _tell(self, number: int, events: Sequence[Event]) -> None:
         for viewer in self._viewers:
@@ -163,7 +173,9 @@ class EventFeed(threading.Thread):
         """
         owner = ADDRESS.get()
         if not self._shares.take(owner):
-            raise HTTPException(503, "too many viewers follow the events already", {"Retry-After": "10"})
+            raise HTTPException(
+                503, "too many viewers follow the events already", {"Retry-After": "10"}
+            )
         self._loop = asyncio.get_running_loop()
         kept = self.kept
         viewer = Viewer(wanted, () if after is None else behind(kept.events, after), kept.end)

@@ -18,7 +18,8 @@ from .rate import Attempts
 from .sessions import Sessions
 from .shares import owner_of
 
-EACH, ALL = 5, 30
+EACH = 5
+ALL = 30
 """Attempts to log in a minute: from one address, and from all."""
 
 Networks = Sequence[IPv4Network | IPv6Network]
@@ -26,7 +27,10 @@ Networks = Sequence[IPv4Network | IPv6Network]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator who asks. key: what the marks of his forms are for: his session's token, or his name."""
+    """An operator who asks.
+
+    key: what the marks of his forms are for: his session's token, or his name.
+    """
 
     name: str
     key: str
@@ -42,28 +46,42 @@ def read_proxies(addresses: Sequence[str]) -> Networks:
 
 
 class Gate:
-    """Tells operators from others. hashes: of passwords, by name. header: of the proxies that are trusted."""
+    """Tells operators from others.
 
-    def __init__(self, cluster: str, hashes: Mapping[str, Hash], header: str = "", proxies: Networks = ()) -> None:
-        self.by_password, self.header = not header, header
-        self._hashes, self._proxies = hashes, proxies
+    hashes: of passwords, by name. header: of the proxies that are trusted.
+    """
+
+    def __init__(
+        self, cluster: str, hashes: Mapping[str, Hash], header: str = "", proxies: Networks = ()
+    ) -> None:
+        self.by_password = not header
+        self.header = header
+        self._hashes = hashes
+        self._proxies = proxies
         self._cookie: Final = f"parsync_{cluster}"  # browsers keep one jar for all ports of a host
         self._login_cookie: Final = f"{self._cookie}_login"
-        self._sessions, self._attempts = Sessions(), Attempts(EACH, ALL)
+        self._sessions = Sessions()
+        self._attempts = Attempts(EACH, ALL)
         self._one_at_a_time = asyncio.Lock()
 
     @property
     def scheme(self) -> Mapping[str, str]:
         """Return where a request says which operator asks, as a security scheme of OpenAPI does."""
-        return {"in": "header", "name": self.header} if self.header else {"in": "cookie", "name": self._cookie}
+        return (
+            {"in": "header", "name": self.header}
+            if self.header
+            else {"in": "cookie", "name": self._cookie}
+        )
 
-    # -- who asks ----------------------------------------------------------------------------------------------------
+    # -- who asks ----------------------------------------------------------------------------------
 
     def operator(self, request: Request) -> Operator | None:
         """Return the operator who asks, None if it is nobody who is known."""
         if self.header:
             names = request.headers.getlist(self.header)
-            known = self._is_proxy(peer_of(request)) and len(names) == 1 and USER.fullmatch(names[0])
+            known = (
+                self._is_proxy(peer_of(request)) and len(names) == 1 and USER.fullmatch(names[0])
+            )
             return Operator(names[0], f"header {names[0]}") if known else None
         token = self.token(request)
         name = self._sessions.user(token, time.monotonic())
@@ -85,7 +103,7 @@ class Gate:
             address = address.ipv4_mapped
         return any(address in network for network in self._proxies)
 
-    # -- forms -------------------------------------------------------------------------------------------------------
+    # -- forms -------------------------------------------------------------------------------------
 
     def token(self, request: Request) -> str:
         """Return the token of the browser's session, '' if it has none."""
@@ -94,8 +112,8 @@ class Gate:
     def login_token(self, request: Request) -> str:
         """Return the token of the browser for the form of the login, '' if it has none.
 
-        It is not the session's: behind a link from elsewhere a browser sends no cookie and is shown the form, and the
-        session must outlive that.
+        It is not the session's: behind a link from elsewhere a browser sends no cookie and is shown
+        the form, and the session must outlive that.
         """
         return request.cookies.get(self._login_cookie, "")
 
@@ -111,14 +129,16 @@ class Gate:
         """Return whether a form has come from a page that was made for this key."""
         return bool(key) and self._sessions.is_mark(key, given)
 
-    # -- log in and out ----------------------------------------------------------------------------------------------
+    # -- log in and out ----------------------------------------------------------------------------
 
     def wait_s(self, request: Request) -> float:
         """Count an attempt and return 0.0; or return for how many seconds none is allowed."""
         return self._attempts.take(owner_of(self.address(request)), time.monotonic())
 
     async def knows(self, name: str, password: str) -> bool:
-        """Return whether an operator has this password; one check at a time, because each takes much memory."""
+        """Return whether an operator has this password; one check at a time, because each takes
+        much memory.
+        """
         hash = self._hashes.get(name, NOBODY)
         async with self._one_at_a_time:
             fits = await run_in_threadpool(hash.fits, password[: MOST_PASSWORD + 1])
@@ -137,7 +157,10 @@ class Gate:
 
     @staticmethod
     def _give(request: Request, answer: Response, cookie: str, token: str) -> str:
-        https = "https" in (request.scope.get("scheme"), request.headers.get("x-forwarded-proto", ""))
+        https = "https" in (
+            request.scope.get("scheme"),
+            request.headers.get("x-forwarded-proto", ""),
+        )
         answer.set_cookie(cookie, token, httponly=True, samesite="strict", secure=https)
         return token
 
@@ -151,6 +174,7 @@ def check_header(name: str) -> str:
     """Return the name of a header; raises InvalidInput."""
     if not name.isascii() or not name.replace("-", "").isalnum() or len(name) > 64:
         raise InvalidInput(
-            f"--operator-header {shown(name)} is not valid: it must be the name of a header, X-Forwarded-User"
+            f"--operator-header {shown(name)} is not valid: it must be the name of a header, "
+            "X-Forwarded-User"
         )
     return name

@@ -31,7 +31,11 @@ def judge_readiness(latest: Latest) -> tuple[bool, dict[str, Any]]:
     checks = checks_of(latest)
     failed = [check for check in checks if check.level == "fail"]
     warned = [check for check in checks if check.level == "warn"]
-    answer = {"ready": not failed, "reasons": [*map(asdict, failed)], "warnings": [*map(asdict, warned)]}
+    answer = {
+        "ready": not failed,
+        "reasons": [*map(asdict, failed)],
+        "warnings": [*map(asdict, warned)],
+    }
     return not failed, {**answer, **freshness(latest)}
 
 

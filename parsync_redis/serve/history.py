@@ -1,4 +1,7 @@
-"""The last minutes: a ring of figures of the surveys, and the charts that pages draw of it. Pure."""
+"""The last minutes: a ring of figures of the surveys, and the charts that pages draw of it.
+
+Pure.
+"""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +18,17 @@ STEP_S: Final = 5.0
 MINUTES: Final = 10
 """Minutes that are kept."""
 
-WIDTH, HEIGHT = 300.0, 60.0
+WIDTH = 300.0
+HEIGHT = 60.0
 """The size of a chart, in units of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The counts up to a moment: totals of schedulers, and the waits of all tasks. at_s: monotonic seconds."""
+    """The counts up to a moment: totals of schedulers, and the waits of all tasks.
+
+    at_s: monotonic seconds.
+    """
 
     at_s: float
     totals: Mapping[str, int]
@@ -43,7 +50,10 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A line over the last minutes. points: pieces of it, as an SVG has them; text: the same for who sees none."""
+    """A line over the last minutes.
+
+    points: pieces of it, as an SVG has them; text: the same for who sees none.
+    """
 
     name: str
     unit: str
@@ -58,7 +68,9 @@ def charts_of(moments: Sequence[Moment]) -> list[Chart]:
 
     def rate(figure: str) -> Callable[[Moment, Moment], float | None]:
         def of(before: Moment, now: Moment) -> float | None:
-            return max(0, now.totals.get(figure, 0) - before.totals.get(figure, 0)) / (now.at_s - before.at_s)
+            return max(0, now.totals.get(figure, 0) - before.totals.get(figure, 0)) / (
+                now.at_s - before.at_s
+            )
 
         return of
 
@@ -80,22 +92,27 @@ def minutes_of(moments: Sequence[Moment]) -> int:
     return min(MINUTES, max(1, ceil(known_s / 60)))
 
 
-def _chart(name: str, unit: str, moments: Sequence[Moment], of: Callable[[Moment, Moment], float | None]) -> Chart:
+def _chart(
+    name: str, unit: str, moments: Sequence[Moment], of: Callable[[Moment, Moment], float | None]
+) -> Chart:
     """Return the chart of a figure between two moments; where it is None the line has a gap."""
     pairs = pairwise(moments)
     values = [(now.at_s - moments[-1].at_s, of(before, now)) for before, now in pairs]
     known = [value for _, value in values if value is not None]
-    most, minutes = max(known, default=0.0), minutes_of(moments)
+    most = max(known, default=0.0)
+    minutes = minutes_of(moments)
     pieces: list[list[str]] = [[]]
     for at_s, value in values:
         if value is None:
             pieces.append([])
             continue
-        x, y = WIDTH * (1 + at_s / (60 * minutes)), HEIGHT * (1 - value / (most or 1))
+        x = WIDTH * (1 + at_s / (60 * minutes))
+        y = HEIGHT * (1 - value / (most or 1))
         pieces[-1].append(f"{max(0.0, x):.1f},{y:.1f}")
     last = values[-1][1] if values else None
     shown = "nothing yet" if not known else f"{_number(last)} {unit} now, {_number(most)} at most"
-    points = [" ".join(piece if len(piece) > 1 else 2 * piece) for piece in pieces if piece]  # one point is a dot
+    # one point is a dot
+    points = [" ".join(piece if len(piece) > 1 else 2 * piece) for piece in pieces if piece]
     return Chart(name, unit, points, _number(most), _number(last), shown)
 
 
@@ -105,4 +122,9 @@ def _number(value: float | None) -> str:
 
 def chart_values(moments: Sequence[Moment]) -> dict[str, Any]:
     """Return what the page shows of them."""
-    return {"charts": charts_of(moments), "minutes": minutes_of(moments), "width": WIDTH, "height": HEIGHT}
+    return {
+        "charts": charts_of(moments),
+        "minutes": minutes_of(moments),
+        "width": WIDTH,
+        "height": HEIGHT,
+    }

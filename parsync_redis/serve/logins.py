@@ -1,4 +1,6 @@
-"""The commands that make the secrets of `parsync serve`: serve-token for submitters, serve-password for operators."""
+"""The commands that make the secrets of `parsync serve`: serve-token for submitters, serve-password
+for operators.
+"""
 
 import getpass
 import secrets
@@ -29,7 +31,10 @@ def serve_token() -> None:
 def serve_password(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The operator's name.")],
 ) -> None:
-    """Make an operator's line for the file of operators. It asks for the password, or reads a line from a pipe."""
+    """Make an operator's line for the file of operators.
+
+    It asks for the password, or reads a line from a pipe.
+    """
     if sys.stdin.isatty():
         password = getpass.getpass(f"Password of {name}: ")
         if getpass.getpass("Again: ") != password:

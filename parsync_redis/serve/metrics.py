@@ -1,4 +1,7 @@
-"""The survey as metrics for Prometheus. Pure. Labels are bounded: all but the largest count as `other`."""
+"""The survey as metrics for Prometheus.
+
+Pure. Labels are bounded: all but the largest count as `other`.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -33,9 +36,21 @@ STATES: Final = ("up", "draining", "suspect", "leaving", "down")
 
 COUNTERS: Final = (
     ("parsync_claims_total", "Claims of slots that were judged", "claims"),
-    ("parsync_conflicts_total", "Claims that lost because another claim had the slot first", "conflicts"),
-    ("parsync_merged_total", "Claims that won although their partition had changed since it was read", "merged"),
-    ("parsync_own_ticks_total", "Ticks that schedulers made themselves because they heard none", "own_ticks"),
+    (
+        "parsync_conflicts_total",
+        "Claims that lost because another claim had the slot first",
+        "conflicts",
+    ),
+    (
+        "parsync_merged_total",
+        "Claims that won although their partition had changed since it was read",
+        "merged",
+    ),
+    (
+        "parsync_own_ticks_total",
+        "Ticks that schedulers made themselves because they heard none",
+        "own_ticks",
+    ),
     ("parsync_placed_total", "Tasks that were placed", "placed"),
     ("parsync_lost_attempts_total", "Attempts of tasks that were lost", "lost"),
     ("parsync_died_tasks_total", "Tasks that died: they lost as many starts as they may", "died"),
@@ -44,7 +59,10 @@ COUNTERS: Final = (
 
 
 def render_metrics(latest: Latest, failed: int = 0) -> bytes:
-    """Return the metrics of what is known, in the text format of Prometheus. failed: events of failed tasks."""
+    """Return the metrics of what is known, in the text format of Prometheus.
+
+    failed: events of failed tasks.
+    """
     registry = CollectorRegistry()
     registry.register(_Once(latest, failed))
     return generate_latest(registry)
@@ -52,22 +70,38 @@ def render_metrics(latest: Latest, failed: int = 0) -> bytes:
 
 class _Once(Collector):
     def __init__(self, latest: Latest, failed: int) -> None:
-        self._latest, self._failed = latest, failed
+        self._latest = latest
+        self._failed = failed
 
     def collect(self) -> Iterable[Metric]:
         latest = self._latest
-        yield _gauge("parsync_stale", "1 if the other metrics are older than 5 seconds, or missing", latest.stale)
-        yield CounterMetricFamily("parsync_survey_errors_total", "Readings of the cluster that failed", latest.errors)
+        yield _gauge(
+            "parsync_stale",
+            "1 if the other metrics are older than 5 seconds, or missing",
+            latest.stale,
+        )
+        yield CounterMetricFamily(
+            "parsync_survey_errors_total", "Readings of the cluster that failed", latest.errors
+        )
         if latest.survey is None:
             return
-        yield _gauge("parsync_survey_age_seconds", "Age of the other metrics", round(latest.age_s or 0, 3))
-        yield _gauge("parsync_survey_read_seconds", "Time that the last reading took", round(latest.took_s, 4))
+        yield _gauge(
+            "parsync_survey_age_seconds", "Age of the other metrics", round(latest.age_s or 0, 3)
+        )
+        yield _gauge(
+            "parsync_survey_read_seconds",
+            "Time that the last reading took",
+            round(latest.took_s, 4),
+        )
         for name, help, figure in COUNTERS:
             yield CounterMetricFamily(name, help, latest.counted.totals.get(figure, 0))
         yield CounterMetricFamily("parsync_failed_tasks_total", "Tasks that failed", self._failed)
         about = "1 if the server takes no writes: then nothing is placed, and nobody can renew"
         yield _gauge("parsync_refuses_writes", about, latest.survey.refusal is not None)
-        about = "Names that nodes hold back because such tasks fail there in a row, each node counted by itself"
+        about = (
+            "Names that nodes hold back because such tasks fail there in a row, each node counted "
+            "by itself"
+        )
         yield _gauge("parsync_held_back_names", about, latest.survey.held_back)
         yield from _waiting(latest.survey)
         yield from _nodes(latest.survey.nodes)
@@ -80,7 +114,9 @@ def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, help, float(value))
 
 
-def _gauges(name: str, help: str, labels: tuple[str, ...]) -> tuple[GaugeMetricFamily, Callable[..., None]]:
+def _gauges(
+    name: str, help: str, labels: tuple[str, ...]
+) -> tuple[GaugeMetricFamily, Callable[..., None]]:
     """Return a gauge with labels, and the function that adds a value: `add(value, label, ...)`."""
     family = GaugeMetricFamily(name, help, labels=labels)
     return family, lambda value, *words: family.add_metric(words, value)
@@ -88,7 +124,9 @@ def _gauges(name: str, help: str, labels: tuple[str, ...]) -> tuple[GaugeMetricF
 
 def _waiting(survey: Survey) -> Iterator[Metric]:
     group_of = group_names(survey.kinds)
-    reasons, wanted, names = Counter[str](), Counter[str](), Counter[str]()
+    reasons = Counter[str]()
+    wanted = Counter[str]()
+    names = Counter[str]()
     for kind in survey.kinds:
         why = reason_class(kind.why)
         slots = parse_needs(kind.needs).slots if are_needs(kind.needs) else 1
@@ -96,19 +134,27 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
         wanted[why] += kind.waiting * slots
         names[group_of(kind.name)] += kind.waiting
     words = [*(name for name, _ in CLASSES), OTHER]
-    family, add = _gauges("parsync_waiting_tasks", "Tasks that wait for a place, by what keeps them", ("reason",))
+    family, add = _gauges(
+        "parsync_waiting_tasks", "Tasks that wait for a place, by what keeps them", ("reason",)
+    )
     for word in words:
         add(reasons[word], word)
     yield family
-    family, add = _gauges("parsync_wanted_slots", "Slots that waiting tasks ask for, by what keeps them", ("reason",))
+    family, add = _gauges(
+        "parsync_wanted_slots", "Slots that waiting tasks ask for, by what keeps them", ("reason",)
+    )
     for word in words:
         add(wanted[word], word)
     yield family
-    family, add = _gauges("parsync_waiting_tasks_by_name", "Tasks that wait for a place, by name", ("name",))
+    family, add = _gauges(
+        "parsync_waiting_tasks_by_name", "Tasks that wait for a place, by name", ("name",)
+    )
     for name, count in sorted(names.items()):
         add(count, name)
     yield family
-    ages = {name: max(0.0, (survey.now_ms - ms) / 1000) for name, ms in sorted(survey.oldest_ms.items())}
+    ages = {
+        name: max(0.0, (survey.now_ms - ms) / 1000) for name, ms in sorted(survey.oldest_ms.items())
+    }
     about = "Time since the waiting task that was submitted first could have been placed"
     yield _gauge("parsync_oldest_waiting_seconds", about, max(ages.values(), default=0.0))
     family, add = _gauges("parsync_oldest_waiting_by_name_seconds", f"{about}, by name", ("name",))
@@ -116,10 +162,16 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
         add(age, name)
     yield family
     yield _gauge("parsync_delayed_tasks", "Tasks that are not due yet", survey.counts.later)
-    yield _gauge("parsync_taken_tasks", "Tasks that a scheduler has taken and not placed", survey.counts.taken)
+    yield _gauge(
+        "parsync_taken_tasks",
+        "Tasks that a scheduler has taken and not placed",
+        survey.counts.taken,
+    )
     yield _gauge("parsync_placed_tasks", "Tasks that are placed or running", survey.counts.placed)
     yield _gauge(
-        "parsync_dead_tasks", "Tasks that lost as many starts as they may, and were not requeued", survey.counts.dead
+        "parsync_dead_tasks",
+        "Tasks that lost as many starts as they may, and were not requeued",
+        survey.counts.dead,
     )
 
 
@@ -129,7 +181,9 @@ def state_of(node: NodeView) -> str:
 
 
 def class_of_view(node: NodeView) -> str:
-    """Return the class of a node: its amounts, those of devices together, and labels; or 'slots only'."""
+    """Return the class of a node: its amounts, those of devices together, and labels; or 'slots
+    only'.
+    """
     amounts = (f"{name}={amount}" for name, amount in sorted(fold(node.resources.items()).items()))
     labels = (f"{name}:{value}" for name, value in sorted(node.labels.items()))
     return " ".join((*amounts, *labels))[:128].rstrip() or "slots only"
@@ -143,24 +197,34 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         add(states[state], state)
     yield family
     usable = [(class_of_view(node), node) for node in present if node.state != "down"]
-    sizes, declared = Counter[str](), Counter[str]()
+    sizes = Counter[str]()
+    declared = Counter[str]()
     for name, node in usable:
         sizes[name] += node.slots
         declared.update({*fold(node.resources.items())})
-    group_of, known = top(sizes, TOP_CLASSES), {name for name, _ in declared.most_common(TOP_RESOURCES)}
-    slots, free, held = Counter[str](), Counter[str](), Counter[str]()
-    amounts, left = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    group_of = top(sizes, TOP_CLASSES)
+    known = {name for name, _ in declared.most_common(TOP_RESOURCES)}
+    slots = Counter[str]()
+    free = Counter[str]()
+    held = Counter[str]()
+    amounts = Counter[tuple[str, str]]()
+    left = Counter[tuple[str, str]]()
     for name, node in usable:
         group = group_of(name)
         slots[group] += node.slots
         free[group] += node.free
         held[group] += node.held
-        has, has_left = fold(node.resources.items()), fold(node.left.items())
+        has = fold(node.resources.items())
+        has_left = fold(node.left.items())
         for resource in has.keys() & known:
             amounts[group, resource] += has[resource]  # type: ignore[assignment]
             left[group, resource] += has_left.get(resource, 0)  # type: ignore[assignment]
     for metric, help, figures in (
-        ("parsync_slots", "Slots of nodes that are not down, by amounts and labels of the nodes", slots),
+        (
+            "parsync_slots",
+            "Slots of nodes that are not down, by amounts and labels of the nodes",
+            slots,
+        ),
         ("parsync_free_slots", "Slots that may be claimed now", free),
         ("parsync_held_slots", "Slots that tasks hold", held),
     ):
@@ -185,9 +249,24 @@ PER_SCHEDULER: Final = (
         "delay_ms",
         1000,
     ),
-    ("parsync_view_age_seconds", "Mean age of the scheduler's copies of partitions", "view_age_ms", 1000),
-    ("parsync_view_age_max_seconds", "Age of the scheduler's oldest copy of a partition", "view_age_max_ms", 1000),
-    ("parsync_in_flight_tasks", "Tasks that the scheduler has taken and not placed", "in_flight", 1),
+    (
+        "parsync_view_age_seconds",
+        "Mean age of the scheduler's copies of partitions",
+        "view_age_ms",
+        1000,
+    ),
+    (
+        "parsync_view_age_max_seconds",
+        "Age of the scheduler's oldest copy of a partition",
+        "view_age_max_ms",
+        1000,
+    ),
+    (
+        "parsync_in_flight_tasks",
+        "Tasks that the scheduler has taken and not placed",
+        "in_flight",
+        1,
+    ),
 )
 """Metrics of each scheduler: name, help, the figure that the scheduler reports, and its divisor."""
 
@@ -195,11 +274,15 @@ PER_SCHEDULER: Final = (
 def _schedulers(schedulers: Iterable[SchedulerView]) -> Iterator[Metric]:
     found = list(schedulers)
     alive = [one for one in found if one.alive]
-    family, add = _gauges("parsync_schedulers", "Schedulers by whether they renewed within a lease", ("state",))
+    family, add = _gauges(
+        "parsync_schedulers", "Schedulers by whether they renewed within a lease", ("state",)
+    )
     add(len(alive), "alive")
     add(len(found) - len(alive), "silent")
     yield family
-    yield _gauge("parsync_leader", "1 if a scheduler that is alive leads", any(one.leader for one in alive))
+    yield _gauge(
+        "parsync_leader", "1 if a scheduler that is alive leads", any(one.leader for one in alive)
+    )
     for metric, help, figure, divisor in PER_SCHEDULER:
         family, add = _gauges(metric, help, ("scheduler",))
         for one in alive[:MOST_SCHEDULERS]:

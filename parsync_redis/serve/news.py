@@ -7,11 +7,13 @@ from contextlib import suppress
 class News:
     """Says that there is a new survey.
 
-    number: how many there have been. over: the process stops. `tell` is for any thread, the rest for the event loop.
+    number: how many there have been. over: the process stops. `tell` is for any thread, the rest
+    for the event loop.
     """
 
     def __init__(self) -> None:
-        self.number, self.over = 0, False
+        self.number = 0
+        self.over = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._coming = asyncio.Event()
 
@@ -28,7 +30,8 @@ class News:
 
     def _ring(self) -> None:
         self.number += 1
-        came, self._coming = self._coming, asyncio.Event()
+        came = self._coming
+        self._coming = asyncio.Event()
         came.set()
 
     async def after(self, number: int, most_s: float) -> None:

@@ -1,4 +1,7 @@
-"""The pages of operators: log in, confirm, do it, log out. A form has a mark, and is sent by POST only."""
+"""The pages of operators: log in, confirm, do it, log out.
+
+A form has a mark, and is sent by POST only.
+"""
 
 import logging
 import math
@@ -32,7 +35,10 @@ class Operate:
     """Answers operators."""
 
     def __init__(self, gate: Gate, pages: Pages, client: ParsyncClient, writer: Writer) -> None:
-        self._gate, self._pages, self._client, self._writer = gate, pages, client, writer
+        self._gate = gate
+        self._pages = pages
+        self._client = client
+        self._writer = writer
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -46,7 +52,7 @@ class Operate:
     def _say(self, text: str, status: int = 200, back: str = "/") -> Response:
         return self._pages.page(ROOT, "said.html", status, text=text, back=back, good=status == 200)
 
-    # -- log in and out ----------------------------------------------------------------------------------------------
+    # -- log in and out ----------------------------------------------------------------------------
 
     async def home(self, request: Request) -> Response:
         """Show who is logged in, or the form for it."""
@@ -56,7 +62,9 @@ class Operate:
             return self._pages.page(ROOT, "operator.html", name=operator.name, mark=mark)
         return self._ask(request)
 
-    def _ask(self, request: Request, wrong: str = "", status: int = 200, after: str = "") -> Response:
+    def _ask(
+        self, request: Request, wrong: str = "", status: int = 200, after: str = ""
+    ) -> Response:
         """Return the form to log in, or say why there is none."""
         if not self._gate.by_password:
             named = f"a trusted proxy names in the header {self._gate.header}, with {USER_RULE}"
@@ -81,7 +89,8 @@ class Operate:
             page = self._ask(request, "Too many attempts: wait a minute.", 429, after)
             page.headers["Retry-After"] = str(math.ceil(wait_s))
             return page
-        name, address = form.get("name", ""), self._gate.address(request)
+        name = form.get("name", "")
+        address = self._gate.address(request)
         if not await self._gate.knows(name, form.get("password", "")):
             log.warning("operator %s from %s: the login is refused", shown(name), shown(address))
             return self._ask(request, "The name or the password is wrong.", 403, after)
@@ -92,7 +101,8 @@ class Operate:
 
     async def logout(self, request: Request) -> Response:
         """End a session."""
-        form, operator = await read_form(request), self._gate.operator(request)
+        form = await read_form(request)
+        operator = self._gate.operator(request)
         if operator is None or not self._gate.is_mark(operator.key, form.get("mark", "")):
             return self._say(_OLD, 403)
         log.info("operator %s has logged out", operator.name)
@@ -100,7 +110,7 @@ class Operate:
         self._gate.close(request, answer)
         return answer
 
-    # -- actions -----------------------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     async def act(self, request: Request) -> Response:
         """Ask whether to do something, or do it."""
@@ -117,10 +127,15 @@ class Operate:
                 if operator is None or not self._gate.is_mark(operator.key, form.get("mark", "")):
                     return self._say(_OLD, 403, back)
                 return await self._do(request, operator, name, target, form)
-            target = Query(request, (Param(action.of, "n1", "What it is done to."),)).text(action.of)
+            target = Query(request, (Param(action.of, "n1", "What it is done to."),)).text(
+                action.of
+            )
             back = _back(action, target)
             if operator is None:
-                return self._ask(request, after=f"{ROOT}/{name}?{request.scope['query_string'].decode('latin-1')}")
+                return self._ask(
+                    request,
+                    after=f"{ROOT}/{name}?{request.scope['query_string'].decode('latin-1')}",
+                )
             return await self._confirm(operator, name, target)
         except ParsyncError as error:
             return self._say(str(error), 400 if isinstance(error, InvalidInput) else 503, back)
@@ -132,15 +147,24 @@ class Operate:
     async def _confirm(self, operator: Operator, name: str, target: str) -> Response:
         action = ACTIONS[name]
         plan = await self._writer.do(lambda: action.plan(self._client, target))  # as it is now
-        values: dict[str, Any] = {"action": name, "of": action.of, "target": target, "back": _back(action, target)}
+        values: dict[str, Any] = {
+            "action": name,
+            "of": action.of,
+            "target": target,
+            "back": _back(action, target),
+        }
         mark = self._gate.mark(operator.key)
-        return self._pages.page(ROOT, "confirm.html", plan=plan, name=operator.name, mark=mark, **values)
+        return self._pages.page(
+            ROOT, "confirm.html", plan=plan, name=operator.name, mark=mark, **values
+        )
 
     async def _do(
         self, request: Request, operator: Operator, name: str, target: str, form: Mapping[str, str]
     ) -> Response:
         if len(target) > MOST_TEXT:
-            raise InvalidInput(f"{ACTIONS[name].of} has {len(target)} characters: there may be {MOST_TEXT}")
+            raise InvalidInput(
+                f"{ACTIONS[name].of} has {len(target)} characters: there may be {MOST_TEXT}"
+            )
         who = f"operator {operator.name} from {shown(self._gate.address(request))}"
         try:
             by = f"{operator.name} over HTTP"
@@ -154,9 +178,20 @@ class Operate:
 
 def _back(action: Action, target: str) -> str:
     """Return the page from which people come to an action."""
-    return "/view/nodes" if action.of == "node" else f"/view/tasks?{urlencode({'id': target}, errors='replace')}"
+    return (
+        "/view/nodes"
+        if action.of == "node"
+        else f"/view/tasks?{urlencode({'id': target}, errors='replace')}"
+    )
 
 
 def _here(path: str) -> str:
     """Return a path of this site's pages for operators, '' for any other text."""
-    return path if path.startswith(f"{ROOT}/") and path.isascii() and path.isprintable() and "\\" not in path else ""
+    return (
+        path
+        if path.startswith(f"{ROOT}/")
+        and path.isascii()
+        and path.isprintable()
+        and "\\" not in path
+        else ""
+    )

@@ -1,4 +1,6 @@
-"""A route of the API, with what its OpenAPI document says of it: parameters, statuses and answers."""
+"""A route of the API, with what its OpenAPI document says of it: parameters, statuses
+and answers.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
@@ -14,7 +16,8 @@ ROOT: Final = "/api/v1"
 
 
 class Operation(Route):
-    """A route that reads its query by `params`, and answers with a type of answers.py for each status.
+    """A route that reads its query by `params`, and answers with a type of answers.py for each
+    status.
 
     token: it is for submitters. body: the schema of a body, None if it takes none.
     """
@@ -31,8 +34,10 @@ class Operation(Route):
             return await answer(request, Query(request, params))
 
         super().__init__(f"{ROOT}{path}", read)
-        self.answers, self.params = {"GET": answers}, params
-        self.token, self.body = False, None
+        self.answers = {"GET": answers}
+        self.params = params
+        self.token = False
+        self.body = None
 
 
 class SubmitterOperation(Route):
@@ -49,4 +54,5 @@ class SubmitterOperation(Route):
         body: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(f"{ROOT}{path}", answer, methods=[*answers])
-        self.answers, self.body = answers, body
+        self.answers = answers
+        self.body = body

@@ -18,7 +18,10 @@ from .history import Moment, chart_values
 from .metrics import state_of
 from .survey import Survey
 
-MOST_KINDS, MOST_NODES, MOST_BOXES, MOST_EVENTS = 100, 100, 64, 20
+MOST_KINDS = 100
+MOST_NODES = 100
+MOST_BOXES = 64
+MOST_EVENTS = 20
 SHADES_MS: Final = (250, 1000, 3000, 10_000)
 """Ages at which the freshness map gets darker."""
 
@@ -57,10 +60,17 @@ def node_values(found: Survey | None, offset: int) -> dict[str, Any]:
     """Return a page of nodes."""
     every = (found or NOTHING).nodes
     some = [
-        (n, state_of(n), boxes_of(n), left_text(n), words(n.labels, ":")) for n in every[offset : offset + MOST_NODES]
+        (n, state_of(n), boxes_of(n), left_text(n), words(n.labels, ":"))
+        for n in every[offset : offset + MOST_NODES]
     ]
     states = Counter(map(state_of, every)).most_common()
-    return {"total": len(every), "states": states, "nodes": some, "offset": offset, "limit": MOST_NODES}
+    return {
+        "total": len(every),
+        "states": states,
+        "nodes": some,
+        "offset": offset,
+        "limit": MOST_NODES,
+    }
 
 
 def scheduler_values(found: Survey | None, moments: Sequence[Moment] = ()) -> dict[str, Any]:
@@ -68,11 +78,19 @@ def scheduler_values(found: Survey | None, moments: Sequence[Moment] = ()) -> di
     schedulers = (found or NOTHING).schedulers
     ages = [(one.name, ages_of(one)) for one in schedulers if one.alive]
     partitions = range(max((len(some) for _, some in ages), default=0))
-    return {"schedulers": schedulers, "freshness": ages, "partitions": partitions, **chart_values(moments)}
+    return {
+        "schedulers": schedulers,
+        "freshness": ages,
+        "partitions": partitions,
+        **chart_values(moments),
+    }
 
 
 def boxes_of(node: NodeView) -> list[str]:
-    """Return a word for each slot: held, free or closed. Their order means nothing. A node of many slots gets none."""
+    """Return a word for each slot: held, free or closed.
+
+    Their order means nothing. A node of many slots gets none.
+    """
     if node.slots > MOST_BOXES:
         return []
     closed = max(0, node.slots - node.held - node.free)
@@ -80,8 +98,14 @@ def boxes_of(node: NodeView) -> list[str]:
 
 
 def ages_of(scheduler: SchedulerView) -> Sequence[tuple[str, int]]:
-    """Return the age of each partition copy as the scheduler reports it, and how dark it is shown."""
-    ages = [age for age in scheduler.stats.get(VIEW_AGES, "").split() if age.isdecimal() and len(age) < 12]
+    """Return the age of each partition copy as the scheduler reports it, and how dark
+    it is shown.
+    """
+    ages = [
+        age
+        for age in scheduler.stats.get(VIEW_AGES, "").split()
+        if age.isdecimal() and len(age) < 12
+    ]
     return [(age, sum(int(age) >= least for least in SHADES_MS)) for age in ages]
 
 
@@ -95,7 +119,8 @@ def age_text(seconds: float) -> str:
 
 def task_values(task: TaskStatus, found: Explanation) -> dict[str, Any]:
     """Return what the page of a task shows."""
-    times, now_ms = task.times, found.now_ms or None
+    times = task.times
+    now_ms = found.now_ms or None
     steps = [
         ("waited", times.get("ready"), times.get("placed")),
         ("starting", times.get("placed"), times.get("started")),
@@ -103,20 +128,33 @@ def task_values(task: TaskStatus, found: Explanation) -> dict[str, Any]:
     ]
     spans = [(name, start, end or now_ms) for name, start, end in steps if start]
     sizes = [(name, max(0, end - start)) for name, start, end in spans if start and end]
-    total, at, parts = sum(size for _, size in sizes) or 1, 0.0, []
+    total = sum(size for _, size in sizes) or 1
+    at = 0.0
+    parts = []
     for name, size in sizes:
         parts.append((name, round(at, 2), round(100 * size / total, 2), age_text(size / 1000)))
         at += 100 * size / total
     facts = [(name, show_time(at_ms)) for name, at_ms in times.items() if at_ms]
-    facts += [("needs", needs_shown(task.needs)), ("place", task.node or "-"), ("attempt", str(task.attempt))]
+    facts += [
+        ("needs", needs_shown(task.needs)),
+        ("place", task.node or "-"),
+        ("attempt", str(task.attempt)),
+    ]
     if found.ahead:
         facts.append(("waiting tasks before it", f"{found.ahead:,}"))
     holders = [
-        (one, f"for {one.until.text(found.now_ms)}" if one.until else "for how long is not known yet")
+        (
+            one,
+            f"for {one.until.text(found.now_ms)}" if one.until else "for how long is not known yet",
+        )
         for one in found.holders
     ]
     classes = [
-        (len(some.nodes), ", ".join(some.nodes[:5]), "; ".join(one.why for one in some.obstacles) or "has room")
+        (
+            len(some.nodes),
+            ", ".join(some.nodes[:5]),
+            "; ".join(one.why for one in some.obstacles) or "has room",
+        )
         for some in found.classes
     ]
     return {

@@ -1,4 +1,7 @@
-"""The pages for people: templates filled from the survey, and from Redis for tasks. They work without JavaScript."""
+"""The pages for people: templates filled from the survey, and from Redis for tasks.
+
+They work without JavaScript.
+"""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,13 +44,16 @@ LINKS: Final = (
 )
 HEADERS: Final = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
 TASK_ID: Final = Param("id", "a81f", "Only this task.")
-MOST_TASKS, MOST_PAGES = 100, 200
+MOST_TASKS = 100
+MOST_PAGES = 200
 LOOK_S: Final = 2.0
 """If no survey comes, a page that is followed is made anew so often: it says how old it is."""
 
@@ -57,36 +63,66 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
-    """The pages of one cluster. operators: some people may do something, and the pages show what."""
+    """The pages of one cluster.
+
+    operators: some people may do something, and the pages show what.
+    """
 
     def __init__(
-        self, surveyor: Surveyor, asker: Asker, feed: EventFeed, cluster: str, operators: bool = False
+        self,
+        surveyor: Surveyor,
+        asker: Asker,
+        feed: EventFeed,
+        cluster: str,
+        operators: bool = False,
     ) -> None:
-        self._surveyor, self._asker, self._feed, self._cluster = surveyor, asker, feed, cluster
+        self._surveyor = surveyor
+        self._asker = asker
+        self._feed = feed
+        self._cluster = cluster
         self._shares = Shares(MOST_VIEWERS)
-        self._messages, self._messages_of = dict[str, bytes](), (-1, 0.0)
+        self._messages = dict[str, bytes]()
+        self._messages_of = (-1, 0.0)
         self._links = (*LINKS, ("/operator", "operator")) if operators else LINKS
-        self._templates = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
+        self._templates = Environment(
+            loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined
+        )
         self._templates.globals["operators"] = operators
 
     def routes(self) -> list[Route]:
         """Return the routes."""
         answers = (self.overview, self.nodes, self.tasks, self.schedulers)
-        found = [Route(path, self._followed(answer)) for (path, _), answer in zip(LINKS, answers, strict=True)]
-        return [*found, *(Route(f"/static/{name}", _file(name)) for name in ("page.css", "page.js"))]
+        found = [
+            Route(path, self._followed(answer))
+            for (path, _), answer in zip(LINKS, answers, strict=True)
+        ]
+        return [
+            *found,
+            *(Route(f"/static/{name}", _file(name)) for name in ("page.css", "page.js")),
+        ]
 
     def _show(self, latest: Latest, here: str, template: str, **values: Any) -> bytes:
-        about = {"stale": latest.stale, "age_s": latest.age_s, "error": latest.error or "reading takes long"}
+        about = {
+            "stale": latest.stale,
+            "age_s": latest.age_s,
+            "error": latest.error or "reading takes long",
+        }
         title = dict(self._links)[here]
         page = self._templates.get_template(template)
-        return page.render(cluster=self._cluster, links=self._links, here=here, title=title, **about, **values).encode()
+        return page.render(
+            cluster=self._cluster, links=self._links, here=here, title=title, **about, **values
+        ).encode()
 
     def page(self, here: str, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page for one reader."""
         return _page(self._show(self._surveyor.latest, here, template, **values), status)
 
     def _of_survey(
-        self, request: Request, here: str, template: str, fill: Callable[[Survey | None], dict[str, Any]]
+        self,
+        request: Request,
+        here: str,
+        template: str,
+        fill: Callable[[Survey | None], dict[str, Any]],
     ) -> Response:
         """Return a page that is rendered once for all who look at this survey."""
         latest = self._surveyor.latest
@@ -98,7 +134,9 @@ class Pages:
         return _page(body)
 
     def _followed(self, answer: Answer) -> Answer:
-        """Return what answers with a page, or with a stream of a page for whoever accepts that, as EventSource does."""
+        """Return what answers with a page, or with a stream of a page for whoever accepts that, as
+        EventSource does.
+        """
 
         @wraps(answer)
         async def found(request: Request) -> Response:
@@ -108,14 +146,18 @@ class Pages:
                 return page
             owner = ADDRESS.get()
             if not self._shares.take(owner):
-                raise HTTPException(503, "too many viewers follow pages already", {"Retry-After": "10"})
+                raise HTTPException(
+                    503, "too many viewers follow pages already", {"Retry-After": "10"}
+                )
             return Stream(self._chunks(request, answer), lambda: self._shares.give_back(owner))
 
         return found
 
     async def _chunks(self, request: Request, answer: Answer) -> AsyncIterator[bytes]:
         """Give the page, and again whenever it has changed."""
-        news, shown, said_s = self._surveyor.news, b"", time.monotonic()
+        news = self._surveyor.news
+        shown = b""
+        said_s = time.monotonic()
         yield BEGIN
         while not news.over:
             number = news.number
@@ -124,7 +166,8 @@ class Pages:
             except HTTPException:  # too many questions: the browser comes again
                 return
             if message != shown:
-                shown, said_s = message, time.monotonic()
+                shown = message
+                said_s = time.monotonic()
                 yield message
             elif time.monotonic() - said_s >= KEEP_ALIVE_S:
                 said_s = time.monotonic()
@@ -135,7 +178,8 @@ class Pages:
         """Return the page as it is at a survey; it is made once for all who follow it."""
         now = (number, time.monotonic() // LOOK_S)
         if self._messages_of != now:
-            self._messages, self._messages_of = {}, now
+            self._messages = {}
+            self._messages_of = now
         key = asked(request)
         if (message := self._messages.get(key)) is None:
             page = await answer(request)
@@ -150,21 +194,30 @@ class Pages:
         checks = checks_of(self._surveyor.latest)
 
         def fill(survey: Survey | None) -> dict[str, Any]:
-            return {"checks": checks, **overview_values(survey), **event_values(self._feed.kept.events)}
+            return {
+                "checks": checks,
+                **overview_values(survey),
+                **event_values(self._feed.kept.events),
+            }
 
         return self._of_survey(request, "/", "overview.html", fill)
 
     async def nodes(self, request: Request) -> Response:
         """Show nodes and their slots."""
         offset = Query(request, (OFFSET,)).offset()
-        return self._of_survey(request, "/view/nodes", "nodes.html", lambda survey: node_values(survey, offset))
+        return self._of_survey(
+            request, "/view/nodes", "nodes.html", lambda survey: node_values(survey, offset)
+        )
 
     async def schedulers(self, request: Request) -> Response:
         """Show schedulers, and the age of each one's copy of each partition."""
         Query(request)
         moments = self._surveyor.latest.counted.moments
         return self._of_survey(
-            request, "/view/schedulers", "schedulers.html", lambda survey: scheduler_values(survey, moments)
+            request,
+            "/view/schedulers",
+            "schedulers.html",
+            lambda survey: scheduler_values(survey, moments),
         )
 
     async def tasks(self, request: Request) -> Response:
@@ -172,17 +225,34 @@ class Pages:
         latest = self._surveyor.latest
         try:
             query = Query(request, (TASK_STATE, TASK_ID))
-            state, id = query.one_of(TASK_STATE), query.text("id").strip()
+            state = query.one_of(TASK_STATE)
+            id = query.text("id").strip()
             if id:
                 encode_id(id)
                 status, found = await self._asker.ask(("page", id), lambda client: _one(client, id))
-                return _page(self._show(latest, "/view/tasks", "task.html", **task_values(status, found)))
-            found_tasks = await self._asker.ask(("tasks page", state), lambda client: _some(client, state))
+                return _page(
+                    self._show(latest, "/view/tasks", "task.html", **task_values(status, found))
+                )
+            found_tasks = await self._asker.ask(
+                ("tasks page", state), lambda client: _some(client, state)
+            )
         except ParsyncError as error:
             wrong = isinstance(error, InvalidInput)
-            return _page(self._show(latest, "/view/tasks", "problem.html", problem=str(error)), 400 if wrong else 503)
-        rows = [(task, needs_shown(task.needs), show_time(task.times.get("submitted"))) for task in found_tasks.tasks]
-        values = {"tasks": rows, "words": TASK_STATES, "state": state, "limit": MOST_TASKS, "part": found_tasks.part}
+            return _page(
+                self._show(latest, "/view/tasks", "problem.html", problem=str(error)),
+                400 if wrong else 503,
+            )
+        rows = [
+            (task, needs_shown(task.needs), show_time(task.times.get("submitted")))
+            for task in found_tasks.tasks
+        ]
+        values = {
+            "tasks": rows,
+            "words": TASK_STATES,
+            "state": state,
+            "limit": MOST_TASKS,
+            "part": found_tasks.part,
+        }
         return _page(self._show(latest, "/view/tasks", "tasks.html", **values))
 
 

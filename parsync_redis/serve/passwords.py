@@ -15,17 +15,26 @@ from ..model.ids import shown
 USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}")
 USER_RULE: Final = "1 to 64 letters, digits or _.@+-, a letter or digit first"
 
-LEAST_PASSWORD, MOST_PASSWORD = 8, 1000
+LEAST_PASSWORD = 8
+MOST_PASSWORD = 1000
 """Characters of a password."""
 
-_N, _R, _P, _SALT, _BYTES = 2**15, 8, 3, 16, 32
+_N = 2**15
+_R = 8
+_P = 3
+_SALT = 16
+_BYTES = 32
 """The work of scrypt that OWASP advises: 32 MiB and about 0.3 s."""
 
 _MOST_WORK: Final = 2**22
 """The largest product of N, R and P that a line may ask for."""
 
-_LINE: Final = re.compile(r"([^:\s]+):scrypt:(\d{1,7}):(\d{1,3}):(\d{1,3}):([0-9a-f]{16,128}):([0-9a-f]{32,128})")
-_RIGHT: Final = "it must be a line that `parsync serve-password` prints: NAME:scrypt:N:R:P:SALT:HASH"
+_LINE: Final = re.compile(
+    r"([^:\s]+):scrypt:(\d{1,7}):(\d{1,3}):(\d{1,3}):([0-9a-f]{16,128}):([0-9a-f]{32,128})"
+)
+_RIGHT: Final = (
+    "it must be a line that `parsync serve-password` prints: NAME:scrypt:N:R:P:SALT:HASH"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,9 @@ class Hash:
 
     def fits(self, password: str) -> bool:
         """Return whether it is of this password. It takes long, on purpose."""
-        return hmac.compare_digest(_scrypt(password, self.salt, self.n, self.r, self.p, len(self.hash)), self.hash)
+        return hmac.compare_digest(
+            _scrypt(password, self.salt, self.n, self.r, self.p, len(self.hash)), self.hash
+        )
 
 
 def _scrypt(password: str, salt: bytes, n: int, r: int, p: int, size: int) -> bytes:
@@ -49,7 +60,10 @@ def _scrypt(password: str, salt: bytes, n: int, r: int, p: int, size: int) -> by
 
 
 NOBODY: Final = Hash(_N, _R, _P, bytes(_SALT), bytes(_BYTES))
-"""No password has this hash. A name that is unknown is checked by it, so that it takes as long as one that is known."""
+"""No password has this hash.
+
+A name that is unknown is checked by it, so that it takes as long as one that is known.
+"""
 
 
 def line_of(user: str, password: str) -> str:
@@ -58,14 +72,18 @@ def line_of(user: str, password: str) -> str:
         raise InvalidInput(f"operator name {shown(user)} is not valid: it must be {USER_RULE}")
     if not LEAST_PASSWORD <= len(password) <= MOST_PASSWORD:
         raise InvalidInput(
-            f"the password has {len(password)} characters: it must have {LEAST_PASSWORD} to {MOST_PASSWORD}"
+            f"the password has {len(password)} characters: it must have {LEAST_PASSWORD} to "
+            f"{MOST_PASSWORD}"
         )
     salt = os.urandom(_SALT)
-    return f"{user}:scrypt:{_N}:{_R}:{_P}:{salt.hex()}:{_scrypt(password, salt, _N, _R, _P, _BYTES).hex()}"
+    digest = _scrypt(password, salt, _N, _R, _P, _BYTES)
+    return f"{user}:scrypt:{_N}:{_R}:{_P}:{salt.hex()}:{digest.hex()}"
 
 
 def load_operators(path: Path) -> Mapping[str, Hash]:
-    """Return the hash of each operator's password; raises InvalidInput that names the line, and shows none."""
+    """Return the hash of each operator's password; raises InvalidInput that names the line, and
+    shows none.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -78,11 +96,23 @@ def load_operators(path: Path) -> Mapping[str, Hash]:
         where = f"line {number} of operators file {path}"
         if not (match := _LINE.fullmatch(line.strip())) or not USER.fullmatch(match[1]):
             raise InvalidInput(f"{where} is not valid: {_RIGHT}")
-        n, r, p = int(match[2]), int(match[3]), int(match[4])
-        if n < 2 or n & (n - 1) or not r or not p or n * r * p > _MOST_WORK or len(match[5]) % 2 or len(match[6]) % 2:
+        n = int(match[2])
+        r = int(match[3])
+        p = int(match[4])
+        if (
+            n < 2
+            or n & (n - 1)
+            or not r
+            or not p
+            or n * r * p > _MOST_WORK
+            or len(match[5]) % 2
+            or len(match[6]) % 2
+        ):
             raise InvalidInput(f"{where} is not valid: {_RIGHT}")
         if match[1] in found:
-            raise InvalidInput(f"{where} has operator {match[1]} a second time: one line is for one operator")
+            raise InvalidInput(
+                f"{where} has operator {match[1]} a second time: one line is for one operator"
+            )
         found[match[1]] = Hash(n, r, p, bytes.fromhex(match[5]), bytes.fromhex(match[6]))
     if not found:
         raise InvalidInput(f"operators file {path} names nobody: {_RIGHT}")

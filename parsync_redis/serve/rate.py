@@ -5,14 +5,20 @@ from typing import Final
 
 
 class RateBucket:
-    """A rate with a burst: it holds `burst` at most, and `rate` a second flow in. It begins full."""
+    """A rate with a burst: it holds `burst` at most, and `rate` a second flow in.
+
+    It begins full.
+    """
 
     def __init__(self, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, float(burst)
-        self._left, self._since_s = float(burst), 0.0
+        self._rate = rate
+        self._burst = float(burst)
+        self._left = float(burst)
+        self._since_s = 0.0
 
     def take(self, count: float, now_s: float) -> float:
-        """Take so many and return 0.0; or take none, and return after how many seconds there will be enough.
+        """Take so many and return 0.0; or take none, and return after how many seconds there will
+        be enough.
 
         count: at most the burst.
         """
@@ -29,14 +35,20 @@ MOST_ADDRESSES: Final = 1000
 
 
 class Attempts:
-    """Bounds the attempts to log in: of each address, and of all together. A minute gives back what it allows."""
+    """Bounds the attempts to log in: of each address, and of all together.
+
+    A minute gives back what it allows.
+    """
 
     def __init__(self, each: int, all: int) -> None:
-        self._each, self._all = each, RateBucket(all / 60, all)
+        self._each = each
+        self._all = RateBucket(all / 60, all)
         self._of: OrderedDict[str, RateBucket] = OrderedDict()
 
     def take(self, address: str, now_s: float) -> float:
-        """Count an attempt and return 0.0; or return after how many seconds the next one is allowed."""
+        """Count an attempt and return 0.0; or return after how many seconds the next one is
+        allowed.
+        """
         bucket = self._of.pop(address, None) or RateBucket(self._each / 60, self._each)
         self._of[address] = bucket
         while len(self._of) > MOST_ADDRESSES:

@@ -43,11 +43,16 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 def _not_allowed(request: Request, error: HTTPException) -> str:
     allowed = sorted({*(error.headers or {}).get("Allow", "").split(", ")} - {"HEAD"})
-    return f"{request.method} is not allowed: only {' and '.join(allowed)} {'are' if len(allowed) > 1 else 'is'}"
+    return (
+        f"{request.method} is not allowed: only {' and '.join(allowed)} "
+        f"{'are' if len(allowed) > 1 else 'is'}"
+    )
 
 
 async def on_parsync_error(request: Request, error: Exception) -> Response:
-    """Reply to wrong input with 400, and to a server that does not answer, or does not allow it, with 503."""
+    """Reply to wrong input with 400, and to a server that does not answer, or does not allow it,
+    with 503.
+    """
     assert isinstance(error, ParsyncError)
     return refuse(400 if isinstance(error, InvalidInput) else 503, str(error))
 

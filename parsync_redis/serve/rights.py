@@ -1,7 +1,8 @@
 """The rights of a submitter, and the judgement of one task by them. Pure.
 
-A submitter is a program that submits tasks over HTTP with a token. It may ask only for what its table in the file has.
-Options that the task's own app declares are not judged: the submitter did not choose them.
+A submitter is a program that submits tasks over HTTP with a token. It may ask only for what its
+table in the file has. Options that the task's own app declares are not judged: the submitter did
+not choose them.
 """
 
 import re
@@ -25,7 +26,10 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """A submitter's name: without a colon, which ends it in the ids of its tasks."""
 
 FREE: Final = frozenset(("strategy", "wait_for_capacity", "avoid_last", "expires"))
-"""The options of a task that every submitter may use as it likes. Each other one has a limit in Rights."""
+"""The options of a task that every submitter may use as it likes.
+
+Each other one has a limit in Rights.
+"""
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -67,7 +71,10 @@ Patterns = Annotated[tuple[str, ...], AfterValidator(_check_patterns)]
 
 
 class Rights(BaseModel):
-    """The rights of a submitter. resources: the largest amounts, in thousandths. rate: tasks a second."""
+    """The rights of a submitter.
+
+    resources: the largest amounts, in thousandths. rate: tasks a second.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -94,7 +101,9 @@ class Rights(BaseModel):
 
     @property
     def most_tasks(self) -> int:
-        """Return how many tasks one request may have: more than the burst could never be let through."""
+        """Return how many tasks one request may have: more than the burst could never be let
+        through.
+        """
         return min(self.burst, MAX_BATCH)
 
     def may_name(self, name: str) -> bool:
@@ -103,19 +112,29 @@ class Rights(BaseModel):
 
 
 def judge(rights: Rights, task: Submission) -> None:
-    """Raise Forbidden if a submitter may not submit this task; it names only what is allowed to this submitter.
+    """Raise Forbidden if a submitter may not submit this task; it names only what is allowed to
+    this submitter.
 
     task: as it is made of what the submitter asked alone, without what its app declares.
     """
     options = task.options
     if not rights.may_name(task.name):
-        raise Forbidden(f"you may not submit {shown(task.name)}: {_yours(rights.names, 'task names')}")
+        raise Forbidden(
+            f"you may not submit {shown(task.name)}: {_yours(rights.names, 'task names')}"
+        )
     if options.priority > rights.priority:
-        raise Forbidden(f"priority={options.priority} is too high: you may ask for {rights.priority} at most")
+        raise Forbidden(
+            f"priority={options.priority} is too high: you may ask for {rights.priority} at most"
+        )
     if options.max_starts is not None and options.max_starts > rights.max_starts:
-        raise Forbidden(f"max_starts={options.max_starts} is too high: you may ask for {rights.max_starts} at most")
+        raise Forbidden(
+            f"max_starts={options.max_starts} is too high: you may ask for {rights.max_starts} at "
+            "most"
+        )
     if options.needs.slots > rights.slots:
-        raise Forbidden(f"slots={options.needs.slots} is too high: you may ask for {rights.slots} at most")
+        raise Forbidden(
+            f"slots={options.needs.slots} is too high: you may ask for {rights.slots} at most"
+        )
     for name, amount in options.needs.amounts:
         _judge_amount(rights, name, amount)
     for name, condition in options.needs.labels:
@@ -125,9 +144,13 @@ def judge(rights: Rights, task: Submission) -> None:
 def _judge_amount(rights: Rights, name: str, amount: int) -> None:
     if name.startswith(PREFIX):
         if not _fits(word := name.removeprefix(PREFIX), rights.apart):
-            raise Forbidden(f"you may not use apart={shown(word)}: {_yours(rights.apart, 'words of apart')}")
+            raise Forbidden(
+                f"you may not use apart={shown(word)}: {_yours(rights.apart, 'words of apart')}"
+            )
     elif name not in rights.resources:
-        raise Forbidden(f"you may not ask for resource {name}: {_yours(rights.resources, 'resources')}")
+        raise Forbidden(
+            f"you may not ask for resource {name}: {_yours(rights.resources, 'resources')}"
+        )
     elif amount > (most := rights.resources[name]):
         said = f"resource {name}={shown_amount(amount)} is too much"
         raise Forbidden(f"{said}: you may ask for {shown_amount(most)} at most")
@@ -146,7 +169,9 @@ def _judge_label(rights: Rights, name: str, condition: str) -> None:
         return
     wanted = wanted_of(condition)
     if wanted is None or not all(f"{name}={value}" in rights.require for value in wanted):
-        raise Forbidden(f"you may not require {name}:{condition}: {_yours(rights.require, 'requirements')}")
+        raise Forbidden(
+            f"you may not require {name}:{condition}: {_yours(rights.require, 'requirements')}"
+        )
 
 
 def _fits(word: str, patterns: Iterable[str]) -> bool:

@@ -24,9 +24,9 @@ MOST: Final = 1500
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 is any free one. Raises InvalidInput."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-            0
-        ]
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         found = socket.socket(family, kind)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
@@ -43,20 +43,29 @@ def url_of(listening: socket.socket) -> str:
 
 
 def hosts_of(listening: socket.socket) -> list[str]:
-    """Return the hosts in whose name somebody may ask: on a loopback address those of this machine, else any.
+    """Return the hosts in whose name somebody may ask: on a loopback address those of this machine,
+    else any.
 
-    A stranger's page whose name leads here (DNS rebinding) asks in that name, and could read the answers.
+    A stranger's page whose name leads here (DNS rebinding) asks in that name, and could read the
+    answers.
     """
     host = str(listening.getsockname()[0])
-    return ["localhost", "127.0.0.1", "[::1]", "::1", host] if ip_address(host).is_loopback else ["*"]
+    return (
+        ["localhost", "127.0.0.1", "[::1]", "::1", host] if ip_address(host).is_loopback else ["*"]
+    )
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which stops for a signal that came before, and first ends what would not end by itself."""
+    """uvicorn's server, which stops for a signal that came before, and first ends what would not
+    end by itself.
+    """
 
-    def __init__(self, config: uvicorn.Config, end: Callable[[], None], came: Collection[int]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, end: Callable[[], None], came: Collection[int]
+    ) -> None:
         super().__init__(config)
-        self._end, self._came = end, came
+        self._end = end
+        self._came = came
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start. From now on uvicorn sees the signals itself."""
@@ -93,5 +102,8 @@ def run(
     came: Collection[int] = (),
     resting: int = MOST // 3,
 ) -> None:
-    """Answer until SIGTERM or Ctrl-C. end: ends the answers that have no end. came: the signals that came before."""
+    """Answer until SIGTERM or Ctrl-C.
+
+    end: ends the answers that have no end. came: the signals that came before.
+    """
     Server(make_config(app, resting), end, came).run(sockets=[listening])

@@ -1,4 +1,7 @@
-"""The sessions of operators who have logged in, and the marks of forms. In memory: a restart logs everybody out."""
+"""The sessions of operators who have logged in, and the marks of forms.
+
+In memory: a restart logs everybody out.
+"""
 
 import hashlib
 import hmac
@@ -14,7 +17,10 @@ MOST_SESSIONS: Final = 1000
 
 
 class Sessions:
-    """Sessions by their tokens, which only the browser of the operator has. The caller says what time it is."""
+    """Sessions by their tokens, which only the browser of the operator has.
+
+    The caller says what time it is.
+    """
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -48,7 +54,9 @@ class Sessions:
         self._open.pop(token, None)
 
     def mark(self, who: str) -> str:
-        """Return the mark of a form: it proves that this process made the form for `who`, a token or a user's name."""
+        """Return the mark of a form: it proves that this process made the form for `who`, a token
+        or a user's name.
+        """
         return hmac.new(self._key, who.encode(), hashlib.sha256).hexdigest()
 
     def is_mark(self, who: str, given: str) -> bool:

@@ -1,4 +1,6 @@
-"""Places that addresses share: whoever takes all that he gets leaves places to every other address."""
+"""Places that addresses share: whoever takes all that he gets leaves places to every
+other address.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from .replies import refuse
 
 ALWAYS: Final = frozenset(("/healthz", "/readyz", "/metrics"))
-"""Paths that are answered however many requests there are: their answers come from memory, at once."""
+"""Paths that are answered however many requests there are: their answers come from memory, at once.
+"""
 
 PREFIX: Final = 64
 """Bits of an IPv6 address that name its owner, who has all addresses that begin so."""
@@ -22,7 +25,9 @@ ADDRESS: Final = ContextVar("address", default="")
 
 
 def owner_of(address: str) -> str:
-    """Return the address itself, or the network of an IPv6 address; an IPv4 address may be written in IPv6."""
+    """Return the address itself, or the network of an IPv6 address; an IPv4 address may be written
+    in IPv6.
+    """
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -35,7 +40,10 @@ def owner_of(address: str) -> str:
 
 
 class Shares:
-    """So many places. An owner of addresses gets one while he has fewer than are free: alone, he gets half of all."""
+    """So many places.
+
+    An owner of addresses gets one while he has fewer than are free: alone, he gets half of all.
+    """
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -58,7 +66,10 @@ class Shares:
 
 
 class SharedRequests:
-    """Middleware that lets the addresses share the requests at a time. address_of: from where a request comes."""
+    """Middleware that lets the addresses share the requests at a time.
+
+    address_of: from where a request comes.
+    """
 
     def __init__(self, app: ASGIApp, shares: Shares, address_of: Callable[[Request], str]) -> None:
         self._app = app

@@ -13,14 +13,21 @@ log = logging.getLogger("parsync.serve")
 SLOW_S: Final = 10.0
 """A viewer who takes nothing for so long is dropped."""
 
-HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+}
 MEDIA_TYPE: Final = "text/event-stream"
 BEGIN: Final = b"retry: 2000\n\n"
 KEEP_ALIVE: Final = b": nothing happened\n\n"
 
 
 class Stream(StreamingResponse):
-    """The stream of one viewer. leave: forgets the viewer, and is called however the stream ends."""
+    """The stream of one viewer.
+
+    leave: forgets the viewer, and is called however the stream ends.
+    """
 
     def __init__(self, chunks: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
         super().__init__(chunks, headers=HEADERS, media_type=MEDIA_TYPE)

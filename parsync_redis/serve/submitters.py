@@ -40,7 +40,10 @@ class KnownSubmitter:
             or not len(self.prefix) < len(id) <= MAX_ID
             or not id.isprintable()
         ):
-            rule = f"it must begin with {self.prefix!r}, and have {MAX_ID} characters at most, all printable"
+            rule = (
+                f"it must begin with {self.prefix!r}, and have {MAX_ID} characters at most, all "
+                "printable"
+            )
             raise InvalidInput(f"task id {shown(id)} is not valid: {rule}")
         return id
 
@@ -49,11 +52,18 @@ class Submitters:
     """All submitters of a file, found by their tokens."""
 
     def __init__(self, rights: Mapping[str, Rights]) -> None:
-        self._found = [KnownSubmitter(name, one, RateBucket(one.rate, one.burst)) for name, one in rights.items()]
+        self._found = [
+            KnownSubmitter(name, one, RateBucket(one.rate, one.burst))
+            for name, one in rights.items()
+        ]
 
     def find(self, token: str) -> KnownSubmitter | None:
-        """Return the submitter with this token. It takes equally long for each token of one length."""
-        given, found = hash_token(token).encode(), None
+        """Return the submitter with this token.
+
+        It takes equally long for each token of one length.
+        """
+        given = hash_token(token).encode()
+        found = None
         for one in self._found:
             for hash in one.rights.token_sha256:
                 if hmac.compare_digest(given, hash.encode()):
@@ -73,22 +83,30 @@ def load_submitters(path: Path) -> Submitters:
     for name, table in _read(path).items():
         if not NAME.fullmatch(name):
             rule = "1 to 64 letters, digits or _.-, a letter or digit first"
-            raise InvalidInput(f"submitter name {shown(name)} in {path} is not valid: it must be {rule}")
+            raise InvalidInput(
+                f"submitter name {shown(name)} in {path} is not valid: it must be {rule}"
+            )
         if not isinstance(table, dict):
             raise InvalidInput(f"{name} in {path} is not a table: a submitter is a table [{name}]")
         rights[name] = _rights(path, name, table)
         for hash in rights[name].token_sha256:
             if (owner := owners.setdefault(hash, name)) != name:
-                raise InvalidInput(f"submitters {owner} and {name} in {path} have one token: give each its own")
+                raise InvalidInput(
+                    f"submitters {owner} and {name} in {path} have one token: give each its own"
+                )
     if not rights:
-        raise InvalidInput(f"submitters file {path} names nobody: it must have a table [NAME] for each submitter")
+        raise InvalidInput(
+            f"submitters file {path} names nobody: it must have a table [NAME] for each submitter"
+        )
     return Submitters(rights)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MOST_FILE:
-            raise InvalidInput(f"submitters file {path} is too large: it may have {MOST_FILE:,} bytes")
+            raise InvalidInput(
+                f"submitters file {path} is too large: it may have {MOST_FILE:,} bytes"
+            )
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(f"submitters file {path} cannot be read: {error.strerror}") from None
@@ -99,10 +117,13 @@ def _read(path: Path) -> dict[str, Any]:
 def _rights(path: Path, name: str, table: Mapping[str, Any]) -> Rights:
     if unknown := [key for key in table if key not in RULES]:
         raise InvalidInput(
-            f"unknown field {shown(unknown[0])} of submitter {name} in {path}: known are {', '.join(RULES)}"
+            f"unknown field {shown(unknown[0])} of submitter {name} in {path}: known are "
+            f"{', '.join(RULES)}"
         )
     if missing := [key for key in ("token_sha256", "names") if key not in table]:
-        raise InvalidInput(f"submitter {name} in {path} has no {missing[0]}: it must be {RULES[missing[0]]}")
+        raise InvalidInput(
+            f"submitter {name} in {path} has no {missing[0]}: it must be {RULES[missing[0]]}"
+        )
     try:
         return Rights(**table)
     except ValidationError as error:

@@ -24,9 +24,10 @@ from .top import top
 class Survey:
     """The cluster as it was read. Times are the server's, in ms.
 
-    kinds: of waiting tasks, in the order in which schedulers take them. oldest_ms: by name, or `other`, since when the
-    task that was submitted first can be taken. refusal: why the server takes no writes, None if it takes them. runs:
-    how long they took, by name. held_back: how many names nodes hold back, each node counted by itself; as old as runs.
+    kinds: of waiting tasks, in the order in which schedulers take them. oldest_ms: by name, or
+    `other`, since when the task that was submitted first can be taken. refusal: why the server
+    takes no writes, None if it takes them. runs: how long they took, by name. held_back: how many
+    names nodes hold back, each node counted by itself; as old as runs.
     """
 
     now_ms: int
@@ -43,7 +44,9 @@ class Survey:
 
 
 def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
-    """Return what tells the group of a name: itself if it is one of those of which most tasks wait, else `other`."""
+    """Return what tells the group of a name: itself if it is one of those of which most tasks wait,
+    else `other`.
+    """
     waiting = Counter[str]()
     for kind in kinds:
         waiting[kind.name] += kind.waiting
@@ -51,12 +54,15 @@ def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
 
 
 def read_survey(
-    store: Store, reader: ViewReader, times_of: Survey | None = None, oldest_of: Survey | None = None
+    store: Store,
+    reader: ViewReader,
+    times_of: Survey | None = None,
+    oldest_of: Survey | None = None,
 ) -> Survey:
     """Read the cluster as it is now. Raises ParsyncError.
 
-    reader: the one of the survey before. times_of, oldest_of: an earlier survey, if the run times, or the oldest tasks,
-    need not be read.
+    reader: the one of the survey before. times_of, oldest_of: an earlier survey, if the run times,
+    or the oldest tasks, need not be read.
     """
     damaged: list[str] = []
     partitions, nodes = read_all_views(store, reader.read)
@@ -71,7 +77,9 @@ def read_survey(
         schedulers,
         kinds,
         times_of.names if times_of else names_of(learnt),
-        oldest_of.oldest_ms if oldest_of and kinds else read_oldest(store, lines, group_names(kinds)),
+        oldest_of.oldest_ms
+        if oldest_of and kinds
+        else read_oldest(store, lines, group_names(kinds)),
         count_tasks(store),
         store.why_no_writes(),
         times_of.runs if times_of else runs_of(learnt),

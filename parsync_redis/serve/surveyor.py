@@ -19,7 +19,9 @@ log = logging.getLogger("parsync.serve")
 
 EVERY_S: Final = 0.5
 NAMES_EVERY: Final = 20
-"""Run times change slowly, and there may be ten thousand of them: they are read every so many times."""
+"""Run times change slowly, and there may be ten thousand of them: they are read every so many
+times.
+"""
 
 OLDEST_EVERY: Final = 2
 """The oldest tasks take some hundred requests: they are looked for every so many times."""
@@ -35,8 +37,8 @@ SAY_S: Final = 10.0
 class Latest:
     """The newest survey, None before the first, and when its reading began (monotonic seconds).
 
-    took_s: how long that took. error: why the last reading failed, '' if it did not. counted: since this service began.
-    pages: those rendered of this survey, for the next viewer.
+    took_s: how long that took. error: why the last reading failed, '' if it did not. counted: since
+    this service began. pages: those rendered of this survey, for the next viewer.
     """
 
     survey: Survey | None = None
@@ -67,10 +69,13 @@ class Surveyor(threading.Thread):
     def __init__(self, client: ParsyncClient) -> None:
         super().__init__(name="surveyor", daemon=True)
         self._client = client
-        self._counting, self._reader, self._turns = Counting(), ViewReader(), 0
+        self._counting = Counting()
+        self._reader = ViewReader()
+        self._turns = 0
         self._said_s = float("-inf")
         self._stop_asked = threading.Event()
-        self.latest, self.news = Latest(), News()
+        self.latest = Latest()
+        self.news = News()
 
     def stop(self) -> None:
         """End the thread."""
@@ -93,26 +98,32 @@ class Surveyor(threading.Thread):
             survey = self._client.requests.do(self._read)
         except (ParsyncError, RedisError, OSError) as error:
             self._fail(str(error) or type(error).__name__)
-        except Exception as error:  # whatever it is, the viewers are told, and the next reading may succeed
+        # whatever it is, the viewers are told, and the next reading may succeed
+        except Exception as error:
             log.exception("reading the cluster: unexpected")
             self._fail(f"unexpected: {type(error).__name__}")
         else:
             if self.latest.error and self.latest.errors:
                 log.info("the cluster is read again")
-            took_s, counted = time.monotonic() - began_s, self._counting.add(survey, began_s)
+            took_s = time.monotonic() - began_s
+            counted = self._counting.add(survey, began_s)
             self.latest = Latest(survey, began_s, took_s, "", self.latest.errors, counted)
         self.news.tell()
 
     def _read(self) -> Survey:
-        before, turn = self.latest.survey, self._turns
-        times_of, oldest_of = before if turn % NAMES_EVERY else None, before if turn % OLDEST_EVERY else None
+        before = self.latest.survey
+        turn = self._turns
+        times_of = before if turn % NAMES_EVERY else None
+        oldest_of = before if turn % OLDEST_EVERY else None
         found = read_survey(self._client.store, self._reader, times_of, oldest_of)
         self._turns += 1
         return found
 
     def _fail(self, error: str) -> None:
         before = self.latest
-        self.latest = Latest(before.survey, before.read_s, before.took_s, error, before.errors + 1, before.counted)
+        self.latest = Latest(
+            before.survey, before.read_s, before.took_s, error, before.errors + 1, before.counted
+        )
         if time.monotonic() - self._said_s >= SAY_S:
             self._said_s = time.monotonic()
             log.warning("the cluster cannot be read: %s", error)

@@ -1,4 +1,6 @@
-"""The JSON schema of what a submitter sends: a task, or a list of tasks, with the options over HTTP."""
+"""The JSON schema of what a submitter sends: a task, or a list of tasks, with the options over
+HTTP.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,12 +26,26 @@ _OTHERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "id": {
         "type": ["string", "null"],
         "maxLength": MAX_ID,
-        "description": "Its id, which begins with the name of the submitter and a colon; without one it gets one.",
+        "description": (
+            "Its id, which begins with the name of the submitter and a colon; without one it gets "
+            "one."
+        ),
     },
-    "countdown": {"type": ["number", "null"], "minimum": 0, "description": "Seconds before which it does not run."},
-    "queue": {"type": ["string", "null"], "maxLength": 255, "description": "The Celery queue that it is routed to."},
+    "countdown": {
+        "type": ["number", "null"],
+        "minimum": 0,
+        "description": "Seconds before which it does not run.",
+    },
+    "queue": {
+        "type": ["string", "null"],
+        "maxLength": 255,
+        "description": "The Celery queue that it is routed to.",
+    },
     "time_limit": {**_SECONDS, "description": "Seconds after which its run is ended."},
-    "soft_time_limit": {**_SECONDS, "description": "Seconds after which its run gets SoftTimeLimitExceeded."},
+    "soft_time_limit": {
+        **_SECONDS,
+        "description": "Seconds after which its run gets SoftTimeLimitExceeded.",
+    },
     "ignore_result": {"type": ["boolean", "null"], "description": "Keep no result."},
 }
 
@@ -40,7 +56,11 @@ def _options() -> Mapping[str, Mapping[str, Any]]:
         type = _TYPES[option.value]
         types = [type, "null"] if option.default in (None, "") else type
         items = {"items": {"type": "string"}} if type == "array" else {}
-        found[option.name] = {"type": types, **items, "description": f"{option.help} It is {option.rule}."}
+        found[option.name] = {
+            "type": types,
+            **items,
+            "description": f"{option.help} It is {option.rule}.",
+        }
     return found
 
 

@@ -12,7 +12,8 @@ from ..store.reads.schedulers import SchedulerView
 from .counting import Counted
 
 MOST_CELLS: Final = 2048
-"""Copies of partitions with an age of their own: of the first schedulers for which there is room."""
+"""Copies of partitions with an age of their own: of the first schedulers for which there is room.
+"""
 
 BOUNDS: Final = (*map(str, BOUNDS_S), "+Inf")
 
@@ -20,7 +21,9 @@ BOUNDS: Final = (*map(str, BOUNDS_S), "+Inf")
 def time_metrics(counted: Counted, schedulers: Sequence[SchedulerView]) -> Iterator[Metric]:
     """Return the metrics of durations. schedulers: those with figures of their own."""
     about = "Time from when a task could be taken to its commit"
-    family = HistogramMetricFamily("parsync_scheduling_delay_seconds", f"{about}, by scheduler", labels=["scheduler"])
+    family = HistogramMetricFamily(
+        "parsync_scheduling_delay_seconds", f"{about}, by scheduler", labels=["scheduler"]
+    )
     for one in schedulers:
         if DELAYS in one.stats:
             _add(family, one.name, TimeHistogram.of(one.stats[DELAYS]))
@@ -43,10 +46,14 @@ def _add(family: HistogramMetricFamily, word: str, histogram: TimeHistogram) -> 
 
 def _ages(schedulers: Sequence[SchedulerView]) -> Metric:
     help = "Age of the scheduler's copy of a partition"
-    family = GaugeMetricFamily("parsync_partition_view_age_seconds", help, labels=["scheduler", "partition"])
+    family = GaugeMetricFamily(
+        "parsync_partition_view_age_seconds", help, labels=["scheduler", "partition"]
+    )
     left = MOST_CELLS
     for one in schedulers:
-        ages = [age for age in one.stats.get(VIEW_AGES, "").split() if age.isdecimal() and len(age) < 12]
+        ages = [
+            age for age in one.stats.get(VIEW_AGES, "").split() if age.isdecimal() and len(age) < 12
+        ]
         if (left := left - len(ages)) < 0:
             break
         for partition, age in enumerate(ages):

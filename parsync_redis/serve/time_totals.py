@@ -13,14 +13,16 @@ class TimeTotals:
     """The sums of histograms by name over all who report them, since the first reports."""
 
     def __init__(self) -> None:
-        self._sums, self._begun = NamedTimes(), False
+        self._sums = NamedTimes()
+        self._begun = False
         self._seen: dict[Hashable, Histograms] = {}
 
     def add(self, reports: Iterable[tuple[Hashable, Histograms]]) -> None:
         """Take in reports: who says it, and histograms that have grown since its start.
 
-        The first reports are of the time before, and only set the base, as in `SchedulerTotals`. Later ones count
-        as a whole. So does a name that is reported again after a while, or whose numbers fell.
+        The first reports are of the time before, and only set the base, as in `SchedulerTotals`.
+        Later ones count as a whole. So does a name that is reported again after a while, or whose
+        numbers fell.
         """
         for who, now in reports:
             before = self._seen.pop(who, {} if self._begun else now)

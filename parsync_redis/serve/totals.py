@@ -1,4 +1,6 @@
-"""Count what all schedulers have done: each counts from its own start, and its figures go with it."""
+"""Count what all schedulers have done: each counts from its own start, and its figures
+go with it.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -24,8 +26,9 @@ class SchedulerTotals:
     def add(self, schedulers: Iterable[SchedulerView]) -> Mapping[str, int]:
         """Take in what schedulers say now, and return the sums.
 
-        Figures of the first call are from before, and only set the base. A later scheduler counts as a whole.
-        So does one with a figure that fell, for it has begun again: in containers its name and pid may stay.
+        Figures of the first call are from before, and only set the base. A later scheduler counts
+        as a whole. So does one with a figure that fell, for it has begun again: in containers its
+        name and pid may stay.
         """
         for one in schedulers:
             who = (one.name, one.stats.get("pid", ""))

@@ -21,9 +21,14 @@ class Writer:
         self._waiting = 0
 
     async def do(self, work: Callable[[], T]) -> T:
-        """Do it and return what it returns. It is done even if whoever asked has gone. Raises what it raises."""
+        """Do it and return what it returns.
+
+        It is done even if whoever asked has gone. Raises what it raises.
+        """
         if self._waiting >= MOST:
-            raise HTTPException(503, "too many requests at a time: come again in a second", {"Retry-After": "1"})
+            raise HTTPException(
+                503, "too many requests at a time: come again in a second", {"Retry-After": "1"}
+            )
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -1,4 +1,6 @@
-"""The shared state in Redis: scripts, one typed function a script, the connection, an embedded server."""
+"""The shared state in Redis: scripts, one typed function a script, the connection, an embedded
+server.
+"""
 
 from .scripts.calls import Call
 from .server.connection import connect

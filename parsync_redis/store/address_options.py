@@ -1,4 +1,6 @@
-"""Read the options of an address as redis-py takes them: its own parser, and those that it leaves as text."""
+"""Read the options of an address as redis-py takes them: its own parser, and those that it leaves
+as text.
+"""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -9,7 +11,8 @@ from redis.connection import parse_url
 
 
 def _keepalive(text: str) -> dict[int, int]:
-    """Return the options of a socket: 'TCP_KEEPIDLE:60,TCP_KEEPINTVL:10' -> {socket.TCP_KEEPIDLE: 60, ...}.
+    """Return the options of a socket: 'TCP_KEEPIDLE:60,TCP_KEEPINTVL:10' -> {socket.TCP_KEEPIDLE:
+    60, ...}.
 
     Raises ValueError for an option that this system lacks.
     """
@@ -29,14 +32,20 @@ _OURS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 
 def read_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of an address, converted. Raises ValueError for a value that cannot be read."""
+    """Return the options of an address, converted.
+
+    Raises ValueError for a value that cannot be read.
+    """
     chosen: dict[str, Any] = dict(parse_url(f"redis://h/?{urlencode(options)}"))
     del chosen["host"]
     return chosen | {name: _OURS[name](value) for name, value in options.items() if name in _OURS}
 
 
 def split_options(url: str) -> tuple[str, dict[str, Any]]:
-    """Return an address without the options that redis-py does not convert, and these. Raises ValueError."""
+    """Return an address without the options that redis-py does not convert, and these.
+
+    Raises ValueError.
+    """
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: _OURS[name](value) for name, value in pairs if name in _OURS}

@@ -1,4 +1,6 @@
-"""The settings that the processes of a cluster share: the first scheduler writes them, all others adopt them."""
+"""The settings that the processes of a cluster share: the first scheduler writes them, all others
+adopt them.
+"""
 
 import re
 import secrets
@@ -13,7 +15,9 @@ from .scripts.calls import Call
 from .store import Store
 
 SCRIPTS: Final = "9"
-"""The version of the keys' and scripts' layout: processes of different layouts must not share a cluster."""
+"""The version of the keys' and scripts' layout: processes of different layouts must not share a
+cluster.
+"""
 
 DEFAULT_PARTITIONS: Final = 8
 DEFAULT_GAP_S: Final = 0.5
@@ -24,9 +28,11 @@ _NUMBERS: Final = ("partitions", "gap_ms", "lease_ms", "shards")
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """The shared settings: numbers of partitions and shards; synchronisation gap and lease in seconds.
+    """The shared settings: numbers of partitions and shards; synchronisation gap and lease in
+    seconds.
 
-    id: a random text that the first scheduler chose. It is the same by whatever address a process reaches the server.
+    id: a random text that the first scheduler chose. It is the same by whatever address a process
+    reaches the server.
     """
 
     partitions: int
@@ -39,8 +45,8 @@ class ClusterConfig:
 def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfig | None:
     """Return the settings of the store's cluster; only a scheduler may `create` it.
 
-    None if it was never created and `create` is False. Raises ServerUnreachable or ServerUnfit, and ClusterMismatch if
-    a setting was given that differs from the running one.
+    None if it was never created and `create` is False. Raises ServerUnreachable or ServerUnfit, and
+    ClusterMismatch if a setting was given that differs from the running one.
     """
     store.check_server()
     if create:
@@ -62,21 +68,28 @@ def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfi
 
 
 def _create(store: Store, settings: Settings) -> dict[str, str]:
-    """Write the settings of a new cluster, unless another process has, and return those that it has.
+    """Write the settings of a new cluster, unless another process has, and return those that it
+    has.
 
-    Clients may have submitted tasks by the usual number of shards, and go on. So if another number is wanted, all
-    shards are closed to them before the first shard fixes the number. A scheduler that finds them closed does the same
-    again.
+    Clients may have submitted tasks by the usual number of shards, and go on. So if another number
+    is wanted, all shards are closed to them before the first shard fixes the number. A scheduler
+    that finds them closed does the same again.
     """
-    keys, commands = store.keys, store.commands
+    keys = store.keys
+    commands = store.commands
     usual = keys.usual_shards
     wanted = settings.shards or usual
-    closed = [] if wanted == usual else store.run_all([commands.align(shard, 0, usual) for shard in range(usual)])
+    closed = (
+        []
+        if wanted == usual
+        else store.run_all([commands.align(shard, 0, usual) for shard in range(usual)])
+    )
     shards = store.run(commands.align(0, max(closed, default=0) or wanted, usual))
     if shards != wanted and settings.shards:
         store.run_all(_fixes(store, shards))  # which opens them
         raise ClusterMismatch(
-            f"tasks of cluster {settings.cluster!r} were submitted with shards={shards} (you asked for {wanted}): "
+            f"tasks of cluster {settings.cluster!r} were submitted with shards={shards} (you asked "
+            f"for {wanted}): "
             "use this value, or another cluster name"
         )
     config = ClusterConfig(
@@ -97,7 +110,9 @@ def _fixes(store: Store, shards: int) -> list[Call[int]]:
 
 
 def _fix_shards(store: Store, shards: int) -> None:
-    """Fix the number of shards; of several servers, not on one that is away: it counts as restarted when it is back."""
+    """Fix the number of shards; of several servers, not on one that is away: it counts as restarted
+    when it is back.
+    """
     away = (ServerUnreachable, ServerReadOnly, ServerFull) if store.several else ()
     for answer in store.run_each(_fixes(store, shards)):
         if isinstance(answer, Exception) and not isinstance(answer, away):
@@ -105,7 +120,9 @@ def _fix_shards(store: Store, shards: int) -> None:
 
 
 def keep_config(store: Store, config: ClusterConfig) -> None:
-    """Write the cluster's settings again, if the server has lost them or they are damaged. Raises ServerUnreachable.
+    """Write the cluster's settings again, if the server has lost them or they are damaged.
+
+    Raises ServerUnreachable.
 
     A server that is away is left out: it counts as restarted when it is back.
     """
@@ -117,7 +134,9 @@ def keep_config(store: Store, config: ClusterConfig) -> None:
 
 
 def find_differences(stored: dict[str, str], settings: Settings) -> list[str]:
-    """Return each running value that is not the one asked for: 'partitions=8 (you asked for 16)'."""
+    """Return each running value that is not the one asked for: 'partitions=8 (you asked
+    for 16)'.
+    """
     if stored.get("scripts") != SCRIPTS:
         return [f"scripts of layout {stored.get('scripts')} (this parsync has layout {SCRIPTS})"]
     running = _from_text(stored)

@@ -1,4 +1,6 @@
-"""Read with plain commands, on one server or on all primaries of a cluster; errors are those of errors.py."""
+"""Read with plain commands, on one server or on all primaries of a cluster; errors are those of
+errors.py.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha1
@@ -16,7 +18,8 @@ from .server.server_errors import Fault, no_writes, translate
 from .server.slot_map import slot_of
 
 PROBE: Final = "#!lua\nreturn 1"
-"""A script that does nothing, and does not say that it only reads: so a server that takes no writes refuses it.
+"""A script that does nothing, and does not say that it only reads: so a server that takes no writes
+refuses it.
 
 Every login may run it, because it names no key. Processes that load the scripts load it too.
 """
@@ -36,14 +39,18 @@ class Reader:
         return address_of(self.client)
 
     def read(self, command: str, *args: Any) -> Any:
-        """Run one plain command, by the name of redis-py's method; errors are those of errors.py."""
+        """Run one plain command, by the name of redis-py's method; errors are those of
+        errors.py.
+        """
         try:
             return getattr(self.client, command)(*args)
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
 
     def pipe(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run plain commands, (redis-py method, arguments...), in one round trip, and return the replies."""
+        """Run plain commands, (redis-py method, arguments...), in one round trip, and return the
+        replies.
+        """
         try:
             with self.client.pipeline(transaction=False) as batch:
                 for command, *args in commands:
@@ -53,9 +60,11 @@ class Reader:
             raise translate(self.address, error) from None
 
     def pipe_each(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run plain commands as `pipe` does, and return the error of each that fails in the place of its reply.
+        """Run plain commands as `pipe` does, and return the error of each that fails in the place
+        of its reply.
 
-        On one server only error replies are returned: if there is no answer, it raises what `pipe` raises.
+        On one server only error replies are returned: if there is no answer, it raises what `pipe`
+        raises.
         """
         try:
             with self.client.pipeline(transaction=False) as batch:
@@ -67,13 +76,17 @@ class Reader:
 
     def hash(self, key: str) -> dict[str, str]:
         """Return a small hash as text; bytes that are not UTF-8 are escaped."""
-        return {readable(k): readable(v) for k, v in cast(Mapping[bytes, bytes], self.read("hgetall", key)).items()}
+        return {
+            readable(k): readable(v)
+            for k, v in cast(Mapping[bytes, bytes], self.read("hgetall", key)).items()
+        }
 
     def why_no_writes(self) -> Fault | None:
-        """Return why a server takes no writes, with what ends that; None if all do, or if none tells this login.
+        """Return why a server takes no writes, with what ends that; None if all do, or if none
+        tells this login.
 
-        Ask before you conclude anything from the silence of a process: it cannot write that it lives. One round trip.
-        Of several servers one that does not answer says nothing.
+        Ask before you conclude anything from the silence of a process: it cannot write that it
+        lives. One round trip. Of several servers one that does not answer says nothing.
         """
         for server in self.servers().values():
             try:
@@ -96,7 +109,7 @@ class Reader:
                 primary = f"{replication['master_host']}:{replication['master_port']}"
         return no_writes(self.address, reply, primary)
 
-    # -- servers -----------------------------------------------------------------------------------------------------
+    # -- servers -----------------------------------------------------------------------------------
 
     @property
     def several(self) -> bool:
@@ -106,14 +119,23 @@ class Reader:
     def servers(self, also: Iterable[str] = ()) -> "dict[str, Reader | None]":
         """Return a reader of each server that has keys, by its address; None for one that is away.
 
-        also: the addresses of servers that have keys, though the map that is read now may not name them yet.
+        also: the addresses of servers that have keys, though the map that is read now may not name
+        them yet.
         """
         if not isinstance(self.client, ClusterClient):
             return {self.address: self}
-        return {place: None if one is None else Reader(one) for place, one in self.client.servers.all(also).items()}
+        return {
+            place: None if one is None else Reader(one)
+            for place, one in self.client.servers.all(also).items()
+        }
 
-    def ask_servers(self, commands: Sequence[tuple[Any, ...]], also: Iterable[str] = ()) -> dict[str, Any]:
-        """Ask each server: its address -> its replies as of `pipe`, or its ParsyncError. also: see `servers`."""
+    def ask_servers(
+        self, commands: Sequence[tuple[Any, ...]], also: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """Ask each server: its address -> its replies as of `pipe`, or its ParsyncError.
+
+        also: see `servers`.
+        """
         found: dict[str, Any] = {}
         for address, server in self.servers(also).items():
             try:
@@ -124,23 +146,34 @@ class Reader:
 
     def place_of(self, key: str) -> str:
         """Return the address of the server that has a key, as far as is known; '' is nobody's."""
-        return self.client.servers.slots.owner(slot_of(key)) if isinstance(self.client, ClusterClient) else self.address
+        return (
+            self.client.servers.slots.owner(slot_of(key))
+            if isinstance(self.client, ClusterClient)
+            else self.address
+        )
 
     def is_away(self, key: str) -> bool:
         """Return True if the server that has a key is known to be away."""
-        return isinstance(self.client, ClusterClient) and self.client.servers.is_away(self.place_of(key))
+        return isinstance(self.client, ClusterClient) and self.client.servers.is_away(
+            self.place_of(key)
+        )
 
     def pool_of(self, key: str) -> Any:
-        """Return the pool of connections to the server that has a key now. Raises ServerUnreachable if it is away."""
+        """Return the pool of connections to the server that has a key now.
+
+        Raises ServerUnreachable if it is away.
+        """
         found = self.pools_of([key], anew=True)
         if key not in found:
             raise ServerUnreachable(f"the server at {self.address} that has {key} is away")
         return found[key]
 
     def pools_of(self, keys: Iterable[str], anew: bool = False) -> dict[str, Any]:
-        """Return the pool of connections to the server of each key, but of none whose server is away.
+        """Return the pool of connections to the server of each key, but of none whose server is
+        away.
 
-        anew: ask first which server has what, because something has changed. Raises ServerUnreachable if nobody tells.
+        anew: ask first which server has what, because something has changed. Raises
+        ServerUnreachable if nobody tells.
         """
         if isinstance(self.client, ClusterClient):
             return self.client.pools_of(keys, anew)

@@ -1,6 +1,8 @@
-"""Tests of apps that use parsync: a cluster in the test's process, and an eager mode that checks options.
+"""Tests of apps that use parsync: a cluster in the test's process, and an eager mode that checks
+options.
 
-plugin.py is the pytest plug-in. Without pytest: `with TestCluster(app) as cluster`, `with Eager(app) as eager`.
+plugin.py is the pytest plug-in. Without pytest: `with TestCluster(app) as cluster`, `with
+Eager(app) as eager`.
 """
 
 from importlib import import_module

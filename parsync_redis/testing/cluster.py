@@ -1,4 +1,6 @@
-"""A whole cluster in the process of a test: a server, and in threads a scheduler and a node that runs tasks."""
+"""A whole cluster in the process of a test: a server, and in threads a scheduler and a node that
+runs tasks.
+"""
 
 import os
 import threading
@@ -25,7 +27,10 @@ from .nodes import worker_options
 CLUSTER: Final = "test"
 NODE: Final = "n1"
 SHARED: Final = {"partitions": 1, "gap_s": 0.1, "lease_s": 60.0}
-"""Settings of the cluster, unless the app's settings say others. A debugger may stop a test for less than a lease."""
+"""Settings of the cluster, unless the app's settings say others.
+
+A debugger may stop a test for less than a lease.
+"""
 
 READY_S: Final = 30.0
 ENDS_S: Final = 10.0
@@ -36,21 +41,27 @@ _RESULTS: Final = 1
 
 
 class TestCluster:
-    """A server, a scheduler and a node of `app`, in this process; until `stop` the app submits to this cluster.
+    """A server, a scheduler and a node of `app`, in this process; until `stop` the app submits to
+    this cluster.
 
-    node: what the node offers: slots, score, labels, resources, taints, and the queues that it consumes. It runs one
-    task at a time. client: a ParsyncClient of the cluster; url: the server's address. Raises InvalidInput, and
-    ServerUnreachable if there is no server program.
+    node: what the node offers: slots, score, labels, resources, taints, and the queues that it
+    consumes. It runs one task at a time. client: a ParsyncClient of the cluster; url: the server's
+    address. Raises InvalidInput, and ServerUnreachable if there is no server program.
     """
 
     __test__ = False  # pytest takes classes of this name for tests
 
     def __init__(self, app: Celery, node: Mapping[str, Any] | None = None) -> None:
         if getattr(app, "parsync", None) is None:
-            raise InvalidInput(f"the app {app.main} has no Parsync: call Parsync(app) where the app is made")
+            raise InvalidInput(
+                f"the app {app.main} has no Parsync: call Parsync(app) where the app is made"
+            )
         if Settings.load().password_file is not None:
-            raise InvalidInput("a password_file is set, but the server of tests has no password: test without it")
-        self.app, self._options = app, worker_options(node or {})
+            raise InvalidInput(
+                "a password_file is set, but the server of tests has no password: test without it"
+            )
+        self.app = app
+        self._options = worker_options(node or {})
         self.url = ""
         self.client: ParsyncClient
         self._held = ExitStack()
@@ -61,7 +72,9 @@ class TestCluster:
             self.url = held.enter_context(EmbeddedServer()).url
             held.enter_context(_used_by(self.app, self.url))
             shared = Settings.load(url=self.url, cluster=CLUSTER)
-            given: dict[str, Any] = {name: getattr(shared, name) or value for name, value in SHARED.items()}
+            given: dict[str, Any] = {
+                name: getattr(shared, name) or value for name, value in SHARED.items()
+            }
             settings = Settings.load(url=self.url, cluster=CLUSTER, **given)
             held.enter_context(_scheduler(settings))
             self.client = held.enter_context(ParsyncClient(settings))
@@ -81,9 +94,12 @@ class TestCluster:
         self.stop()
 
     def reset(self) -> None:
-        """Cancel waiting tasks, let running ones finish, and remove all records and results. Raises AssertionError.
+        """Cancel waiting tasks, let running ones finish, and remove all records and results.
 
-        The node runs tasks in a thread, which nobody can end: a task that does not end fails the test.
+        Raises AssertionError.
+
+        The node runs tasks in a thread, which nobody can end: a task that does not end fails the
+        test.
         """
         client = self.client
         while ids := [id for state in ("waiting", "placed", "running") for id in self._ids(state)]:
@@ -91,7 +107,9 @@ class TestCluster:
             try:
                 client.wait(ids, ENDS_S)
             except TimeoutError as error:
-                raise AssertionError(f"after the test tasks still run, and nobody can end them: {error}") from None
+                raise AssertionError(
+                    f"after the test tasks still run, and nobody can end them: {error}"
+                ) from None
         for state in FINAL:
             client.purge(state)
         with redis.Redis.from_url(_results(self.url)) as results:
@@ -104,12 +122,15 @@ class TestCluster:
         until_s = time.monotonic() + READY_S
         while not any(node.state == "up" for node in self.client.nodes()):
             if time.monotonic() >= until_s:
-                raise ParsyncError(f"its node has not joined within {READY_S:g} s: the log of this test says why")
+                raise ParsyncError(
+                    f"its node has not joined within {READY_S:g} s: the log of this test says why"
+                )
             time.sleep(0.005)
 
 
 _OF_ITS_BROKER: Final[dict[str, Any]] = {"broker_use_ssl": False, "redis_backend_use_ssl": None}
-"""What an app's configuration says of its own servers, and what this server needs: it has no TLS."""
+"""What an app's configuration says of its own servers, and what this server needs: it has no TLS.
+"""
 
 
 def _results(url: str) -> str:
@@ -118,8 +139,13 @@ def _results(url: str) -> str:
 
 @contextmanager
 def _used_by(app: Celery, url: str) -> Iterator[None]:
-    """Have an app, and the programs that its tests start, use this server as broker, for results and for parsync."""
-    new = dict.fromkeys(("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL", "PARSYNC_URL"), url)
+    """Have an app, and the programs that its tests start, use this server as broker, for results
+    and for parsync.
+    """
+    new = dict.fromkeys(
+        ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL", "PARSYNC_URL"),
+        url,
+    )
     new |= {"CELERY_RESULT_BACKEND": _results(url), "PARSYNC_CLUSTER": CLUSTER}
     others = [name for name in os.environ if name.startswith("PARSYNC_NODE")]
     before = {name: os.environ.pop(name, None) for name in (*new, *others)}
@@ -149,12 +175,16 @@ def _forget_connections(app: Celery) -> None:
 @contextmanager
 def _scheduler(settings: Settings) -> Iterator[None]:
     """Run a scheduler in a thread."""
-    store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
+    store = Store.from_url(
+        settings.url, settings.cluster, settings.retention_s, settings.max_starts
+    )
     config = join_cluster(store, settings, create=True)
     assert config is not None
     stop = threading.Event()
     scheduler = Scheduler(store, config, settings, "test")
-    thread = threading.Thread(target=scheduler.run, args=(stop,), name="parsync-scheduler", daemon=True)
+    thread = threading.Thread(
+        target=scheduler.run, args=(stop,), name="parsync-scheduler", daemon=True
+    )
     thread.start()
     try:
         yield
@@ -177,6 +207,8 @@ def _worker(app: Celery, options: Mapping[str, Any]) -> Iterator[None]:
         with start_worker(app, pool="solo", perform_ping_check=False, **flags):
             yield
     except SystemExit:
-        raise ParsyncError("its node could not be made: the lines that begin with 'error:' say why") from None
+        raise ParsyncError(
+            "its node could not be made: the lines that begin with 'error:' say why"
+        ) from None
     finally:
         signals.setup_logging.disconnect(keep_log)

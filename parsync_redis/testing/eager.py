@@ -1,4 +1,6 @@
-"""Eager calls that are checked: a task runs where it is called, if a submit would have accepted it."""
+"""Eager calls that are checked: a task runs where it is called, if a submit would have
+accepted it.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
@@ -24,21 +26,27 @@ _MESSAGE: Final = ("countdown", "eta", "expires", "time_limit", "soft_time_limit
 
 
 class Eager:
-    """Celery's `task_always_eager` for an app, with the checks of a submit: a bad option raises what a submit raises.
+    """Celery's `task_always_eager` for an app, with the checks of a submit: a bad option raises
+    what a submit raises.
 
-    Call it with nodes to refuse what none of them could ever hold: `eager(nodes=[{"slots": 2}])`; each is a mapping of
-    slots, resources, labels and taints. Use it in a `with`.
+    Call it with nodes to refuse what none of them could ever hold: `eager(nodes=[{"slots": 2}])`;
+    each is a mapping of slots, resources, labels and taints. Use it in a `with`.
     """
 
     def __init__(self, app: Celery) -> None:
         if getattr(app, "parsync", None) is None:
-            raise InvalidInput(f"the app {app.main} has no Parsync: call Parsync(app) where the app is made")
+            raise InvalidInput(
+                f"the app {app.main} has no Parsync: call Parsync(app) where the app is made"
+            )
         self.app = app
         self._offers: dict[str, Resources] = {}
         self._before: tuple[Any, bool] | None = None
 
     def __call__(self, nodes: Iterable[Mapping[str, Any]] = ()) -> None:
-        """Have these nodes from now on; none: every task that is valid is accepted. Raises InvalidInput."""
+        """Have these nodes from now on; none: every task that is valid is accepted.
+
+        Raises InvalidInput.
+        """
         self._offers = {f"n{number}": offer_of(node) for number, node in enumerate(nodes, 1)}
 
     def __enter__(self) -> "Eager":
@@ -48,13 +56,20 @@ class Eager:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._before is not None
         Task.apply, self.app.conf.task_always_eager = self._before
 
-    def check(self, task: Task, args: Any, kwargs: Any, id: str, options: Mapping[str, Any]) -> None:
-        """Make the message of a call as a submit does, and judge it; raises what a submit raises."""
+    def check(
+        self, task: Task, args: Any, kwargs: Any, id: str, options: Mapping[str, Any]
+    ) -> None:
+        """Make the message of a call as a submit does, and judge it; raises what a
+        submit raises.
+        """
         parsync: ParsyncPort = self.app.parsync
         carried = check_headers(options.get("headers")).get("parsync")
         wanted = parsync.options_of(task.name, carried, options.get("parsync"))
@@ -62,11 +77,14 @@ class Eager:
             return
         amqp = self.app.amqp
         message = amqp.create_task_message(id, task.name, args, kwargs, **_some(options, _MESSAGE))
-        rest = {name: value for name, value in options.items() if name not in (*_MESSAGE, "parsync")}
+        rest = {
+            name: value for name, value in options.items() if name not in (*_MESSAGE, "parsync")
+        }
         routed = amqp.router.route(rest, task.name, args or (), kwargs or {})
         queue = routed.pop("queue", None)
         if queue is not None:
-            routed["exchange"], routed["routing_key"] = queue.exchange, queue.routing_key
+            routed["exchange"] = queue.exchange
+            routed["routing_key"] = queue.routing_key
         routed.setdefault("serializer", self.app.conf.task_serializer)
         given = _some(routed, ("exchange", "routing_key", "serializer", "compression", "priority"))
         with self.app.producer_or_acquire() as producer:
@@ -86,7 +104,8 @@ class _Checking:
     """Takes a message where Parsync would submit it, and only checks it."""
 
     def __init__(self, parsync: ParsyncPort, judge: Callable[[str, TaskOptions], None]) -> None:
-        self._parsync, self._judge = parsync, judge
+        self._parsync = parsync
+        self._judge = judge
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._parsync, name)
@@ -108,15 +127,23 @@ class _Checking:
 
 
 def _checked(plain: Callable[..., Any], eager: Eager) -> Callable[..., Any]:
-    """Return Task.apply with the check before it; Celery runs each eager call of a task or a canvas through it."""
+    """Return Task.apply with the check before it; Celery runs each eager call of a task or a canvas
+    through it.
+    """
     form = signature(plain)
 
     @wraps(plain)
     def apply(task: Task, *args: Any, **kwargs: Any) -> Any:
         if task.app is eager.app:
             call = form.bind(task, *args, **kwargs).arguments
-            options = {**task._get_exec_options(), **call.get("options", {}), "headers": call.get("headers")}
-            eager.check(task, call.get("args"), call.get("kwargs"), call.get("task_id") or uuid(), options)
+            options = {
+                **task._get_exec_options(),
+                **call.get("options", {}),
+                "headers": call.get("headers"),
+            }
+            eager.check(
+                task, call.get("args"), call.get("kwargs"), call.get("task_id") or uuid(), options
+            )
         return plain(task, *args, **kwargs)
 
     return apply

@@ -18,7 +18,9 @@ def check_node(node: object) -> dict[str, Any]:
         raise InvalidInput(f"{shown(node)} is not a node: it must be a mapping, {{'slots': 2}}")
     for name in node:
         if name not in NODE_KEYS:
-            raise InvalidInput(f"unknown word {shown(name)} of a node: known are {', '.join(NODE_KEYS)}")
+            raise InvalidInput(
+                f"unknown word {shown(name)} of a node: known are {', '.join(NODE_KEYS)}"
+            )
     return {"slots": DEFAULT_SLOTS, **node}
 
 
@@ -30,7 +32,9 @@ def offer_of(node: object) -> Resources:
 
 
 def worker_options(node: object) -> dict[str, Any]:
-    """Return the options of the worker that is this node, as its flags have them; raises InvalidInput."""
+    """Return the options of the worker that is this node, as its flags have them; raises
+    InvalidInput.
+    """
     said = check_node(node)
     offer_of(node)
     found: dict[str, Any] = {"parsync_slots": said["slots"]}

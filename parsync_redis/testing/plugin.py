@@ -1,6 +1,9 @@
-"""The pytest plug-in: fixtures for the tests of an app that uses parsync. docs/testing.md shows them.
+"""The pytest plug-in: fixtures for the tests of an app that uses parsync.
 
-pytest imports this module in each of its runs, so everything else is imported by the fixture that needs it.
+docs/testing.md shows them.
+
+pytest imports this module in each of its runs, so everything else is imported by the fixture that
+needs it.
 """
 
 from collections.abc import Iterator
@@ -17,16 +20,22 @@ INI = "parsync_app"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the ini option that names the app."""
-    parser.addini(INI, "The Celery app of the parsync fixtures, as in `celery -A`: proj or proj.celery:app")
+    parser.addini(
+        INI, "The Celery app of the parsync fixtures, as in `celery -A`: proj or proj.celery:app"
+    )
 
 
 @pytest.fixture(scope="session")
 def parsync_app(pytestconfig: pytest.Config) -> Any:
-    """Return the Celery app that the ini option parsync_app names. Override this fixture to return another."""
+    """Return the Celery app that the ini option parsync_app names.
+
+    Override this fixture to return another.
+    """
     named = pytestconfig.getini(INI)
     if not named:
         pytest.fail(
-            f"parsync does not know the app to test: set the ini option {INI} = proj.celery:app, or override the "
+            f"parsync does not know the app to test: set the ini option {INI} = proj.celery:app, "
+            "or override the "
             f"fixture {INI} so that it returns the app",
             pytrace=False,
         )
@@ -40,12 +49,17 @@ def parsync_app(pytestconfig: pytest.Config) -> Any:
 
 @pytest.fixture(scope="session")
 def parsync_node() -> dict[str, Any]:
-    """Return what the node of `parsync_cluster` offers. Override it: {"slots": 4, "resources": {"mem": "4GiB"}}."""
+    """Return what the node of `parsync_cluster` offers.
+
+    Override it: {"slots": 4, "resources": {"mem": "4GiB"}}.
+    """
     return {}
 
 
 @pytest.fixture(scope="session")
-def parsync_session_cluster(parsync_app: Any, parsync_node: dict[str, Any]) -> Iterator["TestCluster"]:
+def parsync_session_cluster(
+    parsync_app: Any, parsync_node: dict[str, Any]
+) -> Iterator["TestCluster"]:
     """Run the cluster of all tests; a test uses `parsync_cluster`."""
     from ..errors import ParsyncError
     from .cluster import TestCluster
@@ -61,14 +75,17 @@ def parsync_session_cluster(parsync_app: Any, parsync_node: dict[str, Any]) -> I
 
 @pytest.fixture
 def parsync_cluster(parsync_session_cluster: "TestCluster") -> Iterator["TestCluster"]:
-    """Give the test a server, a scheduler and a node of the app in this process; remove its tasks and results then."""
+    """Give the test a server, a scheduler and a node of the app in this process; remove its tasks
+    and results then.
+    """
     yield parsync_session_cluster
     parsync_session_cluster.reset()
 
 
 @pytest.fixture
 def parsync_eager(parsync_app: Any) -> Iterator["Eager"]:
-    """Run tasks of the app where the test calls them, after their options were checked as a submit checks them.
+    """Run tasks of the app where the test calls them, after their options were checked as a submit
+    checks them.
 
     `parsync_eager(nodes=[{"slots": 2}])` also refuses what none of these nodes could ever hold.
     """

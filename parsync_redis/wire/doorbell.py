@@ -1,4 +1,7 @@
-"""A doorbell: the entry of a node's inbox that tells its worker to look at a lease. It is the text of its place."""
+"""A doorbell: the entry of a node's inbox that tells its worker to look at a lease.
+
+It is the text of its place.
+"""
 
 import json
 from typing import Any
@@ -9,7 +12,9 @@ from ..model.place import Place
 
 
 def read_doorbell(data: bytes) -> Place:
-    """Return the place whose lease a worker is to look at; raises ValueError that says what the entry is instead."""
+    """Return the place whose lease a worker is to look at; raises ValueError that says what the
+    entry is instead.
+    """
     try:
         return Place.of(readable(data))
     except ValueError:
@@ -23,5 +28,8 @@ def _what_else(data: bytes) -> str:
     except (ValueError, RecursionError):
         return f"not a doorbell: {data[:60]!r}"
     if isinstance(payload, dict) and isinstance(payload.get("headers"), dict):
-        return f"not a doorbell: a message of task {payload['headers'].get('task')!r:.80}, which nobody may send here"
+        return (
+            f"not a doorbell: a message of task {payload['headers'].get('task')!r:.80}, which "
+            "nobody may send here"
+        )
     return f"not a doorbell: {type(payload).__name__} {payload!r:.60}"

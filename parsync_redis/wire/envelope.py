@@ -1,6 +1,7 @@
 """The envelope of a task's message, as kombu's Redis transport puts it on a list.
 
-{"body": base64, "content-type": ..., "content-encoding": ..., "headers": {protocol 2}, "properties": {...}}
+{"body": base64, "content-type": ..., "content-encoding": ..., "headers": {protocol 2},
+"properties": {...}}
 """
 
 import base64
@@ -25,20 +26,26 @@ def envelope(
     exchange: str = "",
     routing_key: str = "",
 ) -> bytes:
-    """Return the message of a serialized body; raises InvalidInput if headers or properties are not JSON.
+    """Return the message of a serialized body; raises InvalidInput if headers or properties are not
+    JSON.
 
-    It has what the transport adds when it publishes: body_encoding, delivery_tag (the task's id), delivery_info.
+    It has what the transport adds when it publishes: body_encoding, delivery_tag (the task's id),
+    delivery_info.
     """
     raw = body.encode("utf-8") if isinstance(body, str) else body
     packed = base64.b64encode(raw).decode()
     try:
         id = str(headers.get("id", ""))
-        wrapped = wrap(packed, content_type, content_encoding, headers, properties, id, exchange, routing_key)
+        wrapped = wrap(
+            packed, content_type, content_encoding, headers, properties, id, exchange, routing_key
+        )
         return not_too_large(headers.get("task"), to_json(wrapped).encode())
     except InvalidInput:
         raise
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"the headers of task {headers.get('task')} cannot be packed as json: {error}") from None
+        raise InvalidInput(
+            f"the headers of task {headers.get('task')} cannot be packed as json: {error}"
+        ) from None
 
 
 def wrap(
@@ -69,7 +76,9 @@ def wrap(
 
 
 def open_envelope(message: bytes) -> dict[str, Any]:
-    """Return the payload of a message, as `kombu.transport.virtual.Message(payload, channel=...)` takes it."""
+    """Return the payload of a message, as `kombu.transport.virtual.Message(payload, channel=...)`
+    takes it.
+    """
     try:
         payload: Any = _from_json(message)
     except (ValueError, RecursionError) as error:
@@ -99,7 +108,8 @@ def not_too_large(name: object, message: bytes) -> bytes:
     """Return the message; raises InvalidInput if it is larger than MAX_MESSAGE."""
     if len(message) > MAX_MESSAGE:
         raise InvalidInput(
-            f"the message of task {name} is too large: {len(message):,} bytes, {MAX_MESSAGE:,} are allowed; "
+            f"the message of task {name} is too large: {len(message):,} bytes, {MAX_MESSAGE:,} are "
+            "allowed; "
             "put large data where the worker can fetch it, and pass its address"
         )
     return message

@@ -1,8 +1,8 @@
 """The headers of a task's message that Celery's worker acts on before the task's own code runs.
 
-Celery trusts them: a time limit that is a list ends the worker, and ends the next one that gets the message. So they
-are checked twice: where a task is submitted, and in the worker before Celery sees them, because a message may come from
-anybody who may write to a queue.
+Celery trusts them: a time limit that is a list ends the worker, and ends the next one that gets the
+message. So they are checked twice: where a task is submitted, and in the worker before Celery sees
+them, because a message may come from anybody who may write to a queue.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,7 +57,9 @@ _TEXT: Final = _Rule(_is_text, "text")
 _COUNT: Final = _Rule(_is_count, "a whole number from 0")
 _MOMENT: Final = _Rule(_is_moment, "a moment as ISO 8601 writes it")
 _RULES: Final[Mapping[str, _Rule]] = {
-    "timelimit": _Rule(_are_limits, f"two numbers of seconds from 0 to {MAX_SECONDS:.0e}, hard and soft"),
+    "timelimit": _Rule(
+        _are_limits, f"two numbers of seconds from 0 to {MAX_SECONDS:.0e}, hard and soft"
+    ),
     "eta": _MOMENT,
     "expires": _MOMENT,
     "retries": _COUNT,
@@ -87,25 +89,33 @@ def flaw_of(headers: object) -> str:
 
 
 def flaw_of_message(message: object) -> str:
-    """Return what is wrong with a message as kombu's transports carry it in JSON, '' if it can be opened."""
+    """Return what is wrong with a message as kombu's transports carry it in JSON, '' if it can be
+    opened.
+    """
     if not isinstance(message, Mapping):
         return f"it is no mapping: {shown(message)}"
     properties = message.get("properties")
     if not isinstance(properties, Mapping) or not isinstance(properties.get("delivery_tag"), str):
         return "it has no properties with a delivery_tag"
     info = properties.get("delivery_info")
-    if not isinstance(info, Mapping) or not all(isinstance(info.get(one), str) for one in ("exchange", "routing_key")):
+    if not isinstance(info, Mapping) or not all(
+        isinstance(info.get(one), str) for one in ("exchange", "routing_key")
+    ):
         return f"its delivery_info is {shown(info)}: it must name an exchange and a routing key"
     if not isinstance(message.get("headers"), (Mapping, type(None))):
         return f"its headers are no mapping: {shown(message.get('headers'))}"
     texts = {part: message.get(part) for part in ("body", "content-type", "content-encoding")}
-    texts |= {part: properties.get(part) for part in ("body_encoding", "reply_to", "correlation_id")}
+    texts |= {
+        part: properties.get(part) for part in ("body_encoding", "reply_to", "correlation_id")
+    }
     wrong = [part for part, value in texts.items() if not isinstance(value, (str, type(None)))]
     return f"{wrong[0]}={shown(texts[wrong[0]])} is not valid: it must be text" if wrong else ""
 
 
 def wait_s(eta: str | datetime | None) -> float:
-    """Return for how many seconds a task must wait until its eta, 0.0 for one that is past, or none."""
+    """Return for how many seconds a task must wait until its eta, 0.0 for one that is past, or
+    none.
+    """
     return max(0, until_ms("eta", eta)) / 1000 if eta else 0.0
 
 

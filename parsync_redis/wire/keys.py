@@ -14,11 +14,23 @@ DEFAULT_SHARDS_OF_SEVERAL: Final = 16
 """The same on several servers: more than there will be primaries."""
 
 _OF_QUEUE: Final = (
-    "meta kinds changed later tasks messages taken running ended ended_1 ended_2 outbox dead expires shapes feasible "
+    "meta kinds changed later tasks messages taken running ended ended_1 ended_2 outbox dead "
+    "expires shapes feasible "
     "choices choices_1 names apps events"
 )
 QUEUE_KINDS = tuple(_OF_QUEUE.split())
-PARTITION_KINDS = ("meta", "slots", "free", "left", "changed", "nodes", "alive", "lost", "notes", "events")
+PARTITION_KINDS = (
+    "meta",
+    "slots",
+    "free",
+    "left",
+    "changed",
+    "nodes",
+    "alive",
+    "lost",
+    "notes",
+    "events",
+)
 CLUSTER_KINDS = (
     "config",
     "schedulers",
@@ -77,14 +89,20 @@ TYPES = {
 }
 """Kind of key -> its Redis type; every script checks the types of its keys first."""
 
-NUMBERS = {"meta": ("version", "epoch", "slots", "free", "inc", "submitted", "floor"), "leader": ("epoch",)}
+NUMBERS = {
+    "meta": ("version", "epoch", "slots", "free", "inc", "submitted", "floor"),
+    "leader": ("epoch",),
+}
 """Kind of key -> the fields that scripts count in."""
 
 
 T = TypeVar("T")
 
 GATE = "gate"
-"""The kind of a key that never exists. On a Redis Cluster each script sends one last, see `gate_of`."""
+"""The kind of a key that never exists.
+
+On a Redis Cluster each script sends one last, see `gate_of`.
+"""
 
 ANY_CONFIG = "parsync:{*}:config"
 """The glob of a key that every cluster has, for a scan of the server."""
@@ -96,25 +114,30 @@ def cluster_of(config: str) -> str:
 
 
 def gate_of(key: str) -> str:
-    """Return the key that never exists, of the same tag: a script that sends it does not run while its slot moves."""
+    """Return the key that never exists, of the same tag: a script that sends it does not run while
+    its slot moves.
+    """
     return key[: key.index("}") + 2] + GATE
 
 
 class Keys:
     """The keys of one cluster.
 
-    queue(kind, shard), partition(p, kind), shared(kind) name the families; extra, pending, inbox, stats have a key for
-    each id.
+    queue(kind, shard), partition(p, kind), shared(kind) name the families; extra, pending, inbox,
+    stats have a key for each id.
 
-    The queue of tasks has `shards` parts, each with a tag of its own. A task is in the shard that its id tells, so all
-    processes of a cluster must know the same number. `Store.config` sets it; `usual_shards` counts until then.
+    The queue of tasks has `shards` parts, each with a tag of its own. A task is in the shard that
+    its id tells, so all processes of a cluster must know the same number. `Store.config` sets it;
+    `usual_shards` counts until then.
 
-    `tick`, wakes(shard), frees(p) name channels. A channel has the tag of the script that publishes there, so that
-    SPUBLISH goes where the script's keys are, and ends in the database, for channels are the whole server's.
+    `tick`, wakes(shard), frees(p) name channels. A channel has the tag of the script that publishes
+    there, so that SPUBLISH goes where the script's keys are, and ends in the database, for channels
+    are the whole server's.
     """
 
     def __init__(self, cluster: str, db: int = 0, shards: int = DEFAULT_SHARDS) -> None:
-        self.cluster, self.db = check_name("cluster name", cluster), db
+        self.cluster = check_name("cluster name", cluster)
+        self.db = db
         self.shards = self.usual_shards = shards
         self._shared = f"parsync:{{{cluster}}}:"
         self.tick = f"{self._shared}tick@{db}"
@@ -122,7 +145,7 @@ class Keys:
         self._partitions: dict[tuple[int, str], str] = {}
         self._prefixes: dict[int, str] = {}
 
-    # -- the queue of tasks ------------------------------------------------------------------------------------------
+    # -- the queue of tasks ------------------------------------------------------------------------
 
     def shard_of(self, id: str) -> int:
         """Return the shard of a task by its encoded id."""
@@ -136,7 +159,9 @@ class Keys:
         return sorted(found.items())
 
     def prefix(self, kind: str = "", shard: int = 0) -> str:
-        """Return how a shard's keys begin: all of them, or those of a task (extra:) or kind (pending:)."""
+        """Return how a shard's keys begin: all of them, or those of a task (extra:) or kind
+        (pending:).
+        """
         found = self._prefixes.get(shard)
         if found is None:
             found = self._prefixes[shard] = f"parsync:{{{self.cluster}:q{shard}}}:"
@@ -169,7 +194,7 @@ class Keys:
         match = re.match(r"parsync:\{[^{}]*:q(\d+)\}:", key)
         return int(match[1]) if match else None
 
-    # -- partitions and the cluster ----------------------------------------------------------------------------------
+    # -- partitions and the cluster ----------------------------------------------------------------
 
     def partition(self, number: int, kind: str) -> str:
         """Return a key of partition `number`."""
@@ -200,19 +225,28 @@ class Keys:
         return f"{self._shared}stats:{scheduler}"
 
     def wrong_type(self, key: str, type: str) -> str:
-        """Return what is wrong with a key that Redis says has this type; '' if it has its type, or is missing."""
+        """Return what is wrong with a key that Redis says has this type; '' if it has its type, or
+        is missing.
+        """
         wanted = TYPES[key.partition("}:")[2].partition(":")[0]]
         return "" if type in ("none", wanted) else f"{key} is a {type}, not a {wanted}"
 
     def pattern(self, kind: str) -> str:
-        """Return the glob of all keys of a kind, for an ACL: 'q:later', 'p:slots', ':config'; '*' is every kind."""
+        """Return the glob of all keys of a kind, for an ACL: 'q:later', 'p:slots', ':config'; '*'
+        is every kind.
+        """
         family, _, name = kind.partition(":")
         of = {
             "q": (*QUEUE_KINDS, "extra:*", "pending:*"),
             "p": (*PARTITION_KINDS, "inbox:*"),
             "": (*CLUSTER_KINDS, GATE, "stats:*"),
         }
-        wanted = {"extra": "extra:*", "pending": "pending:*", "inbox": "inbox:*", "stats": "stats:*"}.get(name, name)
+        wanted = {
+            "extra": "extra:*",
+            "pending": "pending:*",
+            "inbox": "inbox:*",
+            "stats": "stats:*",
+        }.get(name, name)
         if wanted != "*" and wanted not in of.get(family, ()):
             raise errors.BrokenContract(f"no kind of key {kind}")
         tag = {"q": f"{self.cluster}:q*", "p": f"{self.cluster}:p*", "": self.cluster}[family]
@@ -226,22 +260,30 @@ class Keys:
             *(self.partition(number, "events") for number in range(partitions)),
         ]
 
-    # -- channels ----------------------------------------------------------------------------------------------------
+    # -- channels ----------------------------------------------------------------------------------
 
     def wakes(self, shard: int = 0) -> str:
-        """Return the beginning of the channels that tell a scheduler of new tasks, 'CHANNEL:SCHEDULER'."""
+        """Return the beginning of the channels that tell a scheduler of new tasks,
+        'CHANNEL:SCHEDULER'.
+        """
         return self.prefix(self._wake, shard)
 
     def frees(self, number: int) -> str:
-        """Return the beginning of the channels that tell a scheduler of a freed slot, 'CHANNEL:SCHEDULER'."""
+        """Return the beginning of the channels that tell a scheduler of a freed slot,
+        'CHANNEL:SCHEDULER'.
+        """
         return f"parsync:{{{self.cluster}:p{number}}}:freed@{self.db}"
 
     def hearing(self, word: str) -> str:
-        """Return the glob of the channels on which schedulers hear a word, for an ACL: tick, wake or freed."""
+        """Return the glob of the channels on which schedulers hear a word, for an ACL: tick, wake
+        or freed.
+        """
         tag = {"wake": f"{self.cluster}:q*", "freed": f"{self.cluster}:p*"}.get(word)
         return f"parsync:{{{tag}}}:{word}@{self.db}:*" if tag else self.tick
 
     def own_channels(self, scheduler: str, partitions: int) -> dict[str, tuple[str, int]]:
         """Return the channels of one scheduler: channel -> (wake, shard) or (freed, partition)."""
-        wakes = {f"{self.wakes(shard)}:{scheduler}": ("wake", shard) for shard in range(self.shards)}
+        wakes = {
+            f"{self.wakes(shard)}:{scheduler}": ("wake", shard) for shard in range(self.shards)
+        }
         return wakes | {f"{self.frees(p)}:{scheduler}": ("freed", p) for p in range(partitions)}

@@ -1,8 +1,8 @@
 """Make a task's message without the user's app: what Celery would have published.
 
-Celery's and kombu's own code fills the headers and packs the content. For the usual task, a name with plain arguments,
-that code runs once per name and makes a template; the messages differ from it in id, arguments and expiry only.
-Without arguments and expiry they differ in the id only.
+Celery's and kombu's own code fills the headers and packs the content. For the usual task, a name
+with plain arguments, that code runs once per name and makes a template; the messages differ from it
+in id, arguments and expiry only. Without arguments and expiry they differ in the id only.
 """
 
 import base64
@@ -25,7 +25,11 @@ from .envelope import envelope, not_too_large, to_json, wrap
 from .message_options import check_options
 
 _IN_TEMPLATE: Final = frozenset(("time_limit", "soft_time_limit", "ignore_result"))
-_BODY, _ID, _ARGS, _KWARGS, _EXPIRES = "\0body", "\0id", "\0args", "\0kwargs", "\0expires"
+_BODY = "\0body"
+_ID = "\0id"
+_ARGS = "\0args"
+_KWARGS = "\0kwargs"
+_EXPIRES = "\0expires"
 _PLAIN: Final = frozenset((int, float, bool, type(None)))
 _pack: Final[Any] = serialization.dumps
 _app: Final = Celery("parsync", set_as_current=False)
@@ -33,13 +37,20 @@ _NO_EMBED: Final = to_json({"callbacks": None, "errbacks": None, "chain": None, 
 
 
 def make_message(
-    name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None, id: str, queue: str = "", **options: Any
+    name: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    id: str,
+    queue: str = "",
+    **options: Any,
 ) -> bytes:
-    """Return the message of a task; `options` are those of CELERY_OPTIONS, with Celery's meaning and units (seconds).
+    """Return the message of a task; `options` are those of CELERY_OPTIONS, with Celery's meaning
+    and units (seconds).
 
     queue: the Celery queue that it was routed to, which a retry keeps.
 
-    Raises InvalidInput for an argument that cannot be packed, naming it, and for an unknown or wrong option.
+    Raises InvalidInput for an argument that cannot be packed, naming it, and for an unknown or
+    wrong option.
     """
     kwargs = {} if kwargs is None else kwargs
     if not options and type(args) is tuple and not args and type(kwargs) is dict and not kwargs:
@@ -75,27 +86,39 @@ def _packed(body: str) -> str:
 
 
 def _check_depth(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], body: str) -> None:
-    """Raise InvalidInput for arguments that are nested too deep; most bodies have fewer brackets than that."""
+    """Raise InvalidInput for arguments that are nested too deep; most bodies have fewer brackets
+    than that.
+    """
     if body.count("[") + body.count("{") <= MAX_DEPTH:
         return
     level: list[Any] = [*args, *kwargs.values()]
     for _ in range(MAX_DEPTH):
         inner = [value for value in level if isinstance(value, (list, tuple, dict))]
-        level = [one for value in inner for one in (value.values() if isinstance(value, dict) else value)]
+        level = [
+            one for value in inner for one in (value.values() if isinstance(value, dict) else value)
+        ]
         if not level:
             return
-    raise InvalidInput(f"the arguments of task {name} are nested too deep: {MAX_DEPTH} levels are allowed")
+    raise InvalidInput(
+        f"the arguments of task {name} are nested too deep: {MAX_DEPTH} levels are allowed"
+    )
 
 
 def _check_arguments(name: str, args: object, kwargs: object) -> None:
     if not isinstance(args, (list, tuple)):
-        raise InvalidInput(f"args of task {name} must be a list or tuple, not {type(args).__name__} {shown(args)}")
+        raise InvalidInput(
+            f"args of task {name} must be a list or tuple, not {type(args).__name__} {shown(args)}"
+        )
     if not isinstance(kwargs, Mapping) or not all(isinstance(key, str) for key in kwargs):
-        raise InvalidInput(f"kwargs of task {name} must be a mapping from names to values, not {shown(kwargs)}")
+        raise InvalidInput(
+            f"kwargs of task {name} must be a mapping from names to values, not {shown(kwargs)}"
+        )
 
 
 def _shown(whole: Any, values: Any) -> str:
-    """Return Celery's text of arguments (argsrepr): its saferepr, which equals repr for a few plain values."""
+    """Return Celery's text of arguments (argsrepr): its saferepr, which equals repr for a few plain
+    values.
+    """
     for value in values:
         if type(value) not in _PLAIN and not (
             type(value) is str and value.isprintable() and "'" not in value and "\\" not in value
@@ -105,7 +128,8 @@ def _shown(whole: Any, values: Any) -> str:
         text = repr(whole)
         if len(text) < 500 and type(whole) in (tuple, list, dict):
             return text
-    levels = _app.conf.get("task_repr_maxlevels", 3)  # Celery before 5.7 has no such setting, and always 3
+    # Celery before 5.7 has no such setting, and always 3
+    levels = _app.conf.get("task_repr_maxlevels", 3)
     return str(saferepr(whole, _app.amqp.argsrepr_maxsize, maxlevels=levels))
 
 
@@ -113,11 +137,15 @@ def _shown(whole: Any, values: Any) -> str:
 def _around_id(name: str, queue: str) -> list[str]:
     """Return the text around the id of a message without arguments and options."""
     values = {_BODY: _packed(f"[[], {{}}, {_NO_EMBED}]"), _ARGS: '"()"', _KWARGS: '"{}"'}
-    return "".join([values.get(piece, piece) for piece in _template(name, (), False, queue)]).split(_ID)
+    return "".join([values.get(piece, piece) for piece in _template(name, (), False, queue)]).split(
+        _ID
+    )
 
 
 @lru_cache(maxsize=1024)
-def _template(name: str, limits: tuple[tuple[str, Any], ...], expires: bool, queue: str) -> list[str]:
+def _template(
+    name: str, limits: tuple[tuple[str, Any], ...], expires: bool, queue: str
+) -> list[str]:
     """Return the text of a message in pieces: each placeholder, with its quotes, is one."""
     headers, properties, _, _ = _app.amqp.as_task_v2(
         _ID,
@@ -140,7 +168,12 @@ os.register_at_fork(after_in_child=_around_id.cache_clear)
 
 
 def _whole(
-    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], id: str, queue: str, options: dict[str, Any]
+    name: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    id: str,
+    queue: str,
+    options: dict[str, Any],
 ) -> bytes:
     """Return a message with options that may hold anything: as_task_v2 makes all of it."""
     serializer = options.pop("serializer", None) or "json"
@@ -150,7 +183,9 @@ def _whole(
         links[what] = [value] if isinstance(value, Mapping) else value
     options = {"ignore_result": None, **options}
     try:
-        headers, properties, body, _ = _app.amqp.as_task_v2(id, name, args, kwargs, **links, **options)
+        headers, properties, body, _ = _app.amqp.as_task_v2(
+            id, name, args, kwargs, **links, **options
+        )
         headers.update(extra)
     except Exception as error:
         raise InvalidInput(f"the options of task {name} make no message: {shown(error)}") from None
@@ -169,7 +204,9 @@ def _unpackable(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], serializer: str, error: Exception
 ) -> InvalidInput:
     """Return the error that names the argument that cannot be packed."""
-    for what, value in [(f"args[{i}]", value) for i, value in enumerate(args)] + list(kwargs.items()):
+    for what, value in [(f"args[{i}]", value) for i, value in enumerate(args)] + list(
+        kwargs.items()
+    ):
         try:
             _pack([value], serializer=serializer)
         except Exception as reason:

@@ -34,7 +34,10 @@ CELERY_OPTIONS: Final = (
     "root_id",
     "parent_id",
 )
-"""The options of Celery that a message made here can carry. Not countdown: the task queue holds what is not due."""
+"""The options of Celery that a message made here can carry.
+
+Not countdown: the task queue holds what is not due.
+"""
 
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -47,8 +50,14 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
             raise unknown_option("option", name, CELERY_OPTIONS)
         if value is not None and (right := _RIGHT.get(name)) and not isinstance(value, right[0]):
             raise InvalidInput(f"{name}={shown(value)} is not valid: it must be {right[1]}")
-        if name in ("time_limit", "soft_time_limit") and value is not None and not is_seconds(value):
-            raise InvalidInput(f"{name}={shown(value)} is not valid: it must be a number of seconds above 0")
+        if (
+            name in ("time_limit", "soft_time_limit")
+            and value is not None
+            and not is_seconds(value)
+        ):
+            raise InvalidInput(
+                f"{name}={shown(value)} is not valid: it must be a number of seconds above 0"
+            )
     if (expires := options.get("expires")) is None:
         return options
     if isinstance(expires, datetime):
@@ -57,13 +66,15 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
         at = datetime.now(UTC) + timedelta(seconds=expires)
     else:
         raise InvalidInput(
-            f"expires={shown(expires)} is not valid: it must be a number of seconds above 0, or a datetime"
+            f"expires={shown(expires)} is not valid: it must be a number of seconds above 0, or a "
+            "datetime"
         )
     return {**options, "expires": at.isoformat()}
 
 
 def until_ms(what: str, moment: str | datetime) -> int:
-    """Return the milliseconds from now until a moment (a datetime or ISO 8601; UTC without a zone), below 0 if past.
+    """Return the milliseconds from now until a moment (a datetime or ISO 8601; UTC without a zone),
+    below 0 if past.
 
     Raises InvalidInput, naming `what`.
     """
@@ -71,7 +82,8 @@ def until_ms(what: str, moment: str | datetime) -> int:
         at = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
         raise InvalidInput(
-            f"{what}={shown(moment)} is not valid: it must be a datetime, or one as ISO 8601 writes it"
+            f"{what}={shown(moment)} is not valid: it must be a datetime, or one as ISO 8601 "
+            "writes it"
         ) from None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return int((at - datetime.now(UTC)).total_seconds() * 1000)

@@ -1,8 +1,8 @@
 """Child processes of a worker, started by a thread while the main thread forks pool processes.
 
-`subprocess` waits until the new process has closed its copy of a pipe. A pool process that is forked meanwhile keeps
-another copy for as long as it lives, so the wait would not end. Therefore one lock stands around each start and each
-fork.
+`subprocess` waits until the new process has closed its copy of a pipe. A pool process that is
+forked meanwhile keeps another copy for as long as it lives, so the wait would not end. Therefore
+one lock stands around each start and each fork.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import IO, Any, Final
 from weakref import WeakSet
 
 _lock: Final = threading.RLock()
-"""Held for each start and for each fork. The thread that starts may fork, so it may take the lock twice."""
+"""Held for each start and for each fork.
+
+The thread that starts may fork, so it may take the lock twice.
+"""
 _pipes: Final[WeakSet[IO[bytes]]] = WeakSet()
 """This process's ends of the pipes to its children."""
 
@@ -45,8 +48,8 @@ def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen[byte
 def _forked() -> None:
     """Free the lock, and close this process's copies of the pipes to the children of its parent.
 
-    Whoever held the lock, it is free here: another thread of the parent does if a signal handler raised while the
-    parent's fork waited for the lock. CPython forks all the same.
+    Whoever held the lock, it is free here: another thread of the parent does if a signal handler
+    raised while the parent's fork waited for the lock. CPython forks all the same.
     """
     _lock._at_fork_reinit()  # type: ignore[attr-defined] # threading frees its own locks so
     for pipe in list(_pipes):
@@ -55,6 +58,7 @@ def _forked() -> None:
     _pipes.clear()
 
 
-# The lock's own methods: no signal handler can raise between their steps. A parent whose fork did not get the lock
-# releases nothing, because an RLock refuses to be released by others than its owner.
+# The lock's own methods: no signal handler can raise between their steps. A parent whose fork did
+# not get the lock releases nothing, because an RLock refuses to be released by others than its
+# owner.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)

@@ -1,4 +1,7 @@
-"""A thread of a worker. If an error ends the thread, the worker ends too, because a node needs all its threads."""
+"""A thread of a worker.
+
+If an error ends the thread, the worker ends too, because a node needs all its threads.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ log = logging.getLogger("parsync.agent")
 
 
 class Duty(threading.Thread):
-    """A thread that works until its node stops; `failed` is called if an error ends the thread before."""
+    """A thread that works until its node stops; `failed` is called if an error ends the thread
+    before.
+    """
 
     def __init__(self, name: str, work: Callable[[], object] = lambda: None) -> None:
         super().__init__(name=name, daemon=True)
@@ -26,5 +31,7 @@ class Duty(threading.Thread):
         try:
             self.work()
         except BaseException:  # also SystemExit, which would end the thread without a word
-            log.critical("the thread %s has ended by an error: its worker ends", self.name, exc_info=True)
+            log.critical(
+                "the thread %s has ended by an error: its worker ends", self.name, exc_info=True
+            )
             self.failed()

@@ -1,4 +1,6 @@
-"""A scheduler beside a worker (`celery worker --parsync-with-scheduler`): a child process of the worker."""
+"""A scheduler beside a worker (`celery worker --parsync-with-scheduler`): a child process of the
+worker.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,11 @@ GRACE_S: Final = 10.0
 
 
 class SchedulerBeside(threading.Thread):
-    """Runs `parsync scheduler --at-most 2` and restarts it with growing pauses when it ends, until stopped.
+    """Runs `parsync scheduler --at-most 2` and restarts it with growing pauses when it ends, until
+    stopped.
 
-    The child has a session of its own, so that Ctrl-C reaches only the worker, which stops the child last. The child
-    watches this process, and ends if the worker is killed.
+    The child has a session of its own, so that Ctrl-C reaches only the worker, which stops the
+    child last. The child watches this process, and ends if the worker is killed.
     """
 
     def __init__(self, settings: Settings, log_level: str = "warning") -> None:
@@ -65,12 +68,16 @@ class SchedulerBeside(threading.Thread):
                 return
             if time.monotonic() - began_s > WELL_S:
                 pause_s = FIRST_PAUSE_S
-            log.warning("the scheduler beside this worker %s: it is started again in %g s", ended, pause_s)
+            log.warning(
+                "the scheduler beside this worker %s: it is started again in %g s", ended, pause_s
+            )
             self._done.wait(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        child = start_child(self._command, env=self._env, stdin=subprocess.DEVNULL, start_new_session=True)
+        child = start_child(
+            self._command, env=self._env, stdin=subprocess.DEVNULL, start_new_session=True
+        )
         self._child = child
         if self._done.is_set():  # stop() may have looked before there was a child
             child.terminate()

@@ -1,6 +1,8 @@
-"""The Celery app of the acceptance tests: its tasks leave marks on a list in Redis, so that tests can wait for facts.
+"""The Celery app of the acceptance tests: its tasks leave marks on a list in Redis, so that tests
+can wait for facts.
 
-A mark is 'event key pid time'; the tests read them with `marks`. The name of a task says what it does.
+A mark is 'event key pid time'; the tests read them with `marks`. The name of a task says what it
+does.
 """
 
 import asyncio
@@ -24,7 +26,9 @@ from parsync_redis.worker.node import look_ahead
 BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
 MARKS = "test:marks"
 LATE = "test:late_s"
-"""The seconds after which a worker that starts hands back what waits: a busy machine does not keep milliseconds."""
+"""The seconds after which a worker that starts hands back what waits: a busy machine does not keep
+milliseconds.
+"""
 STATE = ""
 """The address of the state, for the tests: Celery's server or a Redis Cluster."""
 
@@ -64,7 +68,9 @@ def set_look_ahead(**_: object) -> None:
 
 
 def hold(key: str, name: str = "go") -> None:
-    """Waits until the test opens the gate `name`, which is a key in Redis; at most three minutes."""
+    """Waits until the test opens the gate `name`, which is a key in Redis; at most
+    three minutes.
+    """
     mark("held", key)
     deadline = time.monotonic() + 180
     while not _client.exists(f"test:gate:{name}"):
@@ -84,7 +90,9 @@ def total(numbers: list[int]) -> int:
 
 @app.task(parsync=True)
 def noted(key: str, seconds: float = 0.0) -> str:
-    """Marks its begin and its end, so that tests see what ran, how often, and where at the same time."""
+    """Marks its begin and its end, so that tests see what ran, how often, and where at the same
+    time.
+    """
     mark("begin", key)
     time.sleep(seconds)
     mark("end", key)
@@ -100,7 +108,9 @@ def where(self: Any, seconds: float = 0.0) -> dict[str, Any]:
 
 @app.task(parsync=True, bind=True)
 def devices(self: Any, key: str = "", gate: str = "") -> dict[str, Any]:
-    """The devices that the run sees, by the variables of its process, and those that its request names."""
+    """The devices that the run sees, by the variables of its process, and those that its request
+    names.
+    """
     names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES")
     seen = {name: os.environ.get(name) for name in names}
     mark("sees", f"{key}={seen['CUDA_VISIBLE_DEVICES']}")
@@ -111,7 +121,9 @@ def devices(self: Any, key: str = "", gate: str = "") -> dict[str, Any]:
 
 @app.task(parsync=True)
 def frozen() -> int:
-    """Return how many objects this process does not collect, because its parent had them before the fork."""
+    """Return how many objects this process does not collect, because its parent had them before the
+    fork.
+    """
     return gc.get_freeze_count()
 
 
@@ -171,7 +183,9 @@ def flaky_own(self: Any, fails: int) -> dict[str, Any]:
     return {"retries": self.request.retries, "parsync": dict(self.request.parsync)}
 
 
-@app.task(parsync=True, autoretry_for=(KeyError,), retry_kwargs={"max_retries": 2, "countdown": 0.05})
+@app.task(
+    parsync=True, autoretry_for=(KeyError,), retry_kwargs={"max_retries": 2, "countdown": 0.05}
+)
 def auto(key: str) -> None:
     mark("auto", key)
     raise KeyError(key)
@@ -194,7 +208,10 @@ def outgrows(self: Any, how: str, **parsync: Any) -> Any:
 
 @app.task(parsync=True, bind=True)
 def doubtful(self: Any, key: str, how: str, executed: bool) -> str:
-    """Asks for another run. In its first run the answer of the server is lost; the server has executed it or not."""
+    """Asks for another run.
+
+    In its first run the answer of the server is lost; the server has executed it or not.
+    """
     mark("doubtful", key)
     if self.request.retries:
         return "ran again"
@@ -343,7 +360,10 @@ doubled = app.register_task(Doubled())
 if option := os.environ.get("TEST_BAD_TASK"):
 
     class Bad(Task):  # type: ignore[misc,unused-ignore]
-        """A task that asks for what there is not. Nobody but a worker looks at the declaration of a class."""
+        """A task that asks for what there is not.
+
+        Nobody but a worker looks at the declaration of a class.
+        """
 
         name = f"{__name__}.bad"
         parsync: ClassVar = {option: 1}

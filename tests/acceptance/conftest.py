@@ -1,7 +1,9 @@
-"""The rig of the acceptance tests: a real server, real schedulers and real Celery workers, each in its own process.
+"""The rig of the acceptance tests: a real server, real schedulers and real Celery workers, each in
+its own process.
 
-A test module has one stack for all its tests; a test starts and stops what it needs more. After each test the state
-must pass the audit. Nothing sleeps to give something time: tests wait for facts.
+A test module has one stack for all its tests; a test starts and stops what it needs more. After
+each test the state must pass the audit. Nothing sleeps to give something time: tests wait for
+facts.
 """
 
 import importlib
@@ -33,37 +35,58 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 APP = "tests.acceptance.app:app"
 CLUSTER = "acceptance"
-_PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))  # another Celery may be first there
+# another Celery may be first there
+_PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 LEASE_S = 5.0
 LONG_LEASE_S = 30.0
-"""For tests that lose nobody: a busy machine may keep a worker from its lease for several seconds."""
+"""For tests that lose nobody: a busy machine may keep a worker from its lease for several seconds.
+"""
 PATIENCE_S = 180.0
 """More than a busy machine takes to start a Celery worker, which costs more than 3 s of CPU."""
 
 
 class Rig:
-    """A stack, and what tests ask of it. celery_url: the Redis server of Celery, by default the app's broker."""
+    """A stack, and what tests ask of it.
+
+    celery_url: the Redis server of Celery, by default the app's broker.
+    """
 
     def __init__(
-        self, url: str, tasks: ModuleType, logs: Path, env: Mapping[str, str], celery_url: str | None = None
+        self,
+        url: str,
+        tasks: ModuleType,
+        logs: Path,
+        env: Mapping[str, str],
+        celery_url: str | None = None,
     ) -> None:
-        self.url, self.broker, self.tasks, self.logs = url, celery_url or tasks.BROKER, tasks, logs
+        self.url = url
+        self.broker = celery_url or tasks.BROKER
+        self.tasks = tasks
+        self.logs = logs
         self.store = Store.from_url(url, CLUSTER)
         self.state: Any = self.store.client
-        self.redis: Any = connect(self.broker)  # what is not parsync's: Celery's keys, marks and gates
+        # what is not parsync's: Celery's keys, marks and gates
+        self.redis: Any = connect(self.broker)
         self.state.flushall()
         self.redis.flushall()
         self.client = ParsyncClient.from_url(url, CLUSTER)
-        env = {"CELERY_BROKER_URL": self.broker, "CELERY_RESULT_BACKEND": self.broker, "PYTHONPATH": _PATH, **env}
+        env = {
+            "CELERY_BROKER_URL": self.broker,
+            "CELERY_RESULT_BACKEND": self.broker,
+            "PYTHONPATH": _PATH,
+            **env,
+        }
         self.stack = LocalStack(CLUSTER, url, logs=logs, cwd=ROOT, env=env, grace_s=15.0)
 
-    # -- processes ---------------------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     def schedulers(self, n: int = 1, lease_s: float = LEASE_S, **flags: object) -> list[str]:
         """Starts schedulers, and waits until they are members."""
         names = self.stack.scheduler(n, lease_s=lease_s, partitions=2, **flags)
         key = self.store.keys.shared("schedulers")
-        self.until(lambda: all(self.state.hexists(key, name) for name in names), f"{names} are members")
+        self.until(
+            lambda: all(self.state.hexists(key, name) for name in names), f"{names} are members"
+        )
         return names
 
     def worker(self, node: str, *extra: str, up: bool = True, **options: Any) -> str:
@@ -78,16 +101,27 @@ class Rig:
         """Waits until these nodes are up, and known to submit."""
         shapes = self.store.keys.queue("shapes")
         self.until(lambda: all(self.node(name).state == "up" for name in names), f"{names} are up")
-        self.until(lambda: all(self.state.hexists(shapes, name) for name in names), f"{names} are known to submit")
+        self.until(
+            lambda: all(self.state.hexists(shapes, name) for name in names),
+            f"{names} are known to submit",
+        )
 
     def node(self, name: str) -> NodeView:
         """A node as Redis has it; its state is '' if there is none."""
         found = [node for node in self.client.nodes() if node.name == name]
-        return found[0] if found else NodeView(name, -1, cast("NodeState", ""), False, 0, 0.0, 0, 0, 0, {}, {}, {})
+        return (
+            found[0]
+            if found
+            else NodeView(name, -1, cast("NodeState", ""), False, 0, 0.0, 0, 0, 0, {}, {}, {})
+        )
 
     def state_servers(self) -> list[Any]:
         """A client of each server that has the state, if Celery's is another one."""
-        return [server.client for server in self.store.servers().values() if server] if PRIMARIES else []
+        return (
+            [server.client for server in self.store.servers().values() if server]
+            if PRIMARIES
+            else []
+        )
 
     def lines(self, process: str) -> str:
         """Return the output of a process."""
@@ -99,7 +133,9 @@ class Rig:
         return self.stack.processes[process].popen.pid
 
     def signal_all(self, process: str, how: int) -> None:
-        """Send a signal to a worker and what it has started in its group: its pool processes and its guard."""
+        """Send a signal to a worker and what it has started in its group: its pool processes and
+        its guard.
+        """
         os.killpg(self.pid(process), how)
 
     @contextmanager
@@ -107,16 +143,19 @@ class Rig:
         """A program of the stack stands still meanwhile."""
         self.stack.processes[process].send(signal.SIGSTOP)
         stat = Path(f"/proc/{self.pid(process)}/stat")
-        self.until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", f"{process} stands still")
+        self.until(
+            lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", f"{process} stands still"
+        )
         try:
             yield
         finally:
             self.stack.processes[process].send(signal.SIGCONT)
 
-    # -- facts -------------------------------------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------
 
     def until(self, fact: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
-        """Waits for a fact and returns it; says what was not seen, and what the processes last printed.
+        """Waits for a fact and returns it; says what was not seen, and what the processes last
+        printed.
 
         `pytest -rP` shows how long each fact took.
         """
@@ -126,7 +165,9 @@ class Rig:
             now_s = time.monotonic()
             if now_s > began_s + patience_s:
                 self._ask_where()
-                tails = "\n".join(f"-- {name}\n{self.lines(name)[-6000:]}" for name in self.stack.processes)
+                tails = "\n".join(
+                    f"-- {name}\n{self.lines(name)[-6000:]}" for name in self.stack.processes
+                )
                 pytest.fail(f"not seen within {patience_s:g} s: {what}\n{tails}")
             pause(now_s - began_s, now_s - asked_s)
             asked_s = time.monotonic()
@@ -147,14 +188,18 @@ class Rig:
     def until_state(self, id: Any, *states: str) -> TaskStatus:
         """Waits until a task is in one of these states."""
         try:
-            self.until(lambda: self.status(id).state in states, f"task {id} is {' or '.join(states)}")
+            self.until(
+                lambda: self.status(id).state in states, f"task {id} is {' or '.join(states)}"
+            )
         except pytest.fail.Exception as error:
             pytest.fail(f"{error}\n-- it is {self.status(id)}\n-- nodes: {self.client.nodes()}")
         return self.status(id)
 
     def leases(self) -> list[Lease]:
         """Every lease of the cluster."""
-        return [lease for p in (0, 1) for lease in self.store.leases(p, self.store.nodes(p).values())]
+        return [
+            lease for p in (0, 1) for lease in self.store.leases(p, self.store.nodes(p).values())
+        ]
 
     def until_idle(self) -> None:
         """Waits until no slot is held."""
@@ -174,7 +219,9 @@ class Rig:
         self.redis.set(f"test:gate:{gate}", "open", ex=300)
 
     def until_clean(self) -> None:
-        """Waits until the audit finds nothing: on a busy cluster it may name a fact of no single moment, once."""
+        """Waits until the audit finds nothing: on a busy cluster it may name a fact of no single
+        moment, once.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while found := audit(self.store):
             assert time.monotonic() < deadline, "the state cannot be:\n" + "\n".join(found)
@@ -192,21 +239,29 @@ class Rig:
 def tasks() -> Iterator[ModuleType]:
     """The module of the app, on a server of its own."""
     program = next(iter(server_programs().values()))
-    with EmbeddedServer(program) as server, ExitStack() as more, pytest.MonkeyPatch.context() as patch:
+    with (
+        EmbeddedServer(program) as server,
+        ExitStack() as more,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         url = more.enter_context(start_cluster(program)).url if PRIMARIES else server.url
         for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"):
             patch.setenv(name, server.url)
         patch.setenv("PARSYNC_URL", url)
         patch.setenv("PARSYNC_CLUSTER", CLUSTER)
         module = importlib.import_module("tests.acceptance.app")
-        assert module.app.parsync.client.store.address in url, "its settings are read now, and no more"
+        assert module.app.parsync.client.store.address in url, (
+            "its settings are read now, and no more"
+        )
         patch.undo()
         patch.setattr(module, "STATE", url)
         yield module
 
 
 @pytest.fixture(scope="module")
-def new_rig(tasks: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Rig]]:
+def new_rig(
+    tasks: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Rig]]:
     """Makes the module's rig; everything it has started is stopped after the module."""
     made: list[Rig] = []
 

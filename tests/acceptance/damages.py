@@ -1,4 +1,5 @@
-"""The table of damage: for each kind of key what is written into it, and what becomes of tasks whose truth is gone.
+"""The table of damage: for each kind of key what is written into it, and what becomes of tasks
+whose truth is gone.
 
 A test fails if a kind of key is missing here (wire/keys.py).
 """
@@ -21,7 +22,8 @@ KEPT: Final = {
     "queue tasks another order": "the line counts: the index of its kind is made anew from it",
     "queue meta other apps": "clients read the apps again, and go by this value",
     "queue extra garbage": "people read it",
-    "partition meta an earlier version, epoch and incarnation": "version and epoch are as good as any; inc is raised",
+    "partition meta an earlier version, "
+    "epoch and incarnation": "version and epoch are as good as any; inc is raised",
     "partition notes a ghost": "a drain outlives the record of its node",
     "cluster dealt elsewhere": "it counts when the node registers again; what it held is recovered as a lost node's",
     "cluster quarantine garbage": "people read it",
@@ -39,7 +41,10 @@ KEPT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A cluster in the middle of its work: its server, its keys, its tasks by state. p: the partition of node n1."""
+    """A cluster in the middle of its work: its server, its keys, its tasks by state.
+
+    p: the partition of node n1.
+    """
 
     client: Any
     keys: Keys
@@ -49,7 +54,11 @@ class Scene:
 
     def key(self, family: str, kind: str) -> str:
         """Return the key of a kind that the damage is done to."""
-        waiting = self.client.hget(self.keys.queue("tasks"), self.ids["waiting"]).decode().split(" ", 5)[5]
+        waiting = (
+            self.client.hget(self.keys.queue("tasks"), self.ids["waiting"])
+            .decode()
+            .split(" ", 5)[5]
+        )
         own = {
             "pending": self.keys.pending(waiting),
             "extra": self.keys.extra(self.ids["dead"]),
@@ -68,7 +77,8 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damage: what is done to a key, and the states that tasks end in because the truth about them is gone.
+    """One damage: what is done to a key, and the states that tasks end in because the truth about
+    them is gone.
 
     kept: the value cannot be told from a right one, or nothing rests on it, so it stays.
     """
@@ -98,7 +108,9 @@ def _other_type(scene: Scene, key: str) -> None:
 
 
 def _hset(field: str, value: str) -> Callable[[Scene, str], object]:
-    """Return what writes a field of a hash; {running} and the like are the tasks, {p} the partition."""
+    """Return what writes a field of a hash; {running} and the like are the tasks, {p} the
+    partition.
+    """
 
     def do(scene: Scene, key: str) -> None:
         fill = {**scene.ids, "p": scene.p}
@@ -149,7 +161,9 @@ def _held_twice(scene: Scene, key: str) -> None:
 def _seat(scene: Scene, key: str) -> str:
     """The slot of the running task."""
     leases = scene.client.hgetall(key)
-    (seat,) = [seat for seat, text in leases.items() if text.startswith(scene.ids["running"].encode())]
+    (seat,) = [
+        seat for seat, text in leases.items() if text.startswith(scene.ids["running"].encode())
+    ]
     return str(seat.decode())
 
 
@@ -178,7 +192,9 @@ def _elsewhere(scene: Scene, key: str) -> None:
 
 
 NO_LINE: Final = {"delayed": "failed", "dead": "failed"}
-"""What waits is made anew from its queue, what runs from its place; of the others nothing tells the needs."""
+"""What waits is made anew from its queue, what runs from its place; of the others nothing tells the
+needs.
+"""
 
 NO_MESSAGE: Final = {"waiting": "failed", "delayed": "failed", "dead": "failed"}
 """A task without a message cannot run; what runs already needs none."""
@@ -207,27 +223,45 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
         "a ghost": _hset("ghost", "0@1 9000000000001 1 1 - work slots=1"),
     },
     ("queue", "messages"): {"a ghost": _hset("ghost", "{{}}")},
-    ("queue", "taken"): {"a ghost": _hset("ghost", "1@1.s9.1"), "what runs": _hset("{running}", "1@1.s9.1")},
+    ("queue", "taken"): {
+        "a ghost": _hset("ghost", "1@1.s9.1"),
+        "what runs": _hset("{running}", "1@1.s9.1"),
+    },
     ("queue", "running"): {"a ghost": _hset("ghost", GHOST), "elsewhere": _elsewhere},
     ("queue", "ended"): {"garbage": _hset("ghost", "x")},
-    ("queue", "ended_1"): {"garbage": _hset("ghost", "x"), "what runs": _hset("{running}", "failed 1\n\n\n")},
+    ("queue", "ended_1"): {
+        "garbage": _hset("ghost", "x"),
+        "what runs": _hset("{running}", "failed 1\n\n\n"),
+    },
     ("queue", "ended_2"): {"garbage": _hset("ghost", "x")},
     ("queue", "outbox"): {"garbage": lambda scene, key: scene.client.lpush(key, "x")},
     ("queue", "dead"): {"what waits": _zadd("{waiting}", 5), "a ghost": _zadd("ghost", 5)},
     ("queue", "expires"): {"never": _zadd("{waiting}", 9e14)},
-    ("queue", "shapes"): {"a ghost": _hset("ghost", "slots=99 gpu=99"), "another offer": _hset("n1", "slots=99")},
+    ("queue", "shapes"): {
+        "a ghost": _hset("ghost", "slots=99 gpu=99"),
+        "another offer": _hset("n1", "slots=99"),
+    },
     ("queue", "choices"): {"no JSON": _hset("{running}", "x")},
     ("queue", "choices_1"): {"no JSON": _hset("{running}", "x")},
-    ("queue", "feasible"): {"a wrong answer": _hset("tests.acceptance.app.where slots=9999", "yes")},
-    ("queue", "names"): {"other names": _every(lambda text: "\nwork \n"), "a ghost": _hset("abc", "\nwork \n")},
+    ("queue", "feasible"): {
+        "a wrong answer": _hset("tests.acceptance.app.where slots=9999", "yes")
+    },
+    ("queue", "names"): {
+        "other names": _every(lambda text: "\nwork \n"),
+        "a ghost": _hset("abc", "\nwork \n"),
+    },
     ("queue", "apps"): {"a ghost": _zadd("abc", 99)},
     ("queue", "events"): {
-        "the last number": lambda scene, key: scene.client.xadd(key, {"event": "down"}, id=f"{2**64 - 1}-{2**64 - 1}")
+        "the last number": lambda scene, key: scene.client.xadd(
+            key, {"event": "down"}, id=f"{2**64 - 1}-{2**64 - 1}"
+        )
     },
     ("queue", "pending"): {"a ghost": _zadd("ghost", 5), "another order": _zadd("{waiting}", 7)},
     ("queue", "extra"): {"garbage": _hset("ended_ms", "x")},
     ("partition", "meta"): {
-        "wrong counts": lambda scene, key: scene.client.hset(key, mapping={"free": 99, "slots": 99}),
+        "wrong counts": lambda scene, key: scene.client.hset(
+            key, mapping={"free": 99, "slots": 99}
+        ),
         "an earlier version, epoch and incarnation": lambda scene, key: scene.client.hset(
             key, mapping={"version": 1, "epoch": 1, "inc": 0}
         ),
@@ -242,7 +276,10 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
         "other bits": _flip,
         "bits of no node": lambda scene, key: scene.client.setbit(key, 5000, 1),
     },
-    ("partition", "left"): {"other amounts": _hset("n1", "gpu=99"), "a ghost": _hset("ghost", "gpu=1")},
+    ("partition", "left"): {
+        "other amounts": _hset("n1", "gpu=99"),
+        "a ghost": _hset("ghost", "gpu=1"),
+    },
     ("partition", "changed"): {"late versions": _scores(9e14), "a ghost": _zadd("ghost", 1)},
     ("partition", "nodes"): {
         "another offer": _every(lambda text: text.replace(" gpu=4", " gpu=9")),
@@ -257,7 +294,10 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
     ("partition", "notes"): {"a ghost": _hset("ghost", "no deadline")},
     ("partition", "events"): {},
     ("partition", "inbox"): {"garbage": lambda scene, key: scene.client.lpush(key, "x")},
-    ("cluster", "config"): {"another lease": _hset("lease_ms", "7"), "other shards": _hset("shards", "x")},
+    ("cluster", "config"): {
+        "another lease": _hset("lease_ms", "7"),
+        "other shards": _hset("shards", "x"),
+    },
     ("cluster", "schedulers"): {"a ghost": _hset("ghost", "5")},
     ("cluster", "leader"): {"a ghost": _hset("holder", "ghost moved=5")},
     ("cluster", "dealt"): {"elsewhere": _hset("node:n1", "p7 slots=2 score=1 ")},
@@ -273,7 +313,9 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
 
 
 def all_damages() -> list[Damage]:
-    """Return every damage: each kind of key deleted, of another type, and with each of its wrong values."""
+    """Return every damage: each kind of key deleted, of another type, and with each of its wrong
+    values.
+    """
     found = []
     for family, kinds in FAMILIES.items():
         for kind in kinds:

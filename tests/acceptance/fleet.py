@@ -1,4 +1,6 @@
-"""Apps that share a cluster: two versions of one (`before` and `after` a deploy), and another team's (`team`)."""
+"""Apps that share a cluster: two versions of one (`before` and `after` a deploy), and another
+team's (`team`).
+"""
 
 import os
 import signal
@@ -12,7 +14,10 @@ from parsync_redis.worker.celery import rate_limits
 
 @signals.worker_init.connect
 def be_patient(**_: Any) -> None:
-    """The machine may stand still: a late task has its token. In workers only: tests import this module too."""
+    """The machine may stand still: a late task has its token.
+
+    In workers only: tests import this module too.
+    """
     for name in ("MOMENT_S", "LATE_S"):
         setattr(rate_limits, name, 60.0)
 
@@ -22,7 +27,12 @@ BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
 
 def new_app(name: str) -> Celery:
     """A Celery app that is a part of the cluster."""
-    app = Celery(name, broker=BROKER, backend=os.environ.get("CELERY_RESULT_BACKEND", BROKER), set_as_current=False)
+    app = Celery(
+        name,
+        broker=BROKER,
+        backend=os.environ.get("CELERY_RESULT_BACKEND", BROKER),
+        set_as_current=False,
+    )
     app.conf.broker_connection_retry_on_startup = True
     app.conf.task_routes = {"fleet.routed": {"queue": "video"}}
     Parsync(app)
@@ -34,7 +44,9 @@ def where(task: Any) -> str:
     return str(task.request.parsync["node"])
 
 
-before, after, team = new_app("before"), new_app("after"), new_app("team")
+before = new_app("before")
+after = new_app("after")
+team = new_app("team")
 
 for app in (before, after):
 
@@ -46,7 +58,12 @@ for app in (before, after):
     def routed(self: Any) -> tuple[str, str]:
         return where(self), self.request.delivery_info["routing_key"]
 
-    @app.task(bind=True, name="fleet.train", parsync={"resources": {"gpu": 1}, "max_starts": 1}, shared=False)
+    @app.task(
+        bind=True,
+        name="fleet.train",
+        parsync={"resources": {"gpu": 1}, "max_starts": 1},
+        shared=False,
+    )
     def train(self: Any) -> str:
         return where(self)
 
@@ -89,7 +106,9 @@ def work(self: Any, number: int = 0) -> str:
 
 
 def die_once(task: Any, when: str) -> None:
-    """Kills the process of the run, the first time that a run of any task comes here with this mark."""
+    """Kills the process of the run, the first time that a run of any task comes here with this
+    mark.
+    """
     if task.backend.client.set(f"fleet:died:{when}", os.getpid(), nx=True, ex=300):
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -98,7 +117,8 @@ for app in (before, after):
 
     @app.task(bind=True, name="fleet.dies_after_replace", parsync=True, shared=False)
     def dies_after_replace(self: Any, number: int, when: str) -> None:
-        add, fragile = self.app.tasks["fleet.add"], self.app.tasks["fleet.fragile_add"]
+        add = self.app.tasks["fleet.add"]
+        fragile = self.app.tasks["fleet.fragile_add"]
         try:
             there = {"require": {"kind": "fragile"}}
             self.replace(chain(fragile.s(number, 10, when).set(parsync=there), add.s(100)))

@@ -1,7 +1,7 @@
 """The app of the tests of isolation: its task leaves a tick in a file every 20 ms.
 
-A tick is 'node slot attempt pid seconds'. TEST_UNLOCKED and TEST_UNGUARDED name slots whose runs do without locks or
-without the guard. With neither, the tests must see two runs in one slot.
+A tick is 'node slot attempt pid seconds'. TEST_UNLOCKED and TEST_UNGUARDED name slots whose runs do
+without locks or without the guard. With neither, the tests must see two runs in one slot.
 """
 
 import ctypes
@@ -35,7 +35,9 @@ def slots_of(variable: str) -> set[int]:
 
 def take_away(unlocked: set[int], unguarded: set[int]) -> None:
     """Take the locks or the guard away from these slots, in this process and those of its pool."""
-    real_hold, real_tied, real_busy = locks.hold, tie.tied, locks.busy_slots
+    real_hold = locks.hold
+    real_tied = tie.tied
+    real_busy = locks.busy_slots
     here: set[int] = set()  # the slots of the run of this pool process
 
     def hold(file: str, slots: Collection[int], to_children: bool) -> AbstractContextManager[None]:
@@ -49,7 +51,11 @@ def take_away(unlocked: set[int], unguarded: set[int]) -> None:
     def busy_slots(file: Path, slots: Collection[int]) -> list[int]:
         return real_busy(file, [slot for slot in slots if slot not in unlocked])
 
-    for module, name, ours in ((tie, "hold", hold), (tie, "tied", tied), (machine, "busy_slots", busy_slots)):
+    for module, name, ours in (
+        (tie, "hold", hold),
+        (tie, "tied", tied),
+        (machine, "busy_slots", busy_slots),
+    ):
         setattr(module, name, ours)
 
 
@@ -63,7 +69,13 @@ def ticks(self: Any, name: str) -> None:
     place = self.request.parsync
     with (FOLDER / name).open("a", buffering=1) as file:
         while not (FOLDER / f"{name}.end").exists():
-            words = place["node"], place["slot"], place["attempt"], os.getpid(), f"{time.monotonic():.3f}"
+            words = (
+                place["node"],
+                place["slot"],
+                place["attempt"],
+                os.getpid(),
+                f"{time.monotonic():.3f}",
+            )
             file.write(" ".join(str(word) for word in words) + "\n")
             time.sleep(TICK_S)
 
@@ -77,15 +89,20 @@ def leaves(self: Any, name: str) -> None:
 
 @app.task(parsync=True)
 def uses_up_descriptors(name: str) -> None:
-    """Leaves its pool process, whose id is in a file, without a descriptor to open anything with."""
+    """Leaves its pool process, whose id is in a file, without a descriptor to open
+    anything with.
+    """
     (FOLDER / name).write_text(str(os.getpid()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 @app.task(parsync=True)
 def holds_the_interpreter(name: str, seconds: float) -> None:
-    """Let no other thread of its process run, as C code may; `holds_in_c` tells its begin, this tells its end."""
-    ctypes.PyDLL(None).usleep(int(seconds * 1e6))  # sleeps with the lock of the interpreter: a loop would cost a core
+    """Let no other thread of its process run, as C code may; `holds_in_c` tells its begin, this
+    tells its end.
+    """
+    # sleeps with the lock of the interpreter: a loop would cost a core
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
     (FOLDER / name).touch()
 
 

@@ -5,7 +5,11 @@ from typing import Any
 
 from celery import Celery
 
-app = Celery("untouched", broker=os.environ.get("PLAIN_BROKER", "memory://"), backend=os.environ.get("PLAIN_BACKEND"))
+app = Celery(
+    "untouched",
+    broker=os.environ.get("PLAIN_BROKER", "memory://"),
+    backend=os.environ.get("PLAIN_BACKEND"),
+)
 
 
 @app.task(name="untouched.train", bind=True)

@@ -1,4 +1,6 @@
-"""An app of a user's, as a file: its one task sleeps, and then waits until its gate is open, if it has one."""
+"""An app of a user's, as a file: its one task sleeps, and then waits until its gate is open, if it
+has one.
+"""
 
 from typing import Final
 

@@ -1,4 +1,6 @@
-"""A large task beside a stream of small ones, on a real stack: its node is reserved for it, and people see that."""
+"""A large task beside a stream of small ones, on a real stack: its node is reserved for it, and
+people see that.
+"""
 
 import os
 import subprocess
@@ -38,7 +40,10 @@ def poster(seconds):
 def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
     """A scheduler, and a node of four slots and four GPUs."""
     (tmp_path / "proj.py").write_text(PROJ + LONG)
-    told: dict[str, Any] = {"sink": lambda name, line: print(name, line), "env": {"PYTHONPATH": str(ROOT)}}
+    told: dict[str, Any] = {
+        "sink": lambda name, line: print(name, line),
+        "env": {"PYTHONPATH": str(ROOT)},
+    }
     with LocalStack("demo", cwd=tmp_path, grace_s=3, **told) as stack:
         url = stack.server()
         stack.scheduler(1)
@@ -48,7 +53,9 @@ def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
             yield url, client
 
 
-def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(stacked: tuple[str, ParsyncClient]) -> None:
+def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(
+    stacked: tuple[str, ParsyncClient],
+) -> None:
     url, client = stacked
     gpu: Any = {"gpu": 1}
     client.wait([client.submit("proj.render", [1.0], resources=gpu) for _ in range(4)], 180)
@@ -62,9 +69,11 @@ def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(stacke
 def runs_beside_small_ones(
     url: str, client: ParsyncClient, small: list[str], long: str, needs: str, **options: Any
 ) -> None:
-    """Small tasks of short run times may go first; a task of a name that runs long may not, however long it waits.
+    """Small tasks of short run times may go first; a task of a name that runs long may not, however
+    long it waits.
 
-    A small task lasts until the reservation has been seen, so that the large one cannot start meanwhile.
+    A small task lasts until the reservation has been seen, so that the large one cannot start
+    meanwhile.
     """
     learn(client, long)
     gate = f"gate {needs}"
@@ -85,7 +94,8 @@ def runs_beside_small_ones(
     why = f"only node n1 fits: it is reserved for task {large} (proj.render {needs})"
 
     def is_kept_out() -> bool:
-        if is_over(client.status(kept_out[-1])):  # it was placed before the scheduler had read the reservation
+        # it was placed before the scheduler had read the reservation
+        if is_over(client.status(kept_out[-1])):
             refill(client, small)  # the node is reserved only while some ask for less
             kept_out.append(client.submit(long, [0.1], resources={"gpu": 1}))
         return why in (client.explain(kept_out[-1]).why or "")
@@ -109,7 +119,9 @@ def learn(client: ParsyncClient, name: str) -> None:
 def refill(client: ParsyncClient, small: list[str]) -> None:
     """Let eight small tasks wait."""
     waits = sum(task.phase == WAITING for task in client.statuses(small[-12:]))
-    small.extend(client.submit("proj.render", [1.0], resources={"gpu": 1}) for _ in range(8 - waits))
+    small.extend(
+        client.submit("proj.render", [1.0], resources={"gpu": 1}) for _ in range(8 - waits)
+    )
 
 
 def is_over(task: TaskStatus) -> bool:
@@ -119,6 +131,10 @@ def is_over(task: TaskStatus) -> bool:
 def shown(url: str, *words: str) -> str:
     command = [sys.executable, "-m", "parsync_redis.cli", *words, "--url", url, "--cluster", "demo"]
     ran = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     return ran.stdout + ran.stderr

@@ -1,4 +1,6 @@
-"""A node on which tasks fail at once does not swallow the queue: it becomes suspect, and recovers by a trial."""
+"""A node on which tasks fail at once does not swallow the queue: it becomes suspect, and recovers
+by a trial.
+"""
 
 from collections.abc import Callable
 
@@ -7,7 +9,8 @@ import pytest
 from .conftest import Rig
 
 pytestmark = pytest.mark.serial
-TASKS, MOST_FAILED = 200, 10
+TASKS = 200
+MOST_FAILED = 10
 LEASE_S = 10.0
 
 
@@ -28,7 +31,10 @@ def test_a_broken_node_of_three_fails_few_of_200_tasks(rig: Rig):
     ids = [str(result.id) for result in results]
     rig.until(lambda: rig.node("n2").state == "suspect", "n2 is suspect")
     assert "tasks of tests.acceptance.app.fragile in a row" in rig.node("n2").note
-    rig.until(lambda: all(status.state.final for status in rig.client.statuses(ids)), "all tasks have ended")
+    rig.until(
+        lambda: all(status.state.final for status in rig.client.statuses(ids)),
+        "all tasks have ended",
+    )
     failed = [status for status in rig.client.statuses(ids) if status.state == "failed"]
     print(f"{len(failed)} of {TASKS} tasks failed")
     assert {status.node for status in failed} == {"n2"}

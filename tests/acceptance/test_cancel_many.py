@@ -1,4 +1,7 @@
-"""Many tasks cancelled at once, by ids or by kind, name and state; and what waits, by kind. Nodes are only records."""
+"""Many tasks cancelled at once, by ids or by kind, name and state; and what waits, by kind.
+
+Nodes are only records.
+"""
 
 import json
 import logging
@@ -31,7 +34,9 @@ def drive(store):
 @pytest.fixture
 def client(store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PARSYNC_URL", f"{'redis+cluster' if PRIMARIES else 'redis'}://{store.address}")
+    monkeypatch.setenv(
+        "PARSYNC_URL", f"{'redis+cluster' if PRIMARIES else 'redis'}://{store.address}"
+    )
     monkeypatch.setenv("PARSYNC_CLUSTER", store.keys.cluster)
     with ParsyncClient(Settings.load()) as client:
         join_cluster(store, client.settings, create=True)
@@ -52,7 +57,9 @@ def parsync(client):
 
 def begin(drive, id, state):
     """Brings the first task of its kind that waits in its shard into a state."""
-    (taken,) = drive.run(drive.commands.take("s1", [(drive.line(id).kind, 1)], shard=drive.keys.shard_of(id))).tasks
+    (taken,) = drive.run(
+        drive.commands.take("s1", [(drive.line(id).kind, 1)], shard=drive.keys.shard_of(id))
+    ).tasks
     assert taken.id == id
     place = drive.place(id, taken.attempt)
     if state == TaskState.PLACED:
@@ -64,12 +71,18 @@ def begin(drive, id, state):
 
 @pytest.fixture
 def shapes(drive):
-    """Tasks of the kinds `proj.add slots=1` (a), `proj.add slots=2` (b) and `proj.mul slots=1` (m), in all states.
+    """Tasks of the kinds `proj.add slots=1` (a), `proj.add slots=2` (b) and `proj.mul slots=1` (m),
+    in all states.
 
-    The digit of an id says its state: 1 waits, 2 is not due, 3 is taken, 4 is placed, 5 runs, 6 has ended.
+    The digit of an id says its state: 1 waits, 2 is not due, 3 is taken, 4 is placed, 5 runs, 6 has
+    ended.
     """
     for letter, name, slots in (("a", "proj.add", 1), ("b", "proj.add", 2), ("m", "proj.mul", 1)):
-        for digit, state in (("3", TaskState.TAKEN), ("4", TaskState.PLACED), ("5", TaskState.RUNNING)):
+        for digit, state in (
+            ("3", TaskState.TAKEN),
+            ("4", TaskState.PLACED),
+            ("5", TaskState.RUNNING),
+        ):
             drive.submit(letter + digit, {"slots": slots}, name)
             begin(drive, letter + digit, state)
         drive.submit(letter + "6", {"slots": slots}, name)
@@ -84,13 +97,20 @@ def ended(drive, ids):
     return {id for id in ids if drive.state(id) == "cancelled" or drive.status(id).cancel_asked}
 
 
-# -- by their ids --------------------------------------------------------------------------------------------------
+# -- by their ids ----------------------------------------------------------------------------------
 
 
 def test_many_ids_are_cancelled_and_each_is_told_by_a_word(client, drive, shapes):
     found = client.cancel_many(id for id in (*shapes, "a1", "nobody"))
     assert list(found) == [*shapes, "nobody"]
-    words = {"1": "cancelled", "2": "cancelled", "3": "cancelled", "4": "cancelled", "5": "asked", "6": "succeeded"}
+    words = {
+        "1": "cancelled",
+        "2": "cancelled",
+        "3": "cancelled",
+        "4": "cancelled",
+        "5": "asked",
+        "6": "succeeded",
+    }
     assert found == {**{id: words[id[1]] for id in shapes}, "nobody": "gone"}
     assert client.cancel_many([]) == {}
     with pytest.raises(InvalidInput, match="task id ''"):
@@ -113,7 +133,7 @@ def calls(store):
     return sum(stats.get("cmdstat_evalsha", {"calls": 0})["calls"] for stats in told)
 
 
-# -- by kind, name and state ---------------------------------------------------------------------------------------
+# -- by kind, name and state -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -131,7 +151,9 @@ def calls(store):
     ],
     ids=str,
 )
-def test_a_cancel_reaches_what_was_selected_and_no_other(client, drive, shapes, chosen, letters, digits, told):
+def test_a_cancel_reaches_what_was_selected_and_no_other(
+    client, drive, shapes, chosen, letters, digits, told
+):
     assert client.cancel_where(**chosen) == told
     assert ended(drive, shapes) == {letter + digit for letter in letters for digit in digits}
 
@@ -167,11 +189,16 @@ def test_a_running_task_that_waits_again_meanwhile_is_cancelled(drive, store):
     assert drive.state("a") == "cancelled"
 
 
-def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(client, drive, store, monkeypatch):
+def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(
+    client, drive, store, monkeypatch
+):
     shards = drive.keys.shards
-    ids = client.submit_many({"name": "proj.add", "id": id_in_shard(0, shards)} for _ in range(3_000))
+    ids = client.submit_many(
+        {"name": "proj.add", "id": id_in_shard(0, shards)} for _ in range(3_000)
+    )
     client.submit_many({"name": "proj.mul", "id": encode_id(f"m {n}")} for n in range(3))
-    ask, reads = store.pipe, []
+    ask = store.pipe
+    reads = []
 
     def pipe(commands):  # between any two pages a scheduler takes some tasks
         reads.append(commands[0][0])
@@ -190,8 +217,14 @@ def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(client, driv
 @pytest.mark.parametrize(
     ("chosen", "says"),
     [
-        ({"state": "succeeded"}, "state='succeeded' cannot be cancelled: it must be one of waiting, placed, running"),
-        ({"kind": "proj.add"}, "kind='proj.add' is not valid: it must be as `parsync demand` shows it"),
+        (
+            {"state": "succeeded"},
+            "state='succeeded' cannot be cancelled: it must be one of waiting, placed, running",
+        ),
+        (
+            {"kind": "proj.add"},
+            "kind='proj.add' is not valid: it must be as `parsync demand` shows it",
+        ),
     ],
 )
 def test_what_selects_nothing_is_refused(client, chosen, says):
@@ -199,7 +232,7 @@ def test_what_selects_nothing_is_refused(client, chosen, says):
         client.cancel_where(**chosen)
 
 
-# -- the command line ----------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 def test_the_command_asks_first_with_the_number(parsync, drive, shapes):
@@ -208,9 +241,16 @@ def test_the_command_asks_first_with_the_number(parsync, drive, shapes):
     )
     assert ended(drive, shapes) == set()
     assert parsync("cancel", "--name", "proj.a*", "--yes") == "6 waiting tasks cancelled\n"
-    assert parsync("cancel", "--name", "proj.a*") == "0 waiting tasks cancelled\n", "of nothing it asks nothing"
-    assert parsync("cancel", "--state", "running", "--yes") == "0 running tasks cancelled, 3 asked to end\n"
-    assert json.loads(parsync("cancel", "--kind", "proj.mul slots=1", "--yes", "--json")) == {"cancelled": 3}
+    assert parsync("cancel", "--name", "proj.a*") == "0 waiting tasks cancelled\n", (
+        "of nothing it asks nothing"
+    )
+    assert (
+        parsync("cancel", "--state", "running", "--yes")
+        == "0 running tasks cancelled, 3 asked to end\n"
+    )
+    assert json.loads(parsync("cancel", "--kind", "proj.mul slots=1", "--yes", "--json")) == {
+        "cancelled": 3
+    }
     assert parsync("cancel", "a4", "m6", code=1) == ""
     assert drive.state("a4") == "cancelled"
 
@@ -225,7 +265,10 @@ def test_what_was_left_alone_is_told(parsync, drive, monkeypatch):
         return found
 
     monkeypatch.setattr("parsync_redis.cli.ending.find_selected", find)
-    assert parsync("cancel", "--state", "waiting", "--yes") == "1 waiting tasks cancelled; left alone: 1 running\n"
+    assert (
+        parsync("cancel", "--state", "waiting", "--yes")
+        == "1 waiting tasks cancelled; left alone: 1 running\n"
+    )
 
 
 @pytest.mark.parametrize("words", [[], ["a1", "--name", "proj.*"]])
@@ -234,7 +277,7 @@ def test_either_ids_or_a_selection(parsync, words):
     assert said == "error: say which tasks: either ids, or some of --kind, --name and --state\n"
 
 
-# -- demand --------------------------------------------------------------------------------------------------------
+# -- demand ----------------------------------------------------------------------------------------
 
 
 def test_demand_is_what_waits_by_kind_in_the_order_of_the_first(client, drive, parsync):
@@ -248,7 +291,11 @@ def test_demand_is_what_waits_by_kind_in_the_order_of_the_first(client, drive, p
     OrderDuty(drive.store).work()  # else orders of two shards cannot be compared
     drive.submit("m1", {"slots": 2, "resources": {"gpu": 1}, "require": {"zone": "a"}}, "proj.mul")
     drive.submit("u1", {"priority": 9}, "proj.urgent")
-    drive.run(drive.commands.set_reason([("proj.mul slots=2 gpu=1 zone:a", "no node fits: no node is in zone a")]))
+    drive.run(
+        drive.commands.set_reason(
+            [("proj.mul slots=2 gpu=1 zone:a", "no node fits: no node is in zone a")]
+        )
+    )
     assert client.demand() == [
         KindView("proj.urgent slots=1", "proj.urgent", "slots=1", "", 1, 9, ""),
         KindView("proj.add slots=1 latency", "proj.add", "slots=1", "latency", 3, 0, ""),
@@ -276,11 +323,18 @@ def test_demand_is_what_waits_by_kind_in_the_order_of_the_first(client, drive, p
 
 def test_a_damaged_line_is_left_out_and_named(client, drive, parsync, caplog):
     drive.submit("a", name="proj.add")
-    lines = {"no kind": "1 2 3", "proj.mul slots=1": "many", b"\xff slots=1": b"1 2 \xff", "proj.div slots=1": ""}
+    lines = {
+        "no kind": "1 2 3",
+        "proj.mul slots=1": "many",
+        b"\xff slots=1": b"1 2 \xff",
+        "proj.div slots=1": "",
+    }
     drive.store.client.hset(drive.keys.queue("kinds"), mapping=lines)
     with caplog.at_level(logging.WARNING):
         assert [kind.kind for kind in client.demand()] == ["proj.add slots=1"]
     (record,) = caplog.records
-    assert record.getMessage().startswith("lines of kinds that cannot be read are left out: 4, of 'no kind', ")
+    assert record.getMessage().startswith(
+        "lines of kinds that cannot be read are left out: 4, of 'no kind', "
+    )
     assert "proj.add slots=1" in parsync("demand")
     assert client.cancel_where(name="proj.*") == {"cancelled": 1}

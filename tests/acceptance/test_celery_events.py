@@ -1,4 +1,6 @@
-"""Revoking and watching tasks: r.revoke() wherever the task is, its events, and Flower, as in plain Celery."""
+"""Revoking and watching tasks: r.revoke() wherever the task is, its events, and Flower, as in plain
+Celery.
+"""
 
 import json
 import socket
@@ -21,7 +23,9 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """One scheduler and a prefork node of two slots, where a task that kills its process is dead at once."""
+    """One scheduler and a prefork node of two slots, where a task that kills its process is dead at
+    once.
+    """
     rig = new_rig(PARSYNC_MAX_STARTS="1")
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.worker("n1", labels={"pool": "fork"})
@@ -33,7 +37,8 @@ class Watcher(threading.Thread):
 
     def __init__(self, app: Any) -> None:
         super().__init__(daemon=True)
-        self.app, self.events = app, list[dict[str, Any]]()
+        self.app = app
+        self.events = list[dict[str, Any]]()
         self.receiver: Any = None
 
     def run(self) -> None:
@@ -48,10 +53,17 @@ class Watcher(threading.Thread):
 
     def types(self, id: str) -> list[str]:
         """The types of a task's events, without 'task-'."""
-        return [event["type"].removeprefix("task-") for event in list(self.events) if event.get("uuid") == id]
+        return [
+            event["type"].removeprefix("task-")
+            for event in list(self.events)
+            if event.get("uuid") == id
+        ]
 
     def by_worker(self, id: str) -> list[str]:
-        """The types in the order in which its worker sent them. Another process sends 'sent': it comes at any time."""
+        """The types in the order in which its worker sent them.
+
+        Another process sends 'sent': it comes at any time.
+        """
         return [type for type in self.types(id) if type != "sent"]
 
 
@@ -96,7 +108,8 @@ def test_a_task_is_sent_received_started_and_succeeded(rig: Rig, watcher: Watche
 
 
 def test_a_failure_and_a_retry_are_events_as_well(rig: Rig, watcher: Watcher) -> None:
-    failed, retried = rig.tasks.boom.delay(), rig.tasks.flaky.delay(1)
+    failed = rig.tasks.boom.delay()
+    retried = rig.tasks.flaky.delay(1)
     assert retried.get(timeout=GET_S) == 1
     rig.until(lambda: "failed" in watcher.types(failed.id), "it failed")
     rig.until(lambda: watcher.by_worker(retried.id)[-1:] == ["succeeded"], "it succeeded")
@@ -104,7 +117,9 @@ def test_a_failure_and_a_retry_are_events_as_well(rig: Rig, watcher: Watcher) ->
     assert watcher.types(retried.id).count("started") == 2
 
 
-def test_a_waiting_task_that_is_revoked_never_runs(rig: Rig, watcher: Watcher, full: list[Any]) -> None:
+def test_a_waiting_task_that_is_revoked_never_runs(
+    rig: Rig, watcher: Watcher, full: list[Any]
+) -> None:
     result = rig.tasks.noted.delay("waiting")
     assert rig.status(result).state in ("pending", "taken")
     result.revoke()
@@ -123,7 +138,9 @@ def test_a_task_that_is_not_due_can_be_revoked(rig: Rig) -> None:
     assert rig.state.zcard(rig.store.keys.queue("later")) == 0
 
 
-def test_a_running_task_ends_its_run_when_revoked_without_terminate_and_does_not_retry(rig: Rig) -> None:
+def test_a_running_task_ends_its_run_when_revoked_without_terminate_and_does_not_retry(
+    rig: Rig,
+) -> None:
     result = rig.tasks.gated.delay("on")
     rig.until(lambda: rig.marks("held"), "it runs")
     result.revoke()
@@ -166,7 +183,9 @@ def test_a_cancel_by_the_client_kills_a_running_task_without_any_broadcast(rig: 
     rig.until_idle()
 
 
-def test_a_cancel_by_the_client_of_a_waiting_task_has_a_result(rig: Rig, watcher: Watcher, full: list[Any]) -> None:
+def test_a_cancel_by_the_client_of_a_waiting_task_has_a_result(
+    rig: Rig, watcher: Watcher, full: list[Any]
+) -> None:
     result = rig.tasks.noted.delay("cancelled-waiting")
     assert rig.client.cancel(result.id) == "cancelled"
     assert revoked(result)
@@ -182,9 +201,14 @@ def test_a_group_is_revoked_whole(rig: Rig, full: list[Any]) -> None:
     assert not rig.marks("begin")
 
 
-def test_a_chord_whose_task_is_revoked_or_dead_fails_and_does_not_wait_for_ever(rig: Rig, full: list[Any]) -> None:
+def test_a_chord_whose_task_is_revoked_or_dead_fails_and_does_not_wait_for_ever(
+    rig: Rig, full: list[Any]
+) -> None:
     for end in ("revoked", "dead"):
-        header = [rig.tasks.add.s(1, 1), (rig.tasks.noted.s("in") if end == "revoked" else rig.tasks.dies.s(end, 99))]
+        header = [
+            rig.tasks.add.s(1, 1),
+            (rig.tasks.noted.s("in") if end == "revoked" else rig.tasks.dies.s(end, 99)),
+        ]
         body = chord(header)(rig.tasks.total.s())
         if end == "revoked":
             body.parent.results[1].revoke()
@@ -205,14 +229,25 @@ def test_revoking_a_task_of_the_broker_is_celerys(rig: Rig) -> None:
 
 def test_inspect_sees_running_tasks(rig: Rig, full: list[Any]) -> None:
     replies = rig.tasks.app.control.inspect(timeout=60, limit=1).active()
-    assert {task["id"] for tasks in replies.values() for task in tasks} == {result.id for result in full}
+    assert {task["id"] for tasks in replies.values() for task in tasks} == {
+        result.id for result in full
+    }
 
 
 def test_flower_lists_the_tasks_and_their_states(rig: Rig, watcher: Watcher) -> None:
     with socket.socket() as probed:
         probed.bind(("127.0.0.1", 0))
         port = probed.getsockname()[1]
-    command = [sys.executable, "-m", "celery", "-A", APP, "flower", f"--port={port}", "--address=127.0.0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        APP,
+        "flower",
+        f"--port={port}",
+        "--address=127.0.0.1",
+    ]
     rig.stack.start("flower", ["env", "FLOWER_UNAUTHENTICATED_API=true", *command])
 
     def listed() -> Any:
@@ -223,7 +258,8 @@ def test_flower_lists_the_tasks_and_their_states(rig: Rig, watcher: Watcher) -> 
             return None
 
     def seen() -> bool:
-        good, bad = rig.tasks.add.delay(2, 3), rig.tasks.boom.delay()
+        good = rig.tasks.add.delay(2, 3)
+        bad = rig.tasks.boom.delay()
         good.get(timeout=GET_S)
         rig.until_state(bad, "failed")
         tasks = listed() or {}

@@ -84,7 +84,9 @@ def test_a_retry_keeps_what_its_call_asked_for(rig: Rig) -> None:
 
 
 def test_a_retry_keeps_what_a_client_without_an_app_asked_for(rig: Rig) -> None:
-    id = rig.client.submit("tests.acceptance.app.flaky_where", [1], slots=2, require={"pool": "threads"})
+    id = rig.client.submit(
+        "tests.acceptance.app.flaky_where", [1], slots=2, require={"pool": "threads"}
+    )
     assert get(rig.tasks.app.AsyncResult(id))["retries"] == 1
     assert rig.status(id).needs == "slots=2 pool:threads"
 
@@ -105,24 +107,38 @@ def test_a_task_can_be_replaced_by_another(rig: Rig) -> None:
 
 
 def test_chains_groups_and_chords_nest(rig: Rig) -> None:
-    add, total, flaky = rig.tasks.add, rig.tasks.total, rig.tasks.flaky
+    add = rig.tasks.add
+    total = rig.tasks.total
+    flaky = rig.tasks.flaky
     assert get(chain(add.s(1, 2), add.s(3), add.s(4))()) == 10
     assert get(group(add.s(i, i) for i in range(10))()) == [2 * i for i in range(10)]
     assert get(chord([add.s(i, i) for i in range(10)])(total.s())) == 90
-    nested = chain(group(add.s(i, 1) for i in range(3)), total.s(), add.s(100), group(add.s(1), add.s(2)), total.s())
+    nested = chain(
+        group(add.s(i, 1) for i in range(3)),
+        total.s(),
+        add.s(100),
+        group(add.s(1), add.s(2)),
+        total.s(),
+    )
     assert get(nested()) == 215
-    assert get(chord([chain(add.s(1, 1), add.s(1)), group(add.s(2, 2), add.s(3, 3))])(total.s())) == 13
+    assert (
+        get(chord([chain(add.s(1, 1), add.s(1)), group(add.s(2, 2), add.s(3, 3))])(total.s())) == 13
+    )
     assert get(chord([flaky.s(1), flaky.s(2), add.s(1, 1)])(total.s())) == 5
 
 
 def test_a_groups_options_hold_for_each_of_its_tasks(rig: Rig) -> None:
     where = rig.tasks.where
-    found = get(group(where.s() for _ in range(4)).apply_async(parsync={"require": {"pool": "threads"}}))
+    found = get(
+        group(where.s() for _ in range(4)).apply_async(parsync={"require": {"pool": "threads"}})
+    )
     assert {place["node"] for place in found} == {"threads"}
 
 
 def test_links_and_errbacks_are_called(rig: Rig) -> None:
-    rig.tasks.add.apply_async((1, 2), link=rig.tasks.noted.si("linked"), link_error=rig.tasks.caught.s())
+    rig.tasks.add.apply_async(
+        (1, 2), link=rig.tasks.noted.si("linked"), link_error=rig.tasks.caught.s()
+    )
     rig.until(lambda: rig.marks("end", "linked"), "the link ran")
     with pytest.raises(ValueError, match="boom"):
         get(rig.tasks.boom.apply_async(link_error=rig.tasks.caught.s()))
@@ -137,7 +153,9 @@ def test_a_failure_in_a_chord_fails_its_body(rig: Rig) -> None:
 
 
 def test_an_id_of_ones_own_is_one_task_however_often_it_is_sent(rig: Rig) -> None:
-    """A publication after the task's start would be its successor, so it is due after the three sends."""
+    """A publication after the task's start would be its successor, so it is due after the three
+    sends.
+    """
     for _ in range(3):
         result = rig.tasks.noted.apply_async(("mine",), task_id="order-17:render", countdown=10)
     assert get(result) == "mine"
@@ -157,7 +175,9 @@ def test_serializers_and_compression_are_celerys(rig: Rig) -> None:
     assert get(rig.tasks.add.apply_async(("a" * 5000, "b"), compression="zlib")) == "a" * 5000 + "b"
 
 
-def test_a_serializer_that_workers_do_not_accept_fails_the_task_and_not_the_worker(rig: Rig) -> None:
+def test_a_serializer_that_workers_do_not_accept_fails_the_task_and_not_the_worker(
+    rig: Rig,
+) -> None:
     serialization.register("homemade", json.dumps, json.loads, "application/x-homemade", "utf-8")
     result = rig.tasks.add.apply_async((1, 2), serializer="homemade")
     with pytest.raises(Exception, match="x-homemade"):
@@ -203,7 +223,9 @@ def test_an_eta_is_waited_for_in_the_queue_while_the_slots_are_free(rig: Rig) ->
 
 
 def test_a_task_that_has_expired_is_revoked_and_does_not_run(rig: Rig) -> None:
-    result = rig.tasks.noted.apply_async(("expired",), expires=datetime.now(UTC) - timedelta(seconds=1))
+    result = rig.tasks.noted.apply_async(
+        ("expired",), expires=datetime.now(UTC) - timedelta(seconds=1)
+    )
     with pytest.raises(TaskRevokedError):
         get(result)
     assert rig.until_state(result, "cancelled").starts == 0
@@ -237,14 +259,18 @@ def test_a_soft_time_limit_can_be_caught(rig: Rig) -> None:
 
 
 def test_a_task_whose_process_is_killed_runs_again(rig: Rig) -> None:
-    assert get(on_fork(rig, rig.tasks.add, 1, 2)) == 3, "the last task here succeeded: the node holds no name back"
+    assert get(on_fork(rig, rig.tasks.add, 1, 2)) == 3, (
+        "the last task here succeeded: the node holds no name back"
+    )
     result = on_fork(rig, rig.tasks.dies, "once", 1)
     assert get(result) == "once"
     status = rig.until_state(result, "succeeded")
     assert (status.attempt, status.starts) == (2, 2)
 
 
-def test_a_task_that_kills_its_process_as_often_as_it_may_start_is_dead_and_its_result_says_so(rig: Rig) -> None:
+def test_a_task_that_kills_its_process_as_often_as_it_may_start_is_dead_and_its_result_says_so(
+    rig: Rig,
+) -> None:
     result = on_fork(rig, rig.tasks.dies, "always", 99)
     with pytest.raises(WorkerLostError):
         get(result)
@@ -269,7 +295,8 @@ def test_what_cannot_be_asked_for_is_refused_at_the_call_and_nothing_is_left(rig
     assert rig.status("too-large").state == "gone"
 
 
-ADD, NOBODY = "tests.acceptance.app.add", "tests.acceptance.app.nobody"
+ADD = "tests.acceptance.app.add"
+NOBODY = "tests.acceptance.app.nobody"
 DOORS: dict[str, Callable[[Any, Any], Any]] = {
     "delay": lambda tasks, sig: sig.delay(),
     "beat": lambda tasks, sig: beaten(tasks.app, sig),
@@ -286,7 +313,9 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
 
 def beaten(app: Any, sig: Any) -> Any:
     """Submits a task as beat does."""
-    entry = ScheduleEntry(name="e", task=sig.task, schedule=schedule(1), args=sig.args, options=sig.options, app=app)
+    entry = ScheduleEntry(
+        name="e", task=sig.task, schedule=schedule(1), args=sig.args, options=sig.options, app=app
+    )
     try:
         return Scheduler(app=app, lazy=True).apply_async(entry, advance=False)
     except SchedulingError as error:
@@ -294,23 +323,36 @@ def beaten(app: Any, sig: Any) -> Any:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_by_each_door_of_celery_a_task_that_no_node_can_hold_fails_and_one_that_fits_runs(rig: Rig, door: str) -> None:
+def test_by_each_door_of_celery_a_task_that_no_node_can_hold_fails_and_one_that_fits_runs(
+    rig: Rig, door: str
+) -> None:
     """A refusal reaches whoever waits: nobody waits for ever."""
-    submit, app = DOORS[door], rig.tasks.app
-    assert get(submit(rig.tasks, app.signature(ADD, (3, 4), immutable=True, parsync={"slots": 1}))) in (
+    submit = DOORS[door]
+    app = rig.tasks.app
+    assert get(
+        submit(rig.tasks, app.signature(ADD, (3, 4), immutable=True, parsync={"slots": 1}))
+    ) in (
         7,
         2,
         "ran again",
     )
     nowhere = app.signature(ADD, (3, 4), immutable=True, parsync={"slots": 64})
-    with pytest.raises((Infeasible, ChordError), match="task needs slots=64; the largest node has 2"):
+    with pytest.raises(
+        (Infeasible, ChordError), match="task needs slots=64; the largest node has 2"
+    ):
         get(submit(rig.tasks, nowhere))
     if door != "retry":  # of the same name
         with pytest.raises((UnknownTask, ChordError), match="no node knows a task"):
-            get(submit(rig.tasks, app.signature(NOBODY, (3, 4), immutable=True, parsync={"slots": 1})))
+            get(
+                submit(
+                    rig.tasks, app.signature(NOBODY, (3, 4), immutable=True, parsync={"slots": 1})
+                )
+            )
 
 
-def test_a_retry_that_may_wait_for_capacity_waits_and_one_with_a_wrong_option_fails(rig: Rig) -> None:
+def test_a_retry_that_may_wait_for_capacity_waits_and_one_with_a_wrong_option_fails(
+    rig: Rig,
+) -> None:
     result = rig.tasks.outgrows.delay("retry", slots=64, wait_for_capacity=True)
     rig.until(lambda: rig.status(result).needs == "slots=64", "it waits for a large node")
     result.revoke()
@@ -320,7 +362,9 @@ def test_a_retry_that_may_wait_for_capacity_waits_and_one_with_a_wrong_option_fa
 
 @pytest.mark.parametrize("executed", [True, False], ids=["executed", "not executed"])
 @pytest.mark.parametrize("how", ["retry", "replace"])
-def test_a_retry_whose_submit_is_in_doubt_is_no_failure_and_runs(rig: Rig, how: str, executed: bool) -> None:
+def test_a_retry_whose_submit_is_in_doubt_is_no_failure_and_runs(
+    rig: Rig, how: str, executed: bool
+) -> None:
     """The server has the next run, or the run that asked for it is repeated."""
     key = f"{how} {executed}".replace(" ", "-")
     result = on_fork(rig, rig.tasks.doubtful, key, how, executed)

@@ -1,4 +1,6 @@
-"""A worker as a node: what it offers, when it is refused, how it ends, and what it does when things go wrong."""
+"""A worker as a node: what it offers, when it is refused, how it ends, and what it does when things
+go wrong.
+"""
 
 import json
 import os
@@ -48,7 +50,10 @@ def worker(rig: Rig) -> Any:
     yield start
     for node in started:
         rig.stack.processes[node].send(signal.SIGTERM)
-    rig.until(lambda: all(rig.node(node).state in ("down", "") for node in started), f"{started} have left")
+    rig.until(
+        lambda: all(rig.node(node).state in ("down", "") for node in started),
+        f"{started} have left",
+    )
 
 
 def on(kind: str, **more: Any) -> dict[str, Any]:
@@ -56,28 +61,51 @@ def on(kind: str, **more: Any) -> dict[str, Any]:
     return {"parsync": {"require": {"kind": kind}, **more}}
 
 
-def test_a_worker_that_was_there_before_the_cluster_becomes_a_node_when_it_appears(rig: Rig) -> None:
+def test_a_worker_that_was_there_before_the_cluster_becomes_a_node_when_it_appears(
+    rig: Rig,
+) -> None:
     assert rig.tasks.where.delay().get(timeout=GET_S)["node"] == "early"
 
 
-def test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_needs(rig: Rig, worker: Any) -> None:
-    worker("good", score=1e6, slots=3, pool="threads", labels={"kind": "good"}, resources={"mem": "8GiB", "gpu": 1})
-    rig.tasks.where.apply_async(**on("good")).get(timeout=GET_S)  # so that the scheduler has seen the new node
-    found = [rig.tasks.where.apply_async(parsync={"strategy": "quality"}).get(timeout=GET_S) for _ in range(2)]
+def test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_needs(
+    rig: Rig, worker: Any
+) -> None:
+    worker(
+        "good",
+        score=1e6,
+        slots=3,
+        pool="threads",
+        labels={"kind": "good"},
+        resources={"mem": "8GiB", "gpu": 1},
+    )
+    # so that the scheduler has seen the new node
+    rig.tasks.where.apply_async(**on("good")).get(timeout=GET_S)
+    found = [
+        rig.tasks.where.apply_async(parsync={"strategy": "quality"}).get(timeout=GET_S)
+        for _ in range(2)
+    ]
     assert {place["node"] for place in found} == {"good"}, "both nodes are free, and one is better"
-    large = rig.tasks.gated.apply_async(("large",), **on("good", slots=2, resources={"mem": "6GiB", "gpu": 1}))
+    large = rig.tasks.gated.apply_async(
+        ("large",), **on("good", slots=2, resources={"mem": "6GiB", "gpu": 1})
+    )
     rig.until(lambda: rig.marks("held", "large"), "the large task runs")
-    assert [len(lease.place.slots) for lease in rig.leases() if lease.leads] == [2], "one lease leads two slots"
+    assert [len(lease.place.slots) for lease in rig.leases() if lease.leads] == [2], (
+        "one lease leads two slots"
+    )
     assert len(rig.leases()) == 2
     assert rig.node("good").left == {"mem": 2 * 2**30, "gpu": 0}
     waits = rig.tasks.where.apply_async(**on("good", resources={"gpu": 1}))
-    rig.until(lambda: "short of gpu" in rig.status(waits).why, "it is said why the second task waits")
+    rig.until(
+        lambda: "short of gpu" in rig.status(waits).why, "it is said why the second task waits"
+    )
     rig.open()
     assert large.get(timeout=GET_S) == "large"
     assert waits.get(timeout=GET_S)["node"] == "good"
 
 
-def test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_others(rig: Rig, worker: Any) -> None:
+def test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_others(
+    rig: Rig, worker: Any
+) -> None:
     rig.worker("leaves", score=50.0, slots=2, labels={"kind": "leaves"})
     runs = rig.tasks.gated.apply_async(("runs",), **on("leaves"))
     cancelled = rig.tasks.gated.apply_async(("cancelled",), **on("leaves"))
@@ -113,7 +141,9 @@ def test_a_cold_shutdown_kills_what_runs_and_it_runs_again_elsewhere(rig: Rig, w
     assert rig.until_state(result, "succeeded").starts == 2
 
 
-def test_of_two_workers_with_one_name_the_older_ends_and_its_task_runs_on_the_newer(rig: Rig, worker: Any) -> None:
+def test_of_two_workers_with_one_name_the_older_ends_and_its_task_runs_on_the_newer(
+    rig: Rig, worker: Any
+) -> None:
     rig.worker("twin", slots=1, labels={"kind": "twin"})
     result = rig.tasks.gated.apply_async(("twin",), **on("twin"))
     rig.until(lambda: rig.marks("held", "twin"), "the task runs on the older")
@@ -143,7 +173,9 @@ def test_a_node_that_was_paused_past_its_lease_registers_again_and_its_stale_run
     assert rig.node("paused").inc > before
     rig.until(lambda: len(rig.marks("held", "paused")) == 2, "the task runs anew")
     rig.until(lambda: not alive(pid), "the stale run was ended")
-    assert rig.redis.get(f"celery-task-meta-{result.id}") is None, "nobody was told that the task was revoked"
+    assert rig.redis.get(f"celery-task-meta-{result.id}") is None, (
+        "nobody was told that the task was revoked"
+    )
     rig.open()
     assert result.get(timeout=GET_S) == "paused"
     assert len(rig.marks("end", "paused")) == 1
@@ -158,18 +190,29 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: Rig, worker: Any) -> None:
+def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(
+    rig: Rig, worker: Any
+) -> None:
     worker("cut", slots=2, labels={"kind": "cut"})
     inbox = rig.store.keys.inbox(rig.node("cut").partition, "cut")
     result = rig.tasks.gated.apply_async(("cut",), **on("cut"))
     rig.until(lambda: rig.marks("held", "cut"), "the task runs")
-    rig.until(lambda: len(blocked(rig)) == 4, "each of two workers waits for its inbox and for plain tasks")
+    rig.until(
+        lambda: len(blocked(rig)) == 4,
+        "each of two workers waits for its inbox and for plain tasks",
+    )
     for _ in range(2):
         lost = rig.lines("cut").count("Connection to broker lost")
         for server, connection in blocked(rig):
             server.client_kill_filter(_id=connection)
-        rig.until(lambda lost=lost: rig.lines("cut").count("Connection to broker lost") > lost, "it was noticed")  # type: ignore[misc]
-        rig.until(lambda: len(blocked(rig)) == 4, "each of two workers waits for its inbox and for plain tasks")
+        rig.until(
+            lambda lost=lost: rig.lines("cut").count("Connection to broker lost") > lost,  # type: ignore[misc]
+            "it was noticed",
+        )
+        rig.until(
+            lambda: len(blocked(rig)) == 4,
+            "each of two workers waits for its inbox and for plain tasks",
+        )
     rig.open()
     assert result.get(timeout=GET_S) == "cut"
     more = [rig.tasks.where.apply_async(**on("cut")) for _ in range(20)]
@@ -180,24 +223,40 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: R
 
 @pytest.mark.parametrize("how", ["cut", "terminated"])
 def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> None:
-    """Plain tasks have the other threads. Cut off, it runs on; shut down, what has not begun goes to another."""
+    """Plain tasks have the other threads.
+
+    Cut off, it runs on; shut down, what has not begun goes to another.
+    """
     node = f"thread-{how}"
     worker(node, "-Q", node, pool="threads", slots=3, labels={"kind": node}, score=2.0)
     pid = str(rig.pid(node))
-    others = [rig.tasks.gated.apply_async((f"{how}-plain{i}",), queue=node, parsync=False) for i in range(2)]
+    others = [
+        rig.tasks.gated.apply_async((f"{how}-plain{i}",), queue=node, parsync=False)
+        for i in range(2)
+    ]
     rig.until(lambda: rig.counts("held").total() == 2, "plain tasks have two of the three threads")
     results = [rig.tasks.gated.apply_async((f"{how}{i}",), **on(node)) for i in range(3)]
-    rig.until(lambda: {rig.status(r).state for r in results} == {"running"}, "one runs and two wait for the thread")
+    rig.until(
+        lambda: {rig.status(r).state for r in results} == {"running"},
+        "one runs and two wait for the thread",
+    )
     if how == "cut":
         for server, connection in blocked(rig):
             server.client_kill_filter(_id=connection)
         rig.until(lambda: "Connection to broker lost" in rig.lines(node), "it was noticed")
     else:
         worker("heir", slots=1, labels={"kind": node})
-        rig.until(lambda: len(blocked(rig)) == 6, "each of three workers waits for its inbox and for plain tasks")
+        rig.until(
+            lambda: len(blocked(rig)) == 6,
+            "each of three workers waits for its inbox and for plain tasks",
+        )
         rig.stack.processes[node].send(signal.SIGTERM)
-        rig.until(lambda: len(blocked(rig)) == 5, "it has closed its inbox, and next what waits for its thread goes")
-        # would the one that runs end before they went, they would begin here; a task's whole way takes far longer
+        rig.until(
+            lambda: len(blocked(rig)) == 5,
+            "it has closed its inbox, and next what waits for its thread goes",
+        )
+        # would the one that runs end before they went, they would begin here; a task's whole way
+        # takes far longer
         assert rig.tasks.where.apply_async(**on(node)).get(timeout=GET_S)["node"] == "heir"
         assert rig.counts("held").total() == 3, "the two others have not begun"
     rig.open()
@@ -211,18 +270,31 @@ def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> N
 
 
 def blocked(rig: Rig) -> list[tuple[Any, str]]:
-    """The connections that wait for something to come into a list: a client of their server, and their ids there."""
+    """The connections that wait for something to come into a list: a client of their server, and
+    their ids there.
+    """
     found = []
     for server in (rig.redis, *rig.state_servers()):
-        found += [(server, told["id"]) for told in server.client_list() if told["cmd"] in ("brpop", "blmpop")]
+        found += [
+            (server, told["id"])
+            for told in server.client_list()
+            if told["cmd"] in ("brpop", "blmpop")
+        ]
     return found
 
 
 def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(rig: Rig) -> None:
-    unknown = rig.client.submit("tests.acceptance.app.where", wait_for_capacity=True, require={"kind": "none"})
+    unknown = rig.client.submit(
+        "tests.acceptance.app.where", wait_for_capacity=True, require={"kind": "none"}
+    )
     rig.until(lambda: rig.status(unknown).state in ("taken", "pending"), "it waits")
-    damaged, keys = [], rig.store.keys
-    for field, right in (("headers", {"task": 5}), ("body", "%%%"), ("headers", {"task": "a.stranger", "id": "x"})):
+    damaged = []
+    keys = rig.store.keys
+    for field, right in (
+        ("headers", {"task": 5}),
+        ("body", "%%%"),
+        ("headers", {"task": "a.stranger", "id": "x"}),
+    ):
         id = rig.client.submit("tests.acceptance.app.where", countdown=10)
         messages = keys.in_shard_of("messages", id)
         message = {**open_envelope(rig.state.hget(messages, id)), field: right}
@@ -247,7 +319,10 @@ def test_a_task_that_waits_for_its_rate_limit_is_run_by_another_worker_once_that
     first = rig.tasks.hourly.apply_async(("first",), **on("slow"))
     assert first.get(timeout=GET_S) == "first"
     second = rig.tasks.hourly.apply_async(("second",), **on("slow"))
-    rig.until(lambda: "rate limit" in rig.status(second).why, "it waits for the rate limit, without a slot")
+    rig.until(
+        lambda: "rate limit" in rig.status(second).why,
+        "it waits for the rate limit, without a slot",
+    )
     rig.until(lambda: rig.leases() == [], "no slot is held")
     assert rig.status(second).state in ("pending", "taken")
     assert rig.stack.terminate("slow") == 0
@@ -255,8 +330,18 @@ def test_a_task_that_waits_for_its_rate_limit_is_run_by_another_worker_once_that
     assert second.get(timeout=LONGEST_S + GET_S) == "second"
 
 
-def test_processes_that_end_after_a_few_tasks_and_pools_that_grow_lose_nothing(rig: Rig, worker: Any) -> None:
-    worker("short", "--max-tasks-per-child", "2", "--autoscale", "3,1", slots=None, labels={"kind": "short"})
+def test_processes_that_end_after_a_few_tasks_and_pools_that_grow_lose_nothing(
+    rig: Rig, worker: Any
+) -> None:
+    worker(
+        "short",
+        "--max-tasks-per-child",
+        "2",
+        "--autoscale",
+        "3,1",
+        slots=None,
+        labels={"kind": "short"},
+    )
     assert rig.node("short").slots == 3
     results = [rig.tasks.noted.apply_async((f"short{i}",), **on("short")) for i in range(20)]
     assert [r.get(timeout=GET_S) for r in results] == [f"short{i}" for i in range(20)]
@@ -267,9 +352,12 @@ def test_processes_that_end_after_a_few_tasks_and_pools_that_grow_lose_nothing(r
     rig.until(lambda: rig.node("short").slots == 2, "its slots follow the autoscaler's limit")
 
 
-def test_a_pool_that_changes_and_queues_that_come_and_go_change_what_the_node_offers(rig: Rig, worker: Any) -> None:
+def test_a_pool_that_changes_and_queues_that_come_and_go_change_what_the_node_offers(
+    rig: Rig, worker: Any
+) -> None:
     worker("changes", "-Q", "changes", slots=None, concurrency=2, labels={"kind": "changes"})
-    control, say = rig.tasks.app.control, {"destination": [f"changes@{platform.node()}"], "reply": True}
+    control = rig.tasks.app.control
+    say = {"destination": [f"changes@{platform.node()}"], "reply": True}
     assert control.pool_shrink(1, **say)[0]
     rig.until(lambda: rig.node("changes").slots == 1, "its slots follow the pool")
     assert control.pool_grow(3, **say)[0]
@@ -285,14 +373,19 @@ def test_a_pool_that_changes_and_queues_that_come_and_go_change_what_the_node_of
 
 def test_a_worker_whose_name_another_one_takes_ends_with_an_error(rig: Rig, worker: Any) -> None:
     worker("twin", pool="solo", slots=1)
-    p, commands = rig.node("twin").partition, rig.store.commands
+    p = rig.node("twin").partition
+    commands = rig.store.commands
     inc, _ = rig.store.run(commands.register_node(p, "twin", 0, 1.0, "slots=1"))
-    assert rig.stack.processes["twin"].end(time.monotonic() + GET_S) == 1, "a service manager sees that"
+    assert rig.stack.processes["twin"].end(time.monotonic() + GET_S) == 1, (
+        "a service manager sees that"
+    )
     assert "another worker has registered as node twin" in rig.lines("twin")
     assert rig.store.run(commands.reclaim(p, "twin", inc, 0))[0] == "down"
 
 
-def test_a_pool_process_collects_nothing_of_what_it_shares_with_its_worker(rig: Rig, worker: Any) -> None:
+def test_a_pool_process_collects_nothing_of_what_it_shares_with_its_worker(
+    rig: Rig, worker: Any
+) -> None:
     worker("shares", slots=1, labels={"kind": "shares"})
     assert rig.tasks.frozen.apply_async(**on("shares")).get(timeout=GET_S) > 10_000
 
@@ -317,9 +410,17 @@ def test_beat_sends_tasks_through_parsync(rig: Rig, tmp_path: Any) -> None:
 REFUSED = [
     (["--parsync-slots", "0"], {}, "slots=0 is not valid"),
     (["--parsync"], {"PARSYNC_PARTITIONS": "16"}, "runs with partitions=2 (you asked for 16)"),
-    (["--parsync"], {"CELERY_BROKER_URL": "memory://"}, "which the transport memory of the app's broker lacks"),
+    (
+        ["--parsync"],
+        {"CELERY_BROKER_URL": "memory://"},
+        "which the transport memory of the app's broker lacks",
+    ),
     (["--parsync"], {"PARSYNC_URL": "SCHEME://nobody:wrong@SERVERS"}, "refuses the login"),
-    (["--parsync"], {"TEST_BAD_TASK": "slot"}, "task tests.acceptance.app.bad: unknown parsync option 'slot'"),
+    (
+        ["--parsync"],
+        {"TEST_BAD_TASK": "slot"},
+        "task tests.acceptance.app.bad: unknown parsync option 'slot'",
+    ),
 ]
 
 
@@ -329,7 +430,11 @@ def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig:
     base["PARSYNC_URL"] = rig.url
     scheme, servers = rig.url.split("://")
     refused = [
-        (flags, {k: v.replace("SCHEME", scheme).replace("SERVERS", servers) for k, v in env.items()}, text)
+        (
+            flags,
+            {k: v.replace("SCHEME", scheme).replace("SERVERS", servers) for k, v in env.items()},
+            text,
+        )
         for flags, env, text in REFUSED
     ]
     for at in range(0, len(refused), 4):
@@ -350,14 +455,21 @@ def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig:
         for text, process in running:
             _, errors = process.communicate(timeout=120)
             assert (process.returncode, "Traceback" in errors) == (2, False), f"{text}: {errors}"
-            assert [text in line for line in errors.splitlines() if line.startswith("error:")] == [True], errors
+            assert [text in line for line in errors.splitlines() if line.startswith("error:")] == [
+                True
+            ], errors
 
 
 def test_the_lease_is_renewed_while_a_solo_node_runs_a_long_task(rig: Rig) -> None:
     before = rig.node("early").inc
     began = time.monotonic()
-    assert rig.tasks.noted.apply_async(("long", 1.5 * LONG_LEASE_S), **on("early")).get(timeout=GET_S) == "long"
+    assert (
+        rig.tasks.noted.apply_async(("long", 1.5 * LONG_LEASE_S), **on("early")).get(timeout=GET_S)
+        == "long"
+    )
     assert time.monotonic() - began > LONG_LEASE_S
-    assert "is suspect" not in rig.lines("early"), "its event loop stood still because a task ran in it"
+    assert "is suspect" not in rig.lines("early"), (
+        "its event loop stood still because a task ran in it"
+    )
     assert rig.node("early").inc == before
     assert len(rig.marks("begin", "long")) == 1

@@ -1,4 +1,6 @@
-"""The commands that list, on a cluster that stands still: filters, ids by their beginning, one node, 80 columns."""
+"""The commands that list, on a cluster that stands still: filters, ids by their beginning, one
+node, 80 columns.
+"""
 
 import fcntl
 import json
@@ -28,14 +30,18 @@ from tests.waiting import child_ended
 TAIL = "-0000-4000-8000-00000000000"
 LONG, SHORT, PLACED, WAITS, OTHER, FAILED = (
     f"{head}{TAIL}{n}"
-    for n, head in enumerate(("aaaa0001", "aaaa0002", "bbbb0001", "cccc0001", "cccc0002", "dddd0001"), 1)
+    for n, head in enumerate(
+        ("aaaa0001", "aaaa0002", "bbbb0001", "cccc0001", "cccc0002", "dddd0001"), 1
+    )
 )
 GPU = {"resources": {"gpu": 1, "mem": "4GiB"}}
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """A cluster without processes: n1 runs two tasks and is drained, gpu-2 has one placed; two wait, one failed."""
+    """A cluster without processes: n1 runs two tasks and is drained, gpu-2 has one placed; two
+    wait, one failed.
+    """
     with EmbeddedServer() as server, pytest.MonkeyPatch.context() as patch:
         for name, value in (
             ("PARSYNC_URL", server.url),
@@ -45,14 +51,17 @@ def address(tmp_path_factory):
             patch.setenv(name, value)
         patch.delenv("COLUMNS", raising=False)
         store = Store.from_url(server.url, "shown")
-        join_cluster(store, Settings.load(url=server.url, cluster="shown", partitions=1), create=True)
+        join_cluster(
+            store, Settings.load(url=server.url, cluster="shown", partitions=1), create=True
+        )
         fill(Driver(store))
         store.client.close()
         yield server
 
 
 def fill(drive):
-    store, commands = drive.store, drive.commands
+    store = drive.store
+    commands = drive.commands
     drive.node("n1", 3, {"gpu": 2, "mem": "16GiB"}, {"zone": "a"})
     drive.node("gpu-2", 1, {"mem": "8GiB"})
     store.run(commands.renew_scheduler("s1", stats={"placed": 3, "delay_ms": 2.5}))
@@ -74,7 +83,10 @@ def fill(drive):
     drive.confirm(place(PLACED, "proj.render", "gpu-2", 0))
     assert drive.submit(FAILED, None, "proj.train") == "submitted"
     failed = drive.place(FAILED, drive.take()[FAILED], "n1", 2)
-    assert (drive.start(failed), drive.finish(failed, TaskState.FAILED, "out of memory")) == ("ok", "ok")
+    assert (drive.start(failed), drive.finish(failed, TaskState.FAILED, "out of memory")) == (
+        "ok",
+        "ok",
+    )
     for id, name in ((WAITS, "proj.train"), (OTHER, "proj.render")):
         assert drive.submit(id, None, name) == "submitted"
     store.run(commands.set_node(0, "n1", "drain", None, "deadline_s=600: a new disk"))
@@ -90,7 +102,7 @@ def listed(*words):
     return [task["id"] for task in json.loads(result.stdout)]
 
 
-# -- tasks -----------------------------------------------------------------------------------------------------------
+# -- tasks -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -124,23 +136,40 @@ def test_json_is_exact_and_a_table_is_for_people(address):
 
 
 def test_an_answer_that_is_a_part_says_so(address, monkeypatch):
-    assert "1 tasks are listed, and there may be more: --limit" in parsync("tasks", "--limit", "1").stderr
+    assert (
+        "1 tasks are listed, and there may be more: --limit"
+        in parsync("tasks", "--limit", "1").stderr
+    )
     monkeypatch.setattr("parsync_redis.store.reads.find_tasks.MOST_LOOKED", 1)
-    assert "this answer is a part: 3 tasks were looked at" in parsync("tasks", "--sort", "name").stderr
+    assert (
+        "this answer is a part: 3 tasks were looked at" in parsync("tasks", "--sort", "name").stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["tasks", "--sort", "size"], "--sort 'size' is not known: known are age, run, ended, name, node"),
+        (
+            ["tasks", "--sort", "size"],
+            "--sort 'size' is not known: known are age, run, ended, name, node",
+        ),
         (["tasks", "--older-than", "soon"], "--older-than 'soon' is not valid"),
         (["tasks", "--holds", "gpu", "--state", "failed"], "--state failed holds nothing"),
         (["tasks", "--watch"], "--watch needs a terminal"),
-        (["nodes", "--watch", "5", "--json"], "--watch draws on a terminal, --json is for programs"),
+        (
+            ["nodes", "--watch", "5", "--json"],
+            "--watch draws on a terminal, --json is for programs",
+        ),
         (["top"], "parsync top needs a terminal"),
         (["nodes", "gpu-3"], "no node 'gpu-3': there are gpu-2"),
-        (["status", "aaaa"], f"'aaaa' is the beginning of several ids: {LONG}, {SHORT}: give more of one"),
-        (["status", "last"], "`last` is the task that you submitted last with `parsync submit` to cluster shown"),
+        (
+            ["status", "aaaa"],
+            f"'aaaa' is the beginning of several ids: {LONG}, {SHORT}: give more of one",
+        ),
+        (
+            ["status", "last"],
+            "`last` is the task that you submitted last with `parsync submit` to cluster shown",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(address, words, says):
@@ -149,22 +178,30 @@ def test_a_mistake_is_one_line(address, words, says):
     assert says in result.stderr
 
 
-# -- ids -------------------------------------------------------------------------------------------------------------
+# -- ids -------------------------------------------------------------------------------------------
 
 
 def test_a_beginning_finds_tasks_in_every_state(address):
     for id in (LONG, PLACED, WAITS, FAILED):
         assert f"task:         {id}\n" in parsync("status", id[:8]).stdout
-    assert f"task:         {LONG}\n" in parsync("status", f"{LONG[:10]}…").stdout  # as a table shows one that it cut
+    # as a table shows one that it cut
+    assert f"task:         {LONG}\n" in parsync("status", f"{LONG[:10]}…").stdout
     assert parsync("explain", "cccc0001").stdout.startswith(f"task {WAITS} (")
     assert parsync("dead", "show", "dddd").stdout.startswith(f"task:         {FAILED}")
     for unknown in ("aaa", "ffff"):  # too short to be a beginning; the beginning of none
-        assert parsync("status", unknown).stdout.startswith(f"task {unknown}: nothing is known of it")
+        assert parsync("status", unknown).stdout.startswith(
+            f"task {unknown}: nothing is known of it"
+        )
 
 
 def test_last_is_the_task_that_was_submitted_last_from_here(address):
     for id in ("first", "second"):
-        assert parsync("submit", "proj.render", "--id", id, "--wait-for-capacity", "--require", "zone=z").exit_code == 0
+        assert (
+            parsync(
+                "submit", "proj.render", "--id", id, "--wait-for-capacity", "--require", "zone=z"
+            ).exit_code
+            == 0
+        )
         assert parsync("status", "last").stdout.startswith(f"task:         {id}\n")
     assert parsync("cancel", "last", "firs").stdout == "second cancelled\nfirst cancelled\n"
     near = parsync("submit", "proj.render", "--near", "aaaa0001", "--id", "third")
@@ -181,7 +218,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(address, monkeypatch, tmp_
     assert parsync("cancel", "fourth").exit_code == 0
 
 
-# -- one node --------------------------------------------------------------------------------------------------------
+# -- one node --------------------------------------------------------------------------------------
 
 
 def test_one_node_is_told_whole(address):
@@ -203,14 +240,18 @@ def test_one_node_is_told_whole(address):
     assert [(one["id"], one["why"]) for one in found["failures"]] == [(FAILED, "out of memory")]
 
 
-# -- a terminal ------------------------------------------------------------------------------------------------------
+# -- a terminal ------------------------------------------------------------------------------------
 
 
 def run_here(words):
-    """Run a command in this child of a fork, which saves it the imports, and end with its exit code."""
+    """Run a command in this child of a fork, which saves it the imports, and end with its exit
+    code.
+    """
     code = 70
     try:
-        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(fd, mode) for fd, mode in ((0, "r"), (1, "w"), (2, "w")))
+        sys.stdin, sys.stdout, sys.stderr = (
+            os.fdopen(fd, mode) for fd, mode in ((0, "r"), (1, "w"), (2, "w"))
+        )
         sys.argv = ["parsync", *words]
         main()
     except SystemExit as ended:
@@ -222,7 +263,9 @@ def run_here(words):
 
 @contextmanager
 def terminal(*words, columns=80, lines=24):
-    """Run a command on a terminal of its own; yields what reads its output until a text is in it, and its input."""
+    """Run a command on a terminal of its own; yields what reads its output until a text is in it,
+    and its input.
+    """
     pid, fd = pty.fork()
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -255,7 +298,9 @@ def plain(text):
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
-@pytest.mark.parametrize("words", [["tasks"], ["nodes"], ["nodes", "n1"], ["schedulers"], ["explain", WAITS]], ids=str)
+@pytest.mark.parametrize(
+    "words", [["tasks"], ["nodes"], ["nodes", "n1"], ["schedulers"], ["explain", WAITS]], ids=str
+)
 def test_at_80_columns_no_line_is_longer_and_no_id_is_broken(address, words):
     with terminal(*words) as (pid, read, _):
         lines = plain(read()).splitlines()
@@ -263,9 +308,10 @@ def test_at_80_columns_no_line_is_longer_and_no_id_is_broken(address, words):
     whole = 1 if words[0] == "explain" else 0  # its first line has the whole id
     assert max(map(len, lines[whole:])) <= 80
     if words == ["tasks"]:
-        assert [line[:8] for line in lines if re.match("[a-d]{4}000", line)][:2] == ["aaaa0001", "aaaa0002"] or (
-            {"aaaa0001", "aaaa0002"} <= {line[:8] for line in lines}
-        )
+        assert [line[:8] for line in lines if re.match("[a-d]{4}000", line)][:2] == [
+            "aaaa0001",
+            "aaaa0002",
+        ] or ({"aaaa0001", "aaaa0002"} <= {line[:8] for line in lines})
         assert lines[0].split() == ["ID", "NAME", "STATE", "PLACE", "AGE", "RUN", "NEEDS"]
 
 
@@ -273,7 +319,9 @@ def test_watch_and_top_survive_a_server_that_goes_away(address, monkeypatch):
     with EmbeddedServer() as server, ExitStack() as opened:
         monkeypatch.setenv("PARSYNC_URL", server.url)
         store = Store.from_url(server.url, "shown")
-        join_cluster(store, Settings.load(url=server.url, cluster="shown", partitions=1), create=True)
+        join_cluster(
+            store, Settings.load(url=server.url, cluster="shown", partitions=1), create=True
+        )
         Driver(store).node("gpu-2")
         watch, read, press = opened.enter_context(terminal("nodes", "--watch", "0.1"))
         top, see, type_ = opened.enter_context(terminal("top", "--every", "0.2", lines=40))
@@ -292,12 +340,14 @@ def test_watch_and_top_survive_a_server_that_goes_away(address, monkeypatch):
         assert os.waitstatus_to_exitcode(child_ended(top)) == 0
 
 
-# -- the shell -------------------------------------------------------------------------------------------------------
+# -- the shell -------------------------------------------------------------------------------------
 
 
 def completed(*words, **env):
     line = {"COMP_WORDS": " ".join(("parsync", *words)), "COMP_CWORD": str(len(words))}
-    result = CliRunner().invoke(app, [], env={"_PARSYNC_COMPLETE": "complete_bash", **line, **env}, prog_name="parsync")
+    result = CliRunner().invoke(
+        app, [], env={"_PARSYNC_COMPLETE": "complete_bash", **line, **env}, prog_name="parsync"
+    )
     assert (result.stderr, result.exit_code) == ("", 0)
     return result.stdout.split()
 

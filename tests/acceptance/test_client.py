@@ -62,7 +62,9 @@ def client(settings):
 
 @pytest.fixture
 def cluster(client, store):
-    """The client of a cluster of two partitions with a node in each, whose workers know proj.add and proj.mul."""
+    """The client of a cluster of two partitions with a node in each, whose workers know proj.add
+    and proj.mul.
+    """
     join_cluster(store, client.settings.model_copy(update={"partitions": 2}), create=True)
     for name, (partition, score, offer) in OFFERS.items():
         labels = " ".join(word for word in offer.split() if ":" in word)
@@ -79,12 +81,13 @@ def place(store, id, node="n1", slot=0):
     taken = {task.id: task for task in Driver(store).take_tasks()}
     asked = parse_needs(taken[id].kind.needs).asked
     p = OFFERS[node][0]
-    first, epoch = store.nodes(p)[node].first, store.run(store.commands.read_partition(p)).epoch
+    first = store.nodes(p)[node].first
+    epoch = store.run(store.commands.read_partition(p)).epoch
     claim = Claim(id, taken[id].attempt, p, node, (slot,), 1, asked, first, epoch)
     return store.run(store.commands.commit(p, [claim]))
 
 
-# -- submit --------------------------------------------------------------------------------------------------------
+# -- submit ----------------------------------------------------------------------------------------
 
 
 def test_the_same_id_twice_is_one_task(cluster, store):
@@ -96,10 +99,19 @@ def test_the_same_id_twice_is_one_task(cluster, store):
 
 def test_options_reach_the_task(cluster):
     id = cluster.submit(
-        "proj.add", slots=2, resources={"mem": "1k"}, require={"gpu_model": "a100"}, priority=5, strategy="quality"
+        "proj.add",
+        slots=2,
+        resources={"mem": "1k"},
+        require={"gpu_model": "a100"},
+        priority=5,
+        strategy="quality",
     )
     status = cluster.status(id)
-    assert (status.needs, status.priority, status.strategy) == ("slots=2 mem=1000 gpu_model:a100", 5, "quality")
+    assert (status.needs, status.priority, status.strategy) == (
+        "slots=2 mem=1000 gpu_model:a100",
+        5,
+        "quality",
+    )
     assert status.state is TaskState.PENDING
 
 
@@ -111,7 +123,9 @@ def test_a_countdown_keeps_a_task_from_being_taken(cluster, store):
 
 
 def test_many_are_submitted_in_order_from_a_generator(cluster, store):
-    ids = cluster.submit_many({"name": "proj.add", "args": (i,), "id": f"t{i}"} for i in range(1203))
+    ids = cluster.submit_many(
+        {"name": "proj.add", "args": (i,), "id": f"t{i}"} for i in range(1203)
+    )
     assert ids == [f"t{i}" for i in range(1203)]
     shards = store.keys.by_shard(ids, str)
     assert store.keys.by_shard(Driver(store).index("pending"), str) == shards
@@ -120,27 +134,41 @@ def test_many_are_submitted_in_order_from_a_generator(cluster, store):
 
 
 def test_tuples_and_mappings_may_be_mixed(cluster):
-    ids = cluster.submit_many([("proj.add",), ("proj.add", (1,)), ("proj.add", [1], {"k": 2}), {"name": "proj.mul"}])
+    ids = cluster.submit_many(
+        [("proj.add",), ("proj.add", (1,)), ("proj.add", [1], {"k": 2}), {"name": "proj.mul"}]
+    )
     assert [status.name for status in cluster.statuses(ids)] == ["proj.add"] * 3 + ["proj.mul"]
 
 
 def test_after_a_bad_one_nothing_of_its_batch_is_sent(cluster, store):
     tasks: list[tuple[str, tuple[object, ...]]] = [("proj.add", (i,)) for i in range(700)]
     tasks[600] = ("proj.add", ({1},))
-    with pytest.raises(InvalidInput, match=r"^task 600: argument args\[0\] of task proj.add cannot be packed"):
+    with pytest.raises(
+        InvalidInput, match=r"^task 600: argument args\[0\] of task proj.add cannot be packed"
+    ):
         cluster.submit_many(tasks)
     assert len(Driver(store).index("pending")) == 500
 
 
 def test_after_a_refused_one_no_batch_is_sent(cluster, store):
     tasks = [{"name": "proj.add", "slots": 64 if i == 3 else 1} for i in range(700)]
-    with pytest.raises(Infeasible, match=r"^task 3: task needs slots=64; the largest node has 8 \(n2\)"):
+    with pytest.raises(
+        Infeasible, match=r"^task 3: task needs slots=64; the largest node has 8 \(n2\)"
+    ):
         cluster.submit_many(tasks)
     assert len(Driver(store).index("pending")) == 499
 
 
 @pytest.mark.parametrize(
-    "item", ["proj.add", 5, (), ("proj.add", (), {}, "id"), {"args": (1,)}, {"name": "proj.add", "nope": 1}]
+    "item",
+    [
+        "proj.add",
+        5,
+        (),
+        ("proj.add", (), {}, "id"),
+        {"args": (1,)},
+        {"name": "proj.add", "nope": 1},
+    ],
 )
 def test_what_is_no_task_is_refused(cluster, store, item):
     with pytest.raises(InvalidInput, match=r"^task 0: "):
@@ -151,18 +179,34 @@ def test_what_is_no_task_is_refused(cluster, store, item):
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"name": "proj.ad"}, UnknownTask, "no node knows a task 'proj.ad'; did you mean proj.add or proj.mul?"),
+        (
+            {"name": "proj.ad"},
+            UnknownTask,
+            "no node knows a task 'proj.ad'; did you mean proj.add or proj.mul?",
+        ),
         ({"slots": 64}, Infeasible, "task needs slots=64; the largest node has 8 (n2)"),
         ({"resources": {"mem": "1GiB"}}, Infeasible, "task needs mem=1GiB; the most is 4096 (n1)"),
         ({"resources": {"gpu": 1}}, Infeasible, "no node declares gpu; there are resources mem"),
-        ({"require": {"gpu_model": "h100"}}, Infeasible, "no node has label gpu_model:h100; there are gpu_model: a100"),
-        ({"slots": 5, "require": {"gpu_model": "a100"}}, Infeasible, "n1 comes closest: it lacks slots=5 (has 4)"),
+        (
+            {"require": {"gpu_model": "h100"}},
+            Infeasible,
+            "no node has label gpu_model:h100; there are gpu_model: a100",
+        ),
+        (
+            {"slots": 5, "require": {"gpu_model": "a100"}},
+            Infeasible,
+            "n1 comes closest: it lacks slots=5 (has 4)",
+        ),
         (
             {"require": {"gpu_model": ["h100", "v100"]}},
             Infeasible,
             "no node has gpu_model in h100, v100; there are gpu_model: a100",
         ),
-        ({"require": {"vram_gb": {">=": 24}}}, Infeasible, "no node has vram_gb >= 24; there are labels gpu_model"),
+        (
+            {"require": {"vram_gb": {">=": 24}}},
+            Infeasible,
+            "no node has vram_gb >= 24; there are labels gpu_model",
+        ),
         (
             {"require": {"gpu_model": {"like": "a"}}},
             InvalidInput,
@@ -170,11 +214,19 @@ def test_what_is_no_task_is_refused(cluster, store, item):
         ),
         ({"slots": 0}, InvalidInput, "slots=0 is not valid"),
         ({"priority": -1}, InvalidInput, "priority=-1 is not valid"),
-        ({"id": ""}, InvalidInput, "task id '' is not valid: it must be a text of 1 to 255 characters"),
+        (
+            {"id": ""},
+            InvalidInput,
+            "task id '' is not valid: it must be a text of 1 to 255 characters",
+        ),
         ({"name": "proj add"}, InvalidInput, "task name 'proj add' is not valid"),
         ({"countdown": -5}, InvalidInput, "countdown=-5 is not valid"),
         ({"countdown": "soon"}, InvalidInput, "countdown='soon' is not valid"),
-        ({"slot": 1}, InvalidInput, "unknown option 'slot': known are id, countdown, queue, slots, resources, require"),
+        (
+            {"slot": 1},
+            InvalidInput,
+            "unknown option 'slot': known are id, countdown, queue, slots, resources, require",
+        ),
         ({"require": "gpu"}, InvalidInput, "require='gpu' is not valid: it must be a mapping"),
     ],
 )
@@ -211,7 +263,7 @@ def test_a_cluster_without_nodes_accepts_and_lists_nothing(client):
     assert (client.nodes(), client.partitions(), client.evenness().slots) == ([], [], None)
 
 
-# -- wait, cancel --------------------------------------------------------------------------------------------------
+# -- wait, cancel ----------------------------------------------------------------------------------
 
 
 def test_waiting_ends_when_the_last_task_is_final(cluster):
@@ -228,7 +280,9 @@ def test_waiting_in_vain_names_how_many_are_not_final(cluster):
     ids = cluster.submit_many([("proj.add",)] * 1100)
     cluster.cancel(ids[0])
     cluster.cancel(ids[-1])
-    with pytest.raises(TimeoutError, match=r"^1098 of 1100 tasks are not final after 0\.01 s: .*, \.\.\.$"):
+    with pytest.raises(
+        TimeoutError, match=r"^1098 of 1100 tasks are not final after 0\.01 s: .*, \.\.\.$"
+    ):
         cluster.wait(ids, timeout=0.01)
 
 
@@ -249,10 +303,15 @@ def test_a_cancel_of_a_running_task_asks_its_node(cluster, store):
     assert (word, open_envelope(message)["headers"]["id"]) == ("ok", id)
     assert cluster.cancel(id) == "asked"
     status = cluster.status(id)
-    assert (status.state, status.cancel_asked, status.node, status.slot) == (TaskState.RUNNING, True, "n1", 0)
+    assert (status.state, status.cancel_asked, status.node, status.slot) == (
+        TaskState.RUNNING,
+        True,
+        "n1",
+        0,
+    )
 
 
-# -- the cluster ---------------------------------------------------------------------------------------------------
+# -- the cluster -----------------------------------------------------------------------------------
 
 
 @pytest.mark.unaudited  # the claim is never confirmed
@@ -261,7 +320,11 @@ def test_nodes_show_what_is_free_and_held(cluster, store):
     assert place(store, id, "n1", 2).verdicts[0].won
     n1, n2 = cluster.nodes()
     assert (n1.name, n1.partition, n1.score, n1.slots, n1.free, n1.held) == ("n1", 0, 9.0, 4, 3, 1)
-    assert (n1.resources, n1.left, n1.labels) == ({"mem": 4096}, {"mem": 4000}, {"gpu_model": "a100"})
+    assert (n1.resources, n1.left, n1.labels) == (
+        {"mem": 4096},
+        {"mem": 4000},
+        {"gpu_model": "a100"},
+    )
     assert (n2.slots, n2.free, n2.held, n2.state) == (8, 8, 0, "up")
     drained = cluster.drain("n1")
     assert (drained.draining, drained.free, drained.held) == (True, 0, 1)
@@ -315,18 +378,26 @@ def test_schedulers_are_listed_with_the_leader(store):
     store.run(store.commands.renew_scheduler("a"))
     first, second = read_schedulers(store)
     assert (first.name, first.ordinal, first.leader) == ("a", 0, False)
-    assert (second.name, second.ordinal, second.leader, second.stats) == ("b", 1, True, {"placed": "3"})
+    assert (second.name, second.ordinal, second.leader, second.stats) == (
+        "b",
+        1,
+        True,
+        {"placed": "3"},
+    )
     for name in ("a", "b"):
         store.run(store.commands.renew_scheduler(name, stay=False))
 
 
-# -- servers and settings ------------------------------------------------------------------------------------------
+# -- servers and settings --------------------------------------------------------------------------
 
 
 def test_other_settings_than_the_running_clusters_are_refused(cluster, settings):
     with (
         ParsyncClient(settings.model_copy(update={"partitions": 16})) as other,
-        pytest.raises(ClusterMismatch, match=r"runs with partitions=2 \(you asked for 16\): use the running values"),
+        pytest.raises(
+            ClusterMismatch,
+            match=r"runs with partitions=2 \(you asked for 16\): use the running values",
+        ),
     ):
         other.submit("proj.add")
 
@@ -343,7 +414,10 @@ def test_a_server_that_evicts_keys_is_refused_and_nothing_is_written(client, sto
 
 def test_an_unreachable_server_is_given_up_after_retry_for_s():
     nowhere = Settings.load(url="redis://:secret@127.0.0.1:1/0")
-    with ParsyncClient(nowhere, retry_for_s=0.1) as client, pytest.raises(ServerUnreachable) as caught:
+    with (
+        ParsyncClient(nowhere, retry_for_s=0.1) as client,
+        pytest.raises(ServerUnreachable) as caught,
+    ):
         client.submit("proj.add")
     assert "secret" not in str(caught.value)
 
@@ -361,7 +435,7 @@ def test_a_submit_outlives_a_server_that_restarts():
             joined(again)
 
 
-# -- the command line ----------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -379,13 +453,19 @@ def parsync(cluster, monkeypatch):
 
 
 def test_each_listing_is_json_with_stable_keys(parsync):
-    assert json.loads(parsync("submit", "proj.add", "1", '"x"', "--id", "t1", "--json")) == {"id": "t1"}
+    assert json.loads(parsync("submit", "proj.add", "1", '"x"', "--id", "t1", "--json")) == {
+        "id": "t1"
+    }
     status = json.loads(parsync("status", "t1", "--json"))
-    keys = "id state name attempt starts partition node slot scheduler needs priority strategy why cancel_asked times"
+    keys = (
+        "id state name attempt starts partition node slot scheduler needs priority strategy why "
+        "cancel_asked times"
+    )
     assert list(status) == f"{keys} expires_ms history max_starts avoid_last phase".split()
     assert json.loads(parsync("tasks", "--json")) == [status]
     keys = (
-        "name partition state draining inc score slots free held resources left labels note queues down_ms waiting "
+        "name partition state draining inc score slots free held resources left labels note queues "
+        "down_ms waiting "
         "ahead reserved taints"
     )
     assert [list(node) for node in json.loads(parsync("nodes", "--json"))] == [keys.split()] * 2
@@ -403,9 +483,13 @@ def test_tables_show_what_is_there(parsync):
     assert "state:        waiting" in parsync("status", "t1")
     assert "t1  proj.add  waiting" in parsync("tasks", "--state", "waiting")
     assert "gpu_model:a100" in parsync("nodes", "--wide")
-    assert "spread, (max - min) / mean: slots 67%, mean score 160%, gpu_model:a100 200%" in parsync("partitions")
+    assert "spread, (max - min) / mean: slots 67%, mean score 160%, gpu_model:a100 200%" in parsync(
+        "partitions"
+    )
     assert parsync("cancel", "t1", "nobody", code=1) == "t1 cancelled\nnobody is gone already\n"
-    assert parsync("drain", "n1") == "n1 draining (no deadline): 0 of 4 slots held, 0 open to tasks\n"
+    assert (
+        parsync("drain", "n1") == "n1 draining (no deadline): 0 of 4 slots held, 0 open to tasks\n"
+    )
     soon = parsync("drain", "n1", "--deadline", "1.5m", "--reason", "a new disk")
     assert soon == "n1 draining (deadline_s=90: a new disk): 0 of 4 slots held, 0 open to tasks\n"
     assert "deadline_s=90: a new disk" in parsync("nodes")
@@ -431,7 +515,9 @@ def test_the_doctor_counts_tasks_and_the_kinds_of_those_that_wait(parsync, clust
 
 
 def test_waiting_on_the_command_line_says_that_the_task_goes_on(parsync, cluster):
-    result = CliRunner().invoke(app, ["submit", "proj.add", "--id", "t1", "--wait", "--timeout", "0.05"])
+    result = CliRunner().invoke(
+        app, ["submit", "proj.add", "--id", "t1", "--wait", "--timeout", "0.05"]
+    )
     assert (result.exit_code, result.stdout) == (2, "")
     assert "task t1 is not final after 0.05 s; it goes on" in result.stderr
     assert cluster.status("t1").state is TaskState.PENDING
@@ -444,7 +530,10 @@ def test_purge_asks_first_and_takes_what_was_asked_for(parsync, cluster, store):
     shard = store.keys.shard_of("a0")
     (taken,) = store.run(store.commands.take("s1", [("proj.add slots=1", 1)], shard=shard)).tasks
     result = CliRunner().invoke(app, ["purge", "--name", "proj.a*"])
-    assert (result.exit_code, result.stderr) == (2, "error: this would cancel 3 waiting tasks: say so with --yes\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: this would cancel 3 waiting tasks: say so with --yes\n",
+    )
     assert parsync("purge", "--older-than", "1h", "--yes") == "0 waiting tasks purged\n"
     assert parsync("purge", "--name", "proj.a*", "--yes") == "3 waiting tasks purged\n"
     assert taken.id == "a0"
@@ -457,7 +546,9 @@ def test_purge_asks_first_and_takes_what_was_asked_for(parsync, cluster, store):
     assert cluster.purge() == 2
     assert json.loads(parsync("purge", "--state", "cancelled", "--yes", "--json")) == {"purged": 5}
     assert cluster.status("a0").state is TaskState.GONE
-    with pytest.raises(InvalidInput, match="state='running' cannot be purged: it must be one of waiting, cancelled"):
+    with pytest.raises(
+        InvalidInput, match="state='running' cannot be purged: it must be one of waiting, cancelled"
+    ):
         cluster.purge("running")
 
 
@@ -476,7 +567,10 @@ def test_what_apps_declare_is_read_once_and_again_when_it_is_something_else(clus
         names = Counter[str]()
         for stats in told:
             names.update(
-                {name: stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("zrevrange", "evalsha")}
+                {
+                    name: stats.get(f"cmdstat_{name}", {"calls": 0})["calls"]
+                    for name in ("zrevrange", "evalsha")
+                }
             )
         return names
 
@@ -484,7 +578,9 @@ def test_what_apps_declare_is_read_once_and_again_when_it_is_something_else(clus
         before = calls()
         id = cluster.submit("proj.add")
         after = calls()
-        return cluster.status(id).needs, {name: after[name] - before[name] for name in ("zrevrange", "evalsha")}
+        return cluster.status(id).needs, {
+            name: after[name] - before[name] for name in ("zrevrange", "evalsha")
+        }
 
     cluster.submit("proj.add")
     assert submit() == ("slots=1", {"zrevrange": 0, "evalsha": 1})

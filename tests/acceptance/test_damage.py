@@ -1,4 +1,6 @@
-"""Whatever is done to a key: within two leases the state is sound, what runs ends, nothing is lost, new tasks run."""
+"""Whatever is done to a key: within two leases the state is sound, what runs ends, nothing is lost,
+new tasks run.
+"""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,7 +20,8 @@ from .conftest import LEASE_S, PATIENCE_S, Rig
 from .damages import FAMILIES, WRONG, Damage, Scene, all_damages
 
 pytestmark = pytest.mark.serial
-WHERE, GATED = "tests.acceptance.app.where", "tests.acceptance.app.gated"
+WHERE = "tests.acceptance.app.where"
+GATED = "tests.acceptance.app.gated"
 GET_S = 60
 
 
@@ -33,14 +36,19 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 def make_dead(rig: Rig) -> str:
     """Make a dead task, as a node would that dies with it."""
-    commands, id = rig.store.commands, str(uuid.uuid4())
-    options = TaskOptions.of({"require": {"at": "grave"}, "wait_for_capacity": True, "max_starts": 1})
+    commands = rig.store.commands
+    id = str(uuid.uuid4())
+    options = TaskOptions.of(
+        {"require": {"at": "grave"}, "wait_for_capacity": True, "max_starts": 1}
+    )
     rig.store.run(commands.submit([Submission(id, WHERE, b"{}", options)]))
     kind = rig.store.records([id])[0].line
     assert kind is not None
     (task,) = rig.store.run(commands.take("t", [(kind.kind, 1)])).tasks
     place = Place(id, task.attempt, 0, "gone", (0,), 1, 1)
-    started, back = rig.store.run_all([commands.start([place]), commands.requeue([(place, "its node died")])])
+    started, back = rig.store.run_all(
+        [commands.start([place]), commands.requeue([(place, "its node died")])]
+    )
     assert (started[0][0], back) == ("ok", ["dead"]), (
         "in one request: the leader recovers what has a place and no lease"
     )
@@ -59,13 +67,17 @@ def scene(rig: Rig) -> Iterator[Scene]:
         "dead": make_dead(rig),
     }
     rig.until(lambda: rig.marks("held", key), "a task runs")
-    scheduler = min(rig.until(lambda: rig.store.hash(rig.store.keys.shared("schedulers")), "schedulers renew"))
+    scheduler = min(
+        rig.until(lambda: rig.store.hash(rig.store.keys.shared("schedulers")), "schedulers renew")
+    )
     try:
         yield Scene(rig.state, rig.store.keys, ids, rig.node("n1").partition, scheduler)
     finally:
         rig.open()
         for name, id in ids.items():
-            rig.client.cancel(id) if name != "dead" else rig.store.run(rig.store.commands.purge("dead", [id]))
+            rig.client.cancel(id) if name != "dead" else rig.store.run(
+                rig.store.commands.purge("dead", [id])
+            )
         if audit(rig.store):  # the test has failed: let the others begin with a sound state
             repair_all(rig.store)
         rig.until_idle()
@@ -88,14 +100,23 @@ def snapshot(client: Any, key: str) -> dict[Any, Any]:
 def unknown(rig: Rig) -> list[str]:
     """Return what submit does not know of the two nodes, for the audit does not look at that."""
     shapes, names, apps = (rig.store.keys.queue(kind) for kind in ("shapes", "names", "apps"))
-    found = [f"submit does not know {node}" for node in ("n1", "n2") if not rig.state.hexists(shapes, node)]
-    return found if found or (rig.state.hlen(names) and rig.state.zcard(apps)) else ["submit knows no names"]
+    found = [
+        f"submit does not know {node}"
+        for node in ("n1", "n2")
+        if not rig.state.hexists(shapes, node)
+    ]
+    return (
+        found
+        if found or (rig.state.hlen(names) and rig.state.zcard(apps))
+        else ["submit knows no names"]
+    )
 
 
 @pytest.mark.parametrize("damage", all_damages(), ids=str)
 def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -> None:
     key = scene.key(damage.family, damage.kind)
-    with ExitStack() as still:  # else what is read after the damage may be what others have made of it
+    # else what is read after the damage may be what others have made of it
+    with ExitStack() as still:
         for process in rig.stack.alive():
             still.enter_context(rig.paused(process))
         before = snapshot(rig.state, key)
@@ -105,7 +126,13 @@ def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -
     written = {name: value for name, value in after.items() if before.get(name) != value}
     if damage.name in ("deleted", "of another type") or damage.kept:
         written = {}
-    wanted = {"running": "running", "waiting": "pending", "delayed": "pending", "dead": "dead", **damage.becomes}
+    wanted = {
+        "running": "running",
+        "waiting": "pending",
+        "delayed": "pending",
+        "dead": "dead",
+        **damage.becomes,
+    }
 
     def wrong() -> list[str]:
         try:
@@ -115,7 +142,9 @@ def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -
                 found.append(f"{key} is a {kind.decode()} still")
             now = snapshot(rig.state, key)
             found += [
-                f"{key} has {name!r} {value!r} still" for name, value in written.items() if now.get(name) == value
+                f"{key} has {name!r} {value!r} still"
+                for name, value in written.items()
+                if now.get(name) == value
             ]
             return found or unknown(rig) or audit(rig.store)
         except Exception as error:  # a key of another type
@@ -132,8 +161,14 @@ def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -
     except BaseException:
         print("\n".join(seen))
         raise
-    assert rig.tasks.where.apply_async(parsync={"require": {"at": "n1"}}).get(timeout=GET_S)["node"] == "n1"
-    assert rig.tasks.where.apply_async(parsync={"require": {"at": "n2"}}).get(timeout=GET_S)["node"] == "n2"
+    assert (
+        rig.tasks.where.apply_async(parsync={"require": {"at": "n1"}}).get(timeout=GET_S)["node"]
+        == "n1"
+    )
+    assert (
+        rig.tasks.where.apply_async(parsync={"require": {"at": "n2"}}).get(timeout=GET_S)["node"]
+        == "n2"
+    )
     rig.open()
     rig.until_state(scene.ids["running"], "succeeded")
     rig.until_idle()

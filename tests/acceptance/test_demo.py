@@ -1,4 +1,6 @@
-"""`parsync demo` from a shell: it ends well with the right figures, and leaves no process however it ends."""
+"""`parsync demo` from a shell: it ends well with the right figures, and leaves no process however
+it ends.
+"""
 
 import json
 import os
@@ -35,7 +37,8 @@ class Marked:
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 command, env = (
-                    (folder / name).read_bytes().decode(errors="replace").split("\0") for name in ("cmdline", "environ")
+                    (folder / name).read_bytes().decode(errors="replace").split("\0")
+                    for name in ("cmdline", "environ")
                 )
             except OSError:
                 continue  # it has ended meanwhile, or is not ours
@@ -61,9 +64,12 @@ def start(marked, *words):
 
 
 def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path):
-    marked, out = Marked(), tmp_path / "new" / "demo.json"
+    marked = Marked()
+    out = tmp_path / "new" / "demo.json"
     words = ["demo", "--limit", "25", "--out", str(out)]
-    done = subprocess.run([*PARSYNC, *words], env=marked.env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [*PARSYNC, *words], env=marked.env, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text())
     assert sorted(found) == sorted(KEYS)
@@ -77,12 +83,21 @@ def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path)
     assert 0 <= found["delay_ms"]["p50"] <= found["delay_ms"]["p99"]
     assert (found["schedulers"], found["nodes"], len(found["by_node"])) == (3, 4, 4)
     assert sum(node["tasks"] for node in found["by_node"].values()) == 25
-    assert all(set(node) == {"slots", "score", "tasks", "labels"} for node in found["by_node"].values())
+    assert all(
+        set(node) == {"slots", "score", "tasks", "labels"} for node in found["by_node"].values()
+    )
     assert found["server"].startswith(("Redis ", "Valkey "))
     modules = json.loads((out.parent / "demo-modules.json").read_text())
     assert len(modules) == 25
     assert all(module["lines"] >= 0 for module in modules)
-    for text in ("delay ", "conflicts ", "view age ", "most complex functions", "try next", found["server"]):
+    for text in (
+        "delay ",
+        "conflicts ",
+        "view age ",
+        "most complex functions",
+        "try next",
+        found["server"],
+    ):
         assert text in done.stdout
     assert marked.running() == []
 

@@ -1,4 +1,6 @@
-"""`parsync dev`: ready means ready, its printed commands work, and a process that ends is told with its log."""
+"""`parsync dev`: ready means ready, its printed commands work, and a process that ends is told with
+its log.
+"""
 
 import os
 import re
@@ -31,24 +33,47 @@ def compare(one, other):
     return one
 """
 OURS = ("PARSYNC_URL", "PARSYNC_CLUSTER", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND")
-ENV = {name: value for name, value in os.environ.items() if name not in OURS} | {"PYTHONPATH": str(ROOT)}
+ENV = {name: value for name, value in os.environ.items() if name not in OURS} | {
+    "PYTHONPATH": str(ROOT)
+}
 MODULE = [sys.executable, "-m", "parsync_redis.cli"]
 
 
 def dev(folder: Path, *words: str) -> Process:
     (folder / "proj.py").write_text(APP)
     env = {**ENV, "TMPDIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
-    return Process("dev", [*MODULE, "dev", "--schedulers", "1", *words], env, folder, lambda name, line: print(line))
+    return Process(
+        "dev",
+        [*MODULE, "dev", "--schedulers", "1", *words],
+        env,
+        folder,
+        lambda name, line: print(line),
+    )
 
 
 @pytest.mark.serial
 def test_the_last_word_is_true_and_a_process_that_ends_is_told(tmp_path):
-    words = ["-A", "proj", "--pool", "solo", "--node", "cpu", "--node", "gpu:slots=1,gpu=1,gpu_model=a100,taint=spot"]
+    words = [
+        "-A",
+        "proj",
+        "--pool",
+        "solo",
+        "--node",
+        "cpu",
+        "--node",
+        "gpu:slots=1,gpu=1,gpu_model=a100,taint=spot",
+    ]
     process = dev(tmp_path, *words)
     try:
-        until(lambda: any("Ctrl-C here" in line for line in process.lines) or not process.alive, "it is ready")
+        until(
+            lambda: any("Ctrl-C here" in line for line in process.lines) or not process.alive,
+            "it is ready",
+        )
         told = list(process.lines)
-        assert any(line.startswith("ready: 1 schedulers, 2 nodes with 3 slots, server redis://") for line in told)
+        assert any(
+            line.startswith("ready: 1 schedulers, 2 nodes with 3 slots, server redis://")
+            for line in told
+        )
         commands = [line.strip() for line in told if line.startswith("  ")]
         shown = [line for line in commands if line != "parsync top"]
         assert "parsync submit proj.draw 1 --wait    # as JSON: tile" in shown
@@ -62,7 +87,10 @@ def test_the_last_word_is_true_and_a_process_that_ends_is_told(tmp_path):
         assert {path.name for path in folder.iterdir()} == {"cpu.log", "gpu.log", "scheduler-1.log"}
 
         os.kill(worker_of(process, "cpu"), signal.SIGKILL)
-        until(lambda: any("cpu ended with code -9" in line for line in process.lines), "it tells the end of cpu")
+        until(
+            lambda: any("cpu ended with code -9" in line for line in process.lines),
+            "it tells the end of cpu",
+        )
         process.send(signal.SIGINT)
         assert ended(process.popen) == 130
     finally:

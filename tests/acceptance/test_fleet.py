@@ -1,4 +1,6 @@
-"""Several apps in one cluster: a task goes only to nodes that know its name, consume its queue and have its needs."""
+"""Several apps in one cluster: a task goes only to nodes that know its name, consume its queue and
+have its needs.
+"""
 
 import json
 from collections.abc import Callable
@@ -24,7 +26,8 @@ def rig(new_rig: Callable[..., Rig], tasks: Any) -> Rig:
     rig = new_rig(PARSYNC_CLUSTER="acceptance")
     for app in (fleet.before, fleet.after, fleet.team):
         app.conf.update(broker_url=rig.broker, result_backend=rig.broker)
-        app.parsync._url, app.parsync._cluster = rig.url, "acceptance"
+        app.parsync._url = rig.url
+        app.parsync._cluster = "acceptance"
     rig.schedulers(2, lease_s=LONG_LEASE_S)
     worker(rig, "cpu", "before", "-Q", "celery", score=9.0)
     worker(rig, "gpu", "before", "-Q", "celery,video", resources={"gpu": 1}, score=1.0)
@@ -35,7 +38,12 @@ def rig(new_rig: Callable[..., Rig], tasks: Any) -> Rig:
 
 def worker(rig: Rig, node: str, app: str, *extra: str, **options: Any) -> None:
     rig.stack.worker(
-        f"{APP}:{app}", node, options.pop("slots", 2), extra=("-l", "info", *extra), pool="threads", **options
+        f"{APP}:{app}",
+        node,
+        options.pop("slots", 2),
+        extra=("-l", "info", *extra),
+        pool="threads",
+        **options,
     )
 
 
@@ -51,7 +59,9 @@ def test_two_apps_share_a_cluster_and_each_task_runs_where_its_name_is_known(rig
 
 
 def test_a_rolling_deploy_loses_nothing(rig: Rig) -> None:
-    """New names run only on new workers; a name that no living node knows any more waits, and says so."""
+    """New names run only on new workers; a name that no living node knows any more waits, and says
+    so.
+    """
     with ParsyncClient.from_url(rig.url, "acceptance") as client:
         worker(rig, "deployed", "before", score=5.0)
         rig.until_up("deployed")
@@ -59,9 +69,14 @@ def test_a_rolling_deploy_loses_nothing(rig: Rig) -> None:
         rig.stack.terminate("deployed")
         worker(rig, "deployed", "after", score=5.0)
         rig.until_up("deployed")
-        assert set(get([fleet.after.tasks["fleet.new"].delay(i) for i in range(20)])) == {"deployed"}
+        assert set(get([fleet.after.tasks["fleet.new"].delay(i) for i in range(20)])) == {
+            "deployed"
+        }
         assert set(get(running)) <= {"cpu", "gpu", "deployed"}
-        assert set(get([fleet.before.tasks["fleet.old"].delay(i) for i in range(20)])) <= {"cpu", "gpu"}
+        assert set(get([fleet.before.tasks["fleet.old"].delay(i) for i in range(20)])) <= {
+            "cpu",
+            "gpu",
+        }
         rig.stack.terminate("deployed")
         rig.until(lambda: rig.node("deployed").state == "", "it has left")
         waits = client.submit("fleet.new", [1])  # not refused: what it offered is known for a while
@@ -73,11 +88,16 @@ def test_a_rolling_deploy_loses_nothing(rig: Rig) -> None:
 
 
 def test_a_task_that_is_routed_goes_only_to_nodes_that_consume_its_queue(rig: Rig) -> None:
-    kept, routed = fleet.before.tasks["fleet.kept"], fleet.before.tasks["fleet.routed"]
+    kept = fleet.before.tasks["fleet.kept"]
+    routed = fleet.before.tasks["fleet.routed"]
     assert set(get([kept.apply_async(queue="video") for _ in range(10)])) == {"gpu"}
-    assert {tuple(found) for found in get([routed.delay() for _ in range(10)])} == {("gpu", "video")}
+    assert {tuple(found) for found in get([routed.delay() for _ in range(10)])} == {
+        ("gpu", "video")
+    }
     with ParsyncClient.from_url(rig.url, "acceptance") as client:
-        assert client.wait([id := client.submit("fleet.kept", queue="video")], GET_S)[id].node == "gpu"
+        assert (
+            client.wait([id := client.submit("fleet.kept", queue="video")], GET_S)[id].node == "gpu"
+        )
         assert client.wait([id := client.submit("fleet.routed")], GET_S)[id].node == "gpu"
         waits = kept.apply_async(queue="nobody")
         rig.until(lambda: "nobody" in client.status(waits.id).why, "its reason names the queue")
@@ -92,7 +112,16 @@ def test_what_an_app_declares_holds_for_every_submit_by_name(rig: Rig) -> None:
     assert {done[id].node for id in ids} == {"gpu"}
     assert done[ids[-1]].priority == 9
     assert done[ids[0]].max_starts == 1
-    words = ["submit", "fleet.train", "--wait", "--json", "--url", rig.url, "--cluster", "acceptance"]
+    words = [
+        "submit",
+        "fleet.train",
+        "--wait",
+        "--json",
+        "--url",
+        rig.url,
+        "--cluster",
+        "acceptance",
+    ]
     assert json.loads(CliRunner().invoke(cli, words).stdout)["node"] == "gpu"
     stranger = Celery("stranger", broker=rig.broker, backend=rig.broker, set_as_current=False)
     Parsync(stranger, url=rig.url, cluster="acceptance")
@@ -100,7 +129,9 @@ def test_what_an_app_declares_holds_for_every_submit_by_name(rig: Rig) -> None:
     assert stranger.send_task("fleet.routed").get(timeout=GET_S)[0] == "gpu"
 
 
-def test_what_was_submitted_before_any_worker_was_there_gets_what_its_app_declares(rig: Rig) -> None:
+def test_what_was_submitted_before_any_worker_was_there_gets_what_its_app_declares(
+    rig: Rig,
+) -> None:
     for node in ("cpu", "gpu", "team"):  # one that is there registers its tasks again
         rig.stack.terminate(node)
     with ParsyncClient.from_url(rig.url, "acceptance") as client:
@@ -109,10 +140,14 @@ def test_what_was_submitted_before_any_worker_was_there_gets_what_its_app_declar
                 rig.state.delete(key)
         ids = [client.submit("fleet.train") for _ in range(3)]
         worker(rig, "gpu", "before", "-Q", "celery,video", resources={"gpu": 1}, score=1.0)
-        rig.until_up("gpu")  # it takes only tasks that ask for a gpu; without it these would fit nowhere, and fail
+        # it takes only tasks that ask for a gpu; without it these would fit nowhere, and fail
+        rig.until_up("gpu")
         worker(rig, "cpu", "before", "-Q", "celery", score=9.0)
         rig.until_up("cpu")
-        rig.until(lambda: {client.status(id).needs for id in ids} == {"slots=1 gpu=1"}, "they need what was declared")
+        rig.until(
+            lambda: {client.status(id).needs for id in ids} == {"slots=1 gpu=1"},
+            "they need what was declared",
+        )
         worker(rig, "team", "team", score=9.0)
         rig.until_up("team")
         assert {task.node for task in client.wait(ids, GET_S).values()} == {"gpu"}
@@ -127,8 +162,11 @@ def test_celerys_priority_is_parsyncs_larger_first(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("becomes_chain", 115), ("becomes_chord", 18)])
-def test_a_task_that_is_replaced_by_several_ends_with_their_result(rig: Rig, name: str, value: int) -> None:
-    task, add = fleet.before.tasks[f"fleet.{name}"], fleet.before.tasks["fleet.add"]
+def test_a_task_that_is_replaced_by_several_ends_with_their_result(
+    rig: Rig, name: str, value: int
+) -> None:
+    task = fleet.before.tasks[f"fleet.{name}"]
+    add = fleet.before.tasks["fleet.add"]
     assert task.delay(5).get(timeout=GET_S) == value
     around = chord(group([task.s(5), task.s(5)]), add.s())
     assert around.apply_async().get(timeout=GET_S) == 2 * value
@@ -157,17 +195,20 @@ def test_every_id_that_celery_takes_is_one(rig: Rig, id: str) -> None:
 
 
 def test_an_id_that_is_published_again_runs_again(rig: Rig) -> None:
-    add, meta = fleet.before.tasks["fleet.add"], "celery-task-meta-again"
+    add = fleet.before.tasks["fleet.add"]
+    meta = "celery-task-meta-again"
     for number in range(3):
         add.apply_async((number, 1), task_id="again")
-        rig.until(lambda: rig.redis.exists(meta), "its result is there")  # a Celery client may keep the one before
+        # a Celery client may keep the one before
+        rig.until(lambda: rig.redis.exists(meta), "its result is there")
         assert json.loads(rig.redis.get(meta))["result"] == number + 1
         rig.until_state("again", "succeeded")
         rig.redis.delete(meta)
 
 
 def test_what_waits_for_its_rate_limit_holds_no_slot(rig: Rig) -> None:
-    limited, kept = fleet.before.tasks["fleet.limited"], fleet.before.tasks["fleet.kept"]
+    limited = fleet.before.tasks["fleet.limited"]
+    kept = fleet.before.tasks["fleet.kept"]
     results = [limited.delay(number) for number in range(10)]
     others = [kept.delay() for _ in range(10)]
     get(others)
@@ -177,14 +218,20 @@ def test_what_waits_for_its_rate_limit_holds_no_slot(rig: Rig) -> None:
 
 
 def test_rate_limited_tasks_all_run_and_others_beside_them(rig: Rig) -> None:
-    paced, routed = fleet.before.tasks["fleet.paced"], fleet.before.tasks["fleet.routed"]
+    paced = fleet.before.tasks["fleet.paced"]
+    routed = fleet.before.tasks["fleet.routed"]
     ids = [paced.apply_async((number,), queue="video").id for number in range(300)]
     some = ids[::10]
-    rig.until(lambda: any("rate limit" in rig.client.status(id).why for id in some), "one waits for its rate limit")
+    rig.until(
+        lambda: any("rate limit" in rig.client.status(id).why for id in some),
+        "one waits for its rate limit",
+    )
     assert {node for node, _ in get([routed.delay() for _ in range(10)])} == {"gpu"}
     done = rig.client.wait(ids, timeout=600).values()  # their limit allows them in 30 s
     assert {task.state for task in done} == {"succeeded"}
-    assert sum(task.attempt for task in done) <= 3 * len(ids), "a task is placed twice, when it books and when it runs"
+    assert sum(task.attempt for task in done) <= 3 * len(ids), (
+        "a task is placed twice, when it books and when it runs"
+    )
 
 
 def test_a_countdown_of_centuries_waits(rig: Rig) -> None:

@@ -1,6 +1,8 @@
-"""A worker that comes while the server's memory is full waits until there is room, and is a node then.
+"""A worker that comes while the server's memory is full waits until there is room, and is a node
+then.
 
-Kombu writes when it connects; Celery takes the refusal for the end of everything if nobody says that it passes.
+Kombu writes when it connects; Celery takes the refusal for the end of everything if nobody says
+that it passes.
 """
 
 from collections.abc import Iterator
@@ -32,7 +34,10 @@ def test_a_worker_outlives_full_memory_when_it_connects(stack: LocalStack) -> No
         redis.config_set("maxmemory", 1)
         stack.worker(APP, "n1", slots=1)
         refused = "Cannot connect to"
-        until(lambda: refused in "\n".join(stack.processes["n1"].lines), "the refusal of what kombu writes")
+        until(
+            lambda: refused in "\n".join(stack.processes["n1"].lines),
+            "the refusal of what kombu writes",
+        )
         redis.config_set("maxmemory", 0)
         until(lambda: [node.state for node in client.nodes()] == ["up"], "the worker is a node")
         assert client.wait([client.submit("tests.acceptance.app.add", [1, 2])], timeout=180)

@@ -1,4 +1,6 @@
-"""No message ends a worker: garbage in plain queues, odd headers of placed tasks, odd options of calls. Promise 10."""
+"""No message ends a worker: garbage in plain queues, odd headers of placed tasks, odd options of
+calls. Promise 10.
+"""
 
 import base64
 import json
@@ -135,7 +137,16 @@ OPTIONS = (
 
 
 NODES = ("n1", "n2", "n3", "n4")
-CELERYS = ("countdown", "eta", "expires", "stamped_headers", "queue", "task_id", "serializer", "compression")
+CELERYS = (
+    "countdown",
+    "eta",
+    "expires",
+    "stamped_headers",
+    "queue",
+    "task_id",
+    "serializer",
+    "compression",
+)
 """Options that Celery itself reads, and of which it raises errors of its own."""
 
 
@@ -144,9 +155,27 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
     """A scheduler, and a node of each pool, which must live through all of it."""
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
-    for node, options in (("n1", {"pool": "threads"}), ("n2", {}), ("n3", {"pool": "solo", "slots": 1})):
+    for node, options in (
+        ("n1", {"pool": "threads"}),
+        ("n2", {}),
+        ("n3", {"pool": "solo", "slots": 1}),
+    ):
         rig.worker(node, up=False, **options)
-    words = ["-m", "celery", "-A", APP, "worker", "-n", "n4@h", "--parsync-node", "n4", "-c", "1", "-l", "info"]
+    words = [
+        "-m",
+        "celery",
+        "-A",
+        APP,
+        "worker",
+        "-n",
+        "n4@h",
+        "--parsync-node",
+        "n4",
+        "-c",
+        "1",
+        "-l",
+        "info",
+    ]
     rig.stack.start("n4", [sys.executable, *words])  # with gossip
     rig.until_up(*NODES)
     return rig
@@ -161,7 +190,10 @@ def alive(rig: Rig) -> Iterator[None]:
     assert rig.tasks.add.apply_async((1, 2), parsync=False).get(timeout=GET_S) == 3
     found: set[str] = set()
     for _ in range(50):
-        found |= {result.get(timeout=GET_S)["node"] for result in [rig.tasks.where.delay() for _ in range(10)]}
+        found |= {
+            result.get(timeout=GET_S)["node"]
+            for result in [rig.tasks.where.delay() for _ in range(10)]
+        }
         if found == {*NODES}:
             break
     assert found == {*NODES}, "each places and runs"
@@ -180,15 +212,35 @@ def texts(value: Any) -> bytes:
 
 def garbage() -> Iterator[bytes]:
     """What a thief puts into a plain queue."""
-    yield from (b"x", b"", b"\xff\xfe", b"{", b"[" * 100_000, b"null", b"1", b'"a"', b"[]", b"{}", b"NaN", b"\0" * 1000)
-    yield from (b'{"__type__": "datetime", "__value__": "x"}', b'{"__type__": "uuid", "__value__": 1}')
+    yield from (
+        b"x",
+        b"",
+        b"\xff\xfe",
+        b"{",
+        b"[" * 100_000,
+        b"null",
+        b"1",
+        b'"a"',
+        b"[]",
+        b"{}",
+        b"NaN",
+        b"\0" * 1000,
+    )
+    yield from (
+        b'{"__type__": "datetime", "__value__": "x"}',
+        b'{"__type__": "uuid", "__value__": 1}',
+    )
     sound = payload("plain")
     yield from (texts({**sound, part: value}) for part in sound for value in (*ODD, None))
-    yield from (texts({key: value for key, value in sound.items() if key != part}) for part in sound)
+    yield from (
+        texts({key: value for key, value in sound.items() if key != part}) for part in sound
+    )
     for part, names in (("headers", HEADERS), ("properties", PROPERTIES)):
         for name in names:
             yield from (texts({**sound, part: {**sound[part], name: value}}) for value in ODD)
-            yield texts({**sound, part: {key: value for key, value in sound[part].items() if key != name}})
+            yield texts(
+                {**sound, part: {key: value for key, value in sound[part].items() if key != name}}
+            )
     for body in bodies():
         yield texts({**sound, "body": base64.b64encode(body).decode()})
 
@@ -217,7 +269,9 @@ def bodies() -> Iterator[bytes]:
 
 @pytest.mark.one_server(0)
 def test_garbage_on_the_channels_of_celery_is_dropped(rig: Rig):
-    """Clients may publish events, to which workers with gossip listen; with `parsync acl --control` they broadcast."""
+    """Clients may publish events, to which workers with gossip listen; with `parsync acl --control`
+    they broadcast.
+    """
     db = rig.redis.connection_pool.connection_kwargs.get("db") or 0
     names = [f"/{db}.celeryev/worker.heartbeat", f"/{db}.celery.pidbox"]
     rig.until(lambda: rig.redis.publish(names[0], "x"), "n4 listens")
@@ -225,7 +279,10 @@ def test_garbage_on_the_channels_of_celery_is_dropped(rig: Rig):
         for text in garbage():
             rig.redis.publish(name, text)
     for process in NODES:
-        rig.until(lambda name=process: "it is no task" in rig.lines(name), f"{process} has dropped some")  # type: ignore[misc]
+        rig.until(
+            lambda name=process: "it is no task" in rig.lines(name),  # type: ignore[misc]
+            f"{process} has dropped some",
+        )
 
 
 @pytest.mark.one_server(0)
@@ -233,7 +290,9 @@ def test_garbage_in_a_plain_queue_is_dropped(rig: Rig):
     found = [*garbage()]
     for at in range(0, len(found), 100):
         rig.redis.lpush("celery", *found[at : at + 100])
-        rig.until(lambda: not rig.redis.llen("celery"), f"the queue is empty after {at} of {len(found)}")
+        rig.until(
+            lambda: not rig.redis.llen("celery"), f"the queue is empty after {at} of {len(found)}"
+        )
     assert "because it is no task" in rig.lines("n1") + rig.lines("n2") + rig.lines("n3")
     rig.until(lambda: not rig.redis.hlen("unacked"), "nothing is left to be delivered again")
 
@@ -242,9 +301,13 @@ def until_final(rig: Rig, ids: list[str]) -> dict[str, str]:
     """Wait until tasks have ended; return the state of each."""
 
     def states() -> dict[str, str]:
-        return dict(zip(ids, [str(status.state) for status in rig.client.statuses(ids)], strict=True))
+        return dict(
+            zip(ids, [str(status.state) for status in rig.client.statuses(ids)], strict=True)
+        )
 
-    rig.until(lambda: all(state in FINAL for state in states().values()), f"{len(ids)} tasks have ended")
+    rig.until(
+        lambda: all(state in FINAL for state in states().values()), f"{len(ids)} tasks have ended"
+    )
     return states()
 
 
@@ -270,7 +333,9 @@ def test_a_message_with_an_eta_far_ahead_holds_no_slot(rig: Rig):
     found = payload(id := new_id())
     found["headers"]["eta"] = "2999-01-01T00:00:00+00:00"
     rig.store.run(rig.store.commands.submit([Submission(id, ADD, texts(found))]))
-    rig.until(lambda: rig.state.zscore(rig.store.keys.in_shard_of("later", id), id), "it is delayed")
+    rig.until(
+        lambda: rig.state.zscore(rig.store.keys.in_shard_of("later", id), id), "it is delayed"
+    )
     rig.until_idle()
     assert "must not start before 2999" in rig.status(id).why
     assert rig.client.cancel(id)
@@ -285,7 +350,9 @@ def test_a_message_with_an_eta_that_is_near_runs_then(rig: Rig):
 
 
 def test_odd_options_of_a_call_are_one_error_or_a_task_that_ends(rig: Rig):
-    submitted, refused, strange = [], 0, []
+    submitted = []
+    refused = 0
+    strange = []
     for option in OPTIONS:
         for value in ODD:
             try:
@@ -302,7 +369,11 @@ def test_odd_options_of_a_call_are_one_error_or_a_task_that_ends(rig: Rig):
                 submitted.append((option, value, str(result.id)))
     assert not strange, "\n".join(strange)
     ids = [id for _, _, id in submitted]
-    waiting = {id for option, _, id in submitted if option in ("countdown", "eta", "queue", "routing_key", "exchange")}
+    waiting = {
+        id
+        for option, _, id in submitted
+        if option in ("countdown", "eta", "queue", "routing_key", "exchange")
+    }
     rig.client.cancel_many([*waiting])
     until_final(rig, ids)
     assert refused > 100

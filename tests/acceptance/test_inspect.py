@@ -1,7 +1,9 @@
-"""docs/inspect.md is true: each of its redis-cli lines runs on a cluster of real processes, and answers as it shows.
+"""docs/inspect.md is true: each of its redis-cli lines runs on a cluster of real processes, and
+answers as it shows.
 
-The test compares the shape: numbers and the order of lines may differ. redis-cli is the one on the PATH; where there
-is none, the words go through redis-py and are shown as redis-cli shows them (which is compared where there is one).
+The test compares the shape: numbers and the order of lines may differ. redis-cli is the one on the
+PATH; where there is none, the words go through redis-py and are shown as redis-cli shows them
+(which is compared where there is one).
 """
 
 import os
@@ -26,15 +28,20 @@ PATH = "docs/inspect.md"
 A100 = {"require": {"gpu_model": "a100"}, "resources": {"gpu": 1}}
 
 
-# -- the cluster that the document looks at --------------------------------------------------------------------------
+# -- the cluster that the document looks at --------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Its address: two schedulers; node n1 full, n2 draining, n3 lost with two doorbells unread; tasks that wait."""
+    """Its address: two schedulers; node n1 full, n2 draining, n3 lost with two doorbells unread;
+    tasks that wait.
+    """
     folder = tmp_path_factory.mktemp("inspect")
     (folder / "proj.py").write_text(PROJ)
-    told: dict[str, Any] = {"sink": lambda name, line: print(name, line), "env": {"PYTHONPATH": str(ROOT)}}
+    told: dict[str, Any] = {
+        "sink": lambda name, line: print(name, line),
+        "env": {"PYTHONPATH": str(ROOT)},
+    }
     with LocalStack("demo", cwd=folder, grace_s=3, **told) as stack:
         url = stack.server()
         with ParsyncClient.from_url(url, "demo") as client:
@@ -61,21 +68,26 @@ def bring_about(stack, client):
         "n2": (2, 1.0, None, {"mem": "4GiB"}),
         "n3": (2, 5.0, {"zone": "b"}, None),
     }
-    for name, (slots, score, labels, resources) in offers.items():  # one after another: so the deal is always the same
+    # one after another: so the deal is always the same
+    for name, (slots, score, labels, resources) in offers.items():
         stack.worker("proj", name, slots, score, labels, resources, pool="threads")
         until(partial(node, name), f"node {name}")
     for at in range(1, 5):
         client.submit("proj.render", [3600], id=f"t{at}", **A100)
     until(lambda: states("t1", "t2", "t3", "t4") == {"running"})
     client.submit("proj.render", [1], id="w1", priority=5, **A100)
-    client.submit("proj.render", [1], id="w2", require={"gpu_model": "h100"}, wait_for_capacity=True)
+    client.submit(
+        "proj.render", [1], id="w2", require={"gpu_model": "h100"}, wait_for_capacity=True
+    )
     client.submit("proj.render", [1], id="l1", countdown=3600)
     client.submit("proj.render", [1], id="e1", countdown=3600)
     client.cancel("e1")
     until(lambda: all(client.status(id).why for id in ("w1", "w2")))
 
-    os.killpg(stack.processes["n3"].popen.pid, signal.SIGSTOP)  # its guard too, so that its lease is lost
-    for waiting in client.store.client.client_list():  # so that nobody reads the inbox of n3; the others ask again
+    # its guard too, so that its lease is lost
+    os.killpg(stack.processes["n3"].popen.pid, signal.SIGSTOP)
+    # so that nobody reads the inbox of n3; the others ask again
+    for waiting in client.store.client.client_list():
         if waiting["cmd"] == "blmpop":
             client.store.client.client_kill_filter(_id=waiting["id"])
     for id in ("d1", "d2"):
@@ -91,10 +103,12 @@ def bring_about(stack, client):
 
 def sees(kind):
     """True if the written reason of this kind says that n3 is lost."""
-    return kind.why and ("gpu_model" in kind.needs or re.search(r"n3 (is|fits: it is) down", kind.why))
+    return kind.why and (
+        "gpu_model" in kind.needs or re.search(r"n3 (is|fits: it is) down", kind.why)
+    )
 
 
-# -- redis-cli -------------------------------------------------------------------------------------------------------
+# -- redis-cli -------------------------------------------------------------------------------------
 
 
 def redis_cli(url, words):
@@ -125,13 +139,19 @@ def show(reply, indent=""):
     if not reply:
         return "(empty array)\n"
     width = len(str(len(reply)))
-    lines = [f"{at:>{width}}) {show(item, indent + ' ' * (width + 2))}" for at, item in enumerate(reply, 1)]
+    lines = [
+        f"{at:>{width}}) {show(item, indent + ' ' * (width + 2))}"
+        for at, item in enumerate(reply, 1)
+    ]
     return indent.join(lines)
 
 
 def shape(text):
     """Return the shape: no numbers, no order, no cluster's id."""
-    lines = (re.sub(r"\d+(\.\d+)?", "N", re.sub('"[0-9a-f]{16}"', '"ID"', line)) for line in text.splitlines())
+    lines = (
+        re.sub(r"\d+(\.\d+)?", "N", re.sub('"[0-9a-f]{16}"', '"ID"', line))
+        for line in text.splitlines()
+    )
     return sorted(" ".join(line.split()) for line in lines)
 
 

@@ -1,8 +1,10 @@
-"""A slot runs one thing at a time, and a run whose lease is not renewed is dead before the lease is over: promise 2, 7.
+"""A slot runs one thing at a time, and a run whose lease is not renewed is dead before the lease is
+over: promise 2, 7.
 
-Workers are stopped past their lease and go on (F9), with a successor of the same name at work meanwhile (F10), are cut
-off from the server (F15), and tasks leave processes behind (F27). The locks and the guard each hold
-by themselves; a slot that has neither shows that the tests would see two runs.
+Workers are stopped past their lease and go on (F9), with a successor of the same name at work
+meanwhile (F10), are cut off from the server (F15), and tasks leave processes behind (F27). The
+locks and the guard each hold by themselves; a slot that has neither shows that the tests would see
+two runs.
 """
 
 import os
@@ -24,8 +26,11 @@ from . import conftest
 from .conftest import Rig
 
 LEASE_S = 3 * conftest.LEASE_S
-"""A test pauses a worker for a third of it, and a busy machine for longer. The last renewal may be a fifth of a lease
-old by then; nothing is killed as long as one succeeds in every 0.6 leases."""
+"""A test pauses a worker for a third of it, and a busy machine for longer.
+
+The last renewal may be a fifth of a lease old by then; nothing is killed as long as one succeeds in
+every 0.6 leases.
+"""
 
 pytestmark = pytest.mark.serial
 APP = "tests.acceptance.isolation_app"
@@ -53,8 +58,12 @@ def rig(new_rig: Callable[..., Rig], folder: Path) -> Rig:
     return rig
 
 
-def start(rig: Rig, node: str, slots: int = 1, pool: str = "prefork", *flags: str, **env: str) -> None:
-    """Starts a worker as this node, with a label of that name, and flags and variables of its own."""
+def start(
+    rig: Rig, node: str, slots: int = 1, pool: str = "prefork", *flags: str, **env: str
+) -> None:
+    """Starts a worker as this node, with a label of that name, and flags and variables
+    of its own.
+    """
     command = [
         "env",
         *(f"{name}={value}" for name, value in env.items()),
@@ -93,13 +102,17 @@ def submit(rig: Rig, node: str, task: str, *args: Any) -> str:
 def read(path: Path) -> list[Tick]:
     """The ticks in a file, in their order."""
     rows = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-    ticks = [Tick(node, int(slot), attempt, int(pid), float(at_s)) for node, slot, attempt, pid, at_s in rows]
+    ticks = [
+        Tick(node, int(slot), attempt, int(pid), float(at_s))
+        for node, slot, attempt, pid, at_s in rows
+    ]
     return sorted(ticks, key=lambda tick: tick.at_s)
 
 
 def overlaps(ticks: Iterable[Tick]) -> list[Tick]:
     """The ticks of runs that were no longer the last to begin in their slot."""
-    found, began = [], dict[tuple[str, int], list[int]]()
+    found = []
+    began = dict[tuple[str, int], list[int]]()
     for tick in ticks:
         pids = began.setdefault((tick.node, tick.slot), [])
         if tick.pid not in pids:
@@ -110,13 +123,18 @@ def overlaps(ticks: Iterable[Tick]) -> list[Tick]:
 
 
 def test_the_checker_sees_two_runs_in_one_slot() -> None:
-    fine = [Tick("n", 0, "1", 1, 0.0), Tick("n", 0, "1", 1, 0.1), Tick("n", 1, "3", 3, 0.15), Tick("n", 0, "2", 2, 0.2)]
+    fine = [
+        Tick("n", 0, "1", 1, 0.0),
+        Tick("n", 0, "1", 1, 0.1),
+        Tick("n", 1, "3", 3, 0.15),
+        Tick("n", 0, "2", 2, 0.2),
+    ]
     late = Tick("n", 0, "1", 1, 0.3)
     assert overlaps(fine) == []
     assert overlaps([*fine, late, fine[2]]) == [late]
 
 
-# -- a paused worker and its successor (F9, F10) ---------------------------------------------------------------------
+# -- a paused worker and its successor (F9, F10) ---------------------------------------------------
 
 BOTH, LOCKED, GUARDED, NEITHER = range(4)
 """The slots of a node, by what of the isolation is left to them."""
@@ -124,7 +142,8 @@ BOTH, LOCKED, GUARDED, NEITHER = range(4)
 
 @pytest.fixture(scope="module")
 def zombie(rig: Rig, folder: Path) -> tuple[list[Tick], float, set[int]]:
-    """A worker runs tasks in four slots, is stopped past its lease while a successor takes its name, and goes on.
+    """A worker runs tasks in four slots, is stopped past its lease while a successor takes its
+    name, and goes on.
 
     All ticks; when the pool processes of the older went on; their ids.
     """
@@ -139,20 +158,27 @@ def zombie(rig: Rig, folder: Path) -> tuple[list[Tick], float, set[int]]:
     rig.until_up("zombie")
     ids = [submit(rig, "zombie", "ticks", "zombie") for _ in range(4)]
     rig.until(lambda: len(running()) == 4, "all four slots tick")
-    old, inc = running(), rig.node("zombie").inc
+    old = running()
+    inc = rig.node("zombie").inc
     older = rig.stack.processes["older"] = rig.stack.processes.pop("zombie")
     os.killpg(older.popen.pid, signal.SIGSTOP)
     stopped_s = time.monotonic()
     start(rig, "zombie", slots=4, **env)
     rig.until(lambda: rig.node("zombie").inc > inc, "the successor has registered")
     others = (BOTH, GUARDED, NEITHER)
-    rig.until(lambda: all(running()[slot] != old[slot] for slot in others), "it runs tasks where it may")
+    rig.until(
+        lambda: all(running()[slot] != old[slot] for slot in others), "it runs tasks where it may"
+    )
     rig.until(lambda: time.monotonic() > stopped_s + 1.2 * LEASE_S, "the lease is over")
     assert running()[LOCKED] == old[LOCKED]
-    went_on_s, seen = time.monotonic(), len(read(folder / "zombie"))
+    went_on_s = time.monotonic()
+    seen = len(read(folder / "zombie"))
     for pid in old.values():
         os.kill(pid, signal.SIGCONT)  # those of the pool first: the worker would end what they run
-    rig.until(lambda: len([t for t in read(folder / "zombie")[seen:] if t.pid in old.values()]) > 4, "old runs go on")
+    rig.until(
+        lambda: len([t for t in read(folder / "zombie")[seen:] if t.pid in old.values()]) > 4,
+        "old runs go on",
+    )
     os.killpg(older.popen.pid, signal.SIGCONT)
     rig.until(lambda: not older.alive, "the older has ended")
     rig.until(lambda: running()[LOCKED] != old[LOCKED], "its last slot is run in by the successor")
@@ -167,7 +193,9 @@ def zombie(rig: Rig, folder: Path) -> tuple[list[Tick], float, set[int]]:
 @pytest.mark.parametrize("slot", [BOTH, GUARDED])
 def test_a_run_that_was_paused_past_its_lease_does_not_tick_again(zombie: Any, slot: int) -> None:
     ticks, went_on_s, old = zombie
-    assert [tick for tick in ticks if tick.slot == slot and tick.pid in old and tick.at_s >= went_on_s] == []
+    assert [
+        tick for tick in ticks if tick.slot == slot and tick.pid in old and tick.at_s >= went_on_s
+    ] == []
     assert len({tick.pid for tick in ticks if tick.slot == slot}) >= 2, "another ran there"
 
 
@@ -176,7 +204,11 @@ def test_the_locks_or_the_guard_alone_keep_two_runs_out_of_one_slot(zombie: Any,
     ticks, went_on_s, old = zombie
     assert overlaps(tick for tick in ticks if tick.slot == slot) == []
     if slot == LOCKED:
-        assert [tick for tick in ticks if tick.slot == slot and tick.pid in old and tick.at_s >= went_on_s]
+        assert [
+            tick
+            for tick in ticks
+            if tick.slot == slot and tick.pid in old and tick.at_s >= went_on_s
+        ]
 
 
 def test_without_isolation_two_runs_are_seen_in_one_slot(zombie: Any) -> None:
@@ -184,22 +216,31 @@ def test_without_isolation_two_runs_are_seen_in_one_slot(zombie: Any) -> None:
     assert overlaps(tick for tick in ticks if tick.slot == NEITHER)
 
 
-# -- processes that a task leaves behind (F27) -----------------------------------------------------------------------
+# -- processes that a task leaves behind (F27) -----------------------------------------------------
 
 
-def test_a_slot_in_which_a_program_lives_on_is_given_to_nobody_until_it_ends(rig: Rig, folder: Path) -> None:
+def test_a_slot_in_which_a_program_lives_on_is_given_to_nobody_until_it_ends(
+    rig: Rig, folder: Path
+) -> None:
     start(rig, "leaves", slots=2)
     rig.until_up("leaves")
     rig.until_state(submit(rig, "leaves", "leaves", "left"), "succeeded")
     slot, pid = (int(word) for word in (folder / "left").read_text().split())
-    assert [lease.slot for lease in rig.leases()] == [slot], "the outcome was not held back, the slot is"
-    rig.until(lambda: f"(processes [{pid}])" in rig.lines("leaves"), "the operator is told, once, what lives there")
+    assert [lease.slot for lease in rig.leases()] == [slot], (
+        "the outcome was not held back, the slot is"
+    )
+    rig.until(
+        lambda: f"(processes [{pid}])" in rig.lines("leaves"),
+        "the operator is told, once, what lives there",
+    )
     assert rig.until_state(submit(rig, "leaves", "leaves", "other"), "succeeded").slot == 1 - slot
     other = int((folder / "other").read_text().split()[1])
     waits = submit(rig, "leaves", "ticks", "waits")
     rig.stack.kill("leaves")
     start(rig, "leaves", slots=2)
-    rig.until(lambda: "still lives" in rig.lines("leaves"), "its successor finds both slots occupied")
+    rig.until(
+        lambda: "still lives" in rig.lines("leaves"), "its successor finds both slots occupied"
+    )
     assert rig.status(waits).starts == 0
     os.kill(pid, signal.SIGKILL)
     assert rig.until_state(waits, "running").slot == slot
@@ -211,7 +252,7 @@ def test_a_slot_in_which_a_program_lives_on_is_given_to_nobody_until_it_ends(rig
     rig.stack.terminate("leaves")
 
 
-# -- runs that cannot begin -----------------------------------------------------------------------------------------
+# -- runs that cannot begin ------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -258,14 +299,17 @@ def test_a_run_that_could_not_begin_costs_its_task_no_start_and_its_slot_is_shut
     rig.until_idle()
 
 
-# -- a worker that is cut off (F15), and one that is only slow -------------------------------------------------------
+# -- a worker that is cut off (F15), and one that is only slow -------------------------------------
 
 
 class Wire:
-    """A way to the server that can be cut without a word: bytes then go nowhere, in either direction."""
+    """A way to the server that can be cut without a word: bytes then go nowhere, in either
+    direction.
+    """
 
     def __init__(self, port: int) -> None:
-        self._to, self.whole = port, threading.Event()
+        self._to = port
+        self.whole = threading.Event()
         self.whole.set()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
@@ -338,16 +382,24 @@ def test_a_run_is_dead_before_the_lease_of_its_worker_is_over_that_cannot_reach_
     cut_s = time.monotonic()
     for pool in POOLS:
         rig.until(lambda pool=pool: rig.node(pool).state == "down", "the leader gave the node up")  # type: ignore[misc]
-        down_s, last = time.monotonic(), read(files[pool])[-1]
-        print(f"{pool}: last tick {last.at_s - cut_s:.2f} s after the cut, given up after {down_s - cut_s:.2f} s")
+        down_s = time.monotonic()
+        last = read(files[pool])[-1]
+        print(
+            f"{pool}: last tick {last.at_s - cut_s:.2f} s after the cut, given up after "
+            f"{down_s - cut_s:.2f} s"
+        )
         assert last.at_s < down_s
         assert not lives(last.pid)
     wire.whole.set()
     old = {pool: read(files[pool])[-1].pid for pool in POOLS}
-    rig.until(lambda: {tick.pid for tick in read(files["prefork"])} > {old["prefork"]}, "it runs again")
+    rig.until(
+        lambda: {tick.pid for tick in read(files["prefork"])} > {old["prefork"]}, "it runs again"
+    )
     files["prefork"].with_suffix(".end").touch()
     assert rig.until_state(ids["prefork"], "succeeded").starts == 2
-    assert rig.stack.processes["threads"].popen.poll() == -signal.SIGKILL, "the worker itself was the run's process"
+    assert rig.stack.processes["threads"].popen.poll() == -signal.SIGKILL, (
+        "the worker itself was the run's process"
+    )
     assert rig.until_state(ids["threads"], "pending", "taken").starts == 1
     rig.client.cancel(ids["threads"])
 
@@ -368,7 +420,9 @@ def guard_of(worker: int) -> int:
     return guard
 
 
-def test_a_worker_whose_guard_is_killed_says_so_of_what_it_ran_and_starts_another(rig: Rig, folder: Path) -> None:
+def test_a_worker_whose_guard_is_killed_says_so_of_what_it_ran_and_starts_another(
+    rig: Rig, folder: Path
+) -> None:
     start(rig, "bereft")
     rig.until_up("bereft")
     id = submit(rig, "bereft", "ticks", "bereft")

@@ -1,4 +1,6 @@
-"""docs/journey-of-a-task.md is true: its blocks are what each script really changes, times aside."""
+"""docs/journey-of-a-task.md is true: its blocks are what each script really changes,
+times aside.
+"""
 
 import difflib
 import re
@@ -33,7 +35,7 @@ NAMED = {"extra": "ID", "pending": "KIND", "stats": "SCHEDULER"}
 TIME = re.compile(r"\b1[0-9]{12}(?:[0-9]{2})?\b")
 
 
-# -- what the keys say ---------------------------------------------------------------------------------------------
+# -- what the keys say -----------------------------------------------------------------------------
 
 Keys = dict[str, tuple[str, dict[str, str]]]
 
@@ -43,11 +45,15 @@ def read_all(store: Store) -> Keys:
     client: Any = store.client
     found = {}
     for name in sorted(client.keys(), key=_rank):
-        key, kind = name.decode(), client.type(name).decode()
+        key = name.decode()
+        kind = client.type(name).decode()
         if kind == "hash":
             rows = {k.decode(): _shown(key, v) for k, v in client.hgetall(name).items()}
         elif kind == "zset":
-            rows = {k.decode(): f"{score:.0f}" for k, score in client.zrange(name, 0, -1, withscores=True)}
+            rows = {
+                k.decode(): f"{score:.0f}"
+                for k, score in client.zrange(name, 0, -1, withscores=True)
+            }
         elif kind == "set":
             rows = {member.decode(): "" for member in sorted(client.smembers(name))}
         elif kind == "stream":
@@ -81,7 +87,10 @@ def changes(before: Keys, after: Keys) -> str:
         old = before.get(key, ("", {}))[1]
         changed = {name: value for name, value in sorted(rows.items()) if old.get(name) != value}
         width = max(map(len, changed), default=0) + 2
-        lines_of = {name: value.strip("\n").replace("\n", "\n    " + " " * width) for name, value in changed.items()}
+        lines_of = {
+            name: value.strip("\n").replace("\n", "\n    " + " " * width)
+            for name, value in changed.items()
+        }
         told = [f"  + {name:<{width}}{value}".rstrip() for name, value in lines_of.items()]
         told += [f"  - {name}" for name in sorted(old) if name not in rows]
         if told:
@@ -90,10 +99,13 @@ def changes(before: Keys, after: Keys) -> str:
 
 
 class Traveller:
-    """Goes from hop to hop, and keeps what each changed by the heading of the document's section."""
+    """Goes from hop to hop, and keeps what each changed by the heading of the
+    document's section.
+    """
 
     def __init__(self, store: Store) -> None:
-        self.store, self.told = store, dict[str, str]()
+        self.store = store
+        self.told = dict[str, str]()
         self._before = read_all(store)
         self.types: dict[str, str] = {}
 
@@ -105,12 +117,15 @@ class Traveller:
         self._before = now
 
 
-# -- the journey ---------------------------------------------------------------------------------------------------
+# -- the journey -----------------------------------------------------------------------------------
 
 
 def travel(store: Store, client: ParsyncClient) -> Traveller:
-    """The task a81f from submit to release; then b92c, whose node is lost; then two claims on one slot."""
-    run, commands = store.run, store.commands
+    """The task a81f from submit to release; then b92c, whose node is lost; then two claims on one
+    slot.
+    """
+    run = store.run
+    commands = store.commands
     here = Traveller(store)
 
     with patch("secrets.token_hex", return_value="5d41402abc4b2a76"):
@@ -172,7 +187,8 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
 
 def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     """A task whose node is lost while it runs."""
-    run, commands = store.run, store.commands
+    run = store.run
+    commands = store.commands
     client.submit("proj.render", [8], id="b92c", **NEEDS)
     (task,) = run(commands.take("s1", [(KIND, 1)], salt=SALT)).tasks
     epoch = run(commands.read_partition(0)).epoch
@@ -190,7 +206,9 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     assert run(commands.finish([(place, "succeeded", "")])) == ["stale"]
     assert run(commands.release(0, [place])) == ["freed"]
     here.hop("release, by the leader")
-    assert [task.attempt for task in run(commands.take("s1", [(KIND, 1)], salt=SALT)).tasks] == ["2@2.s1.482913"]
+    assert [task.attempt for task in run(commands.take("s1", [(KIND, 1)], salt=SALT)).tasks] == [
+        "2@2.s1.482913"
+    ]
     run(commands.cancel(["b92c"]))
     assert audit(store) == []
     here.hop("")
@@ -203,7 +221,8 @@ def collide(store: Store, here: Traveller) -> None:
     claims = [Claim(task, "1@9", 1, "n2", (slot,), 1, "", 0, epoch) for task, slot in wanted]
     judged = store.run(store.commands.commit(1, claims))
     told = [
-        f"{claim.task} wants {claim.node}/{claim.slots[0]}   {verdict.word.value:<9} {verdict.detail}\n"
+        f"{claim.task} wants {claim.node}/{claim.slots[0]}   {verdict.word.value:<9} "
+        f"{verdict.detail}\n"
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True)
     ]
     here.hop("Two schedulers want the same slot", "".join(told))
@@ -211,10 +230,14 @@ def collide(store: Store, here: Traveller) -> None:
 
 def show_claim(claim: Claim) -> str:
     """A claim as the document shows it."""
-    slots, bits = (",".join(str(first + slot) for slot in claim.slots) for first in (0, claim.first))
+    slots, bits = (
+        ",".join(str(first + slot) for slot in claim.slots) for first in (0, claim.first)
+    )
     return (
-        f"task {claim.task}   attempt {claim.attempt}   partition p{claim.partition}   epoch {claim.epoch}\n"
-        f"node {claim.node}   incarnation {claim.inc}   slots {slots}   bits {bits}   amounts {claim.asked}\n"
+        f"task {claim.task}   attempt {claim.attempt}   partition p{claim.partition}   epoch "
+        f"{claim.epoch}\n"
+        f"node {claim.node}   incarnation {claim.inc}   slots {slots}   bits {bits}   amounts "
+        f"{claim.asked}\n"
     )
 
 
@@ -237,12 +260,22 @@ def test_every_hop_changes_what_the_document_shows(journey):
         return
     for heading, text in told.items():
         right, shown = (TIME.sub("TIME", each) for each in (text, blocks[heading].text))
-        history = "\n".join(difflib.unified_diff(shown.splitlines(), right.splitlines(), "the document", "Redis", n=1))
-        assert shown == right, f"{heading} in {PATH} is not what happens (PARSYNC_TEST_WRITE_DOCS=1):\n{history}"
+        history = "\n".join(
+            difflib.unified_diff(
+                shown.splitlines(), right.splitlines(), "the document", "Redis", n=1
+            )
+        )
+        assert shown == right, (
+            f"{heading} in {PATH} is not what happens (PARSYNC_TEST_WRITE_DOCS=1):\n{history}"
+        )
 
 
 def test_every_key_of_the_journey_has_the_type_that_keys_md_says(journey):
-    said = {row[0].strip("`"): row[1] for row in tables(Document("docs/keys.md").text) if row[0].startswith("`parsync")}
+    said = {
+        row[0].strip("`"): row[1]
+        for row in tables(Document("docs/keys.md").text)
+        if row[0].startswith("`parsync")
+    }
     for key, kind in journey.types.items():
         form = (
             key.replace("{demo", "{C")

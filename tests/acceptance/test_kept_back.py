@@ -1,4 +1,5 @@
-"""Real workers: a flood of tasks leaves nodes with a taint, or with a scarce resource, to the tasks that are for them.
+"""Real workers: a flood of tasks leaves nodes with a taint, or with a scarce resource, to the tasks
+that are for them.
 
 `pytest -rP` shows the delays from submit to start.
 """
@@ -26,7 +27,15 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
     for name in ("cpu1", "cpu2"):
         rig.worker(name, slots=4, pool="prefork", labels={"kind": name}, up=False)
     rig.worker("gpu1", slots=2, pool="prefork", resources={"gpu": 1}, up=False)
-    rig.worker("spot1", "--parsync-taint", "spot", slots=2, pool="prefork", labels={"kind": "spot"}, up=False)
+    rig.worker(
+        "spot1",
+        "--parsync-taint",
+        "spot",
+        slots=2,
+        pool="prefork",
+        labels={"kind": "spot"},
+        up=False,
+    )
     rig.until_up("cpu1", "cpu2", "gpu1", "spot1")
     for name in ("cpu1", "cpu2"):
         rig.tasks.where.apply_async(parsync={"require": {"kind": name}}).get(timeout=180)
@@ -36,7 +45,9 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 def flood(rig: Rig, count: int, running: int) -> list[Any]:
     """Submit tasks that run until the gate opens, and wait until as many of them run as can."""
     held = [rig.tasks.gated.apply_async((f"f{n}",)) for n in range(count)]
-    rig.until(lambda: sum(rig.counts("held").values()) == running, f"{running} of {count} tasks run")
+    rig.until(
+        lambda: sum(rig.counts("held").values()) == running, f"{running} of {count} tasks run"
+    )
     return held
 
 
@@ -52,8 +63,11 @@ def delays_ms(rig: Rig, node: str, options: dict[str, Any]) -> list[int]:
     return found
 
 
-def test_a_gpu_task_starts_at_once_beside_a_flood_because_others_use_the_gpu_node_last(rig: Rig) -> None:
-    held = flood(rig, 6, 6)  # two slots more are there, which the scheduler may not have read since the first tasks
+def test_a_gpu_task_starts_at_once_beside_a_flood_because_others_use_the_gpu_node_last(
+    rig: Rig,
+) -> None:
+    # two slots more are there, which the scheduler may not have read since the first tasks
+    held = flood(rig, 6, 6)
     assert {rig.status(task).node for task in held} == {"cpu1", "cpu2"}
     assert max(delays_ms(rig, "gpu1", GPU)) < 10_000
     assert {rig.status(task).state for task in held} == {"running"}, "the flood is still on"
@@ -61,9 +75,13 @@ def test_a_gpu_task_starts_at_once_beside_a_flood_because_others_use_the_gpu_nod
     assert [task.get(timeout=180) for task in held]
 
 
-def test_a_tainted_node_stays_free_for_tasks_that_tolerate_the_taint_however_many_wait(rig: Rig) -> None:
+def test_a_tainted_node_stays_free_for_tasks_that_tolerate_the_taint_however_many_wait(
+    rig: Rig,
+) -> None:
     held = flood(rig, 40, 10)
-    assert {rig.status(task).node for task in held} == {"cpu1", "cpu2", "gpu1", None}, "in need also on the GPU node"
+    assert {rig.status(task).node for task in held} == {"cpu1", "cpu2", "gpu1", None}, (
+        "in need also on the GPU node"
+    )
     assert max(delays_ms(rig, "spot1", SPOT)) < 10_000
     assert sum(rig.status(task).state == "pending" for task in held) > 20, "the flood is still on"
     (waiting,) = [task for task in held if rig.status(task).state == "pending"][:1]
@@ -75,8 +93,12 @@ def test_a_tainted_node_stays_free_for_tasks_that_tolerate_the_taint_however_man
     assert [task.get(timeout=180) for task in held]
 
 
-def test_a_task_for_a_tainted_node_that_does_not_tolerate_the_taint_is_refused_with_what_would_do(rig: Rig) -> None:
-    says = r'spot1 comes closest: it lacks the absence of taint spot \(tolerate=\["spot"\] would do\)'
+def test_a_task_for_a_tainted_node_that_does_not_tolerate_the_taint_is_refused_with_what_would_do(
+    rig: Rig,
+) -> None:
+    says = (
+        r'spot1 comes closest: it lacks the absence of taint spot \(tolerate=\["spot"\] would do\)'
+    )
     with pytest.raises(Infeasible, match=says):
         rig.client.submit(rig.tasks.add.name, (1, 2), require={"kind": "spot"})
     with pytest.raises(Infeasible, match=says):
@@ -88,13 +110,21 @@ def test_a_task_for_a_tainted_node_that_does_not_tolerate_the_taint_is_refused_w
     assert rig.until_state(id, "succeeded")
 
 
-def test_tasks_with_the_same_word_run_on_different_nodes_and_near_goes_where_the_other_ran(rig: Rig) -> None:
+def test_tasks_with_the_same_word_run_on_different_nodes_and_near_goes_where_the_other_ran(
+    rig: Rig,
+) -> None:
     held = [rig.tasks.gated.apply_async((f"a{n}",), parsync={"apart": "web"}) for n in range(4)]
-    rig.until(lambda: sum(rig.counts("held").values()) == 3, "a task runs on each node without a taint")
+    rig.until(
+        lambda: sum(rig.counts("held").values()) == 3, "a task runs on each node without a taint"
+    )
     nodes = {rig.status(task).node: task for task in held}
     assert {*nodes} == {"cpu1", "cpu2", "gpu1", None}
-    found = {node: some for some in rig.client.explain(str(nodes[None])).classes for node in some.nodes}
-    assert [(o.rule, o.why) for o in found["cpu1"].obstacles] == [("apart", "has a task with apart=web")]
+    found = {
+        node: some for some in rig.client.explain(str(nodes[None])).classes for node in some.nodes
+    }
+    assert [(o.rule, o.why) for o in found["cpu1"].obstacles] == [
+        ("apart", "has a task with apart=web")
+    ]
     assert rig.node("cpu2").left == {}
     near = [rig.tasks.where.apply_async(parsync={"near": str(nodes["cpu2"])}) for _ in range(5)]
     assert {task.get(timeout=180)["node"] for task in near} == {"cpu2"}

@@ -1,4 +1,6 @@
-"""No code change: CELERY_LOADER and rules place the tasks of an app that knows nothing of parsync."""
+"""No code change: CELERY_LOADER and rules place the tasks of an app that knows nothing
+of parsync.
+"""
 
 import ast
 import os
@@ -21,7 +23,9 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
     return new_rig()
 
 
-def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(rig: Rig, tmp_path: Path) -> None:
+def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(
+    rig: Rig, tmp_path: Path
+) -> None:
     (tmp_path / "parsync.toml").write_text(RULES)
     env = {
         "CELERY_LOADER": "parsync_redis.loader:Loader",
@@ -47,10 +51,18 @@ def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(rig: 
     }
     words = [f"{name}={value}" for name, value in {**env, **node}.items()]
     celery = [sys.executable, "-m", "celery", "-A", "tests.acceptance.plain_app:app"]
-    rig.stack.start("loaded", ["env", *words, *celery, "worker", "-P", "threads", "-l", "info", "-n", "loaded@%h"])
+    rig.stack.start(
+        "loaded",
+        ["env", *words, *celery, "worker", "-P", "threads", "-l", "info", "-n", "loaded@%h"],
+    )
     rig.until_up("loaded")
     seen = rig.node("loaded")
-    assert (seen.slots, seen.score, seen.resources, seen.labels["kind"]) == (2, 3.5, {"mem": 1 << 30}, "loaded")
+    assert (seen.slots, seen.score, seen.resources, seen.labels["kind"]) == (
+        2,
+        3.5,
+        {"mem": 1 << 30},
+        "loaded",
+    )
     client = subprocess.run(
         [sys.executable, "-m", "tests.acceptance.plain_app"],
         env={**os.environ, **env},
@@ -66,12 +78,16 @@ def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(rig: 
     assert found["parsync"]["options"]["slots"] == 2
     plain = [f"{name}={value}" for name, value in env.items()]
     rig.stack.start("plain", ["env", *plain, *celery, "worker", "-P", "solo", "-n", "plain@%h"])
-    said = "this worker is no node: tasks of its app that parsync places (untouched.train) run on nodes only"
+    said = (
+        "this worker is no node: tasks of its app that parsync places (untouched.train) run on "
+        "nodes only"
+    )
     rig.until(lambda: said in rig.lines("plain"), "a worker that is no node says so")
     assert "PARSYNC_NODE=1 in its environment" in rig.lines("plain")
     rig.stack.terminate("plain")
     assert rig.stack.terminate("loaded") == 0
     ended = rig.lines("loaded")
-    at, scheduler = ended.index("node loaded has left"), re.search(r"scheduler \S+ has left", ended)
+    at = ended.index("node loaded has left")
+    scheduler = re.search(r"scheduler \S+ has left", ended)
     assert scheduler, ended
     assert at < scheduler.start(), "the scheduler beside it ends after it"

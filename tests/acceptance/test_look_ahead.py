@@ -1,4 +1,6 @@
-"""Look-ahead with real workers: a task that waits behind another is cancelled, drained, handed back, or gets lost."""
+"""Look-ahead with real workers: a task that waits behind another is cancelled, drained, handed
+back, or gets lost.
+"""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -14,7 +16,10 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """One scheduler; each test starts a worker of one slot. A solo worker that is slow for a lease is killed."""
+    """One scheduler; each test starts a worker of one slot.
+
+    A solo worker that is slow for a lease is killed.
+    """
     rig = new_rig()
     rig.schedulers(1, lease_s=2 * LEASE_S)
     return rig
@@ -28,7 +33,10 @@ def late_s() -> float:
 
 @pytest.fixture(params=["solo", "threads"])
 def node(rig: Rig, late_s: float, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A worker of one slot whose last tasks were short: its waiting seats are open. It leaves after the test."""
+    """A worker of one slot whose last tasks were short: its waiting seats are open.
+
+    It leaves after the test.
+    """
     name = f"{request.param}-{request.node.originalname.rpartition('_')[2]}"
     rig.redis.set(rig.tasks.LATE, late_s)
     rig.worker(name, slots=1, pool=request.param, labels={"kind": name})
@@ -57,8 +65,14 @@ def hold(rig: Rig, node: str) -> Any:
 
 
 def until_placed(rig: Rig, *tasks: Any) -> None:
-    """Wait until one of these tasks waits at the worker. The seat of a task that runs may be a waiting seat too."""
-    rig.until(lambda: any(rig.status(task).state != "pending" for task in tasks), "something waits at the worker")
+    """Wait until one of these tasks waits at the worker.
+
+    The seat of a task that runs may be a waiting seat too.
+    """
+    rig.until(
+        lambda: any(rig.status(task).state != "pending" for task in tasks),
+        "something waits at the worker",
+    )
 
 
 @pytest.mark.parametrize("late_s", [1.0])
@@ -119,6 +133,8 @@ def test_a_worker_that_is_killed_gives_back_what_waited(rig: Rig, node: str) -> 
     rig.worker(node, slots=1, pool="solo", labels={"kind": node})
     rig.open()
     assert held.get(timeout=GET_S) == node
-    assert [task.get(timeout=GET_S) for task in behind] == [f"{node} {number}" for number in range(3)]
+    assert [task.get(timeout=GET_S) for task in behind] == [
+        f"{node} {number}" for number in range(3)
+    ]
     assert rig.until_state(held, "succeeded").starts == 2
     assert {rig.until_state(task, "succeeded").starts for task in behind} == {1}

@@ -1,4 +1,6 @@
-"""Prometheus itself takes what is in deploy/: it reads a real `parsync serve`, and each alert fires when it should."""
+"""Prometheus itself takes what is in deploy/: it reads a real `parsync serve`, and each alert fires
+when it should.
+"""
 
 import json
 import os
@@ -21,8 +23,13 @@ from tests.serving import ASK_S, serving, url_of
 from tests.waiting import run, until
 
 DEPLOY = ROOT / "deploy"
-CONFIG, RULES = DEPLOY / "prometheus/prometheus.yml", DEPLOY / "prometheus/alerts.yml"
-ALERTS = [rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+CONFIG = DEPLOY / "prometheus/prometheus.yml"
+RULES = DEPLOY / "prometheus/alerts.yml"
+ALERTS = [
+    rule["alert"]
+    for group in yaml.safe_load(RULES.read_text())["groups"]
+    for rule in group["rules"]
+]
 BOARD = json.loads((DEPLOY / "grafana/parsync.json").read_text())
 
 pytestmark = [
@@ -77,7 +84,9 @@ CHANGES = {
     "ParsyncNamesAreHeldBack": {"parsync_held_back_names": " ".join(["0 1 0 2"] * 10)},
     "ParsyncTasksDie": {"parsync_died_tasks_total": "0x25 1x15"},
     "ParsyncAttemptsAreLost": {"parsync_lost_attempts_total": "0+2x40"},
-    "ParsyncPlacingIsSlow": {'parsync_scheduling_delay_seconds_bucket{scheduler="s1", le="0.128"}': "0x40"},
+    "ParsyncPlacingIsSlow": {
+        'parsync_scheduling_delay_seconds_bucket{scheduler="s1", le="0.128"}': "0x40"
+    },
     "ParsyncViewsAreOld": {'parsync_view_age_max_seconds{scheduler="s1"}': "40x40"},
     "ParsyncTicksAreNotHeard": {"parsync_own_ticks_total": "0+120x40"},
     "ParsyncManyConflicts": {"parsync_conflicts_total": "0+60x40"},
@@ -88,11 +97,18 @@ CHANGES = {
 def at(series, instance):
     """The series of one service: Prometheus adds the labels `job` and `instance`."""
     name, _, labels = series.rstrip("}").partition("{")
-    return f"{name}{{" + ", ".join(dict.fromkeys([*filter(None, labels.split(", ")), 'job="parsync"', instance])) + "}"
+    return (
+        f"{name}{{"
+        + ", ".join(dict.fromkeys([*filter(None, labels.split(", ")), 'job="parsync"', instance]))
+        + "}"
+    )
 
 
 def firing(folder, change, wanted):
-    """Let promtool compare the alerts that fire after 30 minutes with those wanted. Another cluster is well."""
+    """Let promtool compare the alerts that fire after 30 minutes with those wanted.
+
+    Another cluster is well.
+    """
     given = {at(name, 'instance="a"'): values for name, values in {**CALM, **change}.items()}
     given |= {at(name, 'instance="b"'): values for name, values in CALM.items()}
     asked = 'count by (alertname, instance) (ALERTS{alertstate="firing"})'
@@ -102,9 +118,13 @@ def firing(folder, change, wanted):
         "input_series": [{"series": name, "values": values} for name, values in given.items()],
         "promql_expr_test": [{"expr": asked, "eval_time": "30m", "exp_samples": samples}],
     }
-    text = yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [scene]})
+    text = yaml.safe_dump(
+        {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [scene]}
+    )
     (folder / "scene.yml").write_text(text)
-    done = run(["promtool", "test", "rules", str(folder / "scene.yml")], capture_output=True, text=True)
+    done = run(
+        ["promtool", "test", "rules", str(folder / "scene.yml")], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -130,7 +150,9 @@ NO_RUNS = "Run time, by name: 95th percentile"
 
 
 class Prometheus:
-    """A running Prometheus with the configuration of deploy/, but for where and how often it reads."""
+    """A running Prometheus with the configuration of deploy/, but for where and how
+    often it reads.
+    """
 
     def __init__(self, folder, target):
         config = yaml.safe_load(CONFIG.read_text())
@@ -139,12 +161,18 @@ class Prometheus:
         config["rule_files"] = [str(RULES)]
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
         self.url = f"http://127.0.0.1:{free_port()}"
-        command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+        command = [
+            "prometheus",
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data",
+        ]
         command.append(f"--web.listen-address={self.url.removeprefix('http://')}")
         self.process = Process("prometheus", command, os.environ, folder, print)
 
     def ask(self, path, **query):
-        """The data of an answer of its API, None if it does not answer yet; an error fails the test."""
+        """The data of an answer of its API, None if it does not answer yet; an error fails the
+        test.
+        """
         try:
             where = f"{self.url}/api/v1/{path}?{urlencode(query)}"
             with urllib.request.urlopen(where, timeout=ASK_S) as answer:
@@ -170,7 +198,9 @@ class Prometheus:
 
 
 def without_data(prometheus, known):
-    """The panels of the board with an expression that has no data; known: the values of Grafana's variables."""
+    """The panels of the board with an expression that has no data; known: the values of Grafana's
+    variables.
+    """
     found = []
     for panel in BOARD["panels"]:
         texts = [target["expr"] for target in panel["targets"]]
@@ -195,11 +225,24 @@ def test_prometheus_reads_serve_and_takes_every_expression_of_rules_and_board(st
         place = serve.url.removeprefix("http://")
         prometheus = Prometheus(tmp_path, place)
         try:
-            until(lambda: prometheus.value("up == 1 and on () parsync_placed_tasks == 1"), "it reads the metrics")
-            until(lambda: prometheus.value('parsync_waiting_tasks{reason="no_fit"} == 1'), "it knows why a task waits")
-            until(lambda: all(rule["health"] != "unknown" for rule in prometheus.rules()), "the rules are evaluated")
-            assert {rule["name"]: rule["health"] for rule in prometheus.rules()} == dict.fromkeys(ALERTS, "ok")
+            until(
+                lambda: prometheus.value("up == 1 and on () parsync_placed_tasks == 1"),
+                "it reads the metrics",
+            )
+            until(
+                lambda: prometheus.value('parsync_waiting_tasks{reason="no_fit"} == 1'),
+                "it knows why a task waits",
+            )
+            until(
+                lambda: all(rule["health"] != "unknown" for rule in prometheus.rules()),
+                "the rules are evaluated",
+            )
+            assert {rule["name"]: rule["health"] for rule in prometheus.rules()} == dict.fromkeys(
+                ALERTS, "ok"
+            )
             known = {"$__rate_interval": "1m", "$instance": place}
-            until(lambda: without_data(prometheus, known) == [NO_RUNS], "all other panels have data")
+            until(
+                lambda: without_data(prometheus, known) == [NO_RUNS], "all other panels have data"
+            )
         finally:
             prometheus.stop()

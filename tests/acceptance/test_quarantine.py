@@ -1,4 +1,6 @@
-"""Damaged and foreign messages and records: nobody dies of them, they are put away, and their tasks end. Promise 10."""
+"""Damaged and foreign messages and records: nobody dies of them, they are put away, and their tasks
+end. Promise 10.
+"""
 
 import base64
 import json
@@ -30,7 +32,9 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture(autouse=True)
 def alive(rig: Rig) -> Iterator[None]:
-    """Whatever a test has damaged: the same processes go on, and place and run a task on each node."""
+    """Whatever a test has damaged: the same processes go on, and place and run a task
+    on each node.
+    """
     pids = {name: rig.pid(name) for name in rig.stack.processes}
     quarantine.clear(rig.store)
     yield
@@ -55,10 +59,24 @@ def whys(rig: Rig) -> list[str]:
     return [f"{entry.where} {entry.why}" for entry in quarantine.entries(rig.store)]
 
 
-def celery_message(task: str, body: bytes | str, content_type: str = "application/json", **headers: Any) -> bytes:
+def celery_message(
+    task: str, body: bytes | str, content_type: str = "application/json", **headers: Any
+) -> bytes:
     packed = base64.b64encode(body if isinstance(body, bytes) else body.encode()).decode()
-    properties = {"delivery_tag": "t", "body_encoding": "base64", "delivery_info": {"exchange": "", "routing_key": "x"}}
-    headers = {"lang": "py", "task": task, "id": "x", "root_id": "x", "parent_id": None, "group": None, **headers}
+    properties = {
+        "delivery_tag": "t",
+        "body_encoding": "base64",
+        "delivery_info": {"exchange": "", "routing_key": "x"},
+    }
+    headers = {
+        "lang": "py",
+        "task": task,
+        "id": "x",
+        "root_id": "x",
+        "parent_id": None,
+        "group": None,
+        **headers,
+    }
     return json.dumps(
         {
             "body": packed,
@@ -102,7 +120,10 @@ def test_what_is_no_doorbell_is_put_away_and_the_worker_lives(rig: Rig) -> None:
         entry = found[message[: quarantine.MOST_BYTES]]
         assert (entry.where, entry.size) == (inbox(rig), len(message)), name
     assert "not a doorbell: int 42" in found[b"42"].why
-    assert "a message of task 'no.such.task'" in found[MESSAGES["an unknown task"][: quarantine.MOST_BYTES]].why
+    assert (
+        "a message of task 'no.such.task'"
+        in found[MESSAGES["an unknown task"][: quarantine.MOST_BYTES]].why
+    )
     assert rig.lines("n1").count("see `parsync quarantine`") >= len(MESSAGES)
     assert "Unrecoverable error" not in rig.lines("n1")
     assert "Connection to broker lost" not in rig.lines("n1")
@@ -114,7 +135,9 @@ def test_an_inbox_that_is_no_list_is_deleted_and_its_doorbells_ring_again(rig: R
     assert any("cannot be read" in why or "another type" in why for why in whys(rig))
 
 
-@pytest.mark.parametrize("message", [b"", b"\xff{", b"[" * 100_000, MESSAGES["pickle"], MESSAGES["bad args"], b"7"])
+@pytest.mark.parametrize(
+    "message", [b"", b"\xff{", b"[" * 100_000, MESSAGES["pickle"], MESSAGES["bad args"], b"7"]
+)
 def test_a_task_whose_message_cannot_be_run_fails_and_says_why(rig: Rig, message: bytes) -> None:
     with rig.paused("scheduler-1"):
         id = rig.client.submit(WHERE)
@@ -143,22 +166,35 @@ def line_of(rig: Rig, id: str) -> bytes:
         (b"$", b" gpu=x", "needs"),
     ],
 )
-def test_a_task_whose_line_cannot_be_read_fails_and_says_why(rig: Rig, old: bytes, new: bytes, flaw: str) -> None:
+def test_a_task_whose_line_cannot_be_read_fails_and_says_why(
+    rig: Rig, old: bytes, new: bytes, flaw: str
+) -> None:
     with rig.paused("scheduler-1"):
         id = rig.client.submit(WHERE)
-        rig.state.hset(rig.store.keys.in_shard_of("tasks", id), id, re.sub(old, new, line_of(rig, id), count=1))
+        rig.state.hset(
+            rig.store.keys.in_shard_of("tasks", id), id, re.sub(old, new, line_of(rig, id), count=1)
+        )
     assert rig.until_state(id, "failed").why == f"its record is damaged: {flaw}"
     rig.until(
-        lambda: any(rf"{rig.store.keys.in_shard_of('tasks', id)}\x20{id}" in why for why in whys(rig)), "in quarantine"
+        lambda: any(
+            rf"{rig.store.keys.in_shard_of('tasks', id)}\x20{id}" in why for why in whys(rig)
+        ),
+        "in quarantine",
     )
 
 
-@pytest.mark.parametrize("options", ["x", "starts=x", "ran=soon", "max=many", "pub=?", "expires=never", ",,="])
+@pytest.mark.parametrize(
+    "options", ["x", "starts=x", "ran=soon", "max=many", "pub=?", "expires=never", ",,="]
+)
 def test_an_option_that_no_run_rests_on_may_be_damaged(rig: Rig, options: str) -> None:
     with rig.paused("scheduler-1"):
         id = rig.client.submit(WHERE)
         words = line_of(rig, id).split(b" ", 5)
-        rig.state.hset(rig.store.keys.in_shard_of("tasks", id), id, b" ".join([*words[:4], options.encode(), words[5]]))
+        rig.state.hset(
+            rig.store.keys.in_shard_of("tasks", id),
+            id,
+            b" ".join([*words[:4], options.encode(), words[5]]),
+        )
     rig.until_state(id, "succeeded")
 
 
@@ -180,34 +216,55 @@ def test_a_garbled_line_of_a_partition_is_repaired(rig: Rig, kind: str) -> None:
 
 def make_of_another_type(rig: Rig, key: str, type: str) -> None:
     """Replaces a key at once: between two commands a process might write it again."""
-    write = {"string": ("SET", key, "x"), "list": ("LPUSH", key, "x"), "zset": ("ZADD", key, 1, "x")}[type]
+    write = {
+        "string": ("SET", key, "x"),
+        "list": ("LPUSH", key, "x"),
+        "zset": ("ZADD", key, 1, "x"),
+    }[type]
     with rig.state.pipeline(transaction=True) as pipe:
         pipe.delete(key)
         pipe.execute_command(*write)
         pipe.execute()
 
 
-@pytest.mark.parametrize("kind", ["meta", "free", "left", "alive", "lost", "slots", "nodes", "notes"])
+@pytest.mark.parametrize(
+    "kind", ["meta", "free", "left", "alive", "lost", "slots", "nodes", "notes"]
+)
 def test_a_partition_with_a_key_of_another_type_is_made_anew(rig: Rig, kind: str) -> None:
-    store, p = rig.store, rig.node("n1").partition
+    store = rig.store
+    p = rig.node("n1").partition
     key = store.keys.partition(p, kind)
     make_of_another_type(rig, key, "list" if kind == "free" else "string")
-    assert rig.tasks.where.apply_async(**on_n1(wait_for_capacity=True)).get(timeout=GET_S)["node"] == "n1"
+    assert (
+        rig.tasks.where.apply_async(**on_n1(wait_for_capacity=True)).get(timeout=GET_S)["node"]
+        == "n1"
+    )
     rig.until(lambda: any(key in why for why in whys(rig)), f"{key} is in quarantine")
 
 
 @pytest.mark.parametrize("kind", ["names", "apps"])
-def test_what_nodes_know_comes_back_by_itself_when_it_was_of_another_type(rig: Rig, kind: str) -> None:
-    key, before = rig.store.keys.queue(kind), rig.state.type(rig.store.keys.queue(kind))
+def test_what_nodes_know_comes_back_by_itself_when_it_was_of_another_type(
+    rig: Rig, kind: str
+) -> None:
+    key = rig.store.keys.queue(kind)
+    before = rig.state.type(rig.store.keys.queue(kind))
     make_of_another_type(rig, key, "list")
     rig.until(lambda: rig.state.type(key) == before, f"{kind} is what it was")
-    rig.until(lambda: rig.store.client.exists(rig.store.keys.queue("apps"), rig.store.keys.queue("names")) == 2, "both")
+    rig.until(
+        lambda: (
+            rig.store.client.exists(rig.store.keys.queue("apps"), rig.store.keys.queue("names"))
+            == 2
+        ),
+        "both",
+    )
     assert rig.tasks.add.delay(1, 2).get(timeout=GET_S) == 3
     assert rig.client.wait([id := rig.client.submit(WHERE)], GET_S)[id].state == "succeeded"
 
 
 @pytest.mark.parametrize("kind", ["feasible", "outbox"])
-def test_a_key_of_the_queue_whose_content_comes_back_may_be_of_another_type(rig: Rig, kind: str) -> None:
+def test_a_key_of_the_queue_whose_content_comes_back_may_be_of_another_type(
+    rig: Rig, kind: str
+) -> None:
     store: Store = rig.store
     make_of_another_type(rig, store.keys.queue(kind), "zset")
     id = rig.client.submit(WHERE, countdown=600) if kind == "outbox" else ""
@@ -236,10 +293,15 @@ LINES = [
 
 
 @pytest.mark.parametrize(("kind", "field", "text"), LINES)
-def test_a_garbled_line_of_the_cluster_is_lived_with(rig: Rig, kind: str, field: Any, text: str) -> None:
+def test_a_garbled_line_of_the_cluster_is_lived_with(
+    rig: Rig, kind: str, field: Any, text: str
+) -> None:
     rig.state.hset(rig.store.keys.shared(kind), field, text)
     if kind != "dealt":
-        rig.until(lambda: rig.state.hget(rig.store.keys.shared(kind), field) != text.encode(), "it is gone")
+        rig.until(
+            lambda: rig.state.hget(rig.store.keys.shared(kind), field) != text.encode(),
+            "it is gone",
+        )
 
 
 @pytest.mark.parametrize("index", ["taken", "running"])
@@ -257,7 +319,9 @@ def test_a_garbled_line_of_an_index_strands_no_task(rig: Rig, index: str, text: 
 
 
 @pytest.mark.parametrize("key", ["tasks", "messages", "running", "taken"])
-def test_a_running_task_of_which_something_is_garbled_ends_and_its_slot_is_free(rig: Rig, key: str) -> None:
+def test_a_running_task_of_which_something_is_garbled_ends_and_its_slot_is_free(
+    rig: Rig, key: str
+) -> None:
     result = rig.tasks.gated.apply_async((f"run-{key}",), **on_n1())
     rig.until(lambda: rig.marks("held", f"run-{key}"), "it runs")
     rig.state.hset(rig.store.keys.in_shard_of(key, str(result)), str(result), b"\xff?")

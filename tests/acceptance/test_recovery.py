@@ -62,7 +62,9 @@ def test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued(rig: R
     assert rig.until_state(result, "dead").starts == 3
     with pytest.raises(WorkerLostError):
         result.get(timeout=GET_S)
-    assert [task["id"] for task in json.loads(parsync(rig, "dead", "list", "--json"))] == [result.id]
+    assert [task["id"] for task in json.loads(parsync(rig, "dead", "list", "--json"))] == [
+        result.id
+    ]
     history = json.loads(parsync(rig, "dead", "show", result.id, "--json"))["history"]
     assert [lost["attempt"].partition("@")[0] for lost in history] == ["1", "2", "3"]
     assert {lost["state"] for lost in history} == {"running"}
@@ -71,11 +73,15 @@ def test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued(rig: R
     for node in ("n1", "n2"):
         rig.client.drain(node)
     assert parsync(rig, "dead", "requeue", "--all") == f"{result.id} goes back to pending\n"
-    rig.until(lambda: fresh(rig, result).state == "RETRY", "the result is not that of a dead task any more")
+    rig.until(
+        lambda: fresh(rig, result).state == "RETRY",
+        "the result is not that of a dead task any more",
+    )
     assert parsync(rig, "dead", "requeue", result.id, code=1).startswith(f"{result.id} is ")
     for node in ("n1", "n2"):
         rig.client.undrain(node)
-    # Not get(): a client that heard of the death by looking keeps the message that tells of it too, for the next get.
+    # Not get(): a client that heard of the death by looking keeps the message that tells of it too,
+    # for the next get.
     rig.until(lambda: fresh(rig, result).state == "SUCCESS", "it runs")
     assert fresh(rig, result).result == "poison"
     status = rig.until_state(result, "succeeded")
@@ -84,7 +90,9 @@ def test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued(rig: R
     assert parsync(rig, "dead", "list") == "no dead tasks\n"
 
 
-def test_what_still_runs_when_a_drains_deadline_is_over_runs_elsewhere_and_has_lost_no_start(rig: Rig) -> None:
+def test_what_still_runs_when_a_drains_deadline_is_over_runs_elsewhere_and_has_lost_no_start(
+    rig: Rig,
+) -> None:
     rig.client.drain("n2")
     result = rig.tasks.gated.delay("drained")
     rig.until(lambda: rig.marks("held", "drained"), "it runs")
@@ -101,12 +109,17 @@ def test_what_still_runs_when_a_drains_deadline_is_over_runs_elsewhere_and_has_l
     rig.open()
     assert result.get(timeout=GET_S) == "drained"
     parsync(rig, "undrain", "n1")
-    assert rig.tasks.add.apply_async((1, 2), parsync=at("n1")).get(timeout=GET_S) == 3, "it takes tasks again"
+    assert rig.tasks.add.apply_async((1, 2), parsync=at("n1")).get(timeout=GET_S) == 3, (
+        "it takes tasks again"
+    )
 
 
-def test_a_worker_that_lives_and_starts_nothing_is_suspect_until_it_reads_its_inbox(rig: Rig) -> None:
+def test_a_worker_that_lives_and_starts_nothing_is_suspect_until_it_reads_its_inbox(
+    rig: Rig,
+) -> None:
     rig.worker("n3", "-Q", "q3", pool="solo", slots=3)
-    rig.tasks.gated.apply_async(("plain", "plain"), queue="q3", parsync=False)  # n3 is busy with what is none of ours
+    # n3 is busy with what is none of ours
+    rig.tasks.gated.apply_async(("plain", "plain"), queue="q3", parsync=False)
     rig.until(lambda: rig.marks("held", "plain"), "its event loop is held up")
     for node in ("n1", "n2"):
         rig.client.drain(node)
@@ -119,14 +132,18 @@ def test_a_worker_that_lives_and_starts_nothing_is_suspect_until_it_reads_its_in
         rig.client.undrain(node)
     assert [result.get(timeout=GET_S) for result in results] == [f"waits-{i}" for i in range(3)]
     assert {rig.status(result).node for result in results} <= {"n1", "n2"}
-    assert all(count == 1 for count in rig.counts("begin").values()), "what was put back never ran on n3"
+    assert all(count == 1 for count in rig.counts("begin").values()), (
+        "what was put back never ran on n3"
+    )
     rig.open("plain")
     rig.until(lambda: rig.node("n3").state == "up", "it reads its inbox, and its probation is over")
     rig.stack.processes["n3"].send(signal.SIGTERM)
     rig.until(lambda: rig.node("n3").state == "", "n3 has left")
 
 
-@pytest.mark.parametrize("options", [{}, {"resources": {"gpu": 1}, "wait_for_capacity": True}], ids=["full", "nowhere"])
+@pytest.mark.parametrize(
+    "options", [{}, {"resources": {"gpu": 1}, "wait_for_capacity": True}], ids=["full", "nowhere"]
+)
 def test_a_task_that_waits_past_its_expiry_is_revoked(rig: Rig, options: dict[str, Any]) -> None:
     for node in ("n1", "n2"):
         rig.client.drain(node)
@@ -155,8 +172,13 @@ def test_a_retry_keeps_the_expiry_of_its_task(rig: Rig) -> None:
 
 
 def test_a_cancel_of_a_task_without_a_seat(rig: Rig) -> None:
-    result = rig.tasks.noted.apply_async(("waits",), parsync={"resources": {"gpu": 1}, "wait_for_capacity": True})
-    rig.until(lambda: "no node declares gpu" in rig.client.status(result.id).why, "a scheduler says why it waits")
+    result = rig.tasks.noted.apply_async(
+        ("waits",), parsync={"resources": {"gpu": 1}, "wait_for_capacity": True}
+    )
+    rig.until(
+        lambda: "no node declares gpu" in rig.client.status(result.id).why,
+        "a scheduler says why it waits",
+    )
     assert rig.client.cancel(result.id) == "cancelled"
     rig.until(lambda: result.state == "REVOKED", "the result says so")
 
@@ -174,7 +196,9 @@ def test_a_cancel_of_a_task_whose_worker_does_not_answer_is_never_started(rig: R
     assert not rig.marks("begin", "placed")
 
 
-def test_a_cancel_of_a_task_whose_worker_was_killed_ends_it_instead_of_running_it_again(rig: Rig) -> None:
+def test_a_cancel_of_a_task_whose_worker_was_killed_ends_it_instead_of_running_it_again(
+    rig: Rig,
+) -> None:
     result = rig.tasks.gated.apply_async(("killed",), parsync=at("n1"))
     rig.until(lambda: rig.marks("held", "killed"), "it runs")
     rig.stack.kill("n1")

@@ -1,4 +1,6 @@
-"""`parsync serve` in a process of its own, beside real servers and schedulers: it starts, tells the truth, and ends."""
+"""`parsync serve` in a process of its own, beside real servers and schedulers: it starts, tells the
+truth, and ends.
+"""
 
 import os
 import resource
@@ -22,22 +24,37 @@ from tests.lua.driver import Driver
 from tests.serving import serving, url_of
 from tests.waiting import PATIENCE_S, run
 
-pytestmark = [pytest.mark.serial, pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state")]
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state"),
+]
 PROGRAM = next(iter(server_programs().values()))
 
 
 def set_up(store):
-    """Give a store the settings of a cluster, as its first scheduler does; nobody is lost while a test runs."""
-    settings = Settings.load(url=url_of(store), cluster=store.keys.cluster, partitions=2, lease_s=60)
+    """Give a store the settings of a cluster, as its first scheduler does; nobody is lost while a
+    test runs.
+    """
+    settings = Settings.load(
+        url=url_of(store), cluster=store.keys.cluster, partitions=2, lease_s=60
+    )
     join_cluster(store, settings, create=True)
     return Driver(store)
 
 
 def start(*words, url="redis://127.0.0.1:1/0", code=""):
     """Run `parsync serve` until it ends."""
-    program = f"{code}\nimport sys; from parsync_redis.cli import main; sys.argv[0] = 'parsync'; main()"
+    program = (
+        f"{code}\nimport sys; from parsync_redis.cli import main; sys.argv[0] = 'parsync'; main()"
+    )
     env = {**os.environ, "PARSYNC_URL": url}
-    return run([sys.executable, "-c", program, "serve", *words], 60, env=env, capture_output=True, text=True)
+    return run(
+        [sys.executable, "-c", program, "serve", *words],
+        60,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.mark.one_server(0)
@@ -123,7 +140,10 @@ def test_a_signal_ends_it_in_order(how, code):
 
 def test_another_path_or_method_is_an_error_in_json():
     with serving("redis://127.0.0.1:1/0", "demo") as serve:
-        assert serve.json("/none") == (404, {"error": "there is no /none: see /api/v1", "status": 404})
+        assert serve.json("/none") == (
+            404,
+            {"error": "there is no /none: see /api/v1", "status": 404},
+        )
         assert serve.json("/healthz", method="POST") == (
             405,
             {"error": "POST is not allowed: only GET is", "status": 405},

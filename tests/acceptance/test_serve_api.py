@@ -1,4 +1,6 @@
-"""/api/v1 of a real `parsync serve`: the lists of the commands, in pages; the demand for machines; errors in JSON."""
+"""/api/v1 of a real `parsync serve`: the lists of the commands, in pages; the demand for machines;
+errors in JSON.
+"""
 
 import json
 import sys
@@ -34,13 +36,17 @@ def driver(store):
     offer = Resources.of(2, None, {"zone": ["a", "b"]}, offered_taints(["spot"])).text
     driver.run(driver.commands.register_node(1, "n3", 0, 1.0, offer))
     driver.bring(TaskState.DEAD, "dead")
-    attempt = driver.taken("held", {"slots": 2, "resources": {"gpu": 3}, "require": {"gpu_model": "a100"}})
+    attempt = driver.taken(
+        "held", {"slots": 2, "resources": {"gpu": 3}, "require": {"gpu_model": "a100"}}
+    )
     driver.start(driver.held("held", attempt, slots=(0, 1), needs="slots=2 gpu=3 gpu_model:a100"))
     a100 = {"slots": 2, "resources": {"gpu": 1}, "require": {"gpu_model": "a100"}}
     for at in range(5):
         driver.submit(f"a{at}", a100, name="proj.train")
     driver.submit(encode_id("b/ä 1%2F"), {"priority": 9}, name="proj.render")
-    driver.submit("spot", {"slots": 2, "tolerate": ["spot"], "require": {"zone": "a"}}, name="proj.spot")
+    driver.submit(
+        "spot", {"slots": 2, "tolerate": ["spot"], "require": {"zone": "a"}}, name="proj.spot"
+    )
     return driver
 
 
@@ -58,7 +64,12 @@ def printed(driver, *words):
 
 
 def test_a_list_is_what_the_command_lists(driver, serve):
-    for path, command in (("nodes", "nodes"), ("kinds", "demand"), ("names", "names"), ("schedulers", "schedulers")):
+    for path, command in (
+        ("nodes", "nodes"),
+        ("kinds", "demand"),
+        ("names", "names"),
+        ("schedulers", "schedulers"),
+    ):
         status, found = serve.json(f"{V1}/{path}")
         assert (status, found["items"]) == (200, printed(driver, command))
         assert (found["total"], found["limit"], found["offset"]) == (len(found["items"]), 100, 0)
@@ -67,10 +78,15 @@ def test_a_list_is_what_the_command_lists(driver, serve):
 
 def test_partitions_tasks_a_task_and_its_explanation_are_what_the_commands_print(driver, serve):
     partitions = serve.json(f"{V1}/partitions")[1]
-    assert {"partitions": partitions["items"], "evenness": partitions["evenness"]} == printed(driver, "partitions")
+    assert {"partitions": partitions["items"], "evenness": partitions["evenness"]} == printed(
+        driver, "partitions"
+    )
     assert serve.json(f"{V1}/tasks")[1]["items"] == printed(driver, "tasks")
     waiting = serve.json(f"{V1}/tasks", state="waiting", limit=2)[1]["items"]
-    assert [(task["id"], task["phase"]) for task in waiting] == [("b/ä 1%2F", "waiting"), ("a0", "waiting")]
+    assert [(task["id"], task["phase"]) for task in waiting] == [
+        ("b/ä 1%2F", "waiting"),
+        ("a0", "waiting"),
+    ]
     for id in ("a0", "held", "dead", "b/ä 1%2F"):
         assert serve.json(f"{V1}/tasks/{id}")[1]["task"] == printed(driver, "status", id)
         status, found = serve.json(f"{V1}/explain/{id}")
@@ -84,7 +100,11 @@ def test_partitions_tasks_a_task_and_its_explanation_are_what_the_commands_print
 def test_pages_and_filters(serve):
     names = [node["name"] for node in serve.json(f"{V1}/nodes", limit=2)[1]["items"]]
     page = serve.json(f"{V1}/nodes", limit=2, offset=2)[1]
-    assert (names, [node["name"] for node in page["items"]], page["total"]) == (["n1", "n2"], ["n3"], 3)
+    assert (names, [node["name"] for node in page["items"]], page["total"]) == (
+        ["n1", "n2"],
+        ["n3"],
+        3,
+    )
     assert serve.json(f"{V1}/nodes", state="down")[1]["items"] == []
     assert serve.json(f"{V1}/nodes/n2")[1]["node"]["slots"] == 8
     found = serve.json(f"{V1}/kinds", name="proj.t*")[1]
@@ -97,12 +117,20 @@ WRONG = (
     ("/nodes?offset=-1", 400, "offset='-1' is not valid"),
     ("/nodes?limit=1&limit=2", 400, "parameter limit is given 2 times, which is too often"),
     ("/nodes?color=red", 400, "unknown parameter 'color': known are state, limit, offset"),
-    ("/nodes?state=green", 400, "state='green' is not known: known are up, draining, suspect, leaving, down"),
+    (
+        "/nodes?state=green",
+        400,
+        "state='green' is not known: known are up, draining, suspect, leaving, down",
+    ),
     ("/nodes/n9", 404, "no node 'n9'"),
     ("/tasks?state=lost", 400, "state='lost' is not known: known are waiting, pending, taken"),
     ("/tasks?offset=1", 400, "unknown parameter 'offset': known are state, limit"),
     ("/kinds?name=" + "*" * 256, 400, "parameter name has 256 characters: there may be 255"),
-    ("/demand?taint=a&taint=" + "b" * 256, 400, "parameter taint has 256 characters: there may be 255"),
+    (
+        "/demand?taint=a&taint=" + "b" * 256,
+        400,
+        "parameter taint has 256 characters: there may be 255",
+    ),
     ("/tasks/" + "x" * 256, 400, "is not valid: it must be a text of 1 to 255 characters"),
     ("/demand?require=gpu", 400, "require 'gpu' is not valid: it must be one of NAME=A"),
     ("/demand?resource=gpu=much", 400, "resource gpu='much' is not an amount"),
@@ -130,8 +158,16 @@ def test_the_demand_is_of_the_machine_that_could_be_added(serve):
         return serve.json(f"{V1}/demand", **query)[1]
 
     every = demand()
-    assert (every["waiting_tasks"], every["waiting_slots"], every["held_slots"], every["machines"]) == (7, 13, 2, None)
-    assert [(shape["needs"], shape["waiting"], shape["slots"], shape["resources"]) for shape in every["shapes"]] == [
+    assert (
+        every["waiting_tasks"],
+        every["waiting_slots"],
+        every["held_slots"],
+        every["machines"],
+    ) == (7, 13, 2, None)
+    assert [
+        (shape["needs"], shape["waiting"], shape["slots"], shape["resources"])
+        for shape in every["shapes"]
+    ] == [
         ("slots=2 gpu=1 gpu_model:a100", 5, 10, {"gpu": 5.0}),
         ("slots=2 parsync.taint:spot zone:a", 1, 2, {}),
         ("slots=1", 1, 1, {}),
@@ -139,13 +175,27 @@ def test_the_demand_is_of_the_machine_that_could_be_added(serve):
     asked = demand(require="gpu_model=a100")
     assert (asked["waiting_tasks"], asked["wanted_slots"], asked["nodes"]) == (5, 12, 1)
     machine = demand(slots=4, resource="gpu=4", label="gpu_model=a100")
-    assert (machine["waiting_tasks"], machine["waiting_slots"]) == (6, 11), "a task that fits anywhere fits there too"
-    assert (machine["held_slots"], machine["wanted_slots"], machine["nodes"], machine["machines"]) == (2, 13, 1, 4)
+    assert (machine["waiting_tasks"], machine["waiting_slots"]) == (6, 11), (
+        "a task that fits anywhere fits there too"
+    )
+    assert (
+        machine["held_slots"],
+        machine["wanted_slots"],
+        machine["nodes"],
+        machine["machines"],
+    ) == (2, 13, 1, 4)
     only = demand(slots=100, resource="gpu=4", label="gpu_model=a100", require="gpu_model=a100")
-    assert (only["wanted_slots"], only["machines"]) == (12, 2), "5 waiting GPUs and 3 held ones are two machines"
+    assert (only["wanted_slots"], only["machines"]) == (12, 2), (
+        "5 waiting GPUs and 3 held ones are two machines"
+    )
     spot = demand(slots=2, label="zone=a", taint="spot", name="proj.s*")
     assert (spot["waiting_tasks"], spot["machines"], spot["nodes"]) == (1, 1, 1)
-    gpus = {"slots": 4, "device": "gpu=0-3", "device_resource": "gpu.mem=24GiB", "label": "gpu_model=a100"}
+    gpus = {
+        "slots": 4,
+        "device": "gpu=0-3",
+        "device_resource": "gpu.mem=24GiB",
+        "label": "gpu_model=a100",
+    }
     assert demand(**gpus)["waiting_tasks"] == 5, "its devices are kept for tasks that ask for some"
     assert demand(**gpus, shared_devices="true")["waiting_tasks"] == 6
     small = demand(slots=1)
@@ -161,7 +211,12 @@ def test_a_script_gets_the_number_of_machines(serve, tmp_path):
     assert told.read_text() == "4"
     run([*program, url, "--most", "3", "--once", "--", *command], 60, check=True)
     assert told.read_text() == "3"
-    done = run([*program, f"{serve.url}/none", "--most", "3", "--once", "x"], 60, capture_output=True, text=True)
+    done = run(
+        [*program, f"{serve.url}/none", "--most", "3", "--once", "x"],
+        60,
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, "nothing changes" in done.stderr) == (1, True)
 
 

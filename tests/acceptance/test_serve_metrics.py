@@ -1,4 +1,6 @@
-"""/metrics of a real `parsync serve`: Prometheus reads the figures of Redis, and labels are bounded."""
+"""/metrics of a real `parsync serve`: Prometheus reads the figures of Redis, and labels are
+bounded.
+"""
 
 import signal
 
@@ -48,12 +50,20 @@ def test_the_metrics_say_what_the_state_is(store):
         driver.submit(f"w{at}", {"slots": 4}, name="proj.large")
     driver.submit("o1", name="proj.small", delay_ms=3_600_000)
     driver.submit("o2", {"priority": 3}, name="proj.small")
-    driver.run(driver.commands.set_reason([("proj.large slots=4", "only node n2 fits: it is full")]))
-    driver.run(driver.commands.report_failures(0, "n1", 1, 0, False, [("proj.bad", 5, 5, 5, 600_000)]))
+    driver.run(
+        driver.commands.set_reason([("proj.large slots=4", "only node n2 fits: it is full")])
+    )
+    driver.run(
+        driver.commands.report_failures(0, "n1", 1, 0, False, [("proj.bad", 5, 5, 5, 600_000)])
+    )
     with serving(url_of(store), store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
         found = metrics(serve)
-    assert (found["failed_tasks_total",], found["held_back_names",], found["refuses_writes",]) == (0, 1, 0)
+    assert (found["failed_tasks_total",], found["held_back_names",], found["refuses_writes",]) == (
+        0,
+        1,
+        0,
+    )
     assert found["waiting_tasks", "full"] == 3
     assert found["waiting_tasks", "unexplained"] == 1
     assert found["wanted_slots", "full"] == 12
@@ -72,7 +82,10 @@ def test_the_metrics_say_what_the_state_is(store):
         2,
     )
     assert (found["slots", "slots only"], found["free_slots", "slots only"]) == (10, 8)
-    assert (found["resource_amount", "gpu=2 zone:a", "gpu"], found["resource_left", "gpu=2 zone:a", "gpu"]) == (2, 1)
+    assert (
+        found["resource_amount", "gpu=2 zone:a", "gpu"],
+        found["resource_left", "gpu=2 zone:a", "gpu"],
+    ) == (2, 1)
     assert (found["stale",], found["schedulers", "alive"], found["leader",]) == (0, 0, 0)
     assert found["survey_age_seconds",] < 5
 
@@ -87,8 +100,14 @@ def test_the_oldest_task_is_found_behind_newer_ones_of_higher_priority(store):
     with serving(url_of(store), store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
         found = metrics(serve)
-    assert found["oldest_waiting_seconds",] == found["oldest_waiting_by_name_seconds", "proj.mixed"] >= 2
-    assert found["oldest_waiting_by_name_seconds", "proj.other"] < found["oldest_waiting_seconds",] - 1
+    assert (
+        found["oldest_waiting_seconds",]
+        == found["oldest_waiting_by_name_seconds", "proj.mixed"]
+        >= 2
+    )
+    assert (
+        found["oldest_waiting_by_name_seconds", "proj.other"] < found["oldest_waiting_seconds",] - 1
+    )
 
 
 def test_a_thousand_names_classes_and_resources_make_few_series(store):
@@ -111,10 +130,17 @@ def test_a_thousand_names_classes_and_resources_make_few_series(store):
 
 def test_schedulers_report_their_figures_and_counters_never_fall(store):
     driver = set_up(store)
-    with LocalStack(store.keys.cluster, url_of(store)) as stack, serving(url_of(store), store.keys.cluster) as serve:
+    with (
+        LocalStack(store.keys.cluster, url_of(store)) as stack,
+        serving(url_of(store), store.keys.cluster) as serve,
+    ):
         stack.scheduler()
         until(lambda: metrics(serve).get(("schedulers", "alive")) == 1, "a scheduler is alive", 60)
-        until(lambda: metrics(serve).get(("view_age_seconds", "scheduler-1")) is not None, "it reports its view", 60)
+        until(
+            lambda: metrics(serve).get(("view_age_seconds", "scheduler-1")) is not None,
+            "it reports its view",
+            60,
+        )
         assert metrics(serve)["leader",] == 1
         driver.node("n1", 2)
         driver.submit("a")

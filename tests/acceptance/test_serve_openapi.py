@@ -1,4 +1,6 @@
-"""The OpenAPI document of a real `parsync serve` says what it does: routes, parameters, statuses and answers."""
+"""The OpenAPI document of a real `parsync serve` says what it does: routes, parameters, statuses
+and answers.
+"""
 
 import json
 import socket
@@ -21,7 +23,10 @@ from tests.acceptance.test_serve import PROGRAM, set_up
 from tests.conftest import PRIMARIES
 from tests.serving import ASK_S, serving
 
-pytestmark = [pytest.mark.serial, pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state")]
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state"),
+]
 V1 = "/api/v1"
 TASKS = f"{V1}/tasks"
 FILE = f"""
@@ -57,7 +62,11 @@ def strict(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     found = {key: strict(value) for key, value in schema.items()}
-    if "properties" in schema and isinstance(schema["properties"], dict) and schema.get("title") != "Document":
+    if (
+        "properties" in schema
+        and isinstance(schema["properties"], dict)
+        and schema.get("title") != "Document"
+    ):
         found["additionalProperties"] = False
     return found
 
@@ -68,7 +77,12 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("openapi")
     (folder / "submitters.toml").write_text(FILE)
     (folder / "operators").write_text(OPERATORS)
-    flags = ("--submitters", str(folder / "submitters.toml"), "--operators", str(folder / "operators"))
+    flags = (
+        "--submitters",
+        str(folder / "submitters.toml"),
+        "--operators",
+        str(folder / "operators"),
+    )
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(PROGRAM))
         store = Store.from_url(server.url, "demo")
@@ -78,7 +92,9 @@ def site(tmp_path_factory):
         driver.node("n2", 2, p=1)
         driver.submit("w1", {"resources": {"gpu": 9}}, name="proj.huge")
         driver.start(driver.held("held", driver.taken("held", {"slots": 2}), slots=(0, 1)))
-        driver.start(driver.held("shop:near", driver.taken("shop:near"), node="n2", slots=(1,), p=1))
+        driver.start(
+            driver.held("shop:near", driver.taken("shop:near"), node="n2", slots=(1,), p=1)
+        )
         driver.bring(TaskState.DEAD, "shop:dead")
         driver.cancel("w1", "no longer")
         driver.submit("w2", {"resources": {"gpu": 9}}, name="proj.huge")
@@ -87,7 +103,9 @@ def site(tmp_path_factory):
         away = stack.enter_context(serving("redis://127.0.0.1:1/0", "demo", *flags))
         serve.until_json("/healthz", lambda found: found["ok"])
         document = serve.json(f"{V1}/openapi.json")[1]
-        yield SimpleNamespace(serve=serve, away=away, driver=driver, document=document, flags=flags, url=server.url)
+        yield SimpleNamespace(
+            serve=serve, away=away, driver=driver, document=document, flags=flags, url=server.url
+        )
 
 
 def each(document):
@@ -99,10 +117,17 @@ def each(document):
 
 def test_it_is_a_valid_document_of_every_route(site):
     validate(site.document)
-    paths = [path.replace(":path}", "}") for path in site.serve.json(V1)[1]["paths"] if path.startswith(V1)]
+    paths = [
+        path.replace(":path}", "}")
+        for path in site.serve.json(V1)[1]["paths"]
+        if path.startswith(V1)
+    ]
     assert set(site.document["paths"]) == set(paths)
     schemes = site.document["components"]["securitySchemes"]
-    assert {name: scheme["type"] for name, scheme in schemes.items()} == {"submitter": "http", "operator": "apiKey"}
+    assert {name: scheme["type"] for name, scheme in schemes.items()} == {
+        "submitter": "http",
+        "operator": "apiKey",
+    }
     ids = [operation["operationId"] for _, _, operation in each(site.document)]
     assert len(ids) == len(set(ids))
 
@@ -126,10 +151,12 @@ def test_no_other_method_is_allowed(site):
             status, _, headers = site.serve.ask(method, path.format(name="n1", id="x"), {})
             assert (status == 405) == (method.lower() not in item), f"{method} {path}"
             if status == 405:
-                assert set(headers["allow"].split(", ")) - {"HEAD"} <= {known.upper() for known in item}
+                assert set(headers["allow"].split(", ")) - {"HEAD"} <= {
+                    known.upper() for known in item
+                }
 
 
-# -- parameters ----------------------------------------------------------------------------------------------------
+# -- parameters ------------------------------------------------------------------------------------
 
 
 def queries(document):
@@ -152,14 +179,19 @@ def test_each_parameter_is_known_and_no_other(site):
         assert (status, error) == (400, f"unknown parameter 'odd': {there_are}")
         for one in params:
             others = {"device": "gpu=0-3"} if one["name"] == "device_resource" else {}
-            assert asked(site, path, **others, **{one["name"]: one["example"]})[0] == 200, f"{path} {one['name']}"
+            assert asked(site, path, **others, **{one["name"]: one["example"]})[0] == 200, (
+                f"{path} {one['name']}"
+            )
 
 
 def test_each_parameter_has_the_bounds_that_are_told(site):
     for path, params in queries(site.document):
         for one in params:
-            name, schema = one["name"], one["schema"]
-            twice = urlencode({name: [str(one["schema"].get("default", one["example"]))] * 2}, doseq=True)
+            name = one["name"]
+            schema = one["schema"]
+            twice = urlencode(
+                {name: [str(one["schema"].get("default", one["example"]))] * 2}, doseq=True
+            )
             if repeated := schema["type"] == "array":
                 schema = schema["items"]
                 assert site.serve.json(path)[0] == 200
@@ -167,25 +199,38 @@ def test_each_parameter_has_the_bounds_that_are_told(site):
             else:
                 assert site.serve.get_exactly(f"{path}?{twice}")[0] == 400
             if "enum" in schema:
-                assert {asked(site, path, **{name: word})[0] for word in schema["enum"]} == {200}, name
+                assert {asked(site, path, **{name: word})[0] for word in schema["enum"]} == {200}, (
+                    name
+                )
                 assert asked(site, path, **{name: "odd"})[0] == 400, name
             elif schema["type"] == "integer":
                 inside = [schema["minimum"], schema["maximum"]]
-                assert [asked(site, path, **{name: value})[0] for value in inside] == [200, 200], name
+                assert [asked(site, path, **{name: value})[0] for value in inside] == [200, 200], (
+                    name
+                )
                 assert asked(site, path, **{name: schema["maximum"] + 1})[0] == 400, name
             else:
-                assert "has 256 characters: there may be 255" in asked(site, path, **{name: "x" * 256})[1]
-            assert repeated == (name in ("event", "require", "label", "resource", "taint", "device", "device_resource"))
+                assert (
+                    "has 256 characters: there may be 255"
+                    in asked(site, path, **{name: "x" * 256})[1]
+                )
+            assert repeated == (
+                name
+                in ("event", "require", "label", "resource", "taint", "device", "device_resource")
+            )
 
 
-# -- statuses and answers ------------------------------------------------------------------------------------------
+# -- statuses and answers --------------------------------------------------------------------------
 
 
 class Asked:
-    """Asks for each operation, and notes which statuses have come; each answer must be what the document says."""
+    """Asks for each operation, and notes which statuses have come; each answer must be what the
+    document says.
+    """
 
     def __init__(self, site):
-        self.site, self.seen = site, set[tuple[str, str, int]]()
+        self.site = site
+        self.seen = set[tuple[str, str, int]]()
         self.schemas = strict(site.document["components"]["schemas"])
 
     def __call__(self, wanted, method, path, body=None, token="", serve: Any = None, **parts: str):
@@ -198,16 +243,27 @@ class Asked:
     def note(self, method, path, status, text):
         operation = self.site.document["paths"][path][method.lower()]
         schema = operation["responses"][str(status)]["content"]["application/json"]["schema"]
-        errors = Draft202012Validator({**strict(schema), "components": {"schemas": self.schemas}}).iter_errors(
-            json.loads(text)
-        )
+        errors = Draft202012Validator(
+            {**strict(schema), "components": {"schemas": self.schemas}}
+        ).iter_errors(json.loads(text))
         assert not [error.message for error in errors], f"{method} {path} {status}: {text}"
         self.seen.add((path, method, status))
 
 
 def test_each_status_that_is_told_comes_and_its_answer_is_as_told(site):
-    asks, late = Asked(site), body_that_does_not_come(site)
-    for path in ("", "/openapi.json", "/nodes", "/partitions", "/schedulers", "/kinds", "/names", "/tasks", "/demand"):
+    asks = Asked(site)
+    late = body_that_does_not_come(site)
+    for path in (
+        "",
+        "/openapi.json",
+        "/nodes",
+        "/partitions",
+        "/schedulers",
+        "/kinds",
+        "/names",
+        "/tasks",
+        "/demand",
+    ):
         asks(200, "GET", path)
         asks(400, "GET", f"{path}?odd=1")
     asks(200, "GET", "/demand?slots=4&resource=gpu=1")
@@ -224,7 +280,16 @@ def test_each_status_that_is_told_comes_and_its_answer_is_as_told(site):
     for id in ("w1", "w2", "shop:dead"):
         asks(200, "GET", "/tasks/{id}", id=id)
         asks(200, "GET", "/explain/{id}", id=id)
-    for path in ("/nodes", "/nodes/{name}", "/partitions", "/schedulers", "/kinds", "/names", "/demand", "/events"):
+    for path in (
+        "/nodes",
+        "/nodes/{name}",
+        "/partitions",
+        "/schedulers",
+        "/kinds",
+        "/names",
+        "/demand",
+        "/events",
+    ):
         asks(503, "GET", path, serve=site.away, name="n1")
     for path in ("/tasks", "/tasks/{id}", "/explain/{id}"):
         asks(503, "GET", path, serve=site.away, id="x")
@@ -273,7 +338,10 @@ def body_that_does_not_come(site):
     """Begin a request whose body never ends; return what waits for its answer."""
     host, _, port = site.serve.url.removeprefix("http://").partition(":")
     connection = socket.create_connection((host, int(port)), timeout=BODY_S + ASK_S)
-    head = f"POST {TASKS} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer shop-token\r\nContent-Length: 9\r\n\r\n"
+    head = (
+        f"POST {TASKS} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer "
+        "shop-token\r\nContent-Length: 9\r\n\r\n"
+    )
     connection.sendall(head.encode())
 
     def answer():
@@ -289,17 +357,27 @@ def body_that_does_not_come(site):
 
 
 def test_the_body_of_a_submit_is_as_told(site):
-    schema = site.document["paths"][TASKS]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    schema = site.document["paths"][TASKS]["post"]["requestBody"]["content"]["application/json"][
+        "schema"
+    ]
     valid = Draft202012Validator(schema).is_valid
 
     def status(**options):
         task = {**MAIL, "wait_for_capacity": True, **options}
-        return site.serve.ask("POST", TASKS, task, {"Authorization": "Bearer shop-token"}), valid(task)
+        return site.serve.ask("POST", TASKS, task, {"Authorization": "Bearer shop-token"}), valid(
+            task
+        )
 
     names = schema["anyOf"][0]["properties"]
     assert set(names) >= {option.name for option in OPTIONS}
     right = {option.name: option.example for option in OPTIONS} | {"near": "shop:near"}
-    right |= {"args": [1], "kwargs": {"to": 1}, "id": "shop:body", "countdown": 5, "name": "shop.mail"}
+    right |= {
+        "args": [1],
+        "kwargs": {"to": 1},
+        "id": "shop:body",
+        "countdown": 5,
+        "name": "shop.mail",
+    }
     right |= {"queue": None, "time_limit": 60, "soft_time_limit": 50, "ignore_result": True}
     assert set(right) == set(names)
     for name, value in right.items():

@@ -1,4 +1,6 @@
-"""The pages of a real `parsync serve`, in a real headless Chromium: each view, live updates, outages, hostile names."""
+"""The pages of a real `parsync serve`, in a real headless Chromium: each view, live updates,
+outages, hostile names.
+"""
 
 import re
 import shutil
@@ -24,7 +26,9 @@ pytestmark = [
     pytest.mark.one_server(0),
     pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state"),
 ]
-needs_browser = pytest.mark.skipif(shutil.which("chromedriver") is None, reason="no chromedriver: .ci/run unpacks one")
+needs_browser = pytest.mark.skipif(
+    shutil.which("chromedriver") is None, reason="no chromedriver: .ci/run unpacks one"
+)
 HOSTILE_NAME = "<b>name</b>"
 HOSTILE = "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>"
 
@@ -46,7 +50,11 @@ class Browser:
 
     def count(self, where):
         """Return how many elements there are."""
-        return int(self.driver.execute_script("return document.querySelectorAll(arguments[0]).length", where))
+        return int(
+            self.driver.execute_script(
+                "return document.querySelectorAll(arguments[0]).length", where
+            )
+        )
 
     def until_text(self, where, fact):
         """Wait until what a person reads is as it must be."""
@@ -54,7 +62,11 @@ class Browser:
 
     def complaints(self):
         """Return the errors of scripts, styles and requests since the last call."""
-        return [line["message"] for line in self.driver.get_log("browser") if "favicon" not in line["message"]]
+        return [
+            line["message"]
+            for line in self.driver.get_log("browser")
+            if "favicon" not in line["message"]
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +117,9 @@ def test_each_view_shows_the_cluster_without_a_complaint(driver, browser):
         assert "gpu=4/4" in browser.text("#nodes")
         browser.open(serve, "/view/schedulers")
         browser.until_text("#schedulers", lambda text: "scheduler-1" in text and "ms" in text)
-        until(lambda: browser.count("#freshness td") == 2, "the ages of both partitions are shown", 60)
+        until(
+            lambda: browser.count("#freshness td") == 2, "the ages of both partitions are shown", 60
+        )
         browser.open(serve, "/view/tasks?state=running")
         assert browser.text("#tasks tbody td") == "held"
         browser.driver.find_element("link text", "held").click()
@@ -135,12 +149,15 @@ def test_pages_break_no_word_show_units_and_fit_a_narrow_window(driver, browser)
         lines = (
             "return [...document.querySelectorAll('#tasks td:nth-child(-n+3)')].map(one => {"
             "const text = document.createRange(); text.selectNodeContents(one);"
-            "return [one.innerText, new Set([...text.getClientRects()].map(line => line.top)).size]})"
+            "return [one.innerText, new Set([...text.getClientRects()].map(line => "
+            "line.top)).size]})"
         )
         browser.driver.set_window_size(1100, 640)
         shown = browser.driver.execute_script(lines)
         assert [id, 1] in shown
-        assert [text for text, count in shown if count > 1] == [], "an id, a name or a state has two lines"
+        assert [text for text, count in shown if count > 1] == [], (
+            "an id, a name or a state has two lines"
+        )
         browser.driver.set_window_size(500, 800)
         for path in ("/", "/view/nodes", "/view/tasks", f"/view/tasks?id={id}", "/view/schedulers"):
             browser.open(serve, path)
@@ -161,11 +178,15 @@ def test_a_page_follows_the_state_and_says_when_it_cannot(browser):
             browser.until_text("#waiting", lambda text: text == "1")
             print(f"the page has changed after {time.monotonic() - began_s:.2f} s")
             browser.driver.execute_script(
-                "pages.close(); window.EventSource = class { close() {} }; window.fetch = () => new Promise(() => {})"
+                "pages.close(); window.EventSource = class { close() {} }; window.fetch = () => "
+                "new Promise(() => {})"
             )
             driver.submit("gone", name=HOSTILE_NAME)
             driver.cancel("gone", HOSTILE)
-            browser.until_text("#events", lambda text: f"task gone ({HOSTILE_NAME}) was cancelled: {HOSTILE}" in text)
+            browser.until_text(
+                "#events",
+                lambda text: f"task gone ({HOSTILE_NAME}) was cancelled: {HOSTILE}" in text,
+            )
             assert browser.driver.execute_script("return window.hacked") is None
             browser.open(serve, "/")
             browser.until_text("#events", lambda text: text.count("was cancelled") == 1)
@@ -183,13 +204,17 @@ def test_a_page_asks_one_thing_at_a_time_and_takes_only_pages(driver, browser):
         serve.until_json("/healthz", lambda found: found["ok"])
         browser.open(serve, "/")
         asked = browser.driver.execute_script(
-            "pages.close(); window.EventSource = class { close() {} }; followed = false; window.asked = 0;"
-            "window.fetch = () => { asked++; return new Promise((done) => { window.answer = done; }); };"
+            "pages.close(); window.EventSource = class { close() {} }; followed = false; "
+            "window.asked = 0;"
+            "window.fetch = () => { asked++; return new Promise((done) => { window.answer = done; "
+            "}); };"
             "busy = false; update(); update(); update(); return asked"
         )
         assert asked == 1
         assert browser.count("#gone") == 0
-        browser.driver.execute_script("answer(new Response('Service Unavailable', { status: 503 }))")
+        browser.driver.execute_script(
+            "answer(new Response('Service Unavailable', { status: 503 }))"
+        )
         browser.until_text("#gone", lambda text: "does not answer" in text)
         until(lambda: browser.driver.execute_script("return asked") == 2, "it asks again", 60)
 
@@ -202,7 +227,11 @@ def test_hostile_texts_are_only_texts(driver, browser):
     driver.run(driver.commands.set_reason([(kind, HOSTILE)]))
     with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
-        for path, where in (("/", "#kinds"), ("/view/nodes", "#nodes"), ("/view/tasks?state=waiting", "#tasks")):
+        for path, where in (
+            ("/", "#kinds"),
+            ("/view/nodes", "#nodes"),
+            ("/view/tasks?state=waiting", "#tasks"),
+        ):
             browser.open(serve, path)
             assert HOSTILE in browser.text(where)
         browser.driver.find_element("link text", HOSTILE).click()
@@ -221,7 +250,9 @@ def followed(serve, path):
         page = []
         deadline_s = time.monotonic() + PATIENCE_S
         for line in answer:
-            assert time.monotonic() < deadline_s, f"not seen within {PATIENCE_S:g} s: a page of {path} that is wanted"
+            assert time.monotonic() < deadline_s, (
+                f"not seen within {PATIENCE_S:g} s: a page of {path} that is wanted"
+            )
             field, _, text = line.decode().rstrip("\n").partition(": ")
             if field == "data":
                 page.append(text)
@@ -240,7 +271,11 @@ def test_a_page_that_is_followed_comes_again_when_it_has_changed(driver):
         serve.until_json("/healthz", lambda found: found["ok"])
         for path, change, text in (
             ("/view/nodes", lambda: driver.node("n7", 2, p=1), "n7"),
-            ("/view/tasks?state=waiting", lambda: driver.submit(encode_id("new\rid: 7")), "new\nid: 7"),
+            (
+                "/view/tasks?state=waiting",
+                lambda: driver.submit(encode_id("new\rid: 7")),
+                "new\nid: 7",
+            ),
             ("/view/tasks?id=later", lambda: driver.submit("later", name="proj.late"), "proj.late"),
         ):
             pages = followed(serve, path)
@@ -256,7 +291,9 @@ def test_a_page_that_is_followed_comes_again_when_it_has_changed(driver):
         serve.process.send(signal.SIGTERM)
         assert list(pages) == []
         until(lambda: not serve.process.alive, "it has stopped")
-        assert not [line for line in serve.process.lines if "timeout graceful shutdown exceeded" in line]
+        assert not [
+            line for line in serve.process.lines if "timeout graceful shutdown exceeded" in line
+        ]
 
 
 @needs_browser
@@ -264,12 +301,17 @@ def test_a_page_is_replaced_as_it_comes_but_not_while_somebody_types(driver, bro
     with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
         browser.open(serve, "/view/tasks?state=waiting")
-        browser.driver.execute_script("window.fetch = () => new Promise(() => {})")  # only the stream is left
+        # only the stream is left
+        browser.driver.execute_script("window.fetch = () => new Promise(() => {})")
         driver.submit("one")
         browser.until_text("#tasks", lambda text: "one" in text)
         browser.driver.execute_script("document.querySelector('input').focus()")
         driver.submit("two")
-        until(lambda: browser.driver.execute_script("return newest.includes('two')"), "the page has come", 60)
+        until(
+            lambda: browser.driver.execute_script("return newest.includes('two')"),
+            "the page has come",
+            60,
+        )
         assert "two" not in browser.text("#tasks")
         browser.driver.execute_script("document.activeElement.blur()")
         browser.until_text("#tasks", lambda text: "two" in text)
@@ -286,10 +328,17 @@ def test_a_tab_that_is_hidden_holds_no_stream_and_misses_no_event(driver, browse
     with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
         browser.open(serve, "/")
-        until(lambda: browser.driver.execute_script("return followed && stream.readyState === 1"), "it follows", 60)
+        until(
+            lambda: browser.driver.execute_script("return followed && stream.readyState === 1"),
+            "it follows",
+            60,
+        )
         for hidden, shown in (("first", "second"), ("third", "fourth")):
             browser.driver.execute_script(f"window.streams = [pages, stream]; {HIDE}", True)
-            assert browser.driver.execute_script("return streams.map(one => one.readyState)") == [2, 2]
+            assert browser.driver.execute_script("return streams.map(one => one.readyState)") == [
+                2,
+                2,
+            ]
             assert browser.driver.execute_script("return [pages, stream]") == [None, None]
             driver.submit(hidden)
             driver.cancel(hidden, "while hidden")
@@ -334,12 +383,21 @@ def test_a_stream_that_was_refused_is_asked_for_again_later(driver, browser):
             "const list = document.getElementById('events'); window.after = list.dataset.after;"
             "list.dataset.after = 'x'.repeat(300); follow()"
         )
-        until(lambda: browser.driver.execute_script("return waits.length >= 4"), "both are asked for again", 60)
+        until(
+            lambda: browser.driver.execute_script("return waits.length >= 4"),
+            "both are asked for again",
+            60,
+        )
         assert all(10_000 <= ms <= 15_000 for ms in browser.driver.execute_script("return waits"))
         browser.driver.execute_script(
-            "history.replaceState(null, '', '/'); document.getElementById('events').dataset.after = after"
+            "history.replaceState(null, '', '/'); document.getElementById('events').dataset.after "
+            "= after"
         )
-        until(lambda: browser.driver.execute_script("return followed && stream.readyState === 1"), "it follows", 60)
+        until(
+            lambda: browser.driver.execute_script("return followed && stream.readyState === 1"),
+            "it follows",
+            60,
+        )
         driver.submit("again")
         driver.cancel("again", "seen")
         browser.until_text("#events", lambda text: "task again " in text)
@@ -360,15 +418,29 @@ def test_pages_work_without_javascript_and_forbid_what_they_do_not_need(driver):
             assert (status, text in body) == (200, True), path
             assert "'unsafe-inline'" not in headers["content-security-policy"]
             assert "style=" not in body
-            assert ('method="post"' in body, "/operator" in body) == (False, False), "there are no operators"
+            assert ('method="post"' in body, "/operator" in body) == (False, False), (
+                "there are no operators"
+            )
         assert serve.get_exactly("/view/tasks?id=none")[0] == 200
         status, body, _ = serve.get_exactly("/view/tasks?id=" + "x" * 300)
-        assert (status, "parameter id has 300 characters: there may be 255" in body, "<main>" in body) == (
+        assert (
+            status,
+            "parameter id has 300 characters: there may be 255" in body,
+            "<main>" in body,
+        ) == (
             400,
             True,
             True,
         )
         assert serve.get_exactly("/static/../app.py")[0] == 404
-        for method, path in (("GET", "/operator"), ("POST", "/operator/drain"), ("POST", "/operator/login")):
+        for method, path in (
+            ("GET", "/operator"),
+            ("POST", "/operator/drain"),
+            ("POST", "/operator/login"),
+        ):
             assert serve.ask(method, path, Form(node="n1"))[0] == 404
-        assert serve.ask("DELETE", "/api/v1/tasks/held")[0] == serve.ask("POST", "/api/v1/tasks", {})[0] == 405
+        assert (
+            serve.ask("DELETE", "/api/v1/tasks/held")[0]
+            == serve.ask("POST", "/api/v1/tasks", {})[0]
+            == 405
+        )

@@ -43,7 +43,8 @@ def rig(new_rig: Callable[..., Rig], early: ParsyncClient, tasks: Any) -> Iterat
     rig.store.config()
     assert rig.store.keys.shards == SHARDS
     yield rig
-    keys = tasks.app.parsync.client.store.keys  # the next module's cluster has the same name, and other shards
+    # the next module's cluster has the same name, and other shards
+    keys = tasks.app.parsync.client.store.keys
     keys.shards = keys.usual_shards
 
 
@@ -55,11 +56,15 @@ def shards_of(ids: list[str]) -> set[int]:
     return {shard_of(id, SHARDS) for id in ids}
 
 
-def test_a_client_from_before_the_cluster_submits_into_the_right_shards(rig: Rig, early: ParsyncClient) -> None:
+def test_a_client_from_before_the_cluster_submits_into_the_right_shards(
+    rig: Rig, early: ParsyncClient
+) -> None:
     ids = [early.submit(ADD, args=(1, n), id=name) for n, name in enumerate(NAMED)]
     made = early.submit_many([(ADD, (1, n)) for n in range(20)])
     assert len(shards_of(made)) == 1
-    assert Counter(status.state for status in early.wait([*ids, *made], timeout=GET_S).values()) == {"succeeded": 40}
+    assert Counter(
+        status.state for status in early.wait([*ids, *made], timeout=GET_S).values()
+    ) == {"succeeded": 40}
     assert rig.client.purge("succeeded", older_than_s=0.0) >= 40
 
 
@@ -68,7 +73,12 @@ def test_tasks_of_all_shards_run_once_and_their_results_come(rig: Rig) -> None:
     assert shards_of([result.id for result in results]) == {*range(SHARDS)}
     assert get(results) == [f"t{n}" for n in range(60)]
     assert set(rig.counts("begin").values()) == {1}
-    assert chord(group(rig.tasks.add.s(n, n) for n in range(8)), rig.tasks.total.s()).delay().get(timeout=GET_S) == 56
+    assert (
+        chord(group(rig.tasks.add.s(n, n) for n in range(8)), rig.tasks.total.s())
+        .delay()
+        .get(timeout=GET_S)
+        == 56
+    )
     assert rig.tasks.flaky.delay(2).get(timeout=GET_S) is not None
 
 
@@ -76,15 +86,24 @@ def test_tasks_of_all_shards_are_cancelled_and_their_results_say_so(rig: Rig) ->
     held = [rig.tasks.gated.delay(f"held{n}") for n in range(4)]
     rig.until(lambda: len(rig.marks("held")) == 4, "all slots are held")
     waiting = [rig.tasks.add.delay(1, n) for n in range(30)]
-    demand = [(ADD, 30)]  # a scheduler with an old copy of the nodes may have taken some, for a moment
-    rig.until(lambda: [(kind.name, kind.waiting) for kind in rig.client.demand()] == demand, "all the others wait")
+    # a scheduler with an old copy of the nodes may have taken some, for a moment
+    demand = [(ADD, 30)]
+    rig.until(
+        lambda: [(kind.name, kind.waiting) for kind in rig.client.demand()] == demand,
+        "all the others wait",
+    )
     with Celery("elsewhere", broker=rig.broker, backend=rig.broker, set_as_current=False) as app:
         first = Parsync(app, url=rig.url, cluster=CLUSTER)
-        assert first.revoke(waiting[0].id, False, None), "its first request to this cluster finds the task"
+        assert first.revoke(waiting[0].id, False, None), (
+            "its first request to this cluster finds the task"
+        )
     words = rig.client.cancel_many([result.id for result in waiting[1:11]])
     assert Counter(words.values()) == {"cancelled": 10}
     assert rig.client.cancel_where(name=ADD) == {"cancelled": 19}
-    rig.until(lambda: {AsyncResult(r.id, app=rig.tasks.app).state for r in waiting} == {"REVOKED"}, "all say so")
+    rig.until(
+        lambda: {AsyncResult(r.id, app=rig.tasks.app).state for r in waiting} == {"REVOKED"},
+        "all say so",
+    )
     rig.open()
     assert get(held) == [f"held{n}" for n in range(4)]
 

@@ -23,10 +23,14 @@ def test_a_lease_shorter_than_a_stall_costs_runs_and_no_task(rig: Rig) -> None:
         rig.stack.worker(APP, node, pool="prefork", slots=2, extra=("-l", "info"))
     rig.until_up("s1", "s2")
     ids = rig.client.submit_many(
-        {"name": "tests.acceptance.app.noted", "args": [f"short-{i}", 0.5], "id": f"short-{i}"} for i in range(100)
+        {"name": "tests.acceptance.app.noted", "args": [f"short-{i}", 0.5], "id": f"short-{i}"}
+        for i in range(100)
     )
     for node in ("s1", "s2"):
-        rig.until(lambda node=node: [x for x in rig.leases() if x.place.node == node], f"{node} runs tasks")  # type: ignore[misc]
+        rig.until(
+            lambda node=node: [x for x in rig.leases() if x.place.node == node],  # type: ignore[misc]
+            f"{node} runs tasks",
+        )
         rig.signal_all(node, signal.SIGSTOP)
         rig.until(lambda node=node: rig.node(node).state == "down", f"{node} stood still")  # type: ignore[misc]
         rig.signal_all(node, signal.SIGCONT)

@@ -1,6 +1,8 @@
-"""A worker that stands still keeps its lease and what it runs, gets nothing new, and is ended after a limit: F9, F47.
+"""A worker that stands still keeps its lease and what it runs, gets nothing new, and is ended after
+a limit: F9, F47.
 
-PARSYNC_TEST_HELD=60/10 has tasks hold the interpreter for 60 s with a lease of 10 s, instead of 5 s and 2 s.
+PARSYNC_TEST_HELD=60/10 has tasks hold the interpreter for 60 s with a lease of 10 s, instead of 5 s
+and 2 s.
 """
 
 import os
@@ -43,23 +45,32 @@ def test_a_task_that_holds_the_interpreter_for_longer_than_the_lease_succeeds_at
     held = f"held-{pool}"
     start(rig, pool, slots=1 if pool == "solo" else 2, pool=pool)
     rig.until_up(pool)
-    inc, began_s = rig.node(pool).inc, time.monotonic()
+    inc = rig.node(pool).inc
+    began_s = time.monotonic()
     id = submit(rig, pool, "holds_in_c", held, HELD_S)
     rig.until((folder / held).exists, "it has begun")
     (folder / f"{held}-ticks.end").touch()
     behind = [submit(rig, pool, "ticks", f"{held}-ticks") for _ in range(2)]
     if pool != "prefork":
         rig.until(lambda: rig.node(pool).state == "suspect", "its worker gives no sign of life")
-        rig.until(lambda: {rig.status(b).state for b in behind} == {"pending"}, "nothing waits for it")
+        rig.until(
+            lambda: {rig.status(b).state for b in behind} == {"pending"}, "nothing waits for it"
+        )
     status = rig.until_state(id, "succeeded")
-    print(f"{pool}: held for {HELD_S:g} s with a lease of {LEASE_S:g} s; succeeded at start {status.starts}", end=" ")
+    print(
+        f"{pool}: held for {HELD_S:g} s with a lease of {LEASE_S:g} s; succeeded at start "
+        f"{status.starts}",
+        end=" ",
+    )
     print(f"after {time.monotonic() - began_s:.1f} s")
     assert (status.starts, status.history) == (1, ())
     rig.until(lambda: rig.node(pool).state == "up", "it gets tasks again")
     assert [rig.until_state(other, "succeeded").starts for other in behind] == [1, 1]
     assert rig.node(pool).inc == inc, "its lease was kept"
     assert "CRITICAL" not in rig.lines(pool)
-    assert "its event loop stands still" not in rig.lines(pool), "all of the worker did, and its loop turns again"
+    assert "its event loop stands still" not in rig.lines(pool), (
+        "all of the worker did, and its loop turns again"
+    )
     rig.until_idle()
     rig.stack.terminate(pool)
 
@@ -78,7 +89,9 @@ def test_what_waits_at_a_waiting_seat_behind_a_task_that_holds_the_interpreter_g
     rig.until(open_seats, "its tasks are short")
     id = submit(rig, "seats", "holds_in_c", "seats-held", HELD_S)
     behind = submit(rig, "seats", "ticks", "seats")
-    rig.until(lambda: rig.status(behind).history, "it waited at a seat, which nobody shut, and went back")
+    rig.until(
+        lambda: rig.status(behind).history, "it waited at a seat, which nobody shut, and went back"
+    )
     assert rig.status(id).state == "running"
     (lost,) = rig.status(behind).history
     assert lost.why.startswith(NO_SIGN)
@@ -90,7 +103,8 @@ def test_what_waits_at_a_waiting_seat_behind_a_task_that_holds_the_interpreter_g
 def test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new(rig: Rig, folder: Path) -> None:
     start(rig, "stopped", slots=2)
     rig.until_up("stopped")
-    inc, id = rig.node("stopped").inc, submit(rig, "stopped", "ticks", "stopped")
+    inc = rig.node("stopped").inc
+    id = submit(rig, "stopped", "ticks", "stopped")
     rig.until(lambda: read(folder / "stopped"), "it ticks")
     with rig.paused("stopped"):
         stopped_s = time.monotonic()
@@ -114,7 +128,8 @@ def test_a_worker_that_stands_still_for_longer_than_the_limit_loses_its_runs_and
     rig: Rig, folder: Path, pool: str
 ) -> None:
     """The log file has the reason before the kill, and the task's story has it after."""
-    log, node = folder / f"{pool}.log", f"limit-{pool}"
+    log = folder / f"{pool}.log"
+    node = f"limit-{pool}"
     start(rig, node, 1, pool, "--logfile", str(log), PARSYNC_STANDSTILL_S=f"{LIMIT_S}")
     rig.until_up(node)
     if pool == "solo":
@@ -124,7 +139,12 @@ def test_a_worker_that_stands_still_for_longer_than_the_limit_loses_its_runs_and
         id = submit(rig, node, "ticks", node)
         rig.until(lambda: read(folder / node), "it ticks")
         os.kill(rig.pid(node), signal.SIGSTOP)
-    rig.until(lambda: re.search(rf"CRITICAL/Guard\] node {node}: {NO_SIGN} for {LIMIT_S:g} s", log.read_text()), "why")
+    rig.until(
+        lambda: re.search(
+            rf"CRITICAL/Guard\] node {node}: {NO_SIGN} for {LIMIT_S:g} s", log.read_text()
+        ),
+        "why",
+    )
     lost = rig.until_state(id, "pending", "taken").history[-1]
     assert f"did not renew its lease for {LEASE_S:g} s; it was suspect: {NO_SIGN}" in lost.why, lost
     if pool == "solo":

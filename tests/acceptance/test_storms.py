@@ -27,7 +27,9 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
     """Two schedulers, a node of two processes."""
     rig = new_rig()
     rig.schedulers(2, lease_s=LONG_LEASE_S)
-    rig.stack.worker(APP, "n1", pool="prefork", slots=2, labels={"kind": "rare"}, extra=("-l", "info"))
+    rig.stack.worker(
+        APP, "n1", pool="prefork", slots=2, labels={"kind": "rare"}, extra=("-l", "info")
+    )
     rig.until_up("n1")
     return rig
 
@@ -35,7 +37,12 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 def notes(rig: Rig, name: str, n: int, seconds: float = 0.0, **options: Any) -> list[str]:
     """Submits n tasks that mark their begin and end."""
     return rig.client.submit_many(
-        {"name": "tests.acceptance.app.noted", "args": [f"{name}-{i}", seconds], "id": f"{name}-{i}", **options}
+        {
+            "name": "tests.acceptance.app.noted",
+            "args": [f"{name}-{i}", seconds],
+            "id": f"{name}-{i}",
+            **options,
+        }
         for i in range(n)
     )
 
@@ -48,14 +55,18 @@ def states(rig: Rig, ids: list[str]) -> list[str]:
 def test_poisonous_tasks_end_after_a_few_starts_and_the_others_run(rig: Rig) -> None:
     failed = dict.fromkeys(("exits", "deaf", "unpackable", "deep"), "failed")
     kinds = {"leaves": "dead", "chatty": "succeeded", **failed}
-    bad = {kind: rig.client.submit(f"{POISON}.{kind}", [kind], id=f"poison-{kind}") for kind in kinds}
+    bad = {
+        kind: rig.client.submit(f"{POISON}.{kind}", [kind], id=f"poison-{kind}") for kind in kinds
+    }
     good = notes(rig, "beside", 30)
     assert set(states(rig, good)) == {"succeeded"}
     states(rig, list(bad.values()))
     assert {kind: rig.status(id).state for kind, id in bad.items()} == kinds
     assert rig.counts("leaves")["leaves"] == rig.status(bad["leaves"]).starts == 3
     assert {rig.status(id).starts for kind, id in bad.items() if kind != "leaves"} == {1}
-    assert rig.counts("end") == dict.fromkeys(good, 1), "a poisonous neighbour makes nothing run twice"
+    assert rig.counts("end") == dict.fromkeys(good, 1), (
+        "a poisonous neighbour makes nothing run twice"
+    )
     assert rig.node("n1").state == "up"
 
 
@@ -66,7 +77,8 @@ def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
         rig.until(lambda turn=turn: len(rig.marks("end")) >= 20 * turn, "tasks run")  # type: ignore[misc]
         node = f"n{1 + turn % 2}"
         ended = rig.stack.terminate(node)
-        assert ended in (0, -signal.SIGTERM), rig.lines(node)[-2000:]  # one that only begins is ended by the signal
+        # one that only begins is ended by the signal
+        assert ended in (0, -signal.SIGTERM), rig.lines(node)[-2000:]
         labels = {"kind": "rare"} if node == "n1" else {}
         rig.stack.worker(APP, node, pool="prefork", slots=2, labels=labels, extra=("-l", "info"))
     assert set(states(rig, ids)) == {"succeeded"}
@@ -77,10 +89,16 @@ def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
     rig.until(lambda: rig.node("n2").state == "", "n2 has left")
 
 
-def test_what_a_pool_process_was_handed_runs_once_though_the_worker_stops_before_it_begins(rig: Rig) -> None:
+def test_what_a_pool_process_was_handed_runs_once_though_the_worker_stops_before_it_begins(
+    rig: Rig,
+) -> None:
     """It stands in the pipe, and Celery throws away what no process has said to have begun."""
-    rig.stack.worker(APP, "n3", pool="prefork", slots=1, labels={"kind": "slow"}, extra=("-l", "info"))
-    rig.stack.worker(APP, "n4", pool="prefork", slots=1, labels={"kind": "slow"}, extra=("-l", "info"))
+    rig.stack.worker(
+        APP, "n3", pool="prefork", slots=1, labels={"kind": "slow"}, extra=("-l", "info")
+    )
+    rig.stack.worker(
+        APP, "n4", pool="prefork", slots=1, labels={"kind": "slow"}, extra=("-l", "info")
+    )
     rig.until_up("n3", "n4")
     rig.client.drain("n4")
     warm = notes(rig, "before", 1, require={"kind": "slow"})[0]
@@ -104,7 +122,8 @@ def test_what_a_pool_process_was_handed_runs_once_though_the_worker_stops_before
 
 
 def test_a_flood_from_many_clients_at_once_is_taken_in_and_each_task_runs_once(rig: Rig) -> None:
-    clients, each = 100, 10
+    clients = 100
+    each = 10
     start = threading.Barrier(clients)
     trouble: list[Exception] = []
 
@@ -129,10 +148,16 @@ def test_a_flood_from_many_clients_at_once_is_taken_in_and_each_task_runs_once(r
 
 
 def test_a_task_that_only_a_busy_node_can_run_is_not_passed_for_ever(rig: Rig) -> None:
-    """Its node's slots are wanted by everybody, all the time: it comes next all the same, by its place in the order."""
+    """Its node's slots are wanted by everybody, all the time: it comes next all the same, by its
+    place in the order.
+    """
     crowd = notes(rig, "crowd", 40, 0.05)
     rare = rig.client.submit(
-        "tests.acceptance.app.noted", ["rare"], id="rare", require={"kind": "rare"}, strategy="quality"
+        "tests.acceptance.app.noted",
+        ["rare"],
+        id="rare",
+        require={"kind": "rare"},
+        strategy="quality",
     )
     late = notes(rig, "late", 60, 0.05)
     rig.until_state(rare, "succeeded")

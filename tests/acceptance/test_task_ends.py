@@ -1,4 +1,6 @@
-"""A task that ends its own process, or is revoked while it runs, ends once and frees its slot, on every pool."""
+"""A task that ends its own process, or is revoked while it runs, ends once and frees its slot, on
+every pool.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +26,15 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
         # tasks of the broker run on prefork only, which has a process for them beside its slots
         words = () if pool == "prefork" else ("-Q", "unused")
         processes = slots + 2 if pool == "prefork" else None
-        rig.worker(pool, *words, pool=pool, slots=slots, concurrency=processes, labels={"pool": pool}, up=False)
+        rig.worker(
+            pool,
+            *words,
+            pool=pool,
+            slots=slots,
+            concurrency=processes,
+            labels={"pool": pool},
+            up=False,
+        )
     rig.until_up("prefork", "threads", "solo")
     return rig
 
@@ -42,7 +52,10 @@ def test_a_task_that_exits_fails_once_and_frees_its_slot(rig: Rig, pool: str) ->
         "CancelledError": (asyncio.CancelledError, ""),
         "GeneratorExit": (GeneratorExit, ""),
         **(
-            {"os._exit": (WorkerLostError, "exitcode 3"), "os._exit(0)": (WorkerLostError, "exitcode 0")}
+            {
+                "os._exit": (WorkerLostError, "exitcode 3"),
+                "os._exit(0)": (WorkerLostError, "exitcode 0"),
+            }
             if pool == "prefork"
             else {}
         ),
@@ -60,11 +73,17 @@ def test_a_task_that_exits_fails_once_and_frees_its_slot(rig: Rig, pool: str) ->
     assert rig.tasks.add.apply_async((1, 2), **on(pool)).get(timeout=GET_S) == 3, "the pool goes on"
 
 
-def test_results_and_groups_revoke_what_runs_and_what_waits_also_tasks_of_the_broker(rig: Rig) -> None:
+def test_results_and_groups_revoke_what_runs_and_what_waits_also_tasks_of_the_broker(
+    rig: Rig,
+) -> None:
     running = rig.tasks.gated.apply_async(("r1",), **on("prefork"))
-    both = group(rig.tasks.gated.s(f"g{i}").set(countdown=600 * i, **on("prefork")) for i in (0, 1)).apply_async()
+    both = group(
+        rig.tasks.gated.s(f"g{i}").set(countdown=600 * i, **on("prefork")) for i in (0, 1)
+    ).apply_async()
     plain = rig.tasks.gated.apply_async(("p",), parsync=False)
-    rig.until(lambda: {mark[1] for mark in rig.marks("held")} == {"r1", "g0", "p"}, "three tasks run")
+    rig.until(
+        lambda: {mark[1] for mark in rig.marks("held")} == {"r1", "g0", "p"}, "three tasks run"
+    )
     running.revoke(terminate=True)
     both.revoke(terminate=True)
     plain.revoke(terminate=True)
@@ -84,4 +103,7 @@ def test_control_terminates_and_a_bad_signal_changes_nothing(rig: Rig) -> None:
     assert rig.status(waiting).state == "pending"
     rig.tasks.app.control.terminate([running.id, waiting.id], signal=None)
     assert [rig.until_state(r, "cancelled").starts for r in (running, waiting)] == [1, 0]
-    assert [AsyncResult(r.id, app=rig.tasks.app).state for r in (running, waiting)] == ["REVOKED", "REVOKED"]
+    assert [AsyncResult(r.id, app=rig.tasks.app).state for r in (running, waiting)] == [
+        "REVOKED",
+        "REVOKED",
+    ]

@@ -1,6 +1,7 @@
 """A Celery app whose submits and runs OpenTelemetry's instrumentation of Celery traces.
 
-Each process keeps its spans in memory. With TRACED_SPANS all write them into that file as well, a line for each.
+Each process keeps its spans in memory. With TRACED_SPANS all write them into that file as well, a
+line for each.
 """
 
 import json
@@ -29,7 +30,9 @@ provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 if FILE := os.environ.get("TRACED_SPANS"):
     out = Path(FILE).open("a", encoding="utf-8")  # noqa: SIM115  all processes of a pool append to it
-    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=out, formatter=lambda span: line_of(span))))
+    provider.add_span_processor(
+        SimpleSpanProcessor(ConsoleSpanExporter(out=out, formatter=lambda span: line_of(span)))
+    )
 trace.set_tracer_provider(provider)
 CeleryInstrumentor().instrument(tracer_provider=provider)
 

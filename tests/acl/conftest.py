@@ -27,19 +27,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Guarded:
-    """A server with logins; `admin` may do everything, the default user nothing. primaries: of a cluster, if not 0."""
+    """A server with logins; `admin` may do everything, the default user nothing.
+
+    primaries: of a cluster, if not 0.
+    """
 
     def __init__(self, program: str, options: Options | None = None, primaries: int = 0) -> None:
-        self._running = EmbeddedCluster(primaries, program=program) if primaries else EmbeddedServer(program)
-        servers = self._running.servers if isinstance(self._running, EmbeddedCluster) else [self._running]
+        self._running = (
+            EmbeddedCluster(primaries, program=program) if primaries else EmbeddedServer(program)
+        )
+        servers = (
+            self._running.servers if isinstance(self._running, EmbeddedCluster) else [self._running]
+        )
         self.server = servers[0]
         for server in servers:
             with redis.Redis(port=server.port) as first:
-                first.execute_command("ACL", "SETUSER", "admin", "on", ">pw-admin", "~*", "&*", "+@all")
+                first.execute_command(
+                    "ACL", "SETUSER", "admin", "on", ">pw-admin", "~*", "&*", "+@all"
+                )
                 for role in Role:
                     self.login(first, role, options)
                 first.execute_command("ACL", "SETUSER", "default", "off")
-        self.admins = [redis.Redis(port=one.port, username="admin", password="pw-admin") for one in servers]
+        self.admins = [
+            redis.Redis(port=one.port, username="admin", password="pw-admin") for one in servers
+        ]
         self.admin = self.admins[0]
 
     @staticmethod
@@ -59,8 +70,12 @@ class Guarded:
         return f"{scheme}://{CLUSTER}-{login}@{place}"
 
     def denials(self) -> list[tuple[str, str]]:
-        """The denials of each login, except of CLIENT SETINFO: redis-py tries it, and Redis 7.0 does not have it."""
-        found = [entry for admin in self.admins for entry in admin.execute_command("ACL", "LOG", 1000)]
+        """The denials of each login, except of CLIENT SETINFO: redis-py tries it, and Redis 7.0
+        does not have it.
+        """
+        found = [
+            entry for admin in self.admins for entry in admin.execute_command("ACL", "LOG", 1000)
+        ]
         pairs = {(entry[b"username"].decode(), entry[b"object"].decode()) for entry in found}
         return sorted((who, what) for who, what in pairs if what != "client|setinfo")
 

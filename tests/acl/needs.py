@@ -1,7 +1,7 @@
 """Read from the text of the scripts which command each calls on which kind of key.
 
-It relies on the scripts' house style: a key is called by its kind (`slots`, `pending`, `KEY.tasks`), the key of a
-task's rare fields `KEY.extra .. id` or `key`.
+It relies on the scripts' house style: a key is called by its kind (`slots`, `pending`,
+`KEY.tasks`), the key of a task's rare fields `KEY.extra .. id` or `key`.
 """
 
 import re
@@ -20,8 +20,16 @@ _REPAIRED = ("slots", "left", "nodes", "alive")
 
 
 def family(script: Script) -> str:
-    """Return the family of a script's keys, all of one hash tag: q, p, or '' for those of the whole cluster."""
-    return "q" if script.verb == "align" or _QUEUE & {*script.keys} else "" if _CLUSTER & {*script.keys} else "p"
+    """Return the family of a script's keys, all of one hash tag: q, p, or '' for those of the whole
+    cluster.
+    """
+    return (
+        "q"
+        if script.verb == "align" or _QUEUE & {*script.keys}
+        else ""
+        if _CLUSTER & {*script.keys}
+        else "p"
+    )
 
 
 def uses(script: Script) -> set[tuple[str, str]]:
@@ -31,7 +39,9 @@ def uses(script: Script) -> set[tuple[str, str]]:
 
 def _uses(script: Script) -> Iterator[tuple[str, str]]:
     text = (
-        re.sub(r"--.*", "", script.text).replace("redis_call(", "redis.call(").replace("redis_pcall(", "redis.pcall(")
+        re.sub(r"--.*", "", script.text)
+        .replace("redis_call(", "redis.call(")
+        .replace("redis_pcall(", "redis.pcall(")
     )
     text = _READS.sub("redis.call('HMGET', ", text)
     for words, argument in _CALL.findall(text):
@@ -43,13 +53,16 @@ def _uses(script: Script) -> Iterator[tuple[str, str]]:
             elif not argument.startswith("KEY.") or argument[4:].split(" ")[0] in {
                 k.rstrip(":") for k in (*script.keys, *script.also)
             }:
-                yield command, _kind(script, argument)  # a library's KEY.later is not called where it is none
+                # a library's KEY.later is not called where it is none
+                yield command, _kind(script, argument)
     for target in re.findall(r"'RENAME', \w+, (\w+)\)", text):
         yield "RENAME", _kind(script, target)
 
 
 def _any(script: Script, command: str) -> list[str]:
-    """The kinds of key that a command is called on which takes more than one: a library's, or a repair's."""
+    """The kinds of key that a command is called on which takes more than one: a library's, or a
+    repair's.
+    """
     where = family(script)
     if command == "TYPE":
         return []  # of every key of a script: granted with EVALSHA
@@ -75,7 +88,11 @@ def _kind(script: Script, argument: str) -> str:
         return "q:pending"
     if re.match(r"KEYS\[.*[a-z]", argument):  # one of those that follow
         return f"{where}:{script.keys[-1].rstrip('*')}"
-    kind = script.keys[int(argument[5:-1]) - 1] if argument.startswith("KEYS[") else argument.removeprefix("KEY.")
+    kind = (
+        script.keys[int(argument[5:-1]) - 1]
+        if argument.startswith("KEYS[")
+        else argument.removeprefix("KEY.")
+    )
     assert kind in (*script.keys, *script.also), (
         f"{script.verb}.lua calls a command on {argument!r}, which is none of its keys"
     )

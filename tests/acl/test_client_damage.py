@@ -1,8 +1,9 @@
-"""What a client's login can still damage: docs/security.md has a row for each key that it may write, and this is true.
+"""What a client's login can still damage: docs/security.md has a row for each key that it may
+write, and this is true.
 
-For each right to write, a thief uses it with hostile values. Afterwards a run of another task still ends, and a new
-task of another kind is submitted, taken, placed, run and ended. So nothing here halts the cluster, but the shifted
-counters that the page names.
+For each right to write, a thief uses it with hostile values. Afterwards a run of another task still
+ends, and a new task of another kind is submitted, taken, placed, run and ended. So nothing here
+halts the cluster, but the shifted counters that the page names.
 """
 
 import contextlib
@@ -24,7 +25,9 @@ from parsync_redis.store import Store
 from .conftest import CLUSTER, Guarded
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/security.md"
-WRITES = {(kind, word) for kind, words in CLIENT.items() for word in words.split() if word not in READS}
+WRITES = {
+    (kind, word) for kind, words in CLIENT.items() for word in words.split() if word not in READS
+}
 GARBAGE = ("", "x", "9" * 400, "\0\xff", "-1", "0 0 0", "a" * 2**20)
 NUMBERS = (0, 1, -(10**18), 9 * 10**18, 17)
 SAID = re.compile(r"meta has (submitted|version|floor) that is no number|\['elsewhere'\]|'shards'")
@@ -37,12 +40,32 @@ IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]
 
 def hostile(word: str) -> Iterator[tuple[Any, ...]]:
     """Uses of a right: the words behind the key."""
-    fields = [*IDS, "shards", "submitted", "version", "floor", "apps", KIND, "celery slots=1", "victim", "\xff"]
+    fields = [
+        *IDS,
+        "shards",
+        "submitted",
+        "version",
+        "floor",
+        "apps",
+        KIND,
+        "celery slots=1",
+        "victim",
+        "\xff",
+    ]
     if word == "hset":
         for field in fields:
             yield from (("HSET", field, text) for text in GARBAGE)
     elif word == "hincrby":
-        for field in ("submitted", "version", "floor", "shards", "rotated_ms", "apps", "waiters", "other"):
+        for field in (
+            "submitted",
+            "version",
+            "floor",
+            "shards",
+            "rotated_ms",
+            "apps",
+            "waiters",
+            "other",
+        ):
             yield from (("HINCRBY", field, number) for number in NUMBERS)
     elif word == "hdel":
         yield from (("HDEL", field) for field in fields)
@@ -51,7 +74,9 @@ def hostile(word: str) -> Iterator[tuple[Any, ...]]:
             yield from (("ZADD", score, member) for score in ("-inf", "+inf", "0", "1e300", "0.5"))
     elif word == "xadd":
         last = f"{2**64 - 1}-{2**64 - 1}"
-        yield from (("XADD", id, "event", text) for id in ("*", "9999999999999-0", last) for text in GARBAGE)
+        yield from (
+            ("XADD", id, "event", text) for id in ("*", "9999999999999-0", last) for text in GARBAGE
+        )
     elif word == "zrem":
         yield from (("ZREM", member) for member in (*IDS, KIND))
     elif word == "lpush":
@@ -77,16 +102,22 @@ def scripts(guarded: Guarded) -> None:
 
 
 class Stage:
-    """A cluster with a node, a task that runs and tasks of a victim in each state; each login has its store."""
+    """A cluster with a node, a task that runs and tasks of a victim in each state; each login has
+    its store.
+    """
 
     def __init__(self, guarded: Guarded) -> None:
         guarded.admin.flushall()
         self.thief: Any = redis.Redis.from_url(guarded.url(Role.CLIENT))
         self.client, self.scheduler, self.worker = (
-            Store.from_url(guarded.url(role), CLUSTER) for role in (Role.CLIENT, Role.SCHEDULER, Role.WORKER)
+            Store.from_url(guarded.url(role), CLUSTER)
+            for role in (Role.CLIENT, Role.SCHEDULER, Role.WORKER)
         )
-        self.commands, self.keys = self.client.commands, self.client.keys
-        self.inc, self.first = self.worker.run(self.commands.register_node(0, "n1", 0, 1.0, "slots=9"))
+        self.commands = self.client.commands
+        self.keys = self.client.keys
+        self.inc, self.first = self.worker.run(
+            self.commands.register_node(0, "n1", 0, 1.0, "slots=9")
+        )
         self.slot = 0
         self.running = self.begin("other")
         self.victim = self.begin("victim", IDS[0])
@@ -132,13 +163,15 @@ def test_the_page_has_a_row_for_each_key_that_a_client_may_write_and_no_other():
 @pytest.mark.dealt
 @pytest.mark.parametrize(("kind", "word"), sorted(WRITES))
 def test_no_right_of_a_client_halts_the_cluster(guarded: Guarded, kind: str, word: str):
-    wrong, stage = [], Stage(guarded)
+    wrong = []
+    stage = Stage(guarded)
     name = {"q:extra": stage.keys.extra(IDS[0]), "q:pending": stage.keys.pending(KIND)}.get(kind)
     key = name or stage.keys.queue(kind[2:])
     stage.close()
     for use in hostile(word):
         stage = Stage(guarded)
-        with contextlib.suppress(redis.ResponseError):  # no number, for example; `NoPermissionError` is one as well
+        # no number, for example; `NoPermissionError` is one as well
+        with contextlib.suppress(redis.ResponseError):
             stage.thief.execute_command(use[0], key, *use[1:])
         try:
             stage.scheduler.run(stage.commands.expire())

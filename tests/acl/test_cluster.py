@@ -1,4 +1,6 @@
-"""Every role works with its login on a Redis Cluster, default user off, and nothing is denied to any."""
+"""Every role works with its login on a Redis Cluster, default user off, and nothing is denied to
+any.
+"""
 
 from collections.abc import Iterator
 
@@ -15,10 +17,13 @@ pytestmark = pytest.mark.serial
 
 
 @pytest.fixture(scope="module", params=list(server_programs()))
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     program = server_programs()[request.param]
     guarded = Guarded(program, Options(scan=True, results=False, queues=()), primaries=3)
-    broker, site = Guarded(program, Options(("celery",))), Site(guarded, tmp_path_factory.mktemp("site"))
+    broker = Guarded(program, Options(("celery",)))
+    site = Site(guarded, tmp_path_factory.mktemp("site"))
     site.stack.env["TILES_BROKER_URL"] = broker.address(Role.WORKER)
     try:
         site.start()

@@ -15,7 +15,10 @@ from tests.waiting import run
 
 def acl(*words):
     return run(
-        [sys.executable, "-m", "parsync_redis.cli", "acl", *words], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "parsync_redis.cli", "acl", *words],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
 
 
@@ -28,7 +31,9 @@ def secrets(tmp_path):
 
 def test_each_form_gives_a_server_the_same_logins(server: EmbeddedServer, secrets, tmp_path):
     with redis.Redis(port=server.port) as admin:
-        for line in acl("--cluster", "forms", "--form", "setuser", "--password-file", str(secrets)).splitlines():
+        for line in acl(
+            "--cluster", "forms", "--form", "setuser", "--password-file", str(secrets)
+        ).splitlines():
             assert admin.execute_command(*split(line)) in (True, b"OK")
         by_commands = [line for line in listed(admin) if "forms-" in line]
         for role in Role:
@@ -36,12 +41,24 @@ def test_each_form_gives_a_server_the_same_logins(server: EmbeddedServer, secret
     users = tmp_path / "users.acl"
     users.write_text(acl("--cluster", "forms", "--password-file", str(secrets), "--close-default"))
     other = subprocess.Popen(
-        [server.program, "--port", "0", "--unixsocket", str(tmp_path / "s"), "--save", "", "--aclfile", str(users)],
+        [
+            server.program,
+            "--port",
+            "0",
+            "--unixsocket",
+            str(tmp_path / "s"),
+            "--save",
+            "",
+            "--aclfile",
+            str(users),
+        ],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
     )
     try:
-        with redis.Redis(unix_socket_path=str(tmp_path / "s"), username="forms-viewer", password="pw-viewer") as viewer:
+        with redis.Redis(
+            unix_socket_path=str(tmp_path / "s"), username="forms-viewer", password="pw-viewer"
+        ) as viewer:
             until(viewer.ping)
             with pytest.raises(redis.exceptions.NoPermissionError):
                 viewer.execute_command("ACL LIST")
@@ -78,4 +95,7 @@ def split(line):
 
 
 def listed(admin):
-    return [line if isinstance(line, str) else line.decode() for line in admin.execute_command("ACL LIST")]
+    return [
+        line if isinstance(line, str) else line.decode()
+        for line in admin.execute_command("ACL LIST")
+    ]

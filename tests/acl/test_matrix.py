@@ -1,7 +1,9 @@
-"""Each role x each command of the server: what it may do to which keys and channels is in matrix.txt, and nothing else.
+"""Each role x each command of the server: what it may do to which keys and channels is in
+matrix.txt, and nothing else.
 
-matrix.txt holds the commands that the oldest server has that we support, Redis 7.0; one that a later server has
-besides must be refused to every role. PARSYNC_TEST_WRITE_DOCS=1 writes the file anew (on Redis 7.0).
+matrix.txt holds the commands that the oldest server has that we support, Redis 7.0; one that a
+later server has besides must be refused to every role. PARSYNC_TEST_WRITE_DOCS=1 writes the file
+anew (on Redis 7.0).
 """
 
 from functools import cache
@@ -90,16 +92,29 @@ NUMBERED = {
 
 
 def calls(guarded, command, value):
-    """A command with one key or channel, if it takes any; with the arguments that it needs at least."""
+    """A command with one key or channel, if it takes any; with the arguments that it needs at
+    least.
+    """
     arity, first = facts(guarded, command)
     words = command.split("|")
     if command in ("publish", "spublish"):
         return [*words, value, "message"]
-    if command in ("subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe"):
+    if command in (
+        "subscribe",
+        "psubscribe",
+        "ssubscribe",
+        "unsubscribe",
+        "punsubscribe",
+        "sunsubscribe",
+    ):
         return [*words, value]
     if command in NUMBERED:
         at = NUMBERED[command]
-        return [*words, *["1"] * at, value, "LEFT", "1"] if "mpop" in command else [*words, *["1"] * at, value]
+        return (
+            [*words, *["1"] * at, value, "LEFT", "1"]
+            if "mpop" in command
+            else [*words, *["1"] * at, value]
+        )
     if not first:
         return None
     args = ["1"] * (max(abs(arity), first + 1) - len(words))
@@ -121,26 +136,36 @@ def every_command(guarded):
     """Commands and their subcommands; a container by itself is none."""
     found = []
     for name, row in guarded.admin.execute_command("COMMAND").items():
-        subs = [sub[0].decode() if isinstance(sub[0], bytes) else sub[0] for sub in row["subcommands"]]
+        subs = [
+            sub[0].decode() if isinstance(sub[0], bytes) else sub[0] for sub in row["subcommands"]
+        ]
         found += subs or [name]
     return sorted(name.lower() for name in found)
 
 
 def may(guarded, role, command):
-    """Return the kinds of keys on which the role may use the command; 'yes' where it names no key, '-' for none."""
+    """Return the kinds of keys on which the role may use the command; 'yes' where it names no key,
+    '-' for none.
+    """
     arity, _ = facts(guarded, command)
     words = command.split("|")
     channel = command.endswith(("publish", "subscribe"))
     things = CHANNELS if channel else KINDS
     if calls(guarded, command, "x") is None:
         return "-" if guarded.dry_run(role, *words, *["1"] * (abs(arity) - len(words))) else "yes"
-    allowed = [word for word, value in things.items() if not guarded.dry_run(role, *calls(guarded, command, value))]
+    allowed = [
+        word
+        for word, value in things.items()
+        if not guarded.dry_run(role, *calls(guarded, command, value))
+    ]
     return " ".join(allowed) or "-"
 
 
 def rows(guarded, names):
     for name in names:
-        cells: dict[Role, str] = {role: may(guarded, role, name) for role in Role if role is not Role.SERVE}
+        cells: dict[Role, str] = {
+            role: may(guarded, role, name) for role in Role if role is not Role.SERVE
+        }
         nobody = set(cells.values()) == {"-"}
         cells[Role.SERVE] = (
             "-" if nobody else may(guarded, Role.SERVE, name)
@@ -152,13 +177,18 @@ def rows(guarded, names):
 
 
 def golden():
-    return [line for line in GOLDEN.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    return [
+        line for line in GOLDEN.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    ]
 
 
 def test_each_role_may_do_with_each_command_what_the_golden_file_says(guarded: Guarded):
     names = every_command(guarded)
     if WRITE:
-        head = "# What each role may do with each command of Redis 7.0, by ACL DRYRUN; see test_matrix.py.\n"
+        head = (
+            "# What each role may do with each command of Redis 7.0, by ACL DRYRUN; see "
+            "test_matrix.py.\n"
+        )
         GOLDEN.write_text(head + "\n".join(rows(guarded, names)) + "\n", encoding="utf-8")
     known = dict.fromkeys(line.split(":")[0].split()[0] for line in golden())
     assert len(known) > 300
@@ -167,7 +197,9 @@ def test_each_role_may_do_with_each_command_what_the_golden_file_says(guarded: G
     ]
     for name in names:
         if name not in known:
-            assert {may(guarded, role, name) for role in Role} == {"-"}, f"{name} is newer than the golden file"
+            assert {may(guarded, role, name) for role in Role} == {"-"}, (
+                f"{name} is newer than the golden file"
+            )
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -183,7 +215,9 @@ def test_no_command_reaches_a_key_outside_the_cluster_and_its_celery(guarded: Gu
 def test_no_role_hears_or_speaks_on_a_foreign_channel(guarded: Guarded, role: Role):
     for name in ("publish", "subscribe", "psubscribe", "ssubscribe", "spublish"):
         for channel in FOREIGN_CHANNELS:
-            assert guarded.dry_run(role, *calls(guarded, name, channel)), f"{role} may {name} {channel}"
+            assert guarded.dry_run(role, *calls(guarded, name, channel)), (
+                f"{role} may {name} {channel}"
+            )
 
 
 @pytest.mark.parametrize("role", list(Role))

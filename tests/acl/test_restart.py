@@ -1,7 +1,9 @@
-"""A server with the file of users that `parsync acl` prints reads its own append-only file after a restart.
+"""A server with the file of users that `parsync acl` prints reads its own append-only file after a
+restart.
 
-A script's writes are a transaction in that file. Redis 7.0, and other versions of Redis and Valkey, run it again with
-the rights of the default user: https://github.com/redis/redis/issues/14541, https://github.com/valkey-io/valkey/issues/3983.
+A script's writes are a transaction in that file. Redis 7.0, and other versions of Redis and Valkey,
+run it again with the rights of the default user: https://github.com/redis/redis/issues/14541,
+https://github.com/valkey-io/valkey/issues/3983.
 """
 
 import socket
@@ -27,14 +29,28 @@ ADMIN = "user admin on >pw-admin ~* &* +@all\n"
 REFUSED = ("-NOAUTH", "-WRONGPASS", "-ERR wrong number of arguments")
 
 
-@pytest.fixture(scope="module", params=list(server_programs().values()), ids=list(server_programs()))
-def closed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+@pytest.fixture(
+    scope="module", params=list(server_programs().values()), ids=list(server_programs())
+)
+def closed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmbeddedServer]:
     """A server with the append-only file, closed by a file of users."""
     folder = tmp_path_factory.mktemp("secrets")
     for role in Role:
         (folder / role).write_text(f"pw-{role}")
-    command = [sys.executable, "-m", "parsync_redis.cli", "acl", "--cluster", CLUSTER, "--close-default"]
-    printed = run([*command, "--password-file", str(folder)], capture_output=True, text=True, check=True).stdout
+    command = [
+        sys.executable,
+        "-m",
+        "parsync_redis.cli",
+        "acl",
+        "--cluster",
+        CLUSTER,
+        "--close-default",
+    ]
+    printed = run(
+        [*command, "--password-file", str(folder)], capture_output=True, text=True, check=True
+    ).stdout
     users = folder / "users.acl"
     users.write_text(printed + ADMIN)
     with EmbeddedServer(request.param, aof=True, options={"aclfile": users}) as server:
@@ -57,7 +73,11 @@ class Line:
 
     def say(self, *words: str) -> str:
         """Send a command; return the first line of its answer, '' if the server has hung up."""
-        self._socket.sendall("".join([f"*{len(words)}\r\n", *(f"${len(one)}\r\n{one}\r\n" for one in words)]).encode())
+        self._socket.sendall(
+            "".join(
+                [f"*{len(words)}\r\n", *(f"${len(one)}\r\n{one}\r\n" for one in words)]
+            ).encode()
+        )
         return self._answers.readline().decode().rstrip("\r\n")
 
 
@@ -67,7 +87,8 @@ def login(server: EmbeddedServer, user: str, password: str) -> Store:
 
 
 def test_a_closed_server_has_its_tasks_after_a_restart(closed: EmbeddedServer) -> None:
-    store, id = login(closed, f"{CLUSTER}-worker", "pw-worker"), new_id()
+    store = login(closed, f"{CLUSTER}-worker", "pw-worker")
+    id = new_id()
     try:
         assert store.run(store.commands.submit([Submission(id, "work", b"{}")])) == ["submitted"]
         closed.restart()

@@ -1,6 +1,8 @@
-"""The whole stack runs under the logins of `parsync acl`, default user off: nothing is denied, and no password shows.
+"""The whole stack runs under the logins of `parsync acl`, default user off: nothing is denied, and
+no password shows.
 
-Addresses name users; passwords are in files. Real schedulers, a real Celery worker, a client and the viewer's commands.
+Addresses name users; passwords are in files. Real schedulers, a real Celery worker, a client and
+the viewer's commands.
 """
 
 import json
@@ -36,10 +38,14 @@ PATIENCE_S = 180.0
 
 
 class Site:
-    """A guarded server, a scheduler and a worker of examples.tiles, and where their passwords and lines are."""
+    """A guarded server, a scheduler and a worker of examples.tiles, and where their passwords and
+    lines are.
+    """
 
     def __init__(self, guarded: Guarded, folder: Path) -> None:
-        self.guarded, self.secrets, self.logs = guarded, folder / "secrets", folder / "logs"
+        self.guarded = guarded
+        self.secrets = folder / "secrets"
+        self.logs = folder / "logs"
         self.secrets.mkdir()
         for role in Role:
             (self.secrets / role).write_text(f"pw-{role}\n")
@@ -58,7 +64,19 @@ class Site:
         self.stack.env |= self.env(Role.SCHEDULER)
         self.stack.scheduler(1, lease_s=LONG_LEASE_S, partitions=2)
         self.stack.env |= self.env(Role.WORKER)
-        celery = [sys.executable, "-m", "celery", "-A", "examples.tiles", "worker", "-n", "n1@h", "-E", "-l", "info"]
+        celery = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            "examples.tiles",
+            "worker",
+            "-n",
+            "n1@h",
+            "-E",
+            "-l",
+            "info",
+        ]
         self.stack.start("n1", [*celery, "--parsync-node", "n1", "-c", "2"])
         with self.client() as client:
             self.until(lambda: [node for node in client.nodes() if node.state == "up"])
@@ -75,13 +93,17 @@ class Site:
     def client(self, role: str = Role.CLIENT) -> ParsyncClient:
         env = self.env(role)
         return ParsyncClient(
-            Settings.load(url=env["PARSYNC_URL"], cluster=CLUSTER, password_file=env["PARSYNC_PASSWORD_FILE"])
+            Settings.load(
+                url=env["PARSYNC_URL"], cluster=CLUSTER, password_file=env["PARSYNC_PASSWORD_FILE"]
+            )
         )
 
     def parsync(self, role: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Runs a command with the login of a role."""
         command = [sys.executable, "-m", "parsync_redis.cli", *words]
-        done = run(command, capture_output=True, text=True, env={**os.environ, **self.env(role), **env})
+        done = run(
+            command, capture_output=True, text=True, env={**os.environ, **self.env(role), **env}
+        )
         self.outputs.append(done.stdout + done.stderr)
         return done
 
@@ -96,9 +118,13 @@ class Site:
 
 
 @pytest.fixture(scope="module", params=list(server_programs())[-1:])  # the matrix is tested on each
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     site = Site(
-        Guarded(server_programs()[request.param], Options(("celery",), submitters=True, operators=True)),
+        Guarded(
+            server_programs()[request.param], Options(("celery",), submitters=True, operators=True)
+        ),
         tmp_path_factory.mktemp("site"),
     )
     try:
@@ -143,7 +169,10 @@ def test_a_web_application_sends_placed_and_plain_tasks_and_waits_for_results(si
 def test_a_chord_over_chains_runs_through_the_workers(site: Site, tiles):
     from celery import chord
 
-    render, summarize = (tiles.signature(f"tiles.{name}", options={"parsync": {}}) for name in ("render", "summarize"))
+    render, summarize = (
+        tiles.signature(f"tiles.{name}", options={"parsync": {}})
+        for name in ("render", "summarize")
+    )
     steps = [render.clone((tile,)) | summarize.clone() for tile in (0, 1)]
     drawn = chord(steps, tiles.signature("tiles.area"), app=tiles)
     assert drawn.apply_async().get(timeout=PATIENCE_S) >= 0
@@ -154,7 +183,13 @@ def test_the_viewers_commands_list_everything_under_way(site: Site):
     with site.client() as client:
         late = client.submit("tiles.render", [1], countdown=3600)
         try:
-            for line in ("nodes", "partitions", "schedulers", f"status {late}", "tasks --state pending"):
+            for line in (
+                "nodes",
+                "partitions",
+                "schedulers",
+                f"status {late}",
+                "tasks --state pending",
+            ):
                 done = site.parsync(Role.VIEWER, *line.split(), "--json")
                 assert done.returncode == 0, done.stderr
                 assert json.loads(done.stdout)
@@ -176,7 +211,9 @@ def test_the_viewers_commands_list_everything_under_way(site: Site):
 def test_a_viewers_login_is_enough_to_serve(site: Site):
     env = site.env(Role.VIEWER)
     with site.client() as client, serving(env["PARSYNC_URL"], CLUSTER, **env) as serve:
-        waits = client.submit("tiles.render", [1], require={"zone": "nowhere"}, wait_for_capacity=True)
+        waits = client.submit(
+            "tiles.render", [1], require={"zone": "nowhere"}, wait_for_capacity=True
+        )
         late = client.submit("tiles.render", [1], countdown=3600)
         try:
             serve.until_json("/readyz", lambda found: found["ready"])
@@ -193,7 +230,10 @@ def test_a_viewers_login_is_enough_to_serve(site: Site):
             ):
                 assert serve.json(f"/api/v1/{path}")[0] == 200
             oldest = "parsync_oldest_waiting_by_name_seconds{"
-            until(lambda: oldest in serve.get("/metrics")[1], "the oldest tasks are looked for at every second survey")
+            until(
+                lambda: oldest in serve.get("/metrics")[1],
+                "the oldest tasks are looked for at every second survey",
+            )
             assert site.guarded.denials() == []
         finally:
             client.cancel_many([late, waits])
@@ -201,14 +241,22 @@ def test_a_viewers_login_is_enough_to_serve(site: Site):
 
 
 def test_serve_submits_and_operates_with_its_own_login(site: Site, tmp_path: Path):
-    table = f'token_sha256 = ["{hash_token("shop")}"]\nnames = ["tiles.*"]\nresources = {{mem = 1}}\n'
+    table = (
+        f'token_sha256 = ["{hash_token("shop")}"]\nnames = ["tiles.*"]\nresources = {{mem = 1}}\n'
+    )
     (tmp_path / "submitters").write_text(f"[shop]\n{table}")
-    env, flags = site.env(Role.SERVE), ("--submitters", str(tmp_path / "submitters"))
+    env = site.env(Role.SERVE)
+    flags = ("--submitters", str(tmp_path / "submitters"))
     proxy = ("--operator-header", "X-User", "--trusted-proxy", "127.0.0.1")
-    with site.client() as client, serving(env["PARSYNC_URL"], CLUSTER, *flags, *proxy, **env) as serve:
+    with (
+        site.client() as client,
+        serving(env["PARSYNC_URL"], CLUSTER, *flags, *proxy, **env) as serve,
+    ):
 
         def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
-            status, text, _ = serve.ask(method, f"/api/v1/tasks{path}", body, {"Authorization": "Bearer shop"})
+            status, text, _ = serve.ask(
+                method, f"/api/v1/tasks{path}", body, {"Authorization": "Bearer shop"}
+            )
             return status, json.loads(text)
 
         def operate(action: str, of: str, target: str, **more: str) -> str:
@@ -227,8 +275,19 @@ def test_serve_submits_and_operates_with_its_own_login(site: Site, tmp_path: Pat
         ]
         for task, error in refused:
             status, found = ask("POST", "", task)
-            assert (status, error in found["error"], "n1" in found["error"]) == (422, True, False), found
-        ask("POST", "", [{"name": "tiles.render", "args": [1], "countdown": 3600, "id": f"shop:{at}"} for at in (1, 2)])
+            assert (status, error in found["error"], "n1" in found["error"]) == (
+                422,
+                True,
+                False,
+            ), found
+        ask(
+            "POST",
+            "",
+            [
+                {"name": "tiles.render", "args": [1], "countdown": 3600, "id": f"shop:{at}"}
+                for at in (1, 2)
+            ],
+        )
         assert ask("DELETE", "/shop:1") == (200, {"id": "shop:1", "state": "cancelled"})
         assert "task shop:2 is cancelled" in operate("cancel", "id", "shop:2", state="waiting")
         assert "n1 is draining" in operate("drain", "node", "n1")
@@ -243,9 +302,12 @@ def test_serve_submits_and_operates_with_its_own_login(site: Site, tmp_path: Pat
 def test_a_viewers_login_lets_nobody_submit_or_drain(site: Site, tmp_path: Path):
     table = f'token_sha256 = ["{hash_token("shop")}"]\nnames = ["*"]\n'
     (tmp_path / "submitters").write_text(f"[shop]\n{table}")
-    env, flags = site.env(Role.VIEWER), ("--submitters", str(tmp_path / "submitters"), "--submit-only")
+    env = site.env(Role.VIEWER)
+    flags = ("--submitters", str(tmp_path / "submitters"), "--submit-only")
     with serving(env["PARSYNC_URL"], CLUSTER, *flags, **env) as serve:
-        status, text, _ = serve.ask("POST", "/api/v1/tasks", {"name": "tiles.ping"}, {"Authorization": "Bearer shop"})
+        status, text, _ = serve.ask(
+            "POST", "/api/v1/tasks", {"name": "tiles.ping"}, {"Authorization": "Bearer shop"}
+        )
         assert (status, "has no rights to do this on its Redis server" in text) == (503, True)
         said = "a request of a submitter failed"
         until(lambda: any(said in line for line in list(serve.process.lines)), "the log says it")
@@ -292,7 +354,9 @@ def test_a_login_that_may_list_tasks_and_cancel_them_cancels_all_of_a_kind(site:
         (Role.VIEWER, ("scheduler",)),
     ],
 )
-def test_what_a_login_may_not_do_is_one_line_at_once(site: Site, role: Role, words: tuple[str, ...]):
+def test_what_a_login_may_not_do_is_one_line_at_once(
+    site: Site, role: Role, words: tuple[str, ...]
+):
     done = site.parsync(role, *words)
     site.guarded.admin.execute_command("ACL LOG RESET")
     assert done.returncode == 2
@@ -312,7 +376,9 @@ def test_a_wrong_password_is_one_line_at_once(site: Site, tmp_path: Path):
     site.guarded.admin.execute_command("ACL LOG RESET")
 
 
-def test_after_the_server_forgot_the_scripts_a_client_waits_for_a_scheduler_to_load_them(site: Site):
+def test_after_the_server_forgot_the_scripts_a_client_waits_for_a_scheduler_to_load_them(
+    site: Site,
+):
     with site.client() as client:
         site.guarded.admin.script_flush()
         id = client.submit("tiles.render", [5])
@@ -325,7 +391,15 @@ def test_rubbish_that_a_client_publishes_to_a_scheduler_ends_none(site: Site):
     with site.client() as client:
         names: Any = site.guarded.admin.hkeys(client.store.keys.shared("schedulers"))
         assert names
-        for data in (b"tick a b", b"", b"\xff", b"tick 1", b"wake x", b"freed 99 1 1", b"tick " + b"9" * 9000 + b" 0"):
+        for data in (
+            b"tick a b",
+            b"",
+            b"\xff",
+            b"tick 1",
+            b"wake x",
+            b"freed 99 1 1",
+            b"tick " + b"9" * 9000 + b" 0",
+        ):
             for name in names:
                 client.store.client.spublish(f"{client.store.keys.wakes()}:{readable(name)}", data)
         id = client.submit("tiles.render", [5])
@@ -361,18 +435,32 @@ def test_access_denied_names_no_password(site: Site):
     with site.client(Role.VIEWER) as viewer, pytest.raises(AccessDenied) as caught:
         viewer.submit("tiles.ping")
     site.guarded.admin.execute_command("ACL LOG RESET")
-    assert "pw-" not in repr(caught.value) + repr(viewer.settings) + repr(viewer.store.client) + viewer.store.address
+    assert (
+        "pw-"
+        not in repr(caught.value)
+        + repr(viewer.settings)
+        + repr(viewer.store.client)
+        + viewer.store.address
+    )
 
 
 def test_no_password_shows_in_lines_outputs_or_the_list_of_processes(site: Site):
     """Runs last: over everything that the tests before it have made the processes say."""
     with site.client() as client:
         client.cancel("nobody")
-    bad = site.parsync(Role.CLIENT, "nodes", PARSYNC_URL="redis://u:pw-typed@@host:x/0", PARSYNC_PASSWORD_FILE="")
+    bad = site.parsync(
+        Role.CLIENT, "nodes", PARSYNC_URL="redis://u:pw-typed@@host:x/0", PARSYNC_PASSWORD_FILE=""
+    )
     assert bad.returncode == 2
-    commands = "\n".join(path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in cmdlines())
+    commands = "\n".join(
+        path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in cmdlines()
+    )
     assert "examples.tiles" in commands
-    for where, text in (("lines", site.lines()), ("outputs", "\n".join(site.outputs)), ("processes", commands)):
+    for where, text in (
+        ("lines", site.lines()),
+        ("outputs", "\n".join(site.outputs)),
+        ("processes", commands),
+    ):
         found = [line for line in text.splitlines() if "pw-" in line]
         assert not found, f"{where}: {found[:5]}"
 

@@ -63,11 +63,17 @@ DIRECT = {
 }
 """What Python itself does, besides VIEW."""
 
-LISTED = {Role.CLIENT: (VIEW, CLIENT), Role.WORKER: (VIEW, CLIENT, WORKER), Role.SCHEDULER: (VIEW, SCHEDULER)}
+LISTED = {
+    Role.CLIENT: (VIEW, CLIENT),
+    Role.WORKER: (VIEW, CLIENT, WORKER),
+    Role.SCHEDULER: (VIEW, SCHEDULER),
+}
 
 
 def pairs(*tables):
-    return {(word, kind) for table in tables for kind, words in table.items() for word in words.split()}
+    return {
+        (word, kind) for table in tables for kind, words in table.items() for word in words.split()
+    }
 
 
 def by_scripts(role):
@@ -86,7 +92,9 @@ def test_a_role_may_do_to_each_kind_of_key_what_its_scripts_and_python_do_and_no
 
 def test_serve_may_do_for_operators_what_their_scripts_do_and_no_more():
     verbs = "cancel read_tasks revive set_node"
-    own = {use for verb in verbs.split() for use in needs.uses(needs.SCRIPTS[verb]) if ":" in use[1]} | pairs(VIEW)
+    own = {
+        use for verb in verbs.split() for use in needs.uses(needs.SCRIPTS[verb]) if ":" in use[1]
+    } | pairs(VIEW)
     own |= {("hexists", "p:nodes")}  # Python looks for the node
     assert own == pairs(VIEW, OPERATOR)
     assert {*SCRIPTS[Role.SERVE].split()} == {*verbs.split(), *SCRIPTS[Role.CLIENT].split()}
@@ -95,10 +103,22 @@ def test_serve_may_do_for_operators_what_their_scripts_do_and_no_more():
 def test_serve_may_do_only_what_its_flags_open():
     def rights(**flags):
         found = grants(Role.SERVE, "c", Options(**flags))
-        return {(word, key) for grant in found for word in grant.commands for key in (*grant.keys, *grant.channels)}
+        return {
+            (word, key)
+            for grant in found
+            for word in grant.commands
+            for key in (*grant.keys, *grant.channels)
+        }
 
-    viewer = {(word, key) for grant in grants(Role.VIEWER, "c") for word in grant.commands for key in grant.keys}
-    submits, operates, both = rights(submitters=True), rights(operators=True), rights(submitters=True, operators=True)
+    viewer = {
+        (word, key)
+        for grant in grants(Role.VIEWER, "c")
+        for word in grant.commands
+        for key in grant.keys
+    }
+    submits = rights(submitters=True)
+    operates = rights(operators=True)
+    both = rights(submitters=True, operators=True)
     assert rights() == viewer
     assert ("hset", "parsync:{c:q*}:messages") in submits - operates
     assert ("hset", "parsync:{c:p*}:nodes") in operates - submits
@@ -124,7 +144,11 @@ def test_the_reader_of_scripts_sees_calls_in_libraries_and_none_that_are_not_cal
 
 
 def test_the_viewer_has_no_command_that_writes_and_none_that_brings_lua():
-    words = {command for grant in grants(Role.VIEWER, "c", Options(scan=True)) for command in grant.commands}
+    words = {
+        command
+        for grant in grants(Role.VIEWER, "c", Options(scan=True))
+        for command in grant.commands
+    }
     writing = {"hset", "hdel", "del", "set", "lpush", "zadd", "spublish", "eval", "script|load"}
     assert not words & writing
     assert pairs(VIEW, VIEWER, AUDIT) >= {("hgetall", ":config"), ("ttl", "q:*")}
@@ -132,13 +156,17 @@ def test_the_viewer_has_no_command_that_writes_and_none_that_brings_lua():
 
 
 @pytest.mark.parametrize("role", list(Role))
-@pytest.mark.parametrize("options", [Options(), Options((), results=False), Options(control=True, scan=True, db=7)])
+@pytest.mark.parametrize(
+    "options", [Options(), Options((), results=False), Options(control=True, scan=True, db=7)]
+)
 def test_no_role_has_all_of_anything(role, options):
     line = user_line(role, "c", "0" * 64, options)
     assert not re.search(r"\+@|allkeys|allcommands|allchannels|nopass|[~&]\*[ )]", line)
     for word in re.findall(r"[~&]([^ )]+)", line):
         celery = re.match(r"celery|_kombu|unacked|\*\.(reply\.)?celery\.pidbox|/\d+\.celery", word)
-        assert word.startswith(("parsync:{c}:", "parsync:{c:q*}:", "parsync:{c:p*}:")) or celery, word
+        assert word.startswith(("parsync:{c}:", "parsync:{c:q*}:", "parsync:{c:p*}:")) or celery, (
+            word
+        )
     assert "+eval " not in line
 
 

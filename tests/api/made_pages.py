@@ -1,4 +1,6 @@
-"""Make the parts of docs/cli.md and docs/http.md that come from the code: flags of commands, paths of the API."""
+"""Make the parts of docs/cli.md and docs/http.md that come from the code: flags of commands, paths
+of the API.
+"""
 
 import inspect
 import re
@@ -19,13 +21,19 @@ MARK = "<!-- From here on made by tests/api from the code; do not edit. -->\n"
 def cli_part() -> str:
     """The flags of every command."""
     names = [name for commands in COMMANDS.values() for name in commands]
-    return "\n".join(text for name in names for text in _command(f"parsync {name}", load(name), "###"))
+    return "\n".join(
+        text for name in names for text in _command(f"parsync {name}", load(name), "###")
+    )
 
 
 def _command(name: str, command: Any, level: str) -> Iterator[str]:
     help = inspect.cleandoc(command.help or "")
     yield f"{level} `{name}`\n\n{help}\n"
-    rows = [_row(one) for one in command.params if not getattr(one, "hidden", False) and "--help" not in one.opts]
+    rows = [
+        _row(one)
+        for one in command.params
+        if not getattr(one, "hidden", False) and "--help" not in one.opts
+    ]
     if rows:
         yield "\n".join(["| flag | value | what |", "|---|---|---|", *rows]) + "\n"
     for below, found in getattr(command, "commands", {}).items():
@@ -39,7 +47,8 @@ def _row(one: Any) -> str:
         return f"| `{named}{'...' if one.nargs != 1 else ''}` | | {_cell(one.help)} |"
     flags = ", ".join(f"`{flag}`" for flag in (*one.opts, *one.secondary_opts))
     value = "" if one.is_flag else f"`{one.metavar or _value(one.type_descriptor.annotation)}`"
-    help, default = one.help or "", one.default
+    help = one.help or ""
+    default = one.default
     if default and default is not True and not callable(default) and f"({default})" not in help:
         help = re.sub(r"(?<!\.)\.$", "", help) + f" (`{default}`)."
     return f"| {flags} | {value} | {_cell(help)} |"
@@ -57,14 +66,19 @@ def _cell(text: str | None) -> str:
 
 def http_part() -> str:
     """The paths of the API, of events, of submitters and of operators."""
-    api, events, operate = Api.__new__(Api), Events.__new__(Events), Operate.__new__(Operate)
+    api = Api.__new__(Api)
+    events = Events.__new__(Events)
+    operate = Operate.__new__(Operate)
     submit: Any = Submit.__new__(Submit)
     submit._only = True
     rows = ["| path | methods | what |", "|---|---|---|"]
     for route in (*api.routes(), *events.routes(), *submit.routes(), *operate.routes()):
         methods = ", ".join(sorted((route.methods or set()) - {"HEAD"}))
         path = route.path.replace(":path}", "}")
-        rows.append(f"| `{path}` | {methods} | {_cell((inspect.getdoc(route.endpoint) or '').partition(chr(10))[0])} |")
+        rows.append(
+            f"| `{path}` | {methods} | "
+            f"{_cell((inspect.getdoc(route.endpoint) or '').partition(chr(10))[0])} |"
+        )
     return "\n".join(rows) + "\n"
 
 

@@ -1,4 +1,6 @@
-"""Make docs/api.md from the public names: signatures, docstrings, and the examples of examples.md."""
+"""Make docs/api.md from the public names: signatures, docstrings, and the examples of
+examples.md.
+"""
 
 import dataclasses
 import enum
@@ -32,7 +34,16 @@ order, with a scheduler and a worker of this module as node `n1`:
 GROUPS = {
     "In a Celery app": ["Parsync"],
     "Without the app": ["ParsyncClient", "AsyncParsyncClient"],
-    "Values": ["Event", "KindView", "NameView", "NodeState", "NodeView", "PartitionView", "TaskState", "TaskStatus"],
+    "Values": [
+        "Event",
+        "KindView",
+        "NameView",
+        "NodeState",
+        "NodeView",
+        "PartitionView",
+        "TaskState",
+        "TaskStatus",
+    ],
     "Settings": ["Settings"],
 }
 
@@ -51,12 +62,18 @@ def members(name: str) -> list[str]:
 
 def ours(cls: type) -> list[type]:
     """A class, and its bases that hold a part of its methods."""
-    return [base for base in cls.__mro__ if base is cls or base.__module__.startswith("parsync_redis.client")]
+    return [
+        base
+        for base in cls.__mro__
+        if base is cls or base.__module__.startswith("parsync_redis.client")
+    ]
 
 
 def entries() -> Iterator[str]:
     """Every public name, each class followed by its members."""
-    errors = sorted(set(parsync_redis.__all__) - {name for names in GROUPS.values() for name in names})
+    errors = sorted(
+        set(parsync_redis.__all__) - {name for names in GROUPS.values() for name in names}
+    )
     for name in (*(name for names in GROUPS.values() for name in names), *errors):
         yield name
         yield from (f"{name}.{member}" for member in members(name))
@@ -68,14 +85,20 @@ def find(entry: str) -> object:
     found: object = getattr(parsync_redis, name)
     if member:
         found = inspect.getattr_static(found, member)
-        found = getattr(found, "__func__", None) or getattr(found, "fget", None) or getattr(found, "func", found)
+        found = (
+            getattr(found, "__func__", None)
+            or getattr(found, "fget", None)
+            or getattr(found, "func", found)
+        )
     return found
 
 
 def parameters(entry: str) -> list[inspect.Parameter]:
     """The parameters of a method, or of a class that users make."""
     found = find(entry)
-    if isinstance(vars(parsync_redis).get(entry.partition(".")[0]), type) and inspect.isfunction(found):
+    if isinstance(vars(parsync_redis).get(entry.partition(".")[0]), type) and inspect.isfunction(
+        found
+    ):
         return list(inspect.signature(found).parameters.values())[1:]
     if entry in ("Parsync", "ParsyncClient", "AsyncParsyncClient"):
         return list(inspect.signature(vars(found)["__init__"]).parameters.values())[1:]
@@ -89,7 +112,9 @@ def signature(entry: str) -> str:
     if isinstance(value, property | cached_property) or (not member and not parameters(entry)):
         return entry
     found = [str(one.replace(annotation=one.empty)) for one in parameters(entry)]
-    keyword = next((at for at, one in enumerate(parameters(entry)) if one.kind is one.KEYWORD_ONLY), None)
+    keyword = next(
+        (at for at, one in enumerate(parameters(entry)) if one.kind is one.KEYWORD_ONLY), None
+    )
     if keyword is not None:
         found.insert(keyword, "*")
     return f"{entry}({', '.join(found)})"
@@ -101,15 +126,20 @@ def text_of(entry: str) -> str:
     text = inspect.cleandoc(str(found.__doc__)) + "\n"
     if found is Settings:
         rows = {
-            row[2].strip("`"): row for row in tables(Document("docs/options.md").text) if row[1].startswith("`PARSYNC_")
+            row[2].strip("`"): row
+            for row in tables(Document("docs/options.md").text)
+            if row[1].startswith("`PARSYNC_")
         }
-        lines = [f"| `{name}` | {rows[name][3]} | {rows[name][4]} |" for name in Settings.model_fields]
+        lines = [
+            f"| `{name}` | {rows[name][3]} | {rows[name][4]} |" for name in Settings.model_fields
+        ]
         return text + "\n| setting | default | meaning |\n|---|---|---|\n" + "\n".join(lines) + "\n"
     if isinstance(found, type) and issubclass(found, enum.Enum):
         return text + f"\n{', '.join(f'`{one.value}`' for one in found)}\n"
     if isinstance(found, type) and dataclasses.is_dataclass(found):
         fields = ", ".join(
-            f"`{field.name}: {field.type}`".replace("typing.", "") for field in dataclasses.fields(found)
+            f"`{field.name}: {field.type}`".replace("typing.", "")
+            for field in dataclasses.fields(found)
         )
         return f"{text}\nFields: {fields}.\n"
     return text
@@ -117,20 +147,31 @@ def text_of(entry: str) -> str:
 
 def examples() -> dict[str, str]:
     """The text of each section of examples.md, by the entry that it is about."""
-    sections = re.split(r"^## (\S+)\n", Document("tests/api/examples.md").text, flags=re.MULTILINE)[1:]
-    return {name: text.strip() + "\n" for name, text in zip(sections[::2], sections[1::2], strict=True)}
+    sections = re.split(r"^## (\S+)\n", Document("tests/api/examples.md").text, flags=re.MULTILINE)[
+        1:
+    ]
+    return {
+        name: text.strip() + "\n" for name, text in zip(sections[::2], sections[1::2], strict=True)
+    }
 
 
 def page() -> str:
     """docs/api.md."""
-    made, shown = HEAD, examples()
+    made = HEAD
+    shown = examples()
     made += shown["proj"] + "\n"
-    groups = {**GROUPS, "Errors": sorted(set(parsync_redis.__all__) - {n for names in GROUPS.values() for n in names})}
+    groups = {
+        **GROUPS,
+        "Errors": sorted(
+            set(parsync_redis.__all__) - {n for names in GROUPS.values() for n in names}
+        ),
+    }
     for heading, names in groups.items():
         made += f"## {heading}\n\n"
         for entry in entries():
             if entry.partition(".")[0] in names:
                 made += (
-                    f"{'####' if '.' in entry else '###'} `{signature(entry)}`\n\n{text_of(entry)}\n{shown[entry]}\n"
+                    f"{'####' if '.' in entry else '###'} "
+                    f"`{signature(entry)}`\n\n{text_of(entry)}\n{shown[entry]}\n"
                 )
     return made.rstrip() + "\n"

@@ -25,7 +25,9 @@ def test_the_page_is_what_the_docstrings_and_the_examples_make():
     path = ROOT / "docs/api.md"
     if WRITE:
         path.write_text(page(), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == page(), "PARSYNC_TEST_WRITE_DOCS=1 pytest tests/api writes it"
+    assert path.read_text(encoding="utf-8") == page(), (
+        "PARSYNC_TEST_WRITE_DOCS=1 pytest tests/api writes it"
+    )
 
 
 @pytest.mark.parametrize(("name", "part"), [("docs/cli.md", cli_part), ("docs/http.md", http_part)])
@@ -46,12 +48,15 @@ def test_a_name_that_is_left_out_exists():
             assert find(f"{name}.{member}"), f"{name}.{member}: take it out of INTERNAL"
 
 
-# -- parameters ----------------------------------------------------------------------------------------------------
+# -- parameters ------------------------------------------------------------------------------------
 
 
 def given(entry):
-    """The parameters that calls in the examples give to a method or class; '**' for those that only **kwargs takes."""
-    found, known = set(), parameters(entry)
+    """The parameters that calls in the examples give to a method or class; '**' for those that only
+    **kwargs takes.
+    """
+    found = set()
+    known = parameters(entry)
     names = [one.name for one in known if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     for call in calls_in_examples():
         if getattr(call.func, "attr", getattr(call.func, "id", "")) == entry.rpartition(".")[2]:
@@ -64,8 +69,12 @@ def given(entry):
 def calls_in_examples():
     """Return every call in the examples."""
     parser = doctest.DocTestParser()
-    sources = [example.source for text in examples().values() for example in parser.get_examples(text)]
-    return [node for text in sources for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    sources = [
+        example.source for text in examples().values() for example in parser.get_examples(text)
+    ]
+    return [
+        node for text in sources for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)
+    ]
 
 
 def test_each_parameter_is_documented_and_in_an_example():
@@ -89,11 +98,13 @@ def missing_of(entry):
 
 def test_each_setting_is_in_an_example():
     text = examples()["Settings"]
-    missing = [setting for setting in Settings.model_fields if not re.search(rf"\b{setting}=", text)]
+    missing = [
+        setting for setting in Settings.model_fields if not re.search(rf"\b{setting}=", text)
+    ]
     none_wrong("each setting is in an example", missing)
 
 
-# -- the examples run ----------------------------------------------------------------------------------------------
+# -- the examples run ------------------------------------------------------------------------------
 
 
 def ready(url):
@@ -105,7 +116,9 @@ def ready(url):
 def test_the_examples_run(tmp_path, monkeypatch):
     env = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
     with (
-        LocalStack("demo", cwd=tmp_path, sink=lambda name, line: print(name, line), env=env) as stack,
+        LocalStack(
+            "demo", cwd=tmp_path, sink=lambda name, line: print(name, line), env=env
+        ) as stack,
         EmbeddedServer() as other,
     ):
         hosts = {"127.0.0.1:6379": stack.server(), "127.0.0.1:6380": other.url}
@@ -134,6 +147,8 @@ def run(entry, text, names):
     said: list[str] = []
     test = doctest.DocTestParser().get_doctest(code, names, entry, "tests/api/examples.md", 0)
     assert test.examples, f"{entry} has no example"
-    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(
+        test, out=said.append, clear_globs=False
+    )
     assert not result.failed, "".join(said)
     return test.globs

@@ -78,7 +78,9 @@ class Churn:
 
     def tell(self, when: str) -> None:
         """Print the nodes by state, and what a pass and a reading cost."""
-        states = Counter(node.state for p in range(PARTITIONS) for node in self.store.nodes(p).values())
+        states = Counter(
+            node.state for p in range(PARTITIONS) for node in self.store.nodes(p).values()
+        )
         leader, by_leader = self.cost(self.work)
         serve, by_serve = self.cost(lambda: read_survey(self.store, self.reader))
         print(
@@ -91,7 +93,11 @@ def main(pods: int) -> None:
     """Measure before and after so many pods."""
     with EmbeddedServer() as server:
         store = Store.from_url(server.url, "churn")
-        join_cluster(store, Settings.load(url=server.url, cluster="churn", partitions=PARTITIONS), create=True)
+        join_cluster(
+            store,
+            Settings.load(url=server.url, cluster="churn", partitions=PARTITIONS),
+            create=True,
+        )
         churn = Churn(store)
         churn.step(4 * LEASE_S)
         churn.tell("quiet")

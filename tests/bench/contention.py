@@ -50,7 +50,11 @@ class Contention:
 
 
 def measure(
-    schedulers: int = SCHEDULERS, nodes: int = NODES, slots: int = SLOTS, tasks: int = TASKS, hold_s: float = HOLD_S
+    schedulers: int = SCHEDULERS,
+    nodes: int = NODES,
+    slots: int = SLOTS,
+    tasks: int = TASKS,
+    hold_s: float = HOLD_S,
 ) -> Contention:
     """Submit tasks at once to a cluster that has few slots, and wait until all have ended."""
     homes = [Home(f"n{number}", Resources.of(slots, {}, {}), hold_s) for number in range(nodes)]
@@ -69,7 +73,9 @@ def measure(
         takes=sum(row["taken"] for row in counters),
         given_back=sum(row["given_back"] for row in counters),
         true_ms=statistics.median((found["started"] or 0) - submitted_ms for found in times),
-        reported_ms=statistics.median((found["placed"] or 0) - (found["ready"] or 0) for found in times),
+        reported_ms=statistics.median(
+            (found["placed"] or 0) - (found["ready"] or 0) for found in times
+        ),
         beyond_starts=max(status.attempt - status.starts for status in statuses),
         findings=len(findings),
         seconds=seconds,
@@ -78,7 +84,9 @@ def measure(
 
 def main(rounds: int) -> None:
     """Print a line for each round."""
-    print("takes  wasted  true p50  reported p50  reported/true  attempts beyond starts  findings  seconds")
+    print(
+        "takes  wasted  true p50  reported p50  reported/true  attempts beyond starts  findings  seconds"
+    )
     for _ in range(rounds):
         found = measure()
         print(

@@ -80,7 +80,9 @@ def measure(asked: argparse.Namespace) -> None:
         stack.scheduler(1, lease_s=10.0)
         for number in range(asked.nodes):
             stack.worker(f"{NAME}:app", f"n{number + 1}", slots=4, pool="threads")
-        until(lambda: client.hlen(Keys(CLUSTER).queue("shapes")) == asked.nodes, "the nodes are known")
+        until(
+            lambda: client.hlen(Keys(CLUSTER).queue("shapes")) == asked.nodes, "the nodes are known"
+        )
         for task in (call, retried):
             client.delete(AWAY, FAILED)
             for phase in ("well", "away"):

@@ -25,7 +25,8 @@ DEARER = 1.1
 STOP = threading.Event()
 
 needs_valgrind = pytest.mark.skipif(
-    find_valgrind() is None, reason="no valgrind (Debian: apt-get install valgrind; .ci/run unpacks it)"
+    find_valgrind() is None,
+    reason="no valgrind (Debian: apt-get install valgrind; .ci/run unpacks it)",
 )
 
 
@@ -77,7 +78,14 @@ def test_a_verb_is_dearer_by_more_than_a_tenth():
 @needs_valgrind
 def test_no_verb_became_a_tenth_dearer():
     """A server that gets little CPU does more of its own each call; so a verb that seems dearer is counted again."""
-    asked = {"by": CALLGRIND, "rounds": 9, "tasks": 100, "calls": 10, "held": 100, "sizes": (100, 1)}
+    asked = {
+        "by": CALLGRIND,
+        "rounds": 9,
+        "tasks": 100,
+        "calls": 10,
+        "held": 100,
+        "sizes": (100, 1),
+    }
     asked["program"] = next(iter(server_programs().values()))
     found = run(**asked)
     facts = found["facts"]
@@ -87,7 +95,9 @@ def test_no_verb_became_a_tenth_dearer():
         golden[name] = thousands(found)
         GOLDEN.write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     if name not in golden:
-        pytest.skip(f"cost.json has {', '.join(golden)}, not {name}: PARSYNC_TEST_WRITE_DOCS=1 adds it")
+        pytest.skip(
+            f"cost.json has {', '.join(golden)}, not {name}: PARSYNC_TEST_WRITE_DOCS=1 adds it"
+        )
     worse = dearer(golden[name], thousands(found))
     if worse and (again := dearer(golden[name], thousands(run(**asked)))):
         worse += ["counted again:", *again]
@@ -109,7 +119,9 @@ def test_the_instructions_of_a_cluster_are_summed_and_larger_calls_are_cheaper_a
         assert 10_000 < ten < one < 10_000_000
         cheap, dear = (found["cost"][case]["10"] for found in (of_one, of_any))
         assert cheap["life"]["least"] < dear["life"]["least"]
-        assert 2 * cheap["submit"]["least"] < dear["submit"]["least"], "ten tasks are in at least five shards"
+        assert 2 * cheap["submit"]["least"] < dear["submit"]["least"], (
+            "ten tasks are in at least five shards"
+        )
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -117,7 +129,11 @@ def test_without_valgrind_microseconds_of_all_shards_are_told(mixed):
     found = run(by=COMMANDSTATS, rounds=1, tasks=8, held=4, sizes=(4, 1), shards=3, mixed=mixed)
     assert (found["primaries"], found["shards"], found["mixed"]) == (1, 3, mixed)
     for case in CASES:
-        assert all(figure["least"] > 0 for verbs in found["cost"][case].values() for figure in verbs.values())
+        assert all(
+            figure["least"] > 0
+            for verbs in found["cost"][case].values()
+            for figure in verbs.values()
+        )
 
 
 def test_without_valgrind_microseconds_are_told():
@@ -125,23 +141,56 @@ def test_without_valgrind_microseconds_are_told():
     assert (found["unit"], found["rounds"]) == ("microseconds", 2)
     for case in CASES:
         assert list(found["cost"][case]["10"]) == [*VERBS, "life", "confirm"]
-        assert all(0 < figure["least"] <= figure["median"] for figure in found["cost"][case]["10"].values())
+        assert all(
+            0 < figure["least"] <= figure["median"] for figure in found["cost"][case]["10"].values()
+        )
 
 
 def test_the_command_names_the_cluster_whose_cost_it_tells():
-    words = ["--by", COMMANDSTATS, "--rounds", "1", "--tasks", "4", "--held", "0", "--sizes", "2", "--primaries", "2"]
+    words = [
+        "--by",
+        COMMANDSTATS,
+        "--rounds",
+        "1",
+        "--tasks",
+        "4",
+        "--held",
+        "0",
+        "--sizes",
+        "2",
+        "--primaries",
+        "2",
+    ]
     result = CliRunner().invoke(app, ["bench", "cost", *words, "--shards", "4", "--mixed"])
     assert result.exit_code == 0, result.stderr
-    assert "cluster     2 primaries, whose sum is told; 4 shards; calls of any shards\n" in result.stdout
+    assert (
+        "cluster     2 primaries, whose sum is told; 4 shards; calls of any shards\n"
+        in result.stdout
+    )
 
 
 def test_the_command_prints_a_column_for_each_case_and_size():
-    words = ["--by", COMMANDSTATS, "--rounds", "1", "--tasks", "4", "--held", "0", "--sizes", "2,1", "--option", "hz=5"]
+    words = [
+        "--by",
+        COMMANDSTATS,
+        "--rounds",
+        "1",
+        "--tasks",
+        "4",
+        "--held",
+        "0",
+        "--sizes",
+        "2,1",
+        "--option",
+        "hz=5",
+    ]
     result = CliRunner().invoke(app, ["bench", "cost", *words])
     assert result.exit_code == 0, result.stderr
     head, *rows = result.stdout.split("\n\n")[1].splitlines()
     assert head.split("  ")[0] == "VERB"
-    assert [head.count(f"{case.upper()}, {size} A CALL") for case in CASES for size in (2, 1)] == [1] * 4
+    assert [head.count(f"{case.upper()}, {size} A CALL") for case in CASES for size in (2, 1)] == [
+        1
+    ] * 4
     assert [row.split()[0] for row in rows] == [*VERBS, "life", "confirm"]
 
 
@@ -154,7 +203,10 @@ def test_the_command_prints_a_column_for_each_case_and_size():
         (["--primaries", "17"], "--primaries 17 is not valid: it must be from 1 to 16"),
         (["--shards", "257"], "--shards 257 is not valid: it must be from 0 to 256"),
         (["--sizes", "100,501"], "--sizes 501 is not valid: it must be from 1 to 500"),
-        (["--sizes", "few"], "--sizes 'few' is not valid: it must be whole numbers with commas between them"),
+        (
+            ["--sizes", "few"],
+            "--sizes 'few' is not valid: it must be whole numbers with commas between them",
+        ),
         (["--by", "perf"], "--by 'perf' is not known: known are callgrind, commandstats"),
         (["--option", "hz"], "--option 'hz' is not valid: it must be NAME=VALUE"),
     ],

@@ -56,7 +56,9 @@ def test_costs_by_slots_and_schedulers_make_a_document(tmp_path):
     assert found["ratio_slots"] is None
     found["by_slots"].append(found["by_slots"][0] | {"slots": 10**6})
     (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "scale.json").write_text(json.dumps({"command": ["scale"], "found": found}))
+    (tmp_path / "kept" / "scale.json").write_text(
+        json.dumps({"command": ["scale"], "found": found})
+    )
     write_report(tmp_path / "kept", tmp_path / "performance.md")
     text = (tmp_path / "performance.md").read_text()
     assert "`parsync bench scale`" in text
@@ -67,7 +69,9 @@ def test_costs_by_slots_and_schedulers_make_a_document(tmp_path):
 @pytest.mark.serial
 def test_rates_costs_and_memory_make_a_document(tmp_path):
     asked = BenchParameters(1, 400, 2, gap_s=0.1, rate=50, duration_s=0.2, seconds=6)
-    cost = CostParameters(tasks=10, calls=10, held=10, rounds=1, sizes=(100, 10, 1), by=COMMANDSTATS)
+    cost = CostParameters(
+        tasks=10, calls=10, held=10, rounds=1, sizes=(100, 10, 1), by=COMMANDSTATS
+    )
     runs = {
         "ladder-50": run_placement(asked, STOP, quiet),
         "memory": run_memory(500, STOP, quiet),
@@ -76,21 +80,45 @@ def test_rates_costs_and_memory_make_a_document(tmp_path):
         "primaries-1": run_placement(asked, STOP, quiet),
         "primaries-2": run_placement(replace(asked, primaries=2), STOP, quiet),
     }
-    runs["ladder-50"]["sustained"] = True  # on a busy machine it may not be, and then the document has no row of it
+    runs["ladder-50"]["sustained"] = (
+        True  # on a busy machine it may not be, and then the document has no row of it
+    )
     for name, found in runs.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"command": [name], "found": found}))
     write_report(tmp_path, tmp_path / "performance.md")
     text = (tmp_path / "performance.md").read_text()
-    for title in ("Targets", "Placements per second", "Cost of each verb", "Memory of a task", "Several servers"):
+    for title in (
+        "Targets",
+        "Placements per second",
+        "Cost of each verb",
+        "Memory of a task",
+        "Several servers",
+    ):
         assert f"## {title}\n" in text
     assert "| 1 primaries, 3 shards, calls of any shards | " in text
     one, two = (max(runs[f"primaries-{n}"]["primaries_us_per_placement"]) for n in (1, 2))
-    assert re.search(rf"\| {cell_of(two)} \| {cell_of(one / two)} \| .* \| `parsync bench primaries-2` \|", text)
+    assert re.search(
+        rf"\| {cell_of(two)} \| {cell_of(one / two)} \| .* \| `parsync bench primaries-2` \|", text
+    )
     clients = sum(runs["ladder-50"]["us_per_placement"].values())
-    assert f"| CPU of schedulers, agents and generators per placement | 40 us | {clients:.0f} us |" in text
-    assert f"| plain | waiting | {cell_of(runs['memory']['memory']['plain']['waiting']['bytes'])} |" in text
-    for name in ("ladder-50", "primaries-1", "primaries-2"):  # nothing was placed while it was measured
-        runs[name] |= {"redis_us_per_placement": 0.0, "primaries_us_per_placement": [0.0, 0.0], "placed_per_s": 0.0}
+    assert (
+        f"| CPU of schedulers, agents and generators per placement | 40 us | {clients:.0f} us |"
+        in text
+    )
+    assert (
+        f"| plain | waiting | {cell_of(runs['memory']['memory']['plain']['waiting']['bytes'])} |"
+        in text
+    )
+    for name in (
+        "ladder-50",
+        "primaries-1",
+        "primaries-2",
+    ):  # nothing was placed while it was measured
+        runs[name] |= {
+            "redis_us_per_placement": 0.0,
+            "primaries_us_per_placement": [0.0, 0.0],
+            "placed_per_s": 0.0,
+        }
         (tmp_path / f"{name}.json").write_text(json.dumps({"command": [name], "found": runs[name]}))
     write_report(tmp_path, tmp_path / "performance.md")
     assert "| 2 | 0 | 0 | 0 | 0 |" in (tmp_path / "performance.md").read_text()
@@ -100,9 +128,18 @@ def test_rates_costs_and_memory_make_a_document(tmp_path):
     ("words", "says"),
     [
         (["placement", "--rate", "0"], "--rate 0 is not valid: it must be from 1 to 1,000,000"),
-        (["placement", "--schedulers", "0"], "--schedulers 0 is not valid: it must be from 1 to 64"),
-        (["placement", "--slots", "10"], "--slots 10 is not valid: it must be a multiple of --node-slots 100"),
-        (["scale", "--slots", "many"], "--slots 'many' is not valid: it must be whole numbers with commas between"),
+        (
+            ["placement", "--schedulers", "0"],
+            "--schedulers 0 is not valid: it must be from 1 to 64",
+        ),
+        (
+            ["placement", "--slots", "10"],
+            "--slots 10 is not valid: it must be a multiple of --node-slots 100",
+        ),
+        (
+            ["scale", "--slots", "many"],
+            "--slots 'many' is not valid: it must be whole numbers with commas between",
+        ),
         (["idle", "--schedulers", "30"], "--partitions 20 is too few"),
     ],
 )

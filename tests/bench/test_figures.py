@@ -11,16 +11,28 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.lab.bench.figures import Pace, grows, quantiles, rate_within, ratio
 from parsync_redis.lab.bench.parameters import BenchParameters
 
-SMALL = BenchParameters(schedulers=2, slots=200, partitions=4, rate=100, duration_s=0.5, seconds=2, node_slots=10)
+SMALL = BenchParameters(
+    schedulers=2, slots=200, partitions=4, rate=100, duration_s=0.5, seconds=2, node_slots=10
+)
 
 
 def test_quantiles_are_by_nearest_rank():
-    assert quantiles(np.arange(1.0, 1001.0)) == {"p50": 500.0, "p95": 950.0, "p99": 990.0, "p999": 999.0}
+    assert quantiles(np.arange(1.0, 1001.0)) == {
+        "p50": 500.0,
+        "p95": 950.0,
+        "p99": 990.0,
+        "p999": 999.0,
+    }
     assert quantiles(np.array([7.0])) == {"p50": 7.0, "p95": 7.0, "p99": 7.0, "p999": 7.0}
     assert set(quantiles(np.zeros(0)).values()) == {0.0}
 
 
-@given(rate=st.floats(1, 1e5), seconds=st.floats(0.1, 20), generators=st.integers(1, 5), at=st.floats(0, 30))
+@given(
+    rate=st.floats(1, 1e5),
+    seconds=st.floats(0.1, 20),
+    generators=st.integers(1, 5),
+    at=st.floats(0, 30),
+)
 def test_generators_share_out_each_due_task_once(rate, seconds, generators, at):
     paces = [Pace(rate, seconds, which, generators) for which in range(generators)]
     assert sum(pace.total for pace in paces) == int(rate * seconds)
@@ -35,7 +47,9 @@ def test_generators_share_out_each_due_task_once(rate, seconds, generators, at):
 
 
 def test_a_rate_counts_what_is_inside_the_window():
-    assert rate_within(np.array([0.0, 999.0, 1000.0, 1500.0, np.nan, 2000.0]), 1000.0, 2000.0) == 2.0
+    assert (
+        rate_within(np.array([0.0, 999.0, 1000.0, 1500.0, np.nan, 2000.0]), 1000.0, 2000.0) == 2.0
+    )
 
 
 def test_delays_grow_when_the_last_third_is_far_above_the_first():
@@ -61,8 +75,14 @@ def test_a_ratio_to_nothing_is_nothing():
             "must be at least as many as --partitions 4",
         ),
         ({"schedulers": 5}, "--partitions 4 is too few: "),
-        ({"strategy": "best"}, "--strategy 'best' is not known: known are latency, quality, adaptive"),
-        ({"system": "nomad"}, "--system 'nomad' is not known: known are parsync, state, central, queues"),
+        (
+            {"strategy": "best"},
+            "--strategy 'best' is not known: known are latency, quality, adaptive",
+        ),
+        (
+            {"system": "nomad"},
+            "--system 'nomad' is not known: known are parsync, state, central, queues",
+        ),
         ({"kinds": 7}, "--kinds 7 is not known: known are 1, 50"),
         ({"kinds": 50, "system": "queues"}, "50 kinds would need 50 queues"),
     ],

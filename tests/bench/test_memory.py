@@ -13,13 +13,17 @@ from parsync_redis.lab.bench.memory import PARTS, run_memory
 
 
 def test_a_task_takes_its_message_until_it_has_ended():
-    found = json.loads(CliRunner().invoke(app, ["bench", "memory", "--tasks", "2000", "--json"]).stdout)
+    found = json.loads(
+        CliRunner().invoke(app, ["bench", "memory", "--tasks", "2000", "--json"]).stdout
+    )
     assert set(found["memory"]) == set(CASES)
     for states in found["memory"].values():
         assert set(states) == set(PARTS)
         assert len(MESSAGE) < states["waiting"]["bytes"] < states["running"]["bytes"]
         assert 0 < states["ended"]["bytes"] < len(MESSAGE)
-        assert states["running"]["mb"] == pytest.approx(2000 * states["running"]["bytes"] / 1e6, abs=0.1)
+        assert states["running"]["mb"] == pytest.approx(
+            2000 * states["running"]["bytes"] / 1e6, abs=0.1
+        )
 
 
 def test_the_measurement_stops_when_it_is_told_to():

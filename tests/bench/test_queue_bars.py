@@ -25,12 +25,15 @@ def found():
 def test_a_short_run_measures_every_part_and_leaves_a_clean_state(found):
     assert {name: found[name]["first_facts"] for name in PARTS} == {name: [] for name in PARTS}
     assert found["audit"] == 0
-    assert [row["what"] for row in found["rows"]] == [bar.what for bar in bars_of(found, SHORT.schedulers)]
+    assert [row["what"] for row in found["rows"]] == [
+        bar.what for bar in bars_of(found, SHORT.schedulers)
+    ]
 
 
 @pytest.mark.serial
 @pytest.mark.parametrize(
-    ("part", "waiting", "kinds"), [("blocked-kind", SHORT.waiting, 1), ("blocked-kinds", SHORT.kinds, SHORT.kinds)]
+    ("part", "waiting", "kinds"),
+    [("blocked-kind", SHORT.waiting, 1), ("blocked-kinds", SHORT.kinds, SHORT.kinds)],
 )
 def test_tasks_that_fit_are_placed_while_all_blocked_ones_wait(found, part, waiting, kinds):
     seen = found[part]
@@ -44,7 +47,9 @@ def test_tasks_that_fit_are_placed_while_all_blocked_ones_wait(found, part, wait
 @pytest.mark.serial
 def test_before_an_urgent_task_starts_only_what_was_taken(found):
     before = found["priority"]["started_before"]
-    assert {what: len(counts) for what, counts in before.items()} == dict.fromkeys(before, SHORT.rounds)
+    assert {what: len(counts) for what, counts in before.items()} == dict.fromkeys(
+        before, SHORT.rounds
+    )
     # A scheduler takes as many as it has seats for: two. So no more can be on their way when the urgent one comes.
     assert all(count <= 2 * SHORT.schedulers for count in before["same kind"])
 
@@ -88,19 +93,41 @@ def test_a_figure_is_judged_by_its_bar_and_its_goal():
         "no",
         "no",
     ]
-    assert [Target("", value, 90, 100, at_least=True).reached for value in (100, 90, 89.9)] == ["goal", "bar", "no"]
+    assert [Target("", value, 90, 100, at_least=True).reached for value in (100, 90, 89.9)] == [
+        "goal",
+        "bar",
+        "no",
+    ]
 
 
 def test_what_was_never_placed_reaches_no_bar():
     delays = {"median": 3.0, "worst": 5.0}
     cores = {"schedulers": 0.01, "server": 0.01}
-    part = {"waiting": 9, "kinds": 1, "not_placed": 1, "delay_ms": delays, "delay_before_ms": delays}
+    part = {
+        "waiting": 9,
+        "kinds": 1,
+        "not_placed": 1,
+        "delay_ms": delays,
+        "delay_before_ms": delays,
+    }
     rows = bars_of({"blocked-kind": {**part, "cores": cores, "cores_before": cores}}, 2)
-    assert [(row.measured, row.reached) for row in rows] == [(3.0, "goal"), (None, "no"), (0.02, "goal")]
+    assert [(row.measured, row.reached) for row in rows] == [
+        (3.0, "goal"),
+        (None, "no"),
+        (0.02, "goal"),
+    ]
 
 
 def test_the_document_has_a_section_with_each_figure_beside_its_bar(tmp_path: Path):
-    row = {"what": "delay", "measured": None, "without": 2.0, "bar": 1000, "goal": 200, "unit": "ms", "reached": "no"}
+    row = {
+        "what": "delay",
+        "measured": None,
+        "without": 2.0,
+        "bar": 1000,
+        "goal": 200,
+        "unit": "ms",
+        "reached": "no",
+    }
     kept = {"queue": {"command": ["queue", "--tasks", "7"], "found": {"audit": 0, "rows": [row]}}}
     text = render(kept, tmp_path / "performance.md")
     assert "`parsync bench queue --tasks 7`, audit 0" in text
@@ -112,7 +139,10 @@ def test_the_document_has_a_section_with_each_figure_beside_its_bar(tmp_path: Pa
     [
         (["--waiting", "0"], "--waiting 0 is not valid: it must be from 1 to 10,000,000"),
         (["--quiet", "nan"], "--quiet nan is not valid: it must be from 0.1 to 3,600"),
-        (["--only", "order,all"], "--only 'all' is not known: known are blocked-kind, blocked-kinds, priority, order"),
+        (
+            ["--only", "order,all"],
+            "--only 'all' is not known: known are blocked-kind, blocked-kinds, priority, order",
+        ),
     ],
 )
 def test_a_run_that_cannot_be_is_one_line_and_exit_code_2(words, says):

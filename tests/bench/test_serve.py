@@ -11,7 +11,19 @@ pytestmark = pytest.mark.serial
 
 
 def test_it_tells_the_cores_without_and_with_viewers_and_how_soon_they_see_a_change():
-    words = ["bench", "serve", "--nodes", "20", "--tasks", "300", "--viewers", "3", "--seconds", "2", "--json"]
+    words = [
+        "bench",
+        "serve",
+        "--nodes",
+        "20",
+        "--tasks",
+        "300",
+        "--viewers",
+        "3",
+        "--seconds",
+        "2",
+        "--json",
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout[done.stdout.index("{") :])

@@ -1,1 +1,3 @@
-"""Celery's own integration suite, on plain Celery and with every task placed: `make celery-suite` runs it."""
+"""Celery's own integration suite, on plain Celery and with every task placed: `make celery-suite`
+runs it.
+"""

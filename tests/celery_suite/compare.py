@@ -2,15 +2,16 @@
 
     python -m tests.celery_suite.compare FOLDER [arguments of pytest]
 
-FOLDER: the suite, with its packages in lib/. Placed: the loader gives each app of the suite a Parsync, the rules place
-every task, and each worker of the suite is a node. The suite has one worker of one process and mostly waits, so it is
-dealt to several processes, each with a server and a scheduler of its own.
+FOLDER: the suite, with its packages in lib/. Placed: the loader gives each app of the suite a
+Parsync, the rules place every task, and each worker of the suite is a node. The suite has one
+worker of one process and mostly waits, so it is dealt to several processes, each with a server and
+a scheduler of its own.
 
-Each test that does not pass placed must be in the table differences.toml. A test that is not in the table runs placed
-again, alone: some tests of the suite allow a tenth of a second, or count what tests before them have left. A test that
-fails alone too runs plain, and must fail there as well. A test of the table must not pass placed. With
-CELERY_SUITE_PLAIN=all the whole suite runs plain. The last lines say how many passed; the exit code is 1 if a test is
-not as it should be.
+Each test that does not pass placed must be in the table differences.toml. A test that is not in the
+table runs placed again, alone: some tests of the suite allow a tenth of a second, or count what
+tests before them have left. A test that fails alone too runs plain, and must fail there as well. A
+test of the table must not pass placed. With CELERY_SUITE_PLAIN=all the whole suite runs plain. The
+last lines say how many passed; the exit code is 1 if a test is not as it should be.
 """
 
 import json
@@ -43,38 +44,60 @@ SUITE_S: Final = 1200.0
 """Processes that run the suite side by side, on two cores."""
 SHARE: Final = "CELERY_SUITE_SHARE"
 SHARES: Final = "CELERY_SUITE_SHARES"
-"""The variables that tell a run of pytest which share of the tests is its own, and how many shares there are."""
+"""The variables that tell a run of pytest which share of the tests is its own, and how many shares
+there are.
+"""
 ONLY: Final = "CELERY_SUITE_ONLY"
-"""The variable with the file that lists the tests of which a run has a share; without it the run has a share of all."""
+"""The variable with the file that lists the tests of which a run has a share; without it the run
+has a share of all.
+"""
 RULES: Final = """partitions = 1
 lease_s = 30
 [place]
 "*" = true
 """
-LEFT_OUT: Final = {"test_backend.py": "needs Azure's storage", "test_cache_backend.py": "needs memcached"}
+LEFT_OUT: Final = {
+    "test_backend.py": "needs Azure's storage",
+    "test_cache_backend.py": "needs memcached",
+}
 """Files of the suite that need a service, and are skipped or cannot be collected without it."""
-PLUGINS: Final = ("no:cacheprovider", "no:parsync", "celery.contrib.pytest", "tests.celery_suite.compare")
+PLUGINS: Final = (
+    "no:cacheprovider",
+    "no:parsync",
+    "celery.contrib.pytest",
+    "tests.celery_suite.compare",
+)
 
 Outcomes = Mapping[str, bool]
 """Whether each test of the suite passed, by its id; an expected failure counts as passed."""
 
 
 def differences() -> dict[str, str]:
-    """Return the tests that pass plain and not placed, each with the passage of docs/celery.md that says why."""
+    """Return the tests that pass plain and not placed, each with the passage of docs/celery.md that
+    says why.
+    """
     rows: dict[str, list[str]] = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return {test: passage for passage, tests in rows.items() for test in tests}
 
 
 def unknown(placed: Outcomes, known: Mapping[str, str]) -> list[str]:
-    """Return the tests that did not pass placed and are not in the table: they must not pass plain either."""
+    """Return the tests that did not pass placed and are not in the table: they must not pass plain
+    either.
+    """
     return sorted(test for test, passed in placed.items() if not passed and test not in known)
 
 
 def complaints(plain: Outcomes, placed: Outcomes, known: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is not as it should be, a line for each test. plain: at least the unknown tests."""
+    """Yield what is not as it should be, a line for each test.
+
+    plain: at least the unknown tests.
+    """
     for test in unknown(placed, known):
         if plain.get(test, True):
-            yield f"{test} passes plain and does not pass placed: mend it, or explain it in {TABLE.name}"
+            yield (
+                f"{test} passes plain and does not pass placed: mend it, or explain it in "
+                f"{TABLE.name}"
+            )
     for test in sorted(known):
         if test not in placed:
             yield f"{test} of {TABLE.name} is no test of the suite"
@@ -87,7 +110,8 @@ def read(report: Path) -> dict[str, bool]:
     outcomes: dict[str, bool] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         ids = [word.get("value") for word in case.iter("property") if word.get("name") == "id"]
-        test = ids[0] or "" if ids else f"{case.get('classname')}.{case.get('name')}"  # a file that was not collected
+        # a file that was not collected
+        test = ids[0] or "" if ids else f"{case.get('classname')}.{case.get('name')}"
         if all(skip.get("type") == "pytest.xfail" for skip in case.iter("skipped")):
             passed = case.find("failure") is None and case.find("error") is None
             outcomes[test] = outcomes.get(test, True) and passed
@@ -95,11 +119,17 @@ def read(report: Path) -> dict[str, bool]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of this run's share, and put their ids into the report: the suite's runs load this module.
+    """Keep the tests of this run's share, and put their ids into the report: the suite's runs load
+    this module.
 
-    Tests that are known to fail run last: pytest keeps what they have made, and tests after them would find that.
+    Tests that are known to fail run last: pytest keeps what they have made, and tests after them
+    would find that.
     """
-    only = json.loads(Path(os.environ[ONLY]).read_text(encoding="utf-8")) if ONLY in os.environ else None
+    only = (
+        json.loads(Path(os.environ[ONLY]).read_text(encoding="utf-8"))
+        if ONLY in os.environ
+        else None
+    )
     known = differences()
     wanted = [item for item in items if only is None or item.nodeid in only]
     wanted.sort(key=lambda item: item.nodeid in known)
@@ -112,14 +142,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def worker(celery_session_worker: object) -> object:
-    """Celery's worker, also for a test that counts on tests before it to have started it, and runs alone."""
+    """Celery's worker, also for a test that counts on tests before it to have started it, and runs
+    alone.
+    """
     return celery_session_worker
 
 
 class Run:
     """One share of the suite on one side: a server, a scheduler if it is placed, and pytest."""
 
-    def __init__(self, exits: ExitStack, suite: Path, side: str, share: int, more: Mapping[str, str]) -> None:
+    def __init__(
+        self, exits: ExitStack, suite: Path, side: str, share: int, more: Mapping[str, str]
+    ) -> None:
         self.folder = suite / "runs" / f"{side}-{share}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.report = self.folder / "junit.xml"
@@ -145,13 +179,24 @@ class Run:
                 "PARSYNC_CONFIG": str(rules),
                 "PARSYNC_NODE": "1",
             }
-        self.stack = exits.enter_context(LocalStack("suite", server.url, logs=self.folder, cwd=suite, env=env))
+        self.stack = exits.enter_context(
+            LocalStack("suite", server.url, logs=self.folder, cwd=suite, env=env)
+        )
         if side == PLACED:
             self.stack.scheduler()
 
     def start(self, words: Sequence[str]) -> None:
         """Start pytest."""
-        command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "t/integration", "-rfE", "--timeout=300"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-c",
+            "pyproject.toml",
+            "t/integration",
+            "-rfE",
+            "--timeout=300",
+        ]
         command += [word for plugin in PLUGINS for word in ("-p", plugin)]
         command += [f"--ignore=t/integration/{name}" for name in LEFT_OUT]
         self.tests = self.stack.start("tests", [*command, f"--junit-xml={self.report}", *words])
@@ -195,7 +240,10 @@ def main(suite: Path, words: Sequence[str]) -> int:
         alone = [test for test in failed if placed.get(test)]
         print(*(f"   passed only alone, on the {PLACED} side: {test}" for test in alone), sep="\n")
         if len(alone) > MOST_ALONE:
-            print(f"{len(alone)} tests passed only alone: more than {MOST_ALONE} are no accident of a busy machine")
+            print(
+                f"{len(alone)} tests passed only alone: more than {MOST_ALONE} are no accident of "
+                "a busy machine"
+            )
             return 1
     plain: dict[str, bool] = {}
     if os.environ.get("CELERY_SUITE_PLAIN") == "all":
@@ -204,7 +252,10 @@ def main(suite: Path, words: Sequence[str]) -> int:
         plain |= outcomes_of(suite, PLAIN, words, failed, 1)
     for side, outcomes in ((PLACED, placed), (PLAIN, plain)):
         failed = sorted(test for test, passed in outcomes.items() if not passed)
-        print(f"== {side}: {len(outcomes) - len(failed)} of {len(outcomes)} tests of Celery's suite pass")
+        print(
+            f"== {side}: {len(outcomes) - len(failed)} of {len(outcomes)} tests of Celery's suite "
+            "pass"
+        )
         print(*(f"   not {test} {known.get(test, '')}" for test in failed), sep="\n")
     wrong = [*complaints(plain, placed, known)]
     print(*wrong, sep="\n")

@@ -1,4 +1,6 @@
-"""Layer 1 of the chaos harness by hand: `python -m tests.chaos [many|replay|mutants]`; see docs/chaos.md."""
+"""Layer 1 of the chaos harness by hand: `python -m tests.chaos [many|replay|mutants]`; see
+docs/chaos.md.
+"""
 
 import argparse
 import logging
@@ -26,19 +28,28 @@ def many(count: int, seed: int, keep_going: bool = False, shards: int = 1) -> in
             violation, reached = run_schedule(client, scripts, Schedule(number, shards=shards))
             coverage += reached
             if (number - seed + 1) % 100 == 0:
-                print(f"{number - seed + 1} schedules, {time.monotonic() - begun_s:.0f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{number - seed + 1} schedules, {time.monotonic() - begun_s:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
             if violation is not None:
                 print(f"seed {number}: {violation}", flush=True)
                 failed += 1
                 if keep_going:
                     continue
-                steps, violation = shrink(client, scripts, Schedule(number, shards=shards), violation)
+                steps, violation = shrink(
+                    client, scripts, Schedule(number, shards=shards), violation
+                )
                 log: list[str] = []
                 run_schedule(client, scripts, Schedule(number, steps, shards), log)
                 print("\n".join(log))
                 print(f"\nseed {number}, {len(steps)} steps: {violation}")
                 several = " --cluster" if shards > 1 else ""
-                print(f"again: python -m tests.chaos replay{several} --seed {number} --steps '{to_text(steps)}'")
+                print(
+                    f"again: python -m tests.chaos replay{several} --seed {number} --steps "
+                    f"'{to_text(steps)}'"
+                )
                 return 1
     took_s = time.monotonic() - begun_s
     print_coverage(coverage, count)
@@ -74,7 +85,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", default="")
     parser.add_argument("--only", default="", help="mutants: those whose name contains this")
-    parser.add_argument("--keep-going", action="store_true", help="many: name every seed that fails, shrink none")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="many: name every seed that fails, shrink none"
+    )
     parser.add_argument("--cluster", action="store_true", help="many, replay: on several primaries")
     args = parser.parse_args()
     shards = SHARDS if args.cluster else 1

@@ -1,7 +1,8 @@
-"""The ghost: it sees every request that is executed, and after each the whole state, and knows what was promised.
+"""The ghost: it sees every request that is executed, and after each the whole state, and knows what
+was promised.
 
-It is no part of the system: it has no lease, loses nothing, and forgets nothing. A broken promise is a `Violation`; its
-numbers are those of docs/invariants.md.
+It is no part of the system: it has no lease, loses nothing, and forgets nothing. A broken promise
+is a `Violation`; its numbers are those of docs/invariants.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
     from .world import Process, World
 
 QUIET = frozenset(
-    ("renew", "read_partition", "renew_scheduler", "set_reason", "offer", "deal_node", "ring", "read_tasks")
+    (
+        "renew",
+        "read_partition",
+        "renew_scheduler",
+        "set_reason",
+        "offer",
+        "deal_node",
+        "ring",
+        "read_tasks",
+    )
 )
 """Verbs that change nothing that a promise speaks of."""
 
@@ -36,7 +46,8 @@ class Violation(BaseException):
 
     def __init__(self, promise: int, fact: str) -> None:
         super().__init__(f"promise {promise}: {fact}")
-        self.promise, self.fact = promise, fact
+        self.promise = promise
+        self.fact = fact
 
 
 @dataclass(slots=True)
@@ -65,15 +76,20 @@ class Ghost:
         self.lost: set[tuple[str, int]] = set()  # incarnations that were given up or superseded
         self.coverage: Counter[str] = Counter()
         self.state = State()
-        self.named: dict[str, str] = {}  # of each version and epoch that was ever seen, what it was the number of
-        self.slots: dict[tuple[str, str, str, int], tuple[int, ...]] = {}  # of each lease that was ever seen
+        # of each version and epoch that was ever seen, what it was the number of
+        self.named: dict[str, str] = {}
+        # of each lease that was ever seen
+        self.slots: dict[tuple[str, str, str, int], tuple[int, ...]] = {}
         self.incs: dict[tuple[str, str, str, int], int] = {}  # the incarnation of each
         self.members: dict[str, int] = {}  # counters of the schedulers that are members
         self.counted: dict[str, int] = {}  # the highest counter that each name ever had
-        self.overs: Counter[str] = Counter()  # how often an operator or the leader has said something of a node
+        # how often an operator or the leader has said something of a node
+        self.overs: Counter[str] = Counter()
 
     def check(self, fact: bool, promise: int, text: str) -> None:
-        """Raise Violation unless `fact` holds, which must be even after the server has lost writes."""
+        """Raise Violation unless `fact` holds, which must be even after the server has
+        lost writes.
+        """
         if not fact:
             raise Violation(promise, text)
 
@@ -85,16 +101,20 @@ class Ghost:
         self.check(fact or self._lost_writes(id), promise, text)
 
     def _lost_writes(self, id: str | None = None) -> bool:
-        """Return whether a server has lost acknowledged writes: what rests on them is promised no more."""
+        """Return whether a server has lost acknowledged writes: what rests on them is promised no
+        more.
+        """
         primaries = self.world.primaries
         return bool(primaries.rolled_back) if id is None else self._tag(id) in primaries.rolled_back
 
     def _tag(self, id: str) -> str:
         return f"q{self.world.primaries.keys.shard_of(id)}"
 
-    # -- requests ----------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
-    def executed(self, process: Process, calls: Sequence[Call[Any]], replies: Sequence[Any]) -> None:
+    def executed(
+        self, process: Process, calls: Sequence[Call[Any]], replies: Sequence[Any]
+    ) -> None:
         """Check requests that were executed, in this order."""
         dirty = False
         for call, reply in zip(calls, replies, strict=True):
@@ -102,7 +122,9 @@ class Ghost:
             self.check(not isinstance(reply, Exception), 9, f"{verb} answers an error: {reply}")
             self.world.trace("executed", process, verb, call.args, reply)
             if see := getattr(self, f"_{verb}", None):
-                see(process, call, call.script.header.named([text(arg) for arg in call.args]), reply)
+                see(
+                    process, call, call.script.header.named([text(arg) for arg in call.args]), reply
+                )
             if verb not in ("read_partition", "deal_node", "set_reason", "take"):
                 self._count(verb, call, reply)
             dirty = dirty or verb not in QUIET
@@ -128,7 +150,9 @@ class Ghost:
             if word == "submitted":
                 known = self.tasks.get(row.id)
                 anew = known is None or ("pub=" in row.options and bool(known.final))
-                self.history(anew, 1, f"task {row.id} was submitted a second time: an id is one task", row.id)
+                self.history(
+                    anew, 1, f"task {row.id} was submitted a second time: an id is one task", row.id
+                )
                 self.tasks[row.id] = TaskGhost()
 
     def _take(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
@@ -139,7 +163,8 @@ class Ghost:
             known = (id, attempt) in self.attempts
             self.history(not known, 4, f"attempt {attempt} of task {id} was given out twice", id)
             self.attempts.add((id, attempt))
-            task, life = self.of(id), self._tag(id) + attempt.partition("@")[2].partition(".")[0]
+            task = self.of(id)
+            life = self._tag(id) + attempt.partition("@")[2].partition(".")[0]
             task.attempt = attempt
             mine = self.lives.setdefault(life, task) is task
             self.history(mine, 4, f"task {id} has the life {life} of another one", id)
@@ -147,16 +172,26 @@ class Ghost:
     def _start(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         self._in_order([row.id for row in args.rows], [word for word, _ in call.read(reply)])
         may_run = sum(word in ("ok", "yours") for word, _ in call.read(reply))
-        self.check(may_run <= int(args.most), 2, f"{may_run} tasks may run in {args.most} idle slots")
+        self.check(
+            may_run <= int(args.most), 2, f"{may_run} tasks may run in {args.most} idle slots"
+        )
         for row, (word, _) in zip(args.rows, call.read(reply), strict=True):
             if word != "ok":
                 continue
-            id, attempt = row.id, row.attempt
+            id = row.id
+            attempt = row.attempt
             task = self.of(id)
             stale = f"a stale attempt started: {attempt} of {id}, which is at {task.attempt}"
             self.history(attempt == task.attempt, 4, stale, id)
-            self.history(attempt not in task.started, 4, f"attempt {attempt} of task {id} was started twice", id)
-            self.history(not task.cancelled, 4, f"task {id} was started after its cancel was accepted", id)
+            self.history(
+                attempt not in task.started,
+                4,
+                f"attempt {attempt} of task {id} was started twice",
+                id,
+            )
+            self.history(
+                not task.cancelled, 4, f"task {id} was started after its cancel was accepted", id
+            )
             self.history(not task.final, 4, f"task {id} was started when it was {task.final}", id)
             task.started[attempt] = row.text
             task.starts += 1
@@ -166,11 +201,15 @@ class Ghost:
         began = [self._order(id) for id, word in zip(ids, words, strict=True) if word == "ok"]
         waiting = [self._order(id) for id, word in zip(ids, words, strict=True) if word == "wait"]
         self.check(
-            max(began, default=0) <= min(waiting, default=10**15), 0, f"{words}: a later task of {ids} starts first"
+            max(began, default=0) <= min(waiting, default=10**15),
+            0,
+            f"{words}: a later task of {ids} starts first",
         )
 
     def _order(self, id: str) -> int:
-        """Return the place of a task in the order of the queue; that of one that runs or is unknown proves nothing."""
+        """Return the place of a task in the order of the queue; that of one that runs or is unknown
+        proves nothing.
+        """
         return self.state.orders.get(id, 0)
 
     def _give_back(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
@@ -189,20 +228,31 @@ class Ghost:
         for id in call.read(reply):
             self.coverage["expired"] += 1
             known = self.state.tasks.get(id)
-            self.check(known is None or not known.place, 4, f"task {id} expired when it was {known}")
+            self.check(
+                known is None or not known.place, 4, f"task {id} expired when it was {known}"
+            )
 
     def _rotate(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
-        """Forget the oldest generation as the server does, all of which has been kept for its retention."""
+        """Forget the oldest generation as the server does, all of which has been kept for its
+        retention.
+        """
         if not call.read(reply):
             return
         clock = self.world.clock
         shard = int(tag_of(call.keys[0])[1:])
-        for id, end in self.state.shards[shard].hashes[GENERATIONS[-1]].items() if self.state.shards else ():
+        for id, end in (
+            self.state.shards[shard].hashes[GENERATIONS[-1]].items() if self.state.shards else ()
+        ):
             self.coverage["forgotten"] += 1
             age_s = (clock.wall_ms() - int(end.split()[1])) / 1000
-            self.check(clock.was_set_back or age_s >= RETENTION_S, 1, f"task {id} is forgotten {age_s} s after its end")
+            self.check(
+                clock.was_set_back or age_s >= RETENTION_S,
+                1,
+                f"task {id} is forgotten {age_s} s after its end",
+            )
             self.tasks.pop(id, None)
-            # its rare fields expire half a retention earlier, by the server's real clock, which nobody moves
+            # its rare fields expire half a retention earlier, by the server's real clock, which
+            # nobody moves
             self.world.client.delete(self.world.primaries.keys.extra(id))
 
     def _set_node(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
@@ -212,12 +262,19 @@ class Ghost:
             return
         self.coverage[f"set_node {args.word}"] += 1
         mine = args.inc in ("", str(node.inc))
-        self.check(mine, 9, f"{args.word} was meant for incarnation {args.inc} of {node.name}, which is at {node.inc}")
+        self.check(
+            mine,
+            9,
+            f"{args.word} was meant for incarnation {args.inc} of {node.name}, which is at "
+            f"{node.inc}",
+        )
         if args.word == "over" and node.drain == 1:
             terms = partition.notes.get(node.name, "")
             ends = text(reply[2]) == "2"
             self.check(
-                args.note == terms or not ends, 9, f"a drain of {args.note!r} ended that of {terms!r}: {node.name}"
+                args.note == terms or not ends,
+                9,
+                f"a drain of {args.note!r} ended that of {terms!r}: {node.name}",
             )
 
     def _finish(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
@@ -226,21 +283,29 @@ class Ghost:
                 continue
             task = self.of(row.id)
             mine = bool(task.attempt) and task.started.get(task.attempt) == row.text
-            self.history(mine, 4, f"the outcome {row.outcome} of a stale attempt counted: {row.text}", row.id)
+            self.history(
+                mine, 4, f"the outcome {row.outcome} of a stale attempt counted: {row.text}", row.id
+            )
             if word == "again":
                 task.starts = 0
                 task.ended[task.attempt] = "again"  # it has a successor
 
     def _requeue(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for row, word in zip(args.rows, call.read(reply), strict=True):
-            id, attempt = row.id, row.attempt
+            id = row.id
+            attempt = row.attempt
             task = self.tasks.get(id)
             if task is None or word == "none":
                 continue
             stale = f"a stale attempt put task {id} back: {attempt}, not {task.attempt}"
             self.history(attempt == task.attempt, 4, stale, id)
             if word == "dead":
-                self.history(task.starts >= MAX_STARTS, 4, f"task {id} is dead after {task.starts} starts", id)
+                self.history(
+                    task.starts >= MAX_STARTS,
+                    4,
+                    f"task {id} is dead after {task.starts} starts",
+                    id,
+                )
 
     def _cancel(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for row, (word, _) in zip(args.rows, call.read(reply), strict=True):
@@ -262,11 +327,15 @@ class Ghost:
                 self._judged(process, f"{args.node} {args.inc}", f"node {args.node}", [f"p{p}"])
 
     def _renew_scheduler(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
-        name, counters = args.lost.partition(" ")[0], call.read(reply).counters
+        name = args.lost.partition(" ")[0]
+        counters = call.read(reply).counters
         for member, counter in counters.items():
-            anew, before = member not in self.members, self.counted.get(member, 0)
+            anew = member not in self.members
+            before = self.counted.get(member, 0)
             self.history(
-                not anew or counter > before, 8, f"{member} is back with {counter}, a counter of its earlier life"
+                not anew or counter > before,
+                8,
+                f"{member} is back with {counter}, a counter of its earlier life",
             )
             self.counted[member] = max(before, counter)
         self.members = dict(counters)
@@ -280,28 +349,36 @@ class Ghost:
             self.alive_s.pop(args.scheduler, None)
 
     def _judged(self, process: Process, holder: str, what: str, tags: list[str]) -> None:
-        """Check a judgement that a lease has lapsed: its holder was silent for a whole lease, and its server was up.
+        """Check a judgement that a lease has lapsed: its holder was silent for a whole lease, and
+        its server was up.
 
-        A restart in the middle of a leader's pass, or while its request is on the way, is not seen by it.
+        A restart in the middle of a leader's pass, or while its request is on the way, is not seen
+        by it.
         """
         now_s = self.world.clock.now_s + 1e-6
         silent_s = now_s - self.alive_s.get(holder, float("-inf"))
-        self.history(silent_s >= LEASE_S, 8, f"{what} was given up after {silent_s:.1f} s of silence")
+        self.history(
+            silent_s >= LEASE_S, 8, f"{what} was given up after {silent_s:.1f} s of silence"
+        )
         primaries = self.world.primaries
         restarted_s = max(primaries.restarted_s[primaries.owners[tag]] for tag in tags)
         unseen = restarted_s >= getattr(process, "began_s", 0.0)
         self.history(
-            unseen or now_s - restarted_s >= LEASE_S, 7, f"{what} was given up just after the server restarted"
+            unseen or now_s - restarted_s >= LEASE_S,
+            7,
+            f"{what} was given up just after the server restarted",
         )
 
     def of(self, id: str) -> TaskGhost:
         """Return the record of a task's present life."""
         if self._lost_writes(id):
             return self.tasks.get(id, TaskGhost())
-        self.check(id in self.tasks, 1, f"task {id} is there, but was never submitted or is long purged")
+        self.check(
+            id in self.tasks, 1, f"task {id} is there, but was never submitted or is long purged"
+        )
         return self.tasks[id]
 
-    # -- functions -----------------------------------------------------------------------------------------------------
+    # -- functions ---------------------------------------------------------------------------------
 
     def began(self, process: Any, run: Run) -> None:
         """Check a task's function that begins in a process."""
@@ -310,11 +387,17 @@ class Ghost:
         task = self.of(place.task)
         attempt = f"attempt {place.attempt} of task {place.task}"
         self.check(
-            place.inc == process.agent.node.inc, 2, f"{attempt} runs in a process that is not of its incarnation"
+            place.inc == process.agent.node.inc,
+            2,
+            f"{attempt} runs in a process that is not of its incarnation",
         )
         self.history(place.attempt not in task.begun, 4, f"the function of {attempt} began twice")
         for before, (where, inc) in task.begun.items():
-            excused = where.dead or (where.node, inc) in self.lost or task.ended.get(before) in ("again", "lost")
+            excused = (
+                where.dead
+                or (where.node, inc) in self.lost
+                or task.ended.get(before) in ("again", "lost")
+            )
             self.history(excused, 5, f"{attempt} runs, but {before} did, and its node was not lost")
         task.begun[place.attempt] = (process, place.inc)
         self.look(True)
@@ -322,22 +405,27 @@ class Ghost:
     def ended(self, run: Run, outcome: str) -> None:
         """Record that a function ended."""
         self.coverage[f"function {outcome}"] += 1
-        if task := self.tasks.get(run.place.task):  # its record may be purged while a run that counts no more goes on
+        # its record may be purged while a run that counts no more goes on
+        if task := self.tasks.get(run.place.task):
             task.ended[run.place.attempt] = outcome
 
     def over_since(self, node: str) -> int | None:
-        """Return how many words were said of a node whose drain's deadline is over; None if it is not."""
+        """Return how many words were said of a node whose drain's deadline is over; None if it is
+        not.
+        """
         found = self.state.nodes.get(node)
         return self.overs[node] if found and found.drain == 2 else None
 
     def renewed(self, process: AgentProcess, going: Sequence[Run], over: int | None) -> None:
-        """Check a node that has renewed: a drain that was over all the time has ended what ran before."""
+        """Check a node that has renewed: a drain that was over all the time has ended what ran
+        before.
+        """
         if over is not None and over == self.over_since(process.node):
             self.coverage["renewals of a drain that is over"] += 1
             left = [run.place.task for run in going if not run.outcome and not run.ending]
             self.check(not left, 0, f"the drain of {process.node} is over, but {left} run on")
 
-    # -- the state -----------------------------------------------------------------------------------------------------
+    # -- the state ---------------------------------------------------------------------------------
 
     def look(self, always: bool = False) -> None:
         """Read the whole state and check what must hold at any moment."""
@@ -350,7 +438,8 @@ class Ghost:
         state = read_state(self.world.wire.client, self.tasks, self.state, self.world.config.shards)
         if state is self.state and not always:
             return
-        before, self.state = self.state, state
+        before = self.state
+        self.state = state
         for lease in state.leases.values():
             if lease.leads:
                 place = lease.place
@@ -358,7 +447,9 @@ class Ghost:
                 self.slots[key] = place.slots
                 inc = self.incs.setdefault(key, place.inc)  # release compares it, but need not
                 self.history(
-                    inc == place.inc, 4, f"{key} was placed under incarnation {inc}, and again under {place.inc}"
+                    inc == place.inc,
+                    4,
+                    f"{key} was placed under incarnation {inc}, and again under {place.inc}",
                 )
         for promise, fact in state.facts(not self._lost_writes()):
             self.check(False, promise, fact)
@@ -366,7 +457,9 @@ class Ghost:
             now = state.tasks.get(id)
             over = now is None or (now.state, now.attempt) != ("running", attempt)
             kept = over or id in state.published
-            self.history(kept, 1, f"a run replaced {successor!r}, which others published of task {id}", id)
+            self.history(
+                kept, 1, f"a run replaced {successor!r}, which others published of task {id}", id
+            )
         for id, task in self.tasks.items():
             self._look_at(id, task, state.tasks.get(id))
         for process in self.world.agents:
@@ -374,7 +467,9 @@ class Ghost:
         for number, named in named_states(state):
             known = self.named.setdefault(number, named)
             self.check(
-                known == named or self.world.clock.was_set_back, 1, f"{number} is of {named}, and was of {known}"
+                known == named or self.world.clock.was_set_back,
+                1,
+                f"{number} is of {named}, and was of {known}",
             )
         for scheduler in self.world.schedulers:
             if scheduler.knows_server and not any(who is scheduler for who, _ in self.world.stack):
@@ -390,10 +485,17 @@ class Ghost:
             self.coverage[f"final {now}"] += 1
         if known and known.attempt:  # not that of a task that was cancelled before it had a place
             new, old = (int(a.partition("@")[0] or 0) for a in (known.attempt, task.attempt))
-            self.history(new >= old, 4, f"task {id} went back from attempt {task.attempt} to {known.attempt}", id)
+            self.history(
+                new >= old,
+                4,
+                f"task {id} went back from attempt {task.attempt} to {known.attempt}",
+                id,
+            )
 
     def _look_into(self, process: Any, state: State) -> None:
-        """Check the functions of a node's present process: one per slot, each on a slot of its own lease."""
+        """Check the functions of a node's present process: one per slot, each on a slot of its own
+        lease.
+        """
         node = state.nodes.get(process.node)
         inc = process.agent.node.inc
         if node is None or node.inc != inc or node.state == "down":
@@ -407,15 +509,24 @@ class Ghost:
             mine = lease is not None and lease.place == place
             if place.inc == inc and (process.node, inc) not in self.lost:
                 self.history(
-                    mine, 2, f"task {place.task} runs on {place.node}/{place.slot}, whose lease is not its own"
+                    mine,
+                    2,
+                    f"task {place.task} runs on {place.node}/{place.slot}, whose lease is not its "
+                    "own",
                 )
                 known = state.tasks.get(place.task)
                 mine = known is not None and (known.state, known.place) == ("running", place)
-                self.history(mine, 5, f"task {place.task} was taken from its run, but its node is well")
-            slots = self.slots.get((place.task, place.attempt, place.node, place.slot), (place.slot,))
+                self.history(
+                    mine, 5, f"task {place.task} was taken from its run, but its node is well"
+                )
+            slots = self.slots.get(
+                (place.task, place.attempt, place.node, place.slot), (place.slot,)
+            )
             for slot in run.given or slots:
                 self.check(
-                    slot not in seats, 2, f"two functions on {place.node}/{slot}: {place.task}, {seats.get(slot)}"
+                    slot not in seats,
+                    2,
+                    f"two functions on {place.node}/{slot}: {place.task}, {seats.get(slot)}",
                 )
                 seats[slot] = place.task
 

@@ -1,22 +1,23 @@
 """More planted bugs: those that an attacker planted, and of kinds that the first list lacks.
 
-The kinds: limits of batches, secondary fields and indexes, versions, the order of the queue, waiting seats, drains,
-requests that name an earlier state, generations of ended tasks, wake-ups, clocks, successors, the wrong shard or
-partition, another server, and what must be read again.
+The kinds: limits of batches, secondary fields and indexes, versions, the order of the queue,
+waiting seats, drains, requests that name an earlier state, generations of ended tasks, wake-ups,
+clocks, successors, the wrong shard or partition, another server, and what must be read again.
 """
 
-# ruff: noqa: E501  (a mutant is a line, as the line that it changes)
 from __future__ import annotations
 
 from .mutant import Mutant
 
-_EX, _SC = "parsync_redis.worker", "parsync_redis.scheduler"
+_EX = "parsync_redis.worker"
+_SC = "parsync_redis.scheduler"
 PLANTED_BY_OTHERS = (
     Mutant(
         "release ignores the incarnation",
         "verbs/release",
         "if leases[i] ~= text or",
-        "if not leases[i] or string.gsub(leases[i], ' inc=%d+', '') ~= string.gsub(text, ' inc=%d+', '') or",
+        "if not leases[i] or string.gsub(leases[i], ' inc=%d+', '') ~= string.gsub(text, ' "
+        "inc=%d+', '') or",
         harmless="an attempt is never placed twice on one slot; the ghost checks it",
     ),
     Mutant(
@@ -33,13 +34,22 @@ PLANTED_BY_OTHERS = (
         found_by="tests/lua/test_take.py::test_give_back_is_fenced_by_scheduler_and_attempt",
     ),
     Mutant(
-        "expire cancels placed tasks", "verbs/expire", "elseif task.run or task.extra.next", "elseif task.extra.next"
+        "expire cancels placed tasks",
+        "verbs/expire",
+        "elseif task.run or task.extra.next",
+        "elseif task.extra.next",
     ),
-    Mutant("a member's counter begins at 0", "verbs/renew_scheduler", "string.format('%d', life * 1e8)", "'0'"),
+    Mutant(
+        "a member's counter begins at 0",
+        "verbs/renew_scheduler",
+        "string.format('%d', life * 1e8)",
+        "'0'",
+    ),
     Mutant(
         "the table of runs compares first slots",
         f"{_EX}.node.runs:Runs.enter",
-        "seats = set(run.place.slots)\n        busy = any(not other.outcome and not seats.isdisjoint(other.place.slots) for",
+        "seats = set(run.place.slots)\n        busy = any(not other.outcome and not "
+        "seats.isdisjoint(other.place.slots) for",
         "busy = any(not other.outcome and run.place.slot == other.place.slot for",
         found_by="tests/unit/test_runs.py::test_a_run_in_several_slots_is_not_entered_while_another_goes_on_in_any_of_them",
     ),
@@ -63,9 +73,24 @@ OTHER_KINDS = (
         "redis.call(lost_leases > 0 and 'SADD' or 'SREM',",
         "redis.call('SREM',",
     ),
-    Mutant("a claim makes no version", "verbs/commit", "version = (version or 0) + 1", "version = (version or 0)"),
-    Mutant("opened seats make no version", "verbs/set_node", "redis.call('HINCRBY', meta, 'version', 1)", ""),
-    Mutant("shut seats take claims", "lib/node/record", "slot < node.slots + (node.ahead or 0)", "slot < node.span"),
+    Mutant(
+        "a claim makes no version",
+        "verbs/commit",
+        "version = (version or 0) + 1",
+        "version = (version or 0)",
+    ),
+    Mutant(
+        "opened seats make no version",
+        "verbs/set_node",
+        "redis.call('HINCRBY', meta, 'version', 1)",
+        "",
+    ),
+    Mutant(
+        "shut seats take claims",
+        "lib/node/record",
+        "slot < node.slots + (node.ahead or 0)",
+        "slot < node.span",
+    ),
     Mutant(
         "the last in the queue starts first",
         "lib/task/start_order",
@@ -85,16 +110,26 @@ OTHER_KINDS = (
         "if drain == '1' and before == note then",
         "if drain == '1' then",
     ),
-    Mutant("set_node ignores the incarnation", "verbs/set_node", "or (inc ~= '' and inc ~= node.inc)", ""),
+    Mutant(
+        "set_node ignores the incarnation",
+        "verbs/set_node",
+        "or (inc ~= '' and inc ~= node.inc)",
+        "",
+    ),
     Mutant(
         "rotate moves the newest first",
         "verbs/rotate",
-        "if redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end\nif redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end",
-        "if redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end\nif redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end",
+        "if redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) "
+        "end\nif redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end",
+        "if redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end\nif "
+        "redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end",
         found_by="tests/lua/test_ended.py::test_a_task_that_has_ended_is_forgotten_with_its_generation",
     ),
     Mutant(
-        "submit forgets what ended earlier", "verbs/submit", "over[i] or over_1[i] or over_2[i]", "over[i] or over_2[i]"
+        "submit forgets what ended earlier",
+        "verbs/submit",
+        "over[i] or over_1[i] or over_2[i]",
+        "over[i] or over_2[i]",
     ),
     Mutant(
         "submit wakes nobody",

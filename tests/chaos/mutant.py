@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Mutant:
     """Where (a script, or module:Class.method), what stands there, what the mutant has instead.
 
-    shards: more than 1 to hunt it on several primaries. harmless: '' or which other fence makes up for it, so that no
-    schedule finds it. found_by: '' or a test that finds it by itself; test_mutants.py shows that it does.
+    shards: more than 1 to hunt it on several primaries. harmless: '' or which other fence makes up
+    for it, so that no schedule finds it. found_by: '' or a test that finds it by itself;
+    test_mutants.py shows that it does.
     """
 
     name: str

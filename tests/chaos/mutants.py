@@ -1,10 +1,10 @@
-"""Bugs planted on purpose, each a change of a few words in a script or a function, and the hunt for them.
+"""Bugs planted on purpose, each a change of a few words in a script or a function, and the hunt for
+them.
 
-A harness proves nothing until it finds what is known to be wrong. Each mutant breaks one condition that the protocol rests
-on; `hunt` plays schedules until a promise breaks.
+A harness proves nothing until it finds what is known to be wrong. Each mutant breaks one condition
+that the protocol rests on; `hunt` plays schedules until a promise breaks.
 """
 
-# ruff: noqa: E501  (a mutant is a line, as the line that it changes)
 from __future__ import annotations
 
 import importlib
@@ -30,9 +30,15 @@ from .mutant import Mutant
 from .schedule import Schedule, run_schedule
 from .wire import Scripts
 
-_EX, _SC = "parsync_redis.worker", "parsync_redis.scheduler"
+_EX = "parsync_redis.worker"
+_SC = "parsync_redis.scheduler"
 MUTANTS = (
-    Mutant("commit does not look at the slot", "verbs/commit", "if lease or open[at] == 0 then", "if false then"),
+    Mutant(
+        "commit does not look at the slot",
+        "verbs/commit",
+        "if lease or open[at] == 0 then",
+        "if false then",
+    ),
     Mutant("commit ignores the epoch", "verbs/commit", "if not same then", "if false then"),
     Mutant(
         "commit ignores what is left",
@@ -61,28 +67,45 @@ MUTANTS = (
         "elseif false then",
     ),
     Mutant("start ignores how many may run", "verbs/start", "count > most and", "false and"),
-    Mutant("start leaves the task in taken", "verbs/start", "redis.call('HDEL', taken, unpack(begun))", ""),
+    Mutant(
+        "start leaves the task in taken",
+        "verbs/start",
+        "redis.call('HDEL', taken, unpack(begun))",
+        "",
+    ),
     Mutant(
         "finish ignores the attempt",
         "verbs/finish",
         "string.find(run, ' started=', #text + 1, true) == #text + 1",
         "string.find(run, ' started=', 1, true)",
     ),
-    Mutant("finish leaves the run", "verbs/finish", "redis.call('HDEL', running, unpack(over))", ""),
+    Mutant(
+        "finish leaves the run", "verbs/finish", "redis.call('HDEL', running, unpack(over))", ""
+    ),
     Mutant("finish forgets a cancel", "lib/task/outcome", "task.extra.cancel ~= nil", "false"),
     Mutant(
         "requeue ignores attempt and place",
         "verbs/requeue",
-        "if not task or task.attempt ~= row.attempt or row.how == 'unstarted' and task.state ~= 'placed' then return false end\n  return task.state == 'taken' or task.place == row.text",
-        "return task and (task.state == 'taken' or task.state == 'placed' or task.state == 'running')",
+        "if not task or task.attempt ~= row.attempt or row.how == 'unstarted' and task.state ~= "
+        "'placed' then return false end\n  return task.state == 'taken' or task.place == row.text",
+        "return task and (task.state == 'taken' or task.state == 'placed' or task.state == "
+        "'running')",
     ),
-    Mutant("requeue leaves taken tasks", "verbs/requeue", "task.state == 'taken' or task.place", "task.place"),
-    Mutant("requeue forgets a cancel", "verbs/requeue", "if task.extra.cancel then", "if false then"),
+    Mutant(
+        "requeue leaves taken tasks",
+        "verbs/requeue",
+        "task.state == 'taken' or task.place",
+        "task.place",
+    ),
+    Mutant(
+        "requeue forgets a cancel", "verbs/requeue", "if task.extra.cancel then", "if false then"
+    ),
     Mutant(
         "the limit counts attempts",
         "verbs/requeue",
         "starts >= (tonumber(option(line, 'max')) or max_starts)",
-        "tonumber(string.match(row.attempt, '^%d+')) >= (tonumber(option(line, 'max')) or max_starts)",
+        "tonumber(string.match(row.attempt, '^%d+')) >= (tonumber(option(line, 'max')) or "
+        "max_starts)",
     ),
     Mutant(
         "give_back of any task",
@@ -90,9 +113,14 @@ MUTANTS = (
         "local mine = task and task.line and owner == args.scheduler",
         "local mine = owner ~= 0 and task and task.line and not FINAL[task.state]",
     ),
-    Mutant("take gives the attempt out again", "verbs/take", "string.format('%d', takes + 1)", "takes"),
     Mutant(
-        "what goes back keeps its count", "lib/task/transitions", "then line.takes = tonumber(takes) end", "then end"
+        "take gives the attempt out again", "verbs/take", "string.format('%d', takes + 1)", "takes"
+    ),
+    Mutant(
+        "what goes back keeps its count",
+        "lib/task/transitions",
+        "then line.takes = tonumber(takes) end",
+        "then end",
     ),
     Mutant(
         "submit is not idempotent",
@@ -106,7 +134,12 @@ MUTANTS = (
         "'0@%d %s %s %s %s %s', last,",
         "'0@%d %s %s %s %s %s', 1,",
     ),
-    Mutant("rotate forgets what has just ended", "verbs/rotate", "'UNLINK', ended_2", "'UNLINK', ended, ended_2"),
+    Mutant(
+        "rotate forgets what has just ended",
+        "verbs/rotate",
+        "'UNLINK', ended_2",
+        "'UNLINK', ended, ended_2",
+    ),
     Mutant("cancel of a final task", "verbs/cancel", "or FINAL[state] or", "or"),
     Mutant(
         "cancel leaves the task in the order",
@@ -114,15 +147,30 @@ MUTANTS = (
         "if state == 'pending' and task.line then leave(",
         "if false then leave(",
     ),
-    Mutant("a change makes no version", "lib/kind/index", "if version > COUNTED.version then", "if false then"),
+    Mutant(
+        "a change makes no version",
+        "lib/kind/index",
+        "if version > COUNTED.version then",
+        "if false then",
+    ),
     Mutant(
         "a version is a count",
         "lib/kind/index",
         "math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))",
         "COUNTED.version",
     ),
-    Mutant("what goes back is written nowhere", "verbs/give_back", "write_kinds(meta, kinds, changed)", ""),
-    Mutant("what others change is told to nobody", "lib/kind/changes", "if at == COUNTED.version and", "if at > 0 and"),
+    Mutant(
+        "what goes back is written nowhere",
+        "verbs/give_back",
+        "write_kinds(meta, kinds, changed)",
+        "",
+    ),
+    Mutant(
+        "what others change is told to nobody",
+        "lib/kind/changes",
+        "if at == COUNTED.version and",
+        "if at > 0 and",
+    ),
     Mutant(
         "a take leaves the line as it was",
         "lib/kind/waiting",
@@ -135,11 +183,17 @@ MUTANTS = (
         "if leases[i] ~= text or",
         "if not leases[i] or string.match(leases[i], '^%S+') ~= string.match(text, '^%S+') or",
     ),
-    Mutant("release ignores who holds the slot", "verbs/release", "if leases[i] ~= text or", "if not leases[i] or"),
+    Mutant(
+        "release ignores who holds the slot",
+        "verbs/release",
+        "if leases[i] ~= text or",
+        "if not leases[i] or",
+    ),
     Mutant(
         "a change of the nodes leaves the epoch",
         "lib/node/free_bits",
-        "if redis.call('HINCRBY', meta, 'epoch', 1) <= tonumber(now) then\n    redis.call('HSET', meta, 'epoch', now)\n  else\n    redis.call('HINCRBY', meta, 'epoch', now % 1000)\n  end",
+        "if redis.call('HINCRBY', meta, 'epoch', 1) <= tonumber(now) then\n    redis.call('HSET', "
+        "meta, 'epoch', now)\n  else\n    redis.call('HINCRBY', meta, 'epoch', now % 1000)\n  end",
         "",
     ),
     Mutant(
@@ -160,15 +214,27 @@ MUTANTS = (
         "ledger_add(capacity, amounts(lease.asked), -1)",
         "local _ = lease",
     ),
-    Mutant("register forgets slots beyond", "verbs/register_node", "math.max(node.span, slot + 1)", "node.span"),
+    Mutant(
+        "register forgets slots beyond",
+        "verbs/register_node",
+        "math.max(node.span, slot + 1)",
+        "node.span",
+    ),
     Mutant(
         "register keeps the incarnation",
         "verbs/register_node",
         "math.max(inc, known_inc) + 1",
         "math.max(1, known_inc, inc)",
     ),
-    Mutant("reclaim trusts an old counter", "verbs/reclaim", " and now == counter_text(inc, moved) then", " then"),
-    Mutant("renew of a node given up", "verbs/renew", "if node.state == 'down' then", "if false then"),
+    Mutant(
+        "reclaim trusts an old counter",
+        "verbs/reclaim",
+        " and now == counter_text(inc, moved) then",
+        " then",
+    ),
+    Mutant(
+        "renew of a node given up", "verbs/renew", "if node.state == 'down' then", "if false then"
+    ),
     Mutant(
         "the leader frees before it puts back",
         f"{_SC}.leader.nodes:clear_leases",
@@ -200,14 +266,24 @@ MUTANTS = (
         "if now_s - self._looked_s > self.lease_s / 2:",
         "if False:",
     ),
-    Mutant("strays are not given back", f"{_SC}.process.taken_tasks:TakenTasks._give_back", "not in known", "in ()"),
+    Mutant(
+        "strays are not given back",
+        f"{_SC}.process.taken_tasks:TakenTasks._give_back",
+        "not in known",
+        "in ()",
+    ),
     Mutant(
         "no orphan is given back",
         f"{_SC}.leader.schedulers:SchedulerDuty.work",
         "if owner not in members",
         "if not owner",
     ),
-    Mutant("two runs on one slot", f"{_EX}.node.runs:Runs.enter", "if busy or run.key in", "if run.key in"),
+    Mutant(
+        "two runs on one slot",
+        f"{_EX}.node.runs:Runs.enter",
+        "if busy or run.key in",
+        "if run.key in",
+    ),
     Mutant(
         "a repeat runs again",
         f"{_EX}.node.runs:Runs.enter",
@@ -236,7 +312,8 @@ MUTANTS = (
         "the slot before the outcome",
         f"{_EX}.node.reporter:Reporter._report",
         "    groups = store.keys.by_shard(",
-        "    for run in free: store.run(store.commands.release(run.place.partition, [run.place]))\n    groups = store.keys.by_shard(",
+        "    for run in free: store.run(store.commands.release(run.place.partition, "
+        "[run.place]))\n    groups = store.keys.by_shard(",
     ),
     Mutant(
         "a leaving node frees before it puts back",
@@ -263,7 +340,9 @@ def planted(mutant: Mutant) -> Iterator[Scripts]:
             shutil.copytree(lua_folder(), copy)
             file = copy / f"{mutant.where}.lua"
             text = file.read_text(encoding="utf-8")
-            assert text.count(mutant.old) == 1, f"{mutant.name}: {text.count(mutant.old)} places in {file.name}"
+            assert text.count(mutant.old) == 1, (
+                f"{mutant.name}: {text.count(mutant.old)} places in {file.name}"
+            )
             file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
             yield Scripts(copy)
         return
@@ -280,7 +359,9 @@ def planted(mutant: Mutant) -> Iterator[Scripts]:
     assert source.count(old) == 1, f"{mutant.name}: {source.count(old)} places in {mutant.where}"
     found: dict[str, Any] = {}
     exec(
-        compile("from __future__ import annotations\n" + source.replace(old, new), mutant.where, "exec"),
+        compile(
+            "from __future__ import annotations\n" + source.replace(old, new), mutant.where, "exec"
+        ),
         module.__dict__,
         found,
     )
@@ -295,14 +376,19 @@ def hunt(client: redis.Redis, mutant: Mutant, most: int, seed: int) -> tuple[int
     """Return how many schedules it took, and what broke; None if `most` did not find it."""
     with planted(mutant) as scripts:
         for number in range(most):
-            if violation := run_schedule(client, scripts, Schedule(seed + number, shards=mutant.shards))[0]:
+            if violation := run_schedule(
+                client, scripts, Schedule(seed + number, shards=mutant.shards)
+            )[0]:
                 return number + 1, violation
     return most, None
 
 
 def hunt_all(most: int, seed: int, only: str = "") -> int:
-    """Hunt every mutant and print the table; 1 if one was not found, or one that is harmless was."""
-    missed, hunted = 0, 0
+    """Hunt every mutant and print the table; 1 if one was not found, or one that is
+    harmless was.
+    """
+    missed = 0
+    hunted = 0
     print(f"{'planted bug':42} {'schedules':>9} {'seconds':>8}  broken promise", flush=True)
     with EmbeddedServer() as server, connect(server.url) as client:
         for mutant in MUTANTS:
@@ -310,9 +396,15 @@ def hunt_all(most: int, seed: int, only: str = "") -> int:
                 continue
             begun_s = time.monotonic()
             number, violation = hunt(client, mutant, most, seed)
-            missed, hunted = missed + ((violation is None) != bool(mutant.harmless)), hunted + 1
+            missed = missed + ((violation is None) != bool(mutant.harmless))
+            hunted = hunted + 1
             took_s = time.monotonic() - begun_s
             none = f"harmless: {mutant.harmless}" if mutant.harmless else "NOT FOUND"
-            print(f"{mutant.name:42} {number:9d} {took_s:8.1f}  {str(violation or none)[:110]}", flush=True)
-    print(f"{hunted - missed} of {hunted} as expected, each within {most} schedules from seed {seed}")
+            print(
+                f"{mutant.name:42} {number:9d} {took_s:8.1f}  {str(violation or none)[:110]}",
+                flush=True,
+            )
+    print(
+        f"{hunted - missed} of {hunted} as expected, each within {most} schedules from seed {seed}"
+    )
     return int(missed > 0)

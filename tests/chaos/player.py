@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from .schedule import Schedule, Step
     from .world import Process, World
 
-NODES = {"n1": ("slots=2 gpu=1 mem=5 zone:a", 2.0), "n2": ("slots=1 mem=4 zone:b", 1.0), "n3": ("slots=2 mem=4", 1.0)}
+NODES = {
+    "n1": ("slots=2 gpu=1 mem=5 zone:a", 2.0),
+    "n2": ("slots=1 mem=4 zone:b", 1.0),
+    "n3": ("slots=2 mem=4", 1.0),
+}
 NEEDS: tuple[dict[str, Any], ...] = (
     {},
     {},
@@ -37,18 +41,21 @@ class Player:
     """Carries out steps; one method a verb."""
 
     def __init__(self, schedule: Schedule, world: World) -> None:
-        self.schedule, self.world, self.ghost = schedule, world, world.ghost
+        self.schedule = schedule
+        self.world = world
+        self.ghost = world.ghost
 
     def play(self, step: Step) -> None:
         """Carry out a step with a random generator of its own."""
-        world, before = self.world, self.world.rng
+        world = self.world
+        before = self.world.rng
         world.trace(f"{step} at {world.clock.now_s:.2f} s")
         world.rng = Random(step.seed)
         world.pass_time(world.rng.uniform(0, 2) * self.schedule.pace_s)
         getattr(self, step.verb)(world.rng)
         world.rng = before
 
-    # -- processes at work -------------------------------------------------------------------------------------------
+    # -- processes at work -------------------------------------------------------------------------
 
     def turn(self, rng: Random) -> None:
         if self.world.schedulers:
@@ -86,7 +93,11 @@ class Player:
     def bell(self, rng: Random) -> None:
         for agent in self._awake(rng):
             if (message := self.world.doorbell(agent)) is not None:
-                self.world.act(agent, "bell", lambda agent=agent, message=message: agent.answer(message))  # type: ignore[misc]
+                self.world.act(
+                    agent,
+                    "bell",
+                    lambda agent=agent, message=message: agent.answer(message),  # type: ignore[misc]
+                )
                 break
 
     def end(self, rng: Random) -> None:
@@ -115,15 +126,23 @@ class Player:
                 agent.agent.node.ahead.late()
             self.world.act(agent, "seats", agent.keep)
 
-    # -- the customer ------------------------------------------------------------------------------------------------
+    # -- the customer ------------------------------------------------------------------------------
 
     def submit(self, rng: Random) -> None:
-        self._submit(rng, [f"t{rng.randrange(self.schedule.tasks)}" for _ in range(rng.randint(1, 3))])
+        self._submit(
+            rng, [f"t{rng.randrange(self.schedule.tasks)}" for _ in range(rng.randint(1, 3))]
+        )
 
-    def _submission(self, rng: Random, id: str, after: str = "", publication: str = "") -> Submission:
-        options = TaskOptions.of({**rng.choice(self.schedule.needs), "wait_for_capacity": rng.random() < 0.7})
+    def _submission(
+        self, rng: Random, id: str, after: str = "", publication: str = ""
+    ) -> Submission:
+        options = TaskOptions.of(
+            {**rng.choice(self.schedule.needs), "wait_for_capacity": rng.random() < 0.7}
+        )
         delay_ms = rng.choice((None, None, None, 500, 5000))
-        expiry_ms = rng.choice((300, 2000, 10_000)) if rng.random() < self.schedule.odds["expiry"] else None
+        expiry_ms = (
+            rng.choice((300, 2000, 10_000)) if rng.random() < self.schedule.odds["expiry"] else None
+        )
         return Submission(id, "work", b"message", options, delay_ms, after, expiry_ms, publication)
 
     def _submit(self, rng: Random, ids: list[str], publish: bool = False) -> None:
@@ -131,7 +150,8 @@ class Player:
         publications = [f"p{rng.getrandbits(30)}" if publish else "" for _ in ids]
         ids = list(dict.fromkeys(ids))
         tasks = [
-            self._submission(rng, id, publication=name) for id, name in zip(ids, publications[: len(ids)], strict=True)
+            self._submission(rng, id, publication=name)
+            for id, name in zip(ids, publications[: len(ids)], strict=True)
         ]
 
         def send() -> None:
@@ -143,7 +163,9 @@ class Player:
         self.world.act(self.world.customer, "submit", send)
 
     def publish(self, rng: Random) -> None:
-        """Publish an id, perhaps anew: it gets a successor if it runs, and a new life if it has ended."""
+        """Publish an id, perhaps anew: it gets a successor if it runs, and a new life if it has
+        ended.
+        """
         self._submit(rng, [f"t{rng.randrange(self.schedule.tasks)}"], publish=True)
 
     def successor(self, rng: Random) -> None:
@@ -153,17 +175,22 @@ class Player:
                 place = rng.choice(going).place
                 if rng.random() < 0.4:
                     self._submit(rng, [place.task], publish=True)
-                call = agent.task.commands.submit([self._submission(rng, place.task, after=place.attempt)])
+                call = agent.task.commands.submit(
+                    [self._submission(rng, place.task, after=place.attempt)]
+                )
                 self.world.act(agent, "task", lambda agent=agent, call=call: agent.task.run(call))  # type: ignore[misc]
                 break
 
     def cancel(self, rng: Random) -> None:
-        store, id = self.world.customer.store, f"t{rng.randrange(self.schedule.tasks)}"
+        store = self.world.customer.store
+        id = f"t{rng.randrange(self.schedule.tasks)}"
         call = store.commands.cancel([id], how=rng.choice(("SIGTERM", "SIGKILL", "after")))
         self.world.act(self.world.customer, "cancel", lambda: store.run(call))
 
     def purge(self, rng: Random) -> None:
-        """Forget a final task, as its retention does; its id may be submitted again, and mostly is at once."""
+        """Forget a final task, as its retention does; its id may be submitted again, and mostly is
+        at once.
+        """
         if final := [id for id, task in self.ghost.tasks.items() if task.final]:
             id = rng.choice(final)
             self.world.trace("purged", id)
@@ -177,27 +204,39 @@ class Player:
                 self._submit(rng, [id])
 
     def drain(self, rng: Random) -> None:
-        store, node = self.world.customer.store, rng.choice(self.schedule.nodes)
-        p = next((agent.agent.node.partition for agent in self.world.agents if agent.node == node), -1)
+        store = self.world.customer.store
+        node = rng.choice(self.schedule.nodes)
+        p = next(
+            (agent.agent.node.partition for agent in self.world.agents if agent.node == node), -1
+        )
         if p >= 0:
-            words = rng.choice((("drain",), ("undrain",), ("drain", "over"), ("drain", "over", "undrain", "drain")))
+            words = rng.choice(
+                (("drain",), ("undrain",), ("drain", "over"), ("drain", "over", "undrain", "drain"))
+            )
             for word in words:
-                if word == "over":  # if its deadline is over, the leader says so, and the node hears it
-                    for process in [*self.world.schedulers, *(a for a in self.world.agents if a.node == node)]:
+                # if its deadline is over, the leader says so, and the node hears it
+                if word == "over":
+                    for process in [
+                        *self.world.schedulers,
+                        *(a for a in self.world.agents if a.node == node),
+                    ]:
                         self.world.renew(process)
                     continue
                 note = drain_terms(rng.choice((None, 0, 0, LEASE_S)), "")
                 call = store.commands.set_node(p, node, word, note=note)
                 self.world.act(self.world.customer, "drain", lambda call=call: store.run(call))  # type: ignore[misc]
 
-    # -- faults ------------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     def late(self, rng: Random) -> None:
-        """Let a request arrive that was on its way, mostly one that changes tasks or slots; some arrive again later."""
+        """Let a request arrive that was on its way, mostly one that changes tasks or slots; some
+        arrive again later.
+        """
         late = self.world.wire.late
         telling = [at for at, request in enumerate(late) if request.moves]
         if late:
-            telling = telling[-4:] if rng.random() < 0.5 else telling  # what is new still meets what it was meant for
+            # what is new still meets what it was meant for
+            telling = telling[-4:] if rng.random() < 0.5 else telling
             at = rng.choice(telling) if telling and rng.random() < 0.8 else rng.randrange(len(late))
             request = late[at] if rng.random() < 0.4 else late.pop(at)
             self.ghost.coverage["late requests"] += 1
@@ -217,10 +256,14 @@ class Player:
         self._new_agent(rng, rng.choice(self.schedule.nodes))
 
     def _new_agent(self, rng: Random, node: str) -> None:
-        """Return a node's offer: n1's never changes, so that every task fits somewhere; the others' do."""
+        """Return a node's offer: n1's never changes, so that every task fits somewhere; the others'
+        do.
+        """
         offer, score = NODES[node]
         bundle = (
-            Resources.of(rng.randint(1, 3), {"mem": rng.choice((3, 4, 6))}) if node != "n1" else parse_resources(offer)
+            Resources.of(rng.randint(1, 3), {"mem": rng.choice((3, 4, 6))})
+            if node != "n1"
+            else parse_resources(offer)
         )
         self.world.start_agent(node, bundle, score)
 
@@ -255,7 +298,9 @@ class Player:
             self.world.oversleep(rng.choice(processes))
 
     def lapse(self, rng: Random) -> None:
-        """Let a node be given up while it runs something, and come back: what it ran is killed, and may live on."""
+        """Let a node be given up while it runs something, and come back: what it ran is killed, and
+        may live on.
+        """
         busy = [agent for agent in self._awake(rng) if agent.agent.node.runs.going()]
         busy.sort(key=lambda agent: -max(len(run.slots) for run in agent.agent.node.runs.going()))
         if busy and len(self.world.stack) < 3:
@@ -267,7 +312,9 @@ class Player:
                 self.bell(rng)
 
     def rejoin(self, rng: Random) -> None:
-        """Let a scheduler be put out, and come back under its name while old requests are on their way."""
+        """Let a scheduler be put out, and come back under its name while old requests are on their
+        way.
+        """
         if self.world.schedulers and len(self.world.stack) < 3:
             scheduler = rng.choice(self.world.schedulers)
             self.world.oversleep(scheduler)
@@ -298,7 +345,8 @@ class Player:
 
     def away(self, rng: Random) -> None:
         """Let a primary not answer for a while, and then go on as if nothing had been."""
-        primaries, now_s = self.world.primaries, self.world.clock.now_s
+        primaries = self.world.primaries
+        now_s = self.world.clock.now_s
         name = rng.choice(primaries.names)
         if not primaries.is_away(name, now_s):
             self.ghost.coverage["primaries away"] += 1
@@ -323,12 +371,17 @@ class Player:
         self.world.clock.was_set_back |= seconds < 0
 
     def age(self, rng: Random) -> None:
-        """Let half a retention go by on the server's clock, so that a generation of ended tasks begins."""
+        """Let half a retention go by on the server's clock, so that a generation of ended tasks
+        begins.
+        """
         self.world.clock.wall_s += RETENTION_S * 0.51
 
     def rollback(self, rng: Random) -> None:
-        """Restart a server without its last writes: with the data that it had when this step was last played."""
-        world, primaries = self.world, self.world.primaries
+        """Restart a server without its last writes: with the data that it had when this step was
+        last played.
+        """
+        world = self.world
+        primaries = self.world.primaries
         if world.stack:
             return
         if world.backup:

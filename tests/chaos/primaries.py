@@ -1,6 +1,8 @@
-"""The primaries of a schedule: which of them has which key, which are away, and which run of its program each is in.
+"""The primaries of a schedule: which of them has which key, which are away, and which run of its
+program each is in.
 
-All keys are on one real server; only who answers for them is played. One primary stands for a server without a cluster.
+All keys are on one real server; only who answers for them is played. One primary stands for a
+server without a cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ _TAG: Final = re.compile(r"\{[^:}]*:?([^}]*)\}")
 
 
 def tag_of(key: str | bytes) -> str:
-    """Return the part of the state that a key belongs to: 'q0', 'p1', or '' for the cluster as a whole."""
+    """Return the part of the state that a key belongs to: 'q0', 'p1', or '' for the cluster as a
+    whole.
+    """
     found = _TAG.search(key.decode() if isinstance(key, bytes) else key)
     return found[1] if found else ""
 
@@ -29,9 +33,14 @@ class Primaries:
 
     def __init__(self, seed: int, shards: int) -> None:
         rng = Random(f"primaries {seed}")
-        self.several, self.keys = shards > 1, Keys(CLUSTER, shards=shards)
+        self.several = shards > 1
+        self.keys = Keys(CLUSTER, shards=shards)
         self.names = NAMES[: rng.choice((2, 3))] if self.several else NAMES[:1]
-        self.tags = ["", *(f"q{shard}" for shard in range(shards)), *(f"p{p}" for p in range(PARTITIONS))]
+        self.tags = [
+            "",
+            *(f"q{shard}" for shard in range(shards)),
+            *(f"p{p}" for p in range(PARTITIONS)),
+        ]
         dealt = rng.sample(self.tags, len(self.tags))
         self.owners = {tag: self.names[n % len(self.names)] for n, tag in enumerate(dealt)}
         self.run_ids = {name: f"run1{name}" for name in self.names}
@@ -54,7 +63,8 @@ class Primaries:
 
     def restart(self, name: str, now_s: float, run_id: str) -> None:
         """Let another run of a primary begin."""
-        self.run_ids[name], self.restarted_s[name] = run_id, now_s
+        self.run_ids[name] = run_id
+        self.restarted_s[name] = now_s
 
     def tags_of(self, name: str) -> set[str]:
         """Return what a primary has."""

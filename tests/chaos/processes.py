@@ -1,7 +1,8 @@
-"""The processes of a schedule: the product's own scheduler and agent, called a pass at a time instead of by threads.
+"""The processes of a schedule: the product's own scheduler and agent, called a pass at a time
+instead of by threads.
 
-A process has hands that work side by side (in the product: threads, each with a connection). While one of them waits
-for the server, another one, or another process, may act; see World.between.
+A process has hands that work side by side (in the product: threads, each with a connection). While
+one of them waits for the server, another one, or another process, may act; see World.between.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from .wire import CLUSTER, MAX_STARTS, WireStore
 if TYPE_CHECKING:
     from .world import World
 
-PARTITIONS, GAP_S, LEASE_S = 2, 1.0, 8.0
+PARTITIONS = 2
+GAP_S = 1.0
+LEASE_S = 8.0
 SETTINGS = Settings(url="redis://127.0.0.1:1/0", cluster=CLUSTER, max_starts=MAX_STARTS)
 
 
@@ -37,7 +40,8 @@ class Listener:
     """The messages that a scheduler heard; the world delivers or loses them."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.heard = world, list[list[str]]()
+        self.world = world
+        self.heard = list[list[str]]()
 
     def listen(self) -> None:
         """Subscribe again; messages under way are lost."""
@@ -50,7 +54,8 @@ class Listener:
     def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
         """Return what is there, ticks or not."""
         self.world.spread_rumours()
-        heard, self.heard = self.heard, []
+        heard = self.heard
+        self.heard = []
         return heard
 
     def close(self) -> None:
@@ -61,10 +66,14 @@ class SchedulerProcess:
     """A scheduler; hands: loop, member."""
 
     def __init__(self, world: World, name: str) -> None:
-        self.world, self.name = world, name
-        self.dead, self.awake_at = False, 0
+        self.world = world
+        self.name = name
+        self.dead = False
+        self.awake_at = 0
         dice = np.random.default_rng(world.rng.getrandbits(32))
-        self.scheduler = Scheduler(WireStore(world, self, "loop"), world.config, SETTINGS, name, rng=dice)
+        self.scheduler = Scheduler(
+            WireStore(world, self, "loop"), world.config, SETTINGS, name, rng=dice
+        )
         self.listener: Any = Listener(world)
         self.scheduler.listener = cast(Any, self.listener)
         keys = self.scheduler.store.keys
@@ -86,7 +95,9 @@ class SchedulerProcess:
     def knows(self, tag: str) -> bool:
         """Return whether it has heard which of several servers has a shard or partition now."""
         primaries = self.world.primaries
-        return not primaries.several or self.scheduler._rank.servers.get(tag) == primaries.run_of(tag)
+        return not primaries.several or self.scheduler._rank.servers.get(tag) == primaries.run_of(
+            tag
+        )
 
     def turn(self) -> None:
         """Run one turn of the loop, as Scheduler.run does."""
@@ -125,7 +136,9 @@ class SchedulerProcess:
 
 
 class WorkerPort:
-    """The worker of an agent, as far as a schedule has one: it has no Celery, and no function that could be ended."""
+    """The worker of an agent, as far as a schedule has one: it has no Celery, and no function that
+    could be ended.
+    """
 
     send_event = None
     processes: int | None = None
@@ -153,18 +166,25 @@ class WorkerPort:
 
 
 class AgentProcess:
-    """A node's worker, which mostly looks ahead; hands: pass (it renews), bell (the event loop), home, seats, guard,
-    task (a function that it runs).
+    """A node's worker, which mostly looks ahead; hands: pass (it renews), bell (the event loop),
+    home, seats, guard, task (a function that it runs).
     """
 
-    def __init__(self, world: World, node: str, number: int, offer: Resources, score: float) -> None:
-        self.world, self.name, self.node = world, f"{node}#{number}", node
-        self.dead, self.awake_at = False, 0
+    def __init__(
+        self, world: World, node: str, number: int, offer: Resources, score: float
+    ) -> None:
+        self.world = world
+        self.name = f"{node}#{number}"
+        self.node = node
+        self.dead = False
+        self.awake_at = 0
         spec = NodeSpec(node, offer, score, room=world.rng.choice((0, MOST, MOST)) * offer.slots)
         spec.know(KnownTasks.of({"work": None}), ["celery"])
         self.agent = Agent(None, SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
-        self.passing, self.reporting = WireStore(world, self, "pass"), WireStore(world, self, "home")
-        self.seats, self.task = WireStore(world, self, "seats"), WireStore(world, self, "task")
+        self.passing = WireStore(world, self, "pass")
+        self.reporting = WireStore(world, self, "home")
+        self.seats = WireStore(world, self, "seats")
+        self.task = WireStore(world, self, "task")
         self.guarding = WireStore(world, self, "guard")
         self.agent.nudge = self.nudge
         self.unreported: list[Run] = []
@@ -176,10 +196,14 @@ class AgentProcess:
         self.dead = True
 
     def renew(self) -> None:
-        """One pass of the thread that renews, as Renewer.run has it; the event loop has turned since the last."""
-        agent, ghost = self.agent, self.world.ghost
+        """One pass of the thread that renews, as Renewer.run has it; the event loop has turned
+        since the last.
+        """
+        agent = self.agent
+        ghost = self.world.ghost
         agent.loop.turned()
-        going, over = agent.node.runs.going(), ghost.over_since(self.node)
+        going = agent.node.runs.going()
+        over = ghost.over_since(self.node)
         if not agent.node.inc:
             if agent.node.leaving:
                 self.dead = True
@@ -190,8 +214,11 @@ class AgentProcess:
             agent.reconciler.reconcile(self.passing)
 
     def keep_alone(self) -> None:
-        """Renew as the guard does for a worker that gives no sign of life; its other hands go on when they like."""
-        node, keeper = self.agent.node, self.agent.renewer._keeper
+        """Renew as the guard does for a worker that gives no sign of life; its other hands go on
+        when they like.
+        """
+        node = self.agent.node
+        keeper = self.agent.renewer._keeper
         if node.inc:
             order = Order(node.partition, node.inc, LEASE_S)
             report = keeper.renew(self.guarding, order)
@@ -204,7 +231,8 @@ class AgentProcess:
 
     def _answer(self, bells: list[Place]) -> None:  # in the product, the hands wait for one another
         if not self.agent.starter._turn.locked():
-            bells, self.waiting_bells = self.waiting_bells + bells, []
+            bells = self.waiting_bells + bells
+            self.waiting_bells = []
             self._hand_over(self.agent.starter.answer(bells))
         else:
             self.waiting_bells += bells
@@ -279,5 +307,8 @@ class Client:
     """A client that submits and cancels; a request without an answer is sent again later."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.name, self.dead, self.awake_at = world, "client", False, 0
+        self.world = world
+        self.name = "client"
+        self.dead = False
+        self.awake_at = 0
         self.store = WireStore(world, self, "client")

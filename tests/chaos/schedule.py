@@ -1,7 +1,8 @@
 """Schedules: lists of steps drawn from a seed, carried out one after the other, and then healed.
 
-Each step has a seed of its own for what it chooses and what goes wrong in it, so that steps can be left out of the list
-and the others still mean the same. How often which step and fault comes is drawn for each schedule (swarm testing).
+Each step has a seed of its own for what it chooses and what goes wrong in it, so that steps can be
+left out of the list and the others still mean the same. How often which step and fault comes is
+drawn for each schedule (swarm testing).
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ THEMES: tuple[dict[str, float], ...] = (
     {},
     {},
     {"submit": 3, "ahead": 2, "end": 0.3},  # waiting seats fill
-    {"lapse": 8, "end": 0.5, "bell": 2},  # nodes are given up and come back while their runs live on
+    # nodes are given up and come back while their runs live on
+    {"lapse": 8, "end": 0.5, "bell": 2},
     {"drain": 8, "end": 0.5, "late": 2},
     {"rejoin": 8, "late": 2},
     {"age": 5, "publish": 5, "successor": 5, "end": 0.5},
@@ -77,7 +79,8 @@ SHARDS = 2
 SEVERAL = {"away": 0.8, "move": 0.5}
 """Steps of schedules on several servers, which also restart and lose writes more often."""
 ROUNDS = 60
-"""Rounds (a quarter of a lease each) after the last fault within which everything has come to rest."""
+"""Rounds (a quarter of a lease each) after the last fault within which everything has come to rest.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +95,28 @@ class Step:
 
 
 class Schedule:
-    """A schedule made from a seed: odds, and steps. With more than one shard it is played on several primaries."""
+    """A schedule made from a seed: odds, and steps.
+
+    With more than one shard it is played on several primaries.
+    """
 
     def __init__(self, seed: int, steps: list[Step] | None = None, shards: int = 1) -> None:
         rng = Random(f"chaos {seed}")
-        self.seed, self.shards = seed, shards
-        self.weights = {verb: weight * rng.choice((0.3, 1.0, 1.0, 2.0, 4.0)) for verb, weight in WEIGHTS.items()}
-        for verb in ("kill_agent", "second_agent", "oversleep", "jump", "leave", "drain", "kill_scheduler", "cancel"):
+        self.seed = seed
+        self.shards = shards
+        self.weights = {
+            verb: weight * rng.choice((0.3, 1.0, 1.0, 2.0, 4.0)) for verb, weight in WEIGHTS.items()
+        }
+        for verb in (
+            "kill_agent",
+            "second_agent",
+            "oversleep",
+            "jump",
+            "leave",
+            "drain",
+            "kill_scheduler",
+            "cancel",
+        ):
             self.weights[verb] *= rng.choice((0, 1, 1, 2))
         theme = self.theme = rng.randrange(len(THEMES))
         for verb in ("publish", "successor", "age", "rejoin", "lapse"):
@@ -107,7 +125,9 @@ class Schedule:
         if rng.random() < 0.08:
             self.weights["rollback"] = rng.choice((2.0, 8.0))
         if shards > 1:
-            self.weights |= {verb: weight * rng.choice((0.0, 1.0, 2.0, 4.0)) for verb, weight in SEVERAL.items()}
+            self.weights |= {
+                verb: weight * rng.choice((0.0, 1.0, 2.0, 4.0)) for verb, weight in SEVERAL.items()
+            }
             self.weights["restart"] *= 2.0
             if rng.random() < 0.2:
                 self.weights["rollback"] = rng.choice((2.0, 8.0))
@@ -127,15 +147,22 @@ class Schedule:
         self.pace_s = LEASE_S * rng.choice((0.005, 0.01, 0.03))
         self.nodes = list(NODES)[: rng.choice((1, 2, 2, 3))]
         self.tasks = rng.choice((3, 6, 10))
-        self.needs = rng.choice((NEEDS, NEEDS, NEEDS, NEEDS[:1], NEEDS[3:4], NEEDS[2:5], NEEDS[0:6:4], NEEDS[0:6:5]))
+        self.needs = rng.choice(
+            (NEEDS, NEEDS, NEEDS, NEEDS[:1], NEEDS[3:4], NEEDS[2:5], NEEDS[0:6:4], NEEDS[0:6:5])
+        )
         if theme == 3:
-            self.nodes, self.tasks, self.needs = list(NODES)[:1], 10, NEEDS[:1]
+            self.nodes = list(NODES)[:1]
+            self.tasks = 10
+            self.needs = NEEDS[:1]
             self.pace_s = LEASE_S * 0.0003  # nothing waits for long: what does is handed back
         elif theme == 4:
             self.needs = NEEDS[2:4]
         elif theme == 8:
-            self.nodes, self.needs, self.odds["again"] = list(NODES)[:1], NEEDS[3:4], 0.6
-        self._verbs, self._weights = list(self.weights), list(self.weights.values())
+            self.nodes = list(NODES)[:1]
+            self.needs = NEEDS[3:4]
+            self.odds["again"] = 0.6
+        self._verbs = list(self.weights)
+        self._weights = list(self.weights.values())
         self.steps = steps or [self._draw(rng) for _ in range(rng.randint(60, 140))]
 
     def _draw(self, rng: Random) -> Step:
@@ -148,7 +175,9 @@ class Schedule:
 
 def heal(player: Player) -> None:
     """Run without faults: everything must come to rest."""
-    world, ghost, rng = player.world, player.ghost, Random(player.schedule.seed)
+    world = player.world
+    ghost = player.ghost
+    rng = Random(player.schedule.seed)
     world.calm = True
     world.trace("healing")
     world.primaries.end_outages(world.clock.now_s)
@@ -167,12 +196,22 @@ def heal(player: Player) -> None:
         ghost.look()
         if all(task.final for task in ghost.tasks.values()):
             rested_s = world.clock.now_s if rested_s is None else rested_s
-            if not ghost.state.leases and not any(len(agent.agent.node.runs) for agent in world.agents):
+            if not ghost.state.leases and not any(
+                len(agent.agent.node.runs) for agent in world.agents
+            ):
                 break
-            ghost.check(world.clock.now_s - rested_s <= 2.5 * LEASE_S, 6, f"leases are leaked: {ghost.state.leases}")
+            ghost.check(
+                world.clock.now_s - rested_s <= 2.5 * LEASE_S,
+                6,
+                f"leases are leaked: {ghost.state.leases}",
+            )
     else:
-        waiting = {id: ghost.state.tasks.get(id) for id, task in ghost.tasks.items() if not task.final}
-        raise Violation(1, f"tasks never end: {waiting}; {ghost.state.nodes}; leases {ghost.state.leases}")
+        waiting = {
+            id: ghost.state.tasks.get(id) for id, task in ghost.tasks.items() if not task.final
+        }
+        raise Violation(
+            1, f"tasks never end: {waiting}; {ghost.state.nodes}; leases {ghost.state.leases}"
+        )
     store = Store(world.client, CLUSTER, shards=player.schedule.shards)
     found = audit(store)
     ghost.check(not found, 3, "; ".join(found))
@@ -197,7 +236,12 @@ def _round(player: Player, rng: Random) -> None:
             if (message := world.doorbell(agent)) is not None:
                 world.act(agent, "bell", lambda agent=agent, message=message: agent.answer(message))  # type: ignore[misc]
         for run in agent.agent.node.runs.going():
-            agent.end(run, {"": "succeeded", "SIGKILL": "lost", "recalled": "lost"}.get(run.ending, "cancelled"))
+            agent.end(
+                run,
+                {"": "succeeded", "SIGKILL": "lost", "recalled": "lost"}.get(
+                    run.ending, "cancelled"
+                ),
+            )
         world.act(agent, "home", agent.bring_home)
         world.act(agent, "seats", agent.keep)
         if agent.agent.node.leaving:
@@ -207,7 +251,9 @@ def _round(player: Player, rng: Random) -> None:
 def run_schedule(
     client: redis.Redis, scripts: Scripts, schedule: Schedule, log: list[str] | None = None
 ) -> tuple[Violation | None, Counter[str]]:
-    """Play a schedule from an empty server to rest; the broken promise if there was one, and what was reached."""
+    """Play a schedule from an empty server to rest; the broken promise if there was one, and what
+    was reached.
+    """
     world = World(client, scripts, schedule, schedule.seed, log, schedule.shards)
     player = Player(schedule, world)
     with world.in_force():
@@ -234,4 +280,7 @@ def to_text(steps: list[Step]) -> str:
 
 def of_text(words: str) -> list[Step]:
     """Return steps from their JSON."""
-    return [Step(verb, int(seed)) for verb, _, seed in (word.partition(":") for word in json.loads(words))]
+    return [
+        Step(verb, int(seed))
+        for verb, _, seed in (word.partition(":") for word in json.loads(words))
+    ]

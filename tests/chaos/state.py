@@ -1,4 +1,6 @@
-"""The whole state of a small cluster, read in one atomic script, and what must hold of it at any moment."""
+"""The whole state of a small cluster, read in one atomic script, and what must hold of it at any
+moment.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,10 @@ def _fixed(shards: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TaskNow:
-    """The record of a task. attempt: the last one that was given out, '' if the record has none any more."""
+    """The record of a task.
+
+    attempt: the last one that was given out, '' if the record has none any more.
+    """
 
     state: str
     attempt: str
@@ -84,13 +89,21 @@ class Shard:
         hashes, sets, versions, queues, (version, submitted), extras = raw
         self.hashes = {name: _hash(row) for name, row in zip(_HASHES, hashes, strict=True)}
         self.later, self.dead = map(_scores, sets)
-        self.version, self.submitted, self.versions = int(version), int(submitted), _scores(versions)
-        self.queues = {kind: _scores(queue) for kind, queue in zip(self.versions, queues, strict=True)}
+        self.version = int(version)
+        self.submitted = int(submitted)
+        self.versions = _scores(versions)
+        self.queues = {
+            kind: _scores(queue) for kind, queue in zip(self.versions, queues, strict=True)
+        }
         self.extras = {
-            id: Extra(_hash(fields), ttl_ms >= 0) for id, (fields, ttl_ms) in zip(ids, extras, strict=True) if fields
+            id: Extra(_hash(fields), ttl_ms >= 0)
+            for id, (fields, ttl_ms) in zip(ids, extras, strict=True)
+            if fields
         }
         self.orders = {id: int(line.split(" ")[1]) for id, line in self.hashes["tasks"].items()}
-        known = {id for name in ("tasks", "taken", "running", *GENERATIONS) for id in self.hashes[name]}
+        known = {
+            id for name in ("tasks", "taken", "running", *GENERATIONS) for id in self.hashes[name]
+        }
         self.tasks = {id: self._task(id) for id in sorted(known)}
 
     def _task(self, id: str) -> TaskNow:
@@ -102,7 +115,9 @@ class Shard:
                 return TaskNow(end.partition(" ")[0], place.attempt if place else "", place)
         if run:
             place, started_ms = read_run(run)
-            return TaskNow("placed" if started_ms is None else "running", place.attempt if place else "", place)
+            return TaskNow(
+                "placed" if started_ms is None else "running", place.attempt if place else "", place
+            )
         if owner:
             return TaskNow("taken", owner)
         if id in self.dead:
@@ -111,9 +126,12 @@ class Shard:
         return TaskNow("pending", line.split(" ")[0].lstrip("+"))
 
     def published(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield running tasks with a successor that others than the run published: id, attempt and successor."""
+        """Yield running tasks with a successor that others than the run published: id, attempt and
+        successor.
+        """
         for id, extra in self.extras.items():
-            task, successor = self.tasks.get(id), extra.fields.get("next", "")
+            task = self.tasks.get(id)
+            successor = extra.fields.get("next", "")
             if task and task.state == "running" and re.search(r"^\S+ \S+ \S*\bpub=", successor):
                 yield id, (task.attempt, successor)
 
@@ -143,10 +161,14 @@ class Shard:
 
 
 class State:
-    """The state as read: partitions, shards, and the record of each task. ids: in each shard, whose extras are read."""
+    """The state as read: partitions, shards, and the record of each task.
+
+    ids: in each shard, whose extras are read.
+    """
 
     def __init__(self, raw: list[Any] | None = None, ids: list[list[str]] | None = None) -> None:
-        self.raw, self.ids = raw, ids or []
+        self.raw = raw
+        self.ids = ids or []
         self.nodes: dict[str, Node] = {}
         self.leases: dict[tuple[str, int], Lease] = {}
         self.tasks: dict[str, TaskNow] = {}
@@ -158,7 +180,9 @@ class State:
             return
         for number in range(PARTITIONS):
             self._partition(number, raw[number])
-        self.shards = [Shard(rows, mine) for rows, mine in zip(raw[PARTITIONS:], self.ids, strict=True)]
+        self.shards = [
+            Shard(rows, mine) for rows, mine in zip(raw[PARTITIONS:], self.ids, strict=True)
+        ]
         self.tasks = {id: task for shard in self.shards for id, task in shard.tasks.items()}
         self.orders = {id: order for shard in self.shards for id, order in shard.orders.items()}
         self.published = {id: found for shard in self.shards for id, found in shard.published()}
@@ -175,11 +199,16 @@ class State:
         lost = {name.decode() for name in rows[6]}
         changed = _scores(rows[8])
         self.partitions.append(
-            PartitionState(number, meta, mine, held, rows[7], left, changed, alive, notes, lost, set(), [])
+            PartitionState(
+                number, meta, mine, held, rows[7], left, changed, alive, notes, lost, set(), []
+            )
         )
 
     def facts(self, whole: bool) -> Iterator[tuple[int, str]]:
-        """Return what does not hold: (promise, in words). `whole`: the servers have kept all that they acknowledged."""
+        """Return what does not hold: (promise, in words).
+
+        `whole`: the servers have kept all that they acknowledged.
+        """
         for partition in self.partitions:
             yield from ((3, fact) for fact in audit_partition(partition))
             shrunk = {
@@ -190,7 +219,8 @@ class State:
             yield from (
                 (3, f"{name} has less than nothing left: {left}")
                 for name, left in partition.left.items()
-                if "=-" in left and name not in shrunk  # one that came back smaller may, until it is repaired
+                # one that came back smaller may, until it is repaired
+                if "=-" in left and name not in shrunk
             )
         for shard in self.shards:
             yield from ((1, fact) for fact in shard.facts())
@@ -198,7 +228,10 @@ class State:
             if whole and task.state in ("placed", "running"):
                 lease = self.leases.get((task.place.node, task.place.slot)) if task.place else None
                 if lease is None or lease.place != task.place:
-                    yield 2, f"task {id} is {task.state} at {task.place}, whose lease is not its own"
+                    yield (
+                        2,
+                        f"task {id} is {task.state} at {task.place}, whose lease is not its own",
+                    )
 
 
 def read_state(client: redis.Redis, ids: Iterable[str], before: State, shards: int = 1) -> State:

@@ -1,6 +1,7 @@
 """Layer 1 in short: seeded schedules without a broken promise, and planted bugs that must be found.
 
-`make chaos-many` and `make chaos-mutants` do the same at length. Numbers of promises are those of docs/invariants.md.
+`make chaos-many` and `make chaos-mutants` do the same at length. Numbers of promises are those of
+docs/invariants.md.
 """
 
 import logging
@@ -53,11 +54,16 @@ def client() -> Iterator[redis.Redis]:
     logging.disable(logging.NOTSET)
 
 
-def test_promises_1_to_9_hold_in_every_schedule_of_a_fixed_list_of_seeds(client: redis.Redis) -> None:
-    coverage, scripts = Counter[str](), Scripts()
+def test_promises_1_to_9_hold_in_every_schedule_of_a_fixed_list_of_seeds(
+    client: redis.Redis,
+) -> None:
+    coverage = Counter[str]()
+    scripts = Scripts()
     for seed in (*range(1, 31), 54, 117, 125, 132, 146, 233):
         violation, reached = run_schedule(client, scripts, Schedule(seed))
-        assert violation is None, f"seed {seed}: {violation}; python -m tests.chaos many -n 1 --seed {seed} shrinks it"
+        assert violation is None, (
+            f"seed {seed}: {violation}; python -m tests.chaos many -n 1 --seed {seed} shrinks it"
+        )
         coverage += reached
     missing = [what for what in REACHED if not coverage[what]]
     assert not missing, f"the schedules have grown tame: never {missing}"
@@ -66,10 +72,13 @@ def test_promises_1_to_9_hold_in_every_schedule_of_a_fixed_list_of_seeds(client:
 def test_promises_1_to_9_hold_on_several_primaries_that_go_away_restart_lose_writes_and_move_slots(
     client: redis.Redis,
 ) -> None:
-    coverage, scripts = Counter[str](), Scripts()
+    coverage = Counter[str]()
+    scripts = Scripts()
     for seed in (*range(1, 13), 1030, 7019):
         violation, reached = run_schedule(client, scripts, Schedule(seed, shards=SHARDS))
-        assert violation is None, f"seed {seed}: {violation}; many --cluster -n 1 --seed {seed} shrinks it"
+        assert violation is None, (
+            f"seed {seed}: {violation}; many --cluster -n 1 --seed {seed} shrinks it"
+        )
         coverage += reached
     missing = [what for what in REACHED_ON_SEVERAL if not coverage[what]]
     assert not missing, f"the schedules have grown tame: never {missing}"
@@ -80,7 +89,8 @@ def test_a_schedule_is_replayed_to_the_letter_from_its_seed_and_steps(client: re
     for steps in (None, of_text(to_text(Schedule(7).steps))):
         log: list[str] = []
         run_schedule(client, Scripts(), Schedule(7, steps), log)
-        logs.append([line for line in log if "renew_scheduler" not in line])  # it tells its process id
+        # it tells its process id
+        logs.append([line for line in log if "renew_scheduler" not in line])
     assert logs[0] == logs[1]
 
 

@@ -1,4 +1,5 @@
-"""Each planted bug has its place: the words that it changes are in the script or function that it names, once.
+"""Each planted bug has its place: the words that it changes are in the script or function that it
+names, once.
 
 A bug that names a test makes this test fail.
 """
@@ -65,14 +66,17 @@ def changed(mutant: Mutant, copy: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        shutil.copy2(ROOT / file.relative_to(copy), file)  # with its time, by which Python knows compiled files
+        # with its time, by which Python knows compiled files
+        shutil.copy2(ROOT / file.relative_to(copy), file)
 
 
 def plant(mutant: Mutant, copy: Path) -> Path:
     """Plant the bug in the files of the copy; return the file."""
     module, _, function = mutant.where.partition(":")
     file = copy / (f"{module.replace('.', '/')}.py" if function else f"lua/{mutant.where}.lua")
-    head, start, body = file.read_text().rpartition(f"def {function.rpartition('.')[2]}(" if function else "\0")
+    head, start, body = file.read_text().rpartition(
+        f"def {function.rpartition('.')[2]}(" if function else "\0"
+    )
     for indent in ("", "    "):  # the words of a method are written without the indent of its class
         old, new = (words.replace("\n", f"\n{indent}") for words in (mutant.old, mutant.new))
         if old in body:
@@ -85,7 +89,9 @@ def run_tests(tests: list[str], copy: Path) -> tuple[int, str]:
     """Run tests on the copy; return pytest's exit code and the end of its output."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTEST_ADDOPTS": ""}
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=240
+    )
     return done.returncode, f"{tests}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 

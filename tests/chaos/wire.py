@@ -1,7 +1,8 @@
-"""The wire between the processes and a real server: what is sent may be lost, cut, late, doubled, or its reply unheard.
+"""The wire between the processes and a real server: what is sent may be lost, cut, late, doubled,
+or its reply unheard.
 
-The product's own `Store` sends through it; the scripts are those of a folder of Lua files (the product's, or a
-mutant's), in which the server's clock is replaced by the schedule's.
+The product's own `Store` sends through it; the scripts are those of a folder of Lua files (the
+product's, or a mutant's), in which the server's clock is replaced by the schedule's.
 """
 
 from __future__ import annotations
@@ -25,20 +26,40 @@ from parsync_redis.store.server.server_run import ServerRun
 if TYPE_CHECKING:
     from .world import Process, World
 
-CLUSTER, RETENTION_S, MAX_STARTS = "chaos", 86_400, 3
+CLUSTER = "chaos"
+RETENTION_S = 86_400
+MAX_STARTS = 3
 NOW = "chaos:now"
 MOVES = frozenset(
-    ("take", "commit", "confirm", "start", "finish", "release", "requeue", "give_back", "set_node", "reclaim")
+    (
+        "take",
+        "commit",
+        "confirm",
+        "start",
+        "finish",
+        "release",
+        "requeue",
+        "give_back",
+        "set_node",
+        "reclaim",
+    )
 )
 _TIME = "local t = redis.call('TIME')"
-_CHAOS_TIME = f"local ms = redis.call('GET', '{NOW}') local t = {{string.sub(ms, 1, -4), string.sub(ms, -3) .. '000'}}"
+_CHAOS_TIME = (
+    f"local ms = redis.call('GET', '{NOW}') local t = {{string.sub(ms, 1, -4), string.sub(ms, -3) "
+    ".. '000'}"
+)
 
 
 class Clock:
-    """Stands in for the module `time`: one monotonic clock for all processes, and a wall clock that may jump."""
+    """Stands in for the module `time`: one monotonic clock for all processes, and a wall clock that
+    may jump.
+    """
 
     def __init__(self) -> None:
-        self.now_s, self.wall_s, self.was_set_back = 1000.0, 1_000_000.0, False
+        self.now_s = 1000.0
+        self.wall_s = 1_000_000.0
+        self.was_set_back = False
 
     def monotonic(self) -> float:
         """Return the virtual time."""
@@ -59,11 +80,16 @@ class Scripts:
     def __init__(self, folder: Path | None = None) -> None:
         folder = folder or lua_folder()
         self.texts = {
-            script.verb: compose(read_header(script.verb, folder), folder).replace(_TIME, _CHAOS_TIME) for script in ALL
+            script.verb: compose(read_header(script.verb, folder), folder).replace(
+                _TIME, _CHAOS_TIME
+            )
+            for script in ALL
         }
         real = [verb for verb, text in self.texts.items() if "'TIME'" in text]
         assert not real, f"{real} would read the server's own clock"
-        self.shas = {verb: hashlib.sha1(text.encode()).hexdigest() for verb, text in self.texts.items()}
+        self.shas = {
+            verb: hashlib.sha1(text.encode()).hexdigest() for verb, text in self.texts.items()
+        }
 
 
 @dataclass(slots=True)
@@ -76,7 +102,9 @@ class Request:
 
     @property
     def moves(self) -> bool:
-        """Return whether it moves a task or a lease on its way, judges a process, or says what a node may do."""
+        """Return whether it moves a task or a lease on its way, judges a process, or says what a
+        node may do.
+        """
         return any(call.script.verb in MOVES or _removes(call) for call in self.calls)
 
 
@@ -88,10 +116,14 @@ def _removes(call: Call[Any]) -> bool:
 
 
 class Wire:
-    """Executes requests on the server and tells the ghost what they did; `late` are those still on their way."""
+    """Executes requests on the server and tells the ghost what they did; `late` are those still on
+    their way.
+    """
 
     def __init__(self, world: World, client: redis.Redis, scripts: Scripts) -> None:
-        self.world, self.client, self.scripts = world, client, scripts
+        self.world = world
+        self.client = client
+        self.scripts = scripts
         self.late: list[Request] = []
 
     def load(self) -> None:
@@ -107,7 +139,11 @@ class Wire:
             pipe.set(NOW, self.world.clock.wall_ms())
             for call in calls:
                 pipe.execute_command(
-                    "EVALSHA", self.scripts.shas[call.script.verb], len(call.keys), *call.keys, *call.args
+                    "EVALSHA",
+                    self.scripts.shas[call.script.verb],
+                    len(call.keys),
+                    *call.keys,
+                    *call.args,
                 )
             replies = pipe.execute(raise_on_error=False)[1:]
         if not any(isinstance(reply, NoScriptError) for reply in replies):
@@ -118,7 +154,9 @@ class Wire:
         return replies
 
     def send(self, process: Process, hand: str, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Send a request for a process; what becomes of it, the dice say, of several primaries for each by itself."""
+        """Send a request for a process; what becomes of it, the dice say, of several primaries for
+        each by itself.
+        """
         world = self.world
         world.between(process)
         if not world.primaries.several:
@@ -168,9 +206,17 @@ class Wire:
         return replies
 
     def arrive(self, request: Request) -> None:
-        """Execute a late request; nobody hears the reply. If its script is missing, load it and execute again."""
-        self.world.trace("arrives", request.process, request.hand, [call.script.verb for call in request.calls])
-        if any(isinstance(reply, NoScriptError) for reply in self.execute(request.process, request.calls[:1])):
+        """Execute a late request; nobody hears the reply.
+
+        If its script is missing, load it and execute again.
+        """
+        self.world.trace(
+            "arrives", request.process, request.hand, [call.script.verb for call in request.calls]
+        )
+        if any(
+            isinstance(reply, NoScriptError)
+            for reply in self.execute(request.process, request.calls[:1])
+        ):
             self.load()
             self.execute(request.process, request.calls[:1])
         if request.calls[1:]:
@@ -189,7 +235,8 @@ class WireClient:
     """A redis client of one process: plain commands, each with its own fate."""
 
     def __init__(self, world: World, process: Process) -> None:
-        self._world, self._process = world, process
+        self._world = world
+        self._process = process
 
     def pipeline(self, transaction: bool = False) -> WirePipeline:
         """Return a pipeline; others may act between its commands."""
@@ -221,7 +268,8 @@ class WirePipeline:
     """Collects commands; executes them one by one if others act between, else in one round trip."""
 
     def __init__(self, world: World, process: Process) -> None:
-        self._world, self._process = world, process
+        self._world = world
+        self._process = process
         self._commands: list[tuple[str, tuple[Any, ...]]] = []
 
     def __enter__(self) -> WirePipeline:
@@ -251,8 +299,11 @@ class WirePipeline:
             return pipe.execute()
 
     def _ask_several(self, raise_on_error: bool) -> list[Any]:
-        """Return the replies of several primaries; one that fails has errors in their place, or the first is raised."""
-        world, failed = self._world, dict[str, ParsyncError]()
+        """Return the replies of several primaries; one that fails has errors in their place, or the
+        first is raised.
+        """
+        world = self._world
+        failed = dict[str, ParsyncError]()
         names = [world.primaries.of(args[0]) for _, args in self._commands]
         for name in dict.fromkeys(names):
             try:
@@ -272,9 +323,12 @@ class WireStore(Store):
     """The product's store for one hand of one process, over the wire."""
 
     def __init__(self, world: World, process: Process, hand: str) -> None:
-        client, shards = cast(Any, WireClient(world, process)), world.primaries.keys.shards
+        client = cast(Any, WireClient(world, process))
+        shards = world.primaries.keys.shards
         super().__init__(client, CLUSTER, RETENTION_S, MAX_STARTS, shards=shards)
-        self.world, self.process, self.hand = world, process, hand
+        self.world = world
+        self.process = process
+        self.hand = hand
 
     def again(self) -> WireStore:
         """Return a store over another connection, for a scheduler's membership."""
@@ -310,5 +364,7 @@ class WireStore(Store):
         """Load the schedule's scripts."""
         self.world.wire.load()
 
-    def _send(self, calls: Sequence[Call[Any]], patience_s: float | None = None, each: bool = False) -> list[Any]:
+    def _send(
+        self, calls: Sequence[Call[Any]], patience_s: float | None = None, each: bool = False
+    ) -> list[Any]:
         return self.world.wire.send(self.process, self.hand, calls)

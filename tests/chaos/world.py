@@ -1,7 +1,8 @@
 """The world of a schedule: a server, processes, what is on its way, and the dice.
 
-One thread, one clock. Side by side is played by nesting: whenever a process waits for the server, other processes (and
-its own other hands) may take steps before it goes on, or it dies there, or sleeps there until its lease is over.
+One thread, one clock. Side by side is played by nesting: whenever a process waits for the server,
+other processes (and its own other hands) may take steps before it goes on, or it dies there, or
+sleeps there until its lease is over.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ class Crash(BaseException):
 
 
 class Dice(Protocol):
-    """The part of a schedule's plan that the world needs: how often each fault happens, and steps to nest.
+    """The part of a schedule's plan that the world needs: how often each fault happens, and steps
+    to nest.
 
-    changes: how many changed kinds a scheduler is told at a time; drift: how much too fast the wall clock runs.
+    changes: how many changed kinds a scheduler is told at a time; drift: how much too fast the wall
+    clock runs.
     """
 
     odds: dict[str, float]
@@ -68,13 +71,17 @@ class World:
         log: list[str] | None = None,
         shards: int = 1,
     ) -> None:
-        self.client, self.dice, self.rng, self.log = client, dice, Random(seed), log
+        self.client = client
+        self.dice = dice
+        self.rng = Random(seed)
+        self.log = log
         self.primaries = Primaries(seed, shards)
         self.config = ClusterConfig(PARTITIONS, GAP_S, LEASE_S, shards)
         self.clock = Clock()
         self.ghost = Ghost(self)
         self.wire = Wire(self, client, scripts)
-        self.calm, self.step = False, 0
+        self.calm = False
+        self.step = 0
         self.agents: list[AgentProcess] = []
         self.schedulers: list[SchedulerProcess] = []
         self.customer = Client(self)
@@ -110,7 +117,7 @@ class World:
             words = (x.name if hasattr(x, "awake_at") else str(x) for x in what)  # type: ignore[attr-defined]
             self.log.append("  " * len(self.stack) + " ".join(words))
 
-    # -- time and dice -----------------------------------------------------------------------------------------------
+    # -- time and dice -----------------------------------------------------------------------------
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass for all processes."""
@@ -125,7 +132,9 @@ class World:
         """Return what becomes of a request."""
         if self.calm or self.rng.random() >= self.dice.odds["fault"]:
             return "fine"
-        return self.rng.choice(("lost", "late", "late", "cut", "twice", "twice", "unheard", "unheard"))
+        return self.rng.choice(
+            ("lost", "late", "late", "cut", "twice", "twice", "unheard", "unheard")
+        )
 
     def between(self, process: Process) -> None:
         """Let others act while a process waits for the server; it may die or oversleep."""
@@ -134,17 +143,23 @@ class World:
         if len(self.stack) < 4 and self.rng.random() < self.dice.odds["nest"]:
             for _ in range(self.rng.randint(1, 3)):
                 self.dice.nested(self)
-        if len(self.stack) < 3 and self.rng.random() < self.dice.odds["oversleep"] and process is not self.customer:
+        if (
+            len(self.stack) < 3
+            and self.rng.random() < self.dice.odds["oversleep"]
+            and process is not self.customer
+        ):
             self.oversleep(process)
         if process is not self.customer and self.rng.random() < self.dice.odds["die"]:
             self.kill(process)
         if process.dead:
             raise Crash
 
-    # -- acting --------------------------------------------------------------------------------------------------------
+    # -- acting ------------------------------------------------------------------------------------
 
     def act(self, process: Process, hand: str, what: Callable[[], object]) -> bool:
-        """Let a hand of a process act, unless it is busy, asleep or dead; return whether it finished."""
+        """Let a hand of a process act, unless it is busy, asleep or dead; return whether it
+        finished.
+        """
         busy = any(who is process and which == hand for who, which in self.stack)
         if process.dead or busy or (process.awake_at > self.step and not self.calm):
             return False
@@ -177,7 +192,8 @@ class World:
         self.trace("oversleeps", process)
         self.ghost.coverage["slept past a lease"] += 1
         hand = self.stack[-1] if self.stack else (process, "")
-        asleep, process.awake_at = process.awake_at, self.step + 10**6
+        asleep = process.awake_at
+        process.awake_at = self.step + 10**6
         for _ in range(self.rng.randint(4, 6)):
             self.pass_time(LEASE_S / 2.5)
             for other in [*self.schedulers, *self.agents]:
@@ -208,7 +224,9 @@ class World:
     def spread_rumours(self) -> None:
         """Deliver published messages to the schedulers, or lose, double or reorder them."""
         self.rumours.ping()
-        while (message := self.rumours.get_message(timeout=5.0)) is not None and message["type"] != "pong":
+        while (message := self.rumours.get_message(timeout=5.0)) is not None and message[
+            "type"
+        ] != "pong":
             if message["type"] != "smessage":
                 continue
             channel = message["channel"].decode()
@@ -217,11 +235,17 @@ class World:
                     continue
                 words = understand(message["data"], *scheduler.channels[channel])
                 heard = scheduler.listener.heard
-                for _ in range(0 if self.dares(self.dice.odds["deaf"]) else 2 if self.dares(0.05) else 1):
-                    heard.insert(self.rng.randint(0, len(heard)) if self.dares(0.1) else len(heard), words)
+                for _ in range(
+                    0 if self.dares(self.dice.odds["deaf"]) else 2 if self.dares(0.05) else 1
+                ):
+                    heard.insert(
+                        self.rng.randint(0, len(heard)) if self.dares(0.1) else len(heard), words
+                    )
 
     def restart_server(self, name: str = "") -> None:
-        """Restart a server after more than a lease: its data is whole, its scripts are gone, its run id is new."""
+        """Restart a server after more than a lease: its data is whole, its scripts are gone, its
+        run id is new.
+        """
         name = name or self.primaries.names[0]
         self.trace("server restarts", name)
         self.ghost.coverage["server restarts"] += 1
@@ -232,18 +256,23 @@ class World:
             self.pass_time(away_s)
         self.client.script_flush()
         run_id = f"run{self.step}-{self.rng.getrandbits(16)}"
-        self.primaries.restart(name, self.primaries.away_until_s.get(name, self.clock.now_s), run_id)
+        self.primaries.restart(
+            name, self.primaries.away_until_s.get(name, self.clock.now_s), run_id
+        )
         for scheduler in self.schedulers:
             scheduler.listener.heard.clear()
 
     def keep(self) -> None:
         """Remember the servers' data as it is now."""
         keys: Any = self.client.keys()
-        self.backup = {key: (self.client.dump(key), max(0, int(self.client.pttl(key)))) for key in keys}
+        self.backup = {
+            key: (self.client.dump(key), max(0, int(self.client.pttl(key)))) for key in keys
+        }
 
     def restore(self, name: str = "") -> None:
         """Restore the data of one primary that `keep` remembered."""
-        of, name = self.primaries.of, name or self.primaries.names[0]
+        of = self.primaries.of
+        name = name or self.primaries.names[0]
         present: Any = self.client.keys()
         if mine := [key for key in present if of(key) == name]:
             self.client.delete(*mine)
@@ -253,7 +282,8 @@ class World:
 
     def doorbell(self, agent: AgentProcess) -> bytes | None:
         """Return the next message of a node's inbox; it is lost, late or doubled as kombu does."""
-        node, partition = agent.node, agent.agent.node.partition
+        node = agent.node
+        partition = agent.agent.node.partition
         if not 0 <= partition < PARTITIONS:
             return None
         message: Any = self.client.rpop(self.primaries.keys.inbox(partition, node))

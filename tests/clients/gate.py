@@ -6,11 +6,15 @@ from urllib.parse import urlsplit
 
 
 class Gate:
-    """Passes bytes on. While it is shut, replies wait; `asked` is set when a request has come meanwhile."""
+    """Passes bytes on.
+
+    While it is shut, replies wait; `asked` is set when a request has come meanwhile.
+    """
 
     def __init__(self, url):
         self._server = urlsplit(url)
-        self._open, self.asked = asyncio.Event(), asyncio.Event()
+        self._open = asyncio.Event()
+        self.asked = asyncio.Event()
         self._open.set()
         self.connections = 0
         self.url = ""
@@ -26,7 +30,9 @@ class Gate:
         self.connections += 1
         there = await asyncio.open_connection(self._server.hostname, self._server.port)
         try:
-            await asyncio.gather(self._pass(reader, there[1], True), self._pass(there[0], writer, False))
+            await asyncio.gather(
+                self._pass(reader, there[1], True), self._pass(there[0], writer, False)
+            )
         except OSError:
             pass  # an end that is closed takes no more
         finally:

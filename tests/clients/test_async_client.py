@@ -1,4 +1,6 @@
-"""AsyncParsyncClient on a real server: it answers as ParsyncClient does, blocks nothing, and can be cancelled."""
+"""AsyncParsyncClient on a real server: it answers as ParsyncClient does, blocks nothing, and can be
+cancelled.
+"""
 
 import asyncio
 import sys
@@ -9,7 +11,13 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from parsync_redis import AsyncParsyncClient, InvalidInput, ParsyncClient, ServerUnreachable, Settings
+from parsync_redis import (
+    AsyncParsyncClient,
+    InvalidInput,
+    ParsyncClient,
+    ServerUnreachable,
+    Settings,
+)
 from parsync_redis.model.explanation import Explanation
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
@@ -45,7 +53,7 @@ def aio(url, **settings):
     return AsyncParsyncClient.from_url(url, cluster=CLUSTER, **settings)
 
 
-# -- as the other one ------------------------------------------------------------------------------------------------
+# -- as the other one ------------------------------------------------------------------------------
 
 
 def without_now(answer):
@@ -60,7 +68,8 @@ def test_it_answers_as_the_other_one(url):
             ids = await client.submit_many([("proj.render",), {"name": "proj.render", "id": "b"}])
             assert (len(ids), ids[1]) == (2, "b")
             for method, args in ASKED.items():
-                mine, its = await getattr(client, method)(*args), getattr(other, method)(*args)
+                mine = await getattr(client, method)(*args)
+                its = getattr(other, method)(*args)
                 assert without_now(mine) == without_now(its), method
             found = other.statuses(["a"])
             assert await client.with_reasons(found) == other.with_reasons(found)
@@ -149,12 +158,16 @@ def test_a_server_that_is_away_is_the_same_error():
     assert str(mine.value)[:60] == str(its.value)[:60]
 
 
-# -- nothing blocks the event loop -----------------------------------------------------------------------------------
+# -- nothing blocks the event loop -----------------------------------------------------------------
 
 
 def test_it_opens_no_file_imports_nothing_sleeps_not_and_starts_no_thread(url):
     """In a fresh interpreter, where nothing was read or imported before."""
-    done = waiting.run([sys.executable, "-m", "tests.clients.unblocked", url, CLUSTER], capture_output=True, text=True)
+    done = waiting.run(
+        [sys.executable, "-m", "tests.clients.unblocked", url, CLUSTER],
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stdout) == (0, "blocked by []\n"), done.stderr
 
 
@@ -179,14 +192,16 @@ def test_waits_go_on_beside_each_other(url):
     run(main())
 
 
-# -- cancelled calls -------------------------------------------------------------------------------------------------
+# -- cancelled calls -------------------------------------------------------------------------------
 
 
 def pool(client):
     return client._client.store.client.connection_pool.own
 
 
-@pytest.mark.parametrize(("method", "args"), [("status", ("a",)), ("submit", ("proj.render",)), ("nodes", ())])
+@pytest.mark.parametrize(
+    ("method", "args"), [("status", ("a",)), ("submit", ("proj.render",)), ("nodes", ())]
+)
 def test_a_cancelled_call_leaves_no_connection_with_a_reply_to_come(url, method, args):
     async def main():
         async with gate(url) as proxy, aio(proxy.url) as client:
@@ -199,7 +214,9 @@ def test_a_cancelled_call_leaves_no_connection_with_a_reply_to_come(url, method,
             with pytest.raises(asyncio.CancelledError):
                 await call
             assert not pool(client)._in_use_connections
-            assert not any(connection.is_connected for connection in pool(client)._available_connections)
+            assert not any(
+                connection.is_connected for connection in pool(client)._available_connections
+            )
             before = proxy.connections
             proxy.open()
             assert (await client.status("b")).name == "proj.other"
@@ -258,7 +275,7 @@ def test_a_time_limit_around_a_call_ends_it(url):
     run(main())
 
 
-# -- life ------------------------------------------------------------------------------------------------------------
+# -- life ------------------------------------------------------------------------------------------
 
 
 def test_a_client_belongs_to_one_event_loop(url):
@@ -273,7 +290,9 @@ def test_a_closed_client_connects_again(url):
         client = aio(url)
         await client.submit("proj.render", id="a")
         await client.close()
-        assert not any(connection.is_connected for connection in pool(client)._available_connections)
+        assert not any(
+            connection.is_connected for connection in pool(client)._available_connections
+        )
         assert (await client.status("a")).name == "proj.render"
         await client.close()
 

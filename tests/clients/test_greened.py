@@ -1,4 +1,6 @@
-"""A process that gevent has patched: it submits, and one greenlet waits for a task while the others go on."""
+"""A process that gevent has patched: it submits, and one greenlet waits for a task while the others
+go on.
+"""
 
 import subprocess
 import sys

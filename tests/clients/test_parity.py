@@ -12,9 +12,15 @@ OWN = {"requests", "store"}
 
 
 def methods(client):
-    """Name -> method of all that is public, or is Python's; the parts of a `with` by their names for threads."""
+    """Name -> method of all that is public, or is Python's; the parts of a `with` by their names
+    for threads.
+    """
     names = {other: name for name, other in OTHER_WORDS.items()}
-    found = {name: getattr(client, name) for name in dir(client) if not name.startswith("_") or name in names}
+    found = {
+        name: getattr(client, name)
+        for name in dir(client)
+        if not name.startswith("_") or name in names
+    }
     for name in OTHER_WORDS:
         found |= {name: getattr(client, name)} if hasattr(client, name) else {}
     return {names.get(name, name): method for name, method in found.items() if callable(method)}
@@ -26,7 +32,9 @@ def test_they_have_the_same_methods():
 
 @pytest.mark.parametrize("name", methods(ParsyncClient))
 def test_a_method_takes_and_returns_the_same(name):
-    mine, other = (inspect.signature(methods(client)[name]) for client in (AsyncParsyncClient, ParsyncClient))
+    mine, other = (
+        inspect.signature(methods(client)[name]) for client in (AsyncParsyncClient, ParsyncClient)
+    )
     assert list(mine.parameters.values()) == list(other.parameters.values())
     returned = str(mine.return_annotation)
     for word in ("ParsyncClient", "Iterator"):
@@ -35,7 +43,11 @@ def test_a_method_takes_and_returns_the_same(name):
 
 
 def test_each_method_is_awaited_but_those_that_make_a_client_or_an_iterator():
-    plain = {name for name, method in methods(AsyncParsyncClient).items() if not inspect.iscoroutinefunction(method)}
+    plain = {
+        name
+        for name, method in methods(AsyncParsyncClient).items()
+        if not inspect.iscoroutinefunction(method)
+    }
     assert plain == {"from_url", "events"}
 
 
@@ -47,5 +59,7 @@ def test_they_are_made_of_the_same_arguments():
 def test_they_have_the_same_attributes():
     settings = {"url": "redis://127.0.0.1:1/0", "cluster": "none"}
     mine, other = (client.from_url(**settings) for client in (AsyncParsyncClient, ParsyncClient))
-    public = [{name for name in vars(client) if not name.startswith("_")} for client in (mine, other)]
+    public = [
+        {name for name in vars(client) if not name.startswith("_")} for client in (mine, other)
+    ]
     assert public[0] == public[1] - OWN

@@ -44,7 +44,8 @@ def profile(frame, event, called):
 async def main(url, cluster):
     """Ask for everything that there is."""
     client = AsyncParsyncClient.from_url(url, cluster=cluster)
-    importlib.metadata.version("redis")  # as redis-py does for each connection; it imports a parser the first time
+    # as redis-py does for each connection; it imports a parser the first time
+    importlib.metadata.version("redis")
     sys.addaudithook(audit)
     sys.setprofile(profile)
     async with client:

@@ -1,4 +1,6 @@
-"""Fixtures: a cluster of three primaries for each server program, and one with replicas for tests that kill."""
+"""Fixtures: a cluster of three primaries for each server program, and one with replicas for tests
+that kill.
+"""
 
 from collections.abc import Iterator
 from itertools import count
@@ -28,7 +30,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
 def replicated(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
     """Three primaries with a replica each, for one test that may kill them.
 
-    Such a test is dear: each is on one of the server programs, always the same, and all of them have their share.
+    Such a test is dear: each is on one of the server programs, always the same, and all of them
+    have their share.
     """
     programs = list(server_programs().values())
     program = programs[crc32(request.node.name.encode()) % len(programs)]

@@ -1,4 +1,6 @@
-"""Move a slot from one primary to another, as redis-cli does: key by key, or all at once where the server can."""
+"""Move a slot from one primary to another, as redis-cli does: key by key, or all at once where the
+server can.
+"""
 
 import time
 from typing import Any
@@ -11,14 +13,21 @@ from parsync_redis.store.server.slot_map import slot_of
 class Move:
     """A slot that moves key by key: `begin`, `carry`, `end`. key: one of the slot."""
 
-    def __init__(self, cluster: EmbeddedCluster, key: str, target: EmbeddedServer | None = None) -> None:
-        self.cluster, self.slot, self.source = cluster, slot_of(key), cluster.primary_of(key)
-        others = [server for server in cluster.servers[: cluster.primaries] if server is not self.source]
+    def __init__(
+        self, cluster: EmbeddedCluster, key: str, target: EmbeddedServer | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.slot = slot_of(key)
+        self.source = cluster.primary_of(key)
+        others = [
+            server for server in cluster.servers[: cluster.primaries] if server is not self.source
+        ]
         self.target = target or others[0]
 
     def begin(self) -> None:
         """Say at both ends that the slot moves."""
-        source, target = self.cluster.id_of(self.source), self.cluster.id_of(self.target)
+        source = self.cluster.id_of(self.source)
+        target = self.cluster.id_of(self.target)
         self._set(self.target, "IMPORTING", source)
         self._set(self.source, "MIGRATING", target)
 
@@ -27,7 +36,9 @@ class Move:
         with self.cluster.client(self.source) as client:
             keys: Any = client.execute_command("CLUSTER GETKEYSINSLOT", self.slot, most)
             if keys:
-                client.execute_command("MIGRATE", "127.0.0.1", self.target.port, "", 0, 5000, "KEYS", *keys)
+                client.execute_command(
+                    "MIGRATE", "127.0.0.1", self.target.port, "", 0, 5000, "KEYS", *keys
+                )
             return len(keys)
 
     def end(self) -> None:
@@ -49,16 +60,20 @@ class Move:
         with self.cluster.client(server) as client:
             client.execute_command("CLUSTER SETSLOT", self.slot, *words)
 
-    # -- all at once -------------------------------------------------------------------------------------------------
+    # -- all at once -------------------------------------------------------------------------------
 
     def at_once(self) -> None:
         """Move the slot with the server's own migration (Valkey 9), and wait until it is over."""
         target = self.cluster.id_of(self.target)
         with self.cluster.client(self.source) as client:
-            client.execute_command("CLUSTER MIGRATESLOTS", "SLOTSRANGE", self.slot, self.slot, "NODE", target)
+            client.execute_command(
+                "CLUSTER MIGRATESLOTS", "SLOTSRANGE", self.slot, self.slot, "NODE", target
+            )
             deadline_s = time.monotonic() + 180
             while self.cluster.primary_of_slot(self.slot) is not self.target:
-                assert time.monotonic() < deadline_s, client.execute_command("CLUSTER GETSLOTMIGRATIONS")
+                assert time.monotonic() < deadline_s, client.execute_command(
+                    "CLUSTER GETSLOTMIGRATIONS"
+                )
                 time.sleep(0.01)
 
 

@@ -1,4 +1,6 @@
-"""Channels on a Redis Cluster: each is heard where its tag is, also after that has moved or while a server is away."""
+"""Channels on a Redis Cluster: each is heard where its tag is, also after that has moved or while a
+server is away.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -56,20 +58,27 @@ def freed(store: Store, p: int) -> Callable[[], object]:
     return lambda: store.read("spublish", f"{store.keys.frees(p)}:s1", f"freed {p} 1 4")
 
 
-def test_a_scheduler_hears_every_channel_on_the_server_of_its_tag(spread: Store, listener: Listener):
+def test_a_scheduler_hears_every_channel_on_the_server_of_its_tag(
+    spread: Store, listener: Listener
+):
     keys = spread.keys
     assert len({spread.place_of(keys.frees(p)) for p in range(PARTITIONS)}) > 1, (
         "the partitions are of several primaries"
     )
     hear_until(listener, ["tick", "1", "1"], lambda: spread.read("spublish", keys.tick, "tick 1 1"))
-    hear_until(listener, ["wake", "0"], lambda: spread.read("spublish", f"{keys.wakes()}:s1", "wake"))
+    hear_until(
+        listener, ["wake", "0"], lambda: spread.read("spublish", f"{keys.wakes()}:s1", "wake")
+    )
     for p in range(PARTITIONS):
         hear_until(listener, ["freed", str(p), "1", "4"], freed(spread, p))
 
 
-def test_a_channel_that_moves_is_heard_on_its_new_server(cluster: EmbeddedCluster, spread: Store, listener: Listener):
+def test_a_channel_that_moves_is_heard_on_its_new_server(
+    cluster: EmbeddedCluster, spread: Store, listener: Listener
+):
     away = Move(cluster, spread.keys.frees(0))
-    speaker = Store.from_url(cluster.url, spread.keys.cluster)  # the listener must find out by itself
+    # the listener must find out by itself
+    speaker = Store.from_url(cluster.url, spread.keys.cluster)
     hear_until(listener, ["freed", "0", "1", "4"], freed(speaker, 0))
     try:
         away.begin()
@@ -93,17 +102,28 @@ def test_a_primary_that_is_away_silences_its_own_channels_only_and_the_doctor_na
     for p in range(PARTITIONS):
         hear_until(listener, ["freed", str(p), "1", "4"], freed(store, p))
     number = replicated.servers.index(killed)
-    for server in (replicated.servers[3 + number], killed):  # its replica first, or that would take over
+    # its replica first, or that would take over
+    for server in (replicated.servers[3 + number], killed):
         server.stop()
-    heard = [word for p in others for word in hear_until(listener, ["freed", str(p), "1", "4"], freed(store, p))]
+    heard = [
+        word
+        for p in others
+        for word in hear_until(listener, ["freed", str(p), "1", "4"], freed(store, p))
+    ]
     assert ["freed", "0", "1", "1"] in heard
     with pytest.raises(ServerUnreachable):
         freed(store, 0)()
     checks = check_up(store, Settings(cluster="failing"))
-    assert sorted(check.level for check in checks if check.name == "primary") == ["fail", "ok", "ok"], checks
+    assert sorted(check.level for check in checks if check.name == "primary") == [
+        "fail",
+        "ok",
+        "ok",
+    ], checks
 
 
-def test_a_channel_is_heard_at_the_replica_that_took_over(replicated: EmbeddedCluster, failing: tuple[Store, Listener]):
+def test_a_channel_is_heard_at_the_replica_that_took_over(
+    replicated: EmbeddedCluster, failing: tuple[Store, Listener]
+):
     store, listener = failing
     hear_until(listener, ["freed", "0", "1", "4"], freed(store, 0))
     replicated.primary_of(store.keys.frees(0)).stop()
@@ -121,11 +141,15 @@ def test_a_cut_on_one_server_is_told_as_what_may_be_missed_and_leaves_the_others
     home = {p: cluster.primary_of(spread.keys.frees(p)) for p in range(PARTITIONS)}
     ticking = cluster.primary_of(spread.keys.tick)
     p = next(p for p in range(PARTITIONS) if home[p] is not ticking)
-    hear_until(listener, ["tick", "1", "1"], lambda: spread.read("spublish", spread.keys.tick, "tick 1 1"))
+    hear_until(
+        listener, ["tick", "1", "1"], lambda: spread.read("spublish", spread.keys.tick, "tick 1 1")
+    )
     before = dict(listener._live)
     connect(home[p].url).execute_command("CLIENT", "KILL", "TYPE", "pubsub")
     found = hear_until(listener, ["freed", str(p), "1", "1"], lambda: None)
     assert ["cut"] not in found, "the ticks go on"
     hear_until(listener, ["freed", str(p), "1", "4"], freed(spread, p))
-    same = [place for place, subscription in listener._live.items() if before.get(place) is subscription]
+    same = [
+        place for place, subscription in listener._live.items() if before.get(place) is subscription
+    ]
     assert len(same) == len(before) - 1

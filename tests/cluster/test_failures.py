@@ -1,4 +1,6 @@
-"""Primaries that die, hang or are replaced: the others' calls go on, and the map of slots follows."""
+"""Primaries that die, hang or are replaced: the others' calls go on, and the map of
+slots follows.
+"""
 
 import os
 import signal
@@ -38,7 +40,11 @@ def of_server(cluster: EmbeddedCluster, store: Store, server: EmbeddedServer) ->
 
 def failed(answers: list[Any]) -> set[int]:
     """Return the partitions whose read failed."""
-    return {p for p, answer in zip(PARTITIONS, answers, strict=True) if isinstance(answer, ServerUnreachable)}
+    return {
+        p
+        for p, answer in zip(PARTITIONS, answers, strict=True)
+        if isinstance(answer, ServerUnreachable)
+    }
 
 
 @pytest.fixture
@@ -74,12 +80,22 @@ def test_a_killed_primary_fails_its_own_calls_only_and_its_replica_takes_over(
     failing.load_scripts()  # where it can
     until(lambda: failed(reads(failing)) == set())
     after = failing.server_runs([*before])
-    taken = {p for p, key in zip(PARTITIONS, before, strict=True) if after[key].took_over_from(before[key])}
-    assert taken == {p for p, key in zip(PARTITIONS, before, strict=True) if after[key].id != before[key].id} == mine
+    taken = {
+        p
+        for p, key in zip(PARTITIONS, before, strict=True)
+        if after[key].took_over_from(before[key])
+    }
+    assert (
+        taken
+        == {p for p, key in zip(PARTITIONS, before, strict=True) if after[key].id != before[key].id}
+        == mine
+    )
     assert all(run.id for run in after.values())
 
 
-def test_people_see_what_the_live_primaries_have(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture):
+def test_people_see_what_the_live_primaries_have(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+):
     store = Store.from_url(cluster.url, "seen")
     own = Settings(url=cluster.url, cluster="seen", partitions=len(PARTITIONS))
     assert join_cluster(store, own, create=True)
@@ -88,13 +104,17 @@ def test_people_see_what_the_live_primaries_have(cluster: EmbeddedCluster, caplo
     kinds = {f"k{n}": store.keys.shard_of(f"t{n}") for n in range(40)}
     store.run(store.commands.submit([Submission(f"t{n}", f"k{n}", b"m") for n in range(40)]))
     config = cluster.primary_of(store.keys.tick)
-    server = next(one for one in cluster.servers[:3] if one is not config and of_server(cluster, store, one))
+    server = next(
+        one for one in cluster.servers[:3] if one is not config and of_server(cluster, store, one)
+    )
     mine = of_server(cluster, store, server)
     shards = {q for q in range(16) if cluster.primary_of(store.keys.queue("meta", q)) is server}
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
         assert {view.number for view, _ in read_views(store)} == {*PARTITIONS} - mine
-        assert {state.partition for some in read_live_nodes(store) for state in some} == {*PARTITIONS} - mine
+        assert {state.partition for some in read_live_nodes(store) for state in some} == {
+            *PARTITIONS
+        } - mine
         shown = {kind.name for kind in read_demand(store)}
         assert shown == {kind for kind, shard in kinds.items() if shard not in shards}
         alive = next(p for p in PARTITIONS if p not in mine)
@@ -106,10 +126,14 @@ def test_people_see_what_the_live_primaries_have(cluster: EmbeddedCluster, caplo
         requests.store = store
         made = [requests.make_ids()() for _ in range(100)]
         made += [Submitter(requests).one({"name": "k"}) for _ in range(50)]
-        assert not {store.keys.shard_of(id) for id in made} & shards, "no id is of a shard that is away"
+        assert not {store.keys.shard_of(id) for id in made} & shards, (
+            "no id is of a shard that is away"
+        )
         checks = [*check_primaries(store)]
         (lost,) = [check.text for check in checks if check.level == "fail"]
-        assert lost.startswith(f"127.0.0.1:{server.port}: shards {ranges(sorted(shards))}; partitions ")
+        assert lost.startswith(
+            f"127.0.0.1:{server.port}: shards {ranges(sorted(shards))}; partitions "
+        )
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
     cluster.wait_until_well()
@@ -138,14 +162,20 @@ def test_a_primary_that_hangs_is_waited_for_once_and_asked_again_by_a_thread(
     assert failed(reads(failing)) == set()
 
 
-def test_calls_go_on_through_a_failover_that_an_operator_asks_for(replicated: EmbeddedCluster, failing: Store):
-    done, trouble, words = threading.Event(), list[Exception](), list[str]()
+def test_calls_go_on_through_a_failover_that_an_operator_asks_for(
+    replicated: EmbeddedCluster, failing: Store
+):
+    done = threading.Event()
+    trouble = list[Exception]()
+    words = list[str]()
 
     def submit() -> None:
         mine = failing.again()
         while not done.is_set():
             try:
-                words.append(mine.run(mine.commands.submit([Submission(f"t{len(words)}", "work", b"m")]))[0])
+                words.append(
+                    mine.run(mine.commands.submit([Submission(f"t{len(words)}", "work", b"m")]))[0]
+                )
             except ParsyncError as error:
                 trouble.append(error)
 
@@ -164,7 +194,9 @@ def test_calls_go_on_through_a_failover_that_an_operator_asks_for(replicated: Em
     assert set(words) == {"submitted"}
 
 
-def test_the_slot_of_a_primary_without_a_replica_is_away_and_back_after_its_restart(cluster: EmbeddedCluster):
+def test_the_slot_of_a_primary_without_a_replica_is_away_and_back_after_its_restart(
+    cluster: EmbeddedCluster,
+):
     store = Store.from_url(cluster.url, "alone")
     server, mine = victim_of(cluster, store)
     assert failed(reads(store)) == set()
@@ -197,7 +229,9 @@ def test_a_scheduler_starts_while_a_primary_of_other_shards_is_away(replicated: 
     assert join_cluster(Store.from_url(replicated.url, "starts"), settings, create=True) == config
 
 
-def test_the_doctor_tells_the_shards_of_the_settings_primary_while_it_is_away(cluster: EmbeddedCluster):
+def test_the_doctor_tells_the_shards_of_the_settings_primary_while_it_is_away(
+    cluster: EmbeddedCluster,
+):
     store = Store.from_url(cluster.url, "told")
     store.load_scripts()
     looked = check_up(store, Settings(url=cluster.url, cluster="told"))
@@ -214,7 +248,11 @@ def test_the_doctor_tells_the_shards_of_the_settings_primary_while_it_is_away(cl
     cluster.wait_until_well()
     until(lambda: failed(reads(store)) == set())
     store.client.hset(store.keys.shared("config"), "partitions", "many")
-    assert all("partitions not known" in check.text for check in check_primaries(store) if check.name == "primary")
+    assert all(
+        "partitions not known" in check.text
+        for check in check_primaries(store)
+        if check.name == "primary"
+    )
     store.client.flushall()
 
 

@@ -1,4 +1,6 @@
-"""The leader while a primary is away: it judges the nodes of the others now, and its nodes when it is back."""
+"""The leader while a primary is away: it judges the nodes of the others now, and its nodes when it
+is back.
+"""
 
 import os
 import signal
@@ -23,7 +25,9 @@ LEASE_S = 3.0
 
 
 def placed_well(cluster: EmbeddedCluster, of: str) -> tuple[Store, EmbeddedServer, set[int]]:
-    """Return a store whose settings and some partitions are not with a primary that has other ones, that, and these."""
+    """Return a store whose settings and some partitions are not with a primary that has other ones,
+    that, and these.
+    """
     for number in range(100):
         store = Store.from_url(cluster.url, f"{of}{number}")
         home = cluster.primary_of(store.keys.shared("config"))
@@ -50,7 +54,9 @@ def durable() -> Iterator[EmbeddedCluster]:
 
 def test_a_node_that_is_lost_is_found_while_the_primary_of_others_is_away(durable: EmbeddedCluster):
     store, server, away = placed_well(durable, "leader")
-    settings = Settings(url=durable.url, cluster=store.keys.cluster, partitions=8, lease_s=LEASE_S, gap_s=0.1)
+    settings = Settings(
+        url=durable.url, cluster=store.keys.cluster, partitions=8, lease_s=LEASE_S, gap_s=0.1
+    )
     config = join_cluster(store, settings, create=True)
     assert config is not None
     stop = threading.Event()
@@ -58,7 +64,8 @@ def test_a_node_that_is_lost_is_found_while_the_primary_of_others_is_away(durabl
     thread = threading.Thread(target=scheduler.run, args=(stop,))
     thread.start()
     try:
-        here, beyond = min(set(range(8)) - away), min(away)
+        here = min(set(range(8)) - away)
+        beyond = min(away)
         for p, node in ((here, "here"), (beyond, "beyond")):
             store.run(store.commands.register_node(p, node, 0, 1.0, "slots=2"))
         until(lambda: scheduler.membership.leads)
@@ -78,7 +85,9 @@ def test_a_node_that_is_lost_is_found_while_the_primary_of_others_is_away(durabl
 
 def test_the_writes_that_a_primary_has_lost_are_told_by_its_partitions(cluster: EmbeddedCluster):
     store, server, away = placed_well(cluster, "losing")
-    settings = Settings(url=cluster.url, cluster=store.keys.cluster, partitions=8, lease_s=LEASE_S, gap_s=0.1)
+    settings = Settings(
+        url=cluster.url, cluster=store.keys.cluster, partitions=8, lease_s=LEASE_S, gap_s=0.1
+    )
     config = join_cluster(store, settings, create=True)
     assert config is not None
     for p in range(8):

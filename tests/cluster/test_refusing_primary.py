@@ -1,4 +1,6 @@
-"""The leader while a primary answers, but takes no writes: it serves the others now, and this one later."""
+"""The leader while a primary answers, but takes no writes: it serves the others now, and this one
+later.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,8 @@ from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 
-LEASE_S, SHARDS = 10.0, 16
+LEASE_S = 10.0
+SHARDS = 16
 
 
 @contextmanager
@@ -41,12 +44,16 @@ def sharded(cluster: EmbeddedCluster) -> Iterator[Store]:
 
 
 def divide(cluster: EmbeddedCluster, store: Store) -> tuple[EmbeddedServer, int, int, int]:
-    """Return a primary without the cluster's own keys, a shard of it, and a shard and a partition of others."""
+    """Return a primary without the cluster's own keys, a shard of it, and a shard and a partition
+    of others.
+    """
     home = cluster.primary_of(store.keys.shared("config"))
     homes = [cluster.primary_of(key) for key in store.keys.queues("meta")]
     server = next(one for one in homes if one is not home)
     other = next(shard for shard in range(SHARDS) if homes[shard] is not server)
-    p = next(p for p in range(8) if cluster.primary_of(store.keys.partition(p, "meta")) is not server)
+    p = next(
+        p for p in range(8) if cluster.primary_of(store.keys.partition(p, "meta")) is not server
+    )
     return server, homes.index(server), other, p
 
 
@@ -54,7 +61,8 @@ class Leader:
     """A leader, while no node renews."""
 
     def __init__(self, store: Store) -> None:
-        self.janitor, self.now_s = Janitor(store, 8, LEASE_S, forget_s=LEASE_S), 0.0
+        self.janitor = Janitor(store, 8, LEASE_S, forget_s=LEASE_S)
+        self.now_s = 0.0
 
     def work(self, seconds: float) -> None:
         """Do passes for longer than that."""
@@ -70,7 +78,8 @@ def run_on(store: Store, p: int, ids: list[str]) -> None:
     epoch = int(store.hash(store.keys.partition(p, "meta"))["epoch"])
     store.run(commands.submit([Submission(id, "work", b"{}") for id in ids]))
     for slot, id in enumerate(ids):
-        kind, shard = "work slots=1", store.keys.shard_of(id)
+        kind = "work slots=1"
+        shard = store.keys.shard_of(id)
         (task,) = store.run(commands.take("s1", [(kind, 1)], "0", 9, ".1", "", shard)).tasks
         claim = Claim(task.id, task.attempt, p, "n", (slot,), inc, "", 0, epoch)
         (verdict,) = store.run(commands.commit(p, [claim])).verdicts
@@ -78,22 +87,29 @@ def run_on(store: Store, p: int, ids: list[str]) -> None:
         store.run(commands.start([claim.won(int(verdict.detail))]))
 
 
-def test_nodes_are_judged_and_tasks_of_other_shards_go_back(cluster: EmbeddedCluster, sharded: Store) -> None:
+def test_nodes_are_judged_and_tasks_of_other_shards_go_back(
+    cluster: EmbeddedCluster, sharded: Store
+) -> None:
     server, refused, other, p = divide(cluster, sharded)
-    here, beyond = id_in_shard(other, SHARDS), id_in_shard(refused, SHARDS)
+    here = id_in_shard(other, SHARDS)
+    beyond = id_in_shard(refused, SHARDS)
     run_on(sharded, p, [beyond, here])
     leader = Leader(sharded)
     with refusing(server):
         leader.work(LEASE_S)
         assert sharded.nodes(p)["n"].state == "down"
         assert sharded.states([here, beyond]) == ["pending", "running"]
-        assert [text.split()[0] for text in sharded.hash(sharded.keys.partition(p, "slots")).values()] == [beyond]
+        assert [
+            text.split()[0] for text in sharded.hash(sharded.keys.partition(p, "slots")).values()
+        ] == [beyond]
     leader.work(LEASE_S)
     assert sharded.states([here, beyond]) == ["pending", "pending"]
     assert not sharded.hash(sharded.keys.partition(p, "slots"))
 
 
-def test_a_node_is_forgotten_when_every_shard_has_forgotten_it(cluster: EmbeddedCluster, sharded: Store) -> None:
+def test_a_node_is_forgotten_when_every_shard_has_forgotten_it(
+    cluster: EmbeddedCluster, sharded: Store
+) -> None:
     server, *_, p = divide(cluster, sharded)
     inc = int(sharded.run(sharded.commands.register_node(p, "n", 0, 1.0, "slots=1"))[0])
     sharded.run(sharded.commands.offer("n", "slots=1"))
@@ -102,6 +118,8 @@ def test_a_node_is_forgotten_when_every_shard_has_forgotten_it(cluster: Embedded
     with refusing(server):
         leader.work(LEASE_S)
         assert not sharded.nodes(p)
-        assert any(map(sharded.hash, sharded.keys.queues("shapes"))), "a later pass knows of it by what it offered"
+        assert any(map(sharded.hash, sharded.keys.queues("shapes"))), (
+            "a later pass knows of it by what it offered"
+        )
     leader.work(LEASE_S)
     assert not any(map(sharded.hash, sharded.keys.queues("shapes")))

@@ -1,4 +1,6 @@
-"""Requests find the primaries of their keys: in one round trip, from several threads, and from forked processes."""
+"""Requests find the primaries of their keys: in one round trip, from several threads, and from
+forked processes.
+"""
 
 import os
 import signal
@@ -23,11 +25,23 @@ PARTITIONS = range(8)
 
 
 @pytest.mark.parametrize(
-    "key", ["plain", "parsync:{c:q0}:meta", "{}x", "a{}{b}", "a{b}{c}", "{b", "b}", "parsync:{c:p7}:inbox:n{1}"]
+    "key",
+    [
+        "plain",
+        "parsync:{c:q0}:meta",
+        "{}x",
+        "a{}{b}",
+        "a{b}{c}",
+        "{b",
+        "b}",
+        "parsync:{c:p7}:inbox:n{1}",
+    ],
 )
 def test_a_slot_is_that_of_the_server(cluster: EmbeddedCluster, key: str):
     with cluster.client(cluster.servers[0]) as client:
-        assert slot_of(key) == slot_of(key.encode()) == client.execute_command("CLUSTER KEYSLOT", key)
+        assert (
+            slot_of(key) == slot_of(key.encode()) == client.execute_command("CLUSTER KEYSLOT", key)
+        )
 
 
 def test_the_first_key_of_a_command_is_where_the_command_has_it():
@@ -38,12 +52,16 @@ def test_the_first_key_of_a_command_is_where_the_command_has_it():
     assert key_of(("EVAL", "return 1", 0)) is key_of(("INFO",)) is key_of(("SCAN", 0)) is None
 
 
-def test_one_round_trip_asks_all_primaries_before_it_waits_for_one(spread: Store, cluster: EmbeddedCluster):
+def test_one_round_trip_asks_all_primaries_before_it_waits_for_one(
+    spread: Store, cluster: EmbeddedCluster
+):
     calls = [spread.commands.read_partition(p, waiter=f"w{p}") for p in PARTITIONS]
     spread.run_all(calls)
     spread.client.flushall()
     first = cluster.primary_of(spread.keys.partition(0, "meta"))
-    others = [p for p in PARTITIONS if cluster.primary_of(spread.keys.partition(p, "meta")) is not first]
+    others = [
+        p for p in PARTITIONS if cluster.primary_of(spread.keys.partition(p, "meta")) is not first
+    ]
     reader = threading.Thread(target=spread.run_all, args=(calls,))
     os.kill(first.process.pid, signal.SIGSTOP)
     try:
@@ -70,7 +88,9 @@ def test_a_client_with_long_time_outs_takes_no_primary_for_away_that_answers_lat
     assert not [answer for answer in spread.run_each(calls) if isinstance(answer, Exception)]
 
 
-def test_plain_commands_go_to_their_primaries_as_with_one_server(spread: Store, cluster: EmbeddedCluster):
+def test_plain_commands_go_to_their_primaries_as_with_one_server(
+    spread: Store, cluster: EmbeddedCluster
+):
     keys = [f"k{n}" for n in range(20)]
     client: Any = spread.client
     with client.pipeline(transaction=False) as pipe:
@@ -105,14 +125,16 @@ def test_scripts_that_one_primary_lacks_are_loaded_there(spread: Store, cluster:
 def test_scripts_are_loaded_on_a_server_that_lacks_them_though_the_map_does_not_name_it(
     replicated: EmbeddedCluster,
 ):
-    store, replica = Store.from_url(replicated.url, "spread"), replicated.servers[4]
+    store = Store.from_url(replicated.url, "spread")
+    replica = replicated.servers[4]
     store.load_scripts(also=[f"127.0.0.1:{replica.port}"])
     with replicated.client(replica) as client:
         assert client.script_exists(store.commands.read_partition(0).script.sha) == [True]
 
 
 def test_threads_share_a_store(spread: Store):
-    words, trouble = list[str](), list[Exception]()
+    words = list[str]()
+    trouble = list[Exception]()
 
     def submit(thread: int) -> None:
         try:
@@ -151,7 +173,9 @@ def test_a_forked_process_has_connections_of_its_own(spread: Store):
     assert [spread.client.hlen(f"child{child}") for child in range(3)] == [50] * 3
 
 
-def test_a_fork_that_inherits_a_primary_that_is_away_finds_it_back(spread: Store, cluster: EmbeddedCluster):
+def test_a_fork_that_inherits_a_primary_that_is_away_finds_it_back(
+    spread: Store, cluster: EmbeddedCluster
+):
     server = cluster.primary_of(spread.keys.partition(0, "meta"))
     address = f"127.0.0.1:{server.port}"
     spread.run(spread.commands.read_partition(0))
@@ -162,7 +186,13 @@ def test_a_fork_that_inherits_a_primary_that_is_away_finds_it_back(spread: Store
         failed = 1
         try:
             os.kill(server.process.pid, signal.SIGCONT)
-            until(lambda: not isinstance(spread.run_each([spread.commands.read_partition(0)])[0], Exception))
+            until(
+                lambda: (
+                    not isinstance(
+                        spread.run_each([spread.commands.read_partition(0)])[0], Exception
+                    )
+                )
+            )
             failed = 0
         finally:
             os._exit(failed)
@@ -204,5 +234,7 @@ def test_a_server_alone_is_refused_as_a_cluster(program: str):
 
 def test_a_connection_that_another_thread_has_closed_fails_its_requests_only():
     found: list[Any] = [None]
-    assert not Primaries(["127.0.0.1:1"], {})._read("127.0.0.1:1", redis.Connection(), [(0, b"")], found, 0.0)
+    assert not Primaries(["127.0.0.1:1"], {})._read(
+        "127.0.0.1:1", redis.Connection(), [(0, b"")], found, 0.0
+    )
     assert isinstance(found[0], ServerUnreachable)

@@ -1,4 +1,6 @@
-"""A primary dies or hangs while schedulers place: its partitions and shards stop, and all others go on."""
+"""A primary dies or hangs while schedulers place: its partitions and shards stop, and all others go
+on.
+"""
 
 import os
 import signal
@@ -21,22 +23,33 @@ from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from tests.waiting import ended
 
-PARTITIONS, SHARDS, SLOTS = range(8), range(16), 200
+PARTITIONS = range(8)
+SHARDS = range(16)
+SLOTS = 200
 
 
 class Placing:
-    """Two schedulers without membership threads, and a node in each partition, on a cluster with replicas."""
+    """Two schedulers without membership threads, and a node in each partition, on a cluster with
+    replicas.
+    """
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
-        settings = Settings(url=cluster.url, cluster="dies", partitions=8, shards=16, gap_s=0.2, lease_s=4)
-        self.cluster, self.store = cluster, Store.from_url(cluster.url, "dies")
+        settings = Settings(
+            url=cluster.url, cluster="dies", partitions=8, shards=16, gap_s=0.2, lease_s=4
+        )
+        self.cluster = cluster
+        self.store = Store.from_url(cluster.url, "dies")
         config = join_cluster(self.store, settings, create=True)
         assert config is not None
         self.store.run(self.store.commands.offer("n", f"slots={SLOTS}"))
         for p in PARTITIONS:
-            register = self.store.commands.register_node(p, f"n{p}", 0, 1.0, Resources.of(SLOTS).text)
+            register = self.store.commands.register_node(
+                p, f"n{p}", 0, 1.0, Resources.of(SLOTS).text
+            )
             self.store.run(register)
-        self.schedulers = [Scheduler(self.store.again(), config, settings, name) for name in ("s1", "s2")]
+        self.schedulers = [
+            Scheduler(self.store.again(), config, settings, name) for name in ("s1", "s2")
+        ]
         for one in self.schedulers:
             assert one.enter()
         self.longest_s = 0.0
@@ -64,21 +77,35 @@ class Placing:
         """Return the places that hold slots now: all, or those of some tasks."""
         nodes = {p: list(self.store.nodes(p).values()) for p in PARTITIONS}
         leases = [lease for p in PARTITIONS for lease in self.store.leases(p, nodes[p])]
-        return [lease.place for lease in leases if lease.leads and (of is None or lease.place.task in of)]
+        return [
+            lease.place
+            for lease in leases
+            if lease.leads and (of is None or lease.place.task in of)
+        ]
 
     def holds(self, ids: list[str]) -> Callable[[], bool]:
         """Return a test whether each of these tasks holds a slot on a server that answers."""
 
         def all_hold() -> bool:
-            held = self.store.pipe_each([("hvals", self.store.keys.partition(p, "slots")) for p in PARTITIONS])
-            there = {value.split()[0].decode() for some in held if not isinstance(some, Exception) for value in some}
+            held = self.store.pipe_each(
+                [("hvals", self.store.keys.partition(p, "slots")) for p in PARTITIONS]
+            )
+            there = {
+                value.split()[0].decode()
+                for some in held
+                if not isinstance(some, Exception)
+                for value in some
+            }
             return set(ids) <= there
 
         return all_hold
 
     def play_agents(self) -> list[str]:
-        """Start whatever holds a slot, and release what may not start; return the tasks that have started now."""
-        commands, found = self.store.commands, list[str]()
+        """Start whatever holds a slot, and release what may not start; return the tasks that have
+        started now.
+        """
+        commands = self.store.commands
+        found = list[str]()
         for place in self.places():
             ((word, _),) = self.store.run(commands.start([place]))
             found += [place.task] if word == "ok" else []
@@ -94,7 +121,9 @@ class Placing:
         """Wait until these partitions can be read, while schedulers take turns."""
 
         def readable() -> bool:
-            answers = self.store.run_each([self.store.commands.read_partition(p) for p in sorted(parts)])
+            answers = self.store.run_each(
+                [self.store.commands.read_partition(p) for p in sorted(parts)]
+            )
             return not any(isinstance(answer, Exception) for answer in answers)
 
         self.turn_until(readable)
@@ -109,8 +138,11 @@ class Placing:
         assert not audit(self.store)
 
     def victim(self) -> tuple[EmbeddedServer, set[int], set[int]]:
-        """Return a primary, the partitions that it has, and the shards: some of each, and not all."""
-        keys, find = self.store.keys, self.cluster.primary_of
+        """Return a primary, the partitions that it has, and the shards: some of each,
+        and not all.
+        """
+        keys = self.store.keys
+        find = self.cluster.primary_of
         for server in self.cluster.servers[:3]:
             parts = {p for p in PARTITIONS if find(keys.partition(p, "meta")) is server}
             shards = {shard for shard in SHARDS if find(keys.queue("meta", shard)) is server}

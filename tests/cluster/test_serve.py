@@ -1,4 +1,6 @@
-"""`parsync serve` on a Redis Cluster: it adds up the shards, and goes on without a primary that is away."""
+"""`parsync serve` on a Redis Cluster: it adds up the shards, and goes on without a primary that is
+away.
+"""
 
 import pytest
 
@@ -12,7 +14,8 @@ from tests.lua.driver import Driver
 from tests.serving import serving
 
 pytestmark = pytest.mark.serial
-TASKS, DEAD = 40, 12
+TASKS = 40
+DEAD = 12
 OPTIONS: dict[str, object] = {"cluster-require-full-coverage": "no"}
 
 
@@ -20,7 +23,11 @@ def test_it_adds_up_the_shards_and_goes_on_without_a_primary():
     program = next(iter(server_programs().values()))
     with EmbeddedCluster(3, program=program, options=OPTIONS) as cluster:
         store = Store.from_url(cluster.url, "demo")
-        join_cluster(store, Settings.load(url=cluster.url, cluster="demo", partitions=6, shards=8), create=True)
+        join_cluster(
+            store,
+            Settings.load(url=cluster.url, cluster="demo", partitions=6, shards=8),
+            create=True,
+        )
         driver = Driver(store)
         for p in range(6):
             driver.node(f"n{p}", 1 + p, p=p)
@@ -36,7 +43,10 @@ def test_it_adds_up_the_shards_and_goes_on_without_a_primary():
             serve.until_json("/healthz", lambda found: found["ok"])
             assert serve.json("/api/v1/nodes")[1]["total"] == 6
             assert serve.json("/api/v1/demand")[1]["waiting_tasks"] == TASKS
-            assert 'parsync_oldest_waiting_by_name_seconds{name="proj.work"}' in serve.get("/metrics")[1]
+            assert (
+                'parsync_oldest_waiting_by_name_seconds{name="proj.work"}'
+                in serve.get("/metrics")[1]
+            )
             assert f"parsync_died_tasks_total {DEAD}.0" in serve.get("/metrics")[1]
             assert 0 < len(left) < 6
             gone.process.kill()

@@ -1,4 +1,6 @@
-"""Slots that move while scripts run: none runs while its slot is in two places, and nothing is lost or done twice."""
+"""Slots that move while scripts run: none runs while its slot is in two places, and nothing is lost
+or done twice.
+"""
 
 import threading
 from collections.abc import Callable
@@ -20,7 +22,9 @@ from tests.waiting import joined, until
 
 
 @pytest.mark.parametrize("carried", ["nothing", "some", "all"])
-def test_no_script_runs_while_its_slot_is_in_two_places(spread: Store, cluster: EmbeddedCluster, carried: str):
+def test_no_script_runs_while_its_slot_is_in_two_places(
+    spread: Store, cluster: EmbeddedCluster, carried: str
+):
     calls = sample_calls(busy_cluster(Driver(spread)).commands)
     spread.run(spread.commands.configure({"partitions": 1}))
     before = dump(spread)
@@ -38,8 +42,12 @@ def test_no_script_runs_while_its_slot_is_in_two_places(spread: Store, cluster: 
         while move.carry():
             pass
         move.end()
-    assert {verb: reply for verb, reply in answers.items() if not isinstance(reply, ServerUnreachable)} == {}
-    assert state == {key: value for key, (value, _) in before.items()}, "something was written meanwhile"
+    assert {
+        verb: reply for verb, reply in answers.items() if not isinstance(reply, ServerUnreachable)
+    } == {}
+    assert state == {key: value for key, (value, _) in before.items()}, (
+        "something was written meanwhile"
+    )
     assert dump(spread) == before
     bring_back(cluster, moves)
 
@@ -90,15 +98,22 @@ def move_slot(request: pytest.FixtureRequest, cluster: EmbeddedCluster) -> Calla
 def test_calls_go_on_while_their_slots_move_there_and_back(
     spread: Store, cluster: EmbeddedCluster, move_slot: Callable[[Move], None]
 ):
-    drive, done, trouble, words = Driver(spread), threading.Event(), list[Exception](), list[str]()
+    drive = Driver(spread)
+    done = threading.Event()
+    trouble = list[Exception]()
+    words = list[str]()
     drive.node("n1", 4)
 
     def submit() -> None:
-        store, number = patient(spread.again()), 0
+        store = patient(spread.again())
+        number = 0
         try:
             while not done.is_set():
                 number += 1
-                calls = [store.commands.submit([Submission(f"t{number}", "work", b"m")]), *reads(store)]
+                calls = [
+                    store.commands.submit([Submission(f"t{number}", "work", b"m")]),
+                    *reads(store),
+                ]
                 words.append(store.run_all(calls)[0][0])
         except Exception as error:
             trouble.append(error)
@@ -127,7 +142,9 @@ def test_calls_go_on_while_their_slots_move_there_and_back(
     assert spread.client.zcard(spread.keys.pending("work slots=1")) == len(words)
 
 
-def test_a_read_of_a_key_that_has_moved_already_is_answered_by_its_new_primary(spread: Store, cluster: EmbeddedCluster):
+def test_a_read_of_a_key_that_has_moved_already_is_answered_by_its_new_primary(
+    spread: Store, cluster: EmbeddedCluster
+):
     key = spread.keys.shared("config")
     spread.client.hset(key, "partitions", 8)
     move = Move(cluster, key)

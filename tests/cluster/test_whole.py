@@ -1,4 +1,6 @@
-"""Schedulers and workers on a cluster: tasks run, and go on where a primary lives while another is away."""
+"""Schedulers and workers on a cluster: tasks run, and go on where a primary lives while another is
+away.
+"""
 
 import os
 import signal
@@ -38,7 +40,13 @@ def test_tasks_run_on_a_cluster_through_the_death_of_a_primary(
     ):
         stack.scheduler(2, lease_s=5, partitions=4, gap_s=0.1)
         for number in range(4):
-            stack.worker("tests.acceptance.app:app", f"n{number}", slots=2, pool="threads", extra=("--parsync-only",))
+            stack.worker(
+                "tests.acceptance.app:app",
+                f"n{number}",
+                slots=2,
+                pool="threads",
+                extra=("--parsync-only",),
+            )
         until(lambda: [node.state for node in client.nodes()] == ["up"] * 4)
         ids = client.submit_many([("tests.acceptance.app.add", [1, 2]) for _ in range(100)])
         done = client.wait(ids, timeout=180)
@@ -56,7 +64,9 @@ def submitted(client: ParsyncClient, ids: list[str]) -> bool:
     shards = client.store.keys.shards
     new = [id_in_shard(n % shards, shards) for n in range(100)]
     try:
-        ids += client.submit_many([{"name": "tests.acceptance.app.add", "args": [1, 2], "id": id} for id in new])
+        ids += client.submit_many(
+            [{"name": "tests.acceptance.app.add", "args": [1, 2], "id": id} for id in new]
+        )
     except ServerUnreachable:
         return False
     return True

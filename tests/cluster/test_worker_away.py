@@ -1,4 +1,6 @@
-"""A primary dies while a worker runs tasks of all shards: it reports, frees and starts those of the others at once."""
+"""A primary dies while a worker runs tasks of all shards: it reports, frees and starts those of the
+others at once.
+"""
 
 import os
 import signal
@@ -14,15 +16,27 @@ from parsync_redis.worker.node.node_state import AgentState
 from parsync_redis.worker.node.reconciler import Reconciler
 from parsync_redis.worker.node.reporter import Reporter
 from parsync_redis.worker.node.run_starter import Starter
-from tests.cluster.test_schedulers_away import PARTITIONS, SHARDS, SLOTS, Placing, go_on, placing, stopped
+from tests.cluster.test_schedulers_away import (
+    PARTITIONS,
+    SHARDS,
+    SLOTS,
+    Placing,
+    go_on,
+    placing,
+    stopped,
+)
 from tests.concurrency.test_inbox import NoWorker
 from tests.waiting import ended, joined, until
 
 __all__ = ["placing", "stopped"]
 
 
-def pairs_on_one_node(placing: Placing, parts: set[int], shards: set[int]) -> tuple[list[Place], list[Place]]:
-    """Return places on a node that lives on, two of tasks whose shards' primary will die, and two of others."""
+def pairs_on_one_node(
+    placing: Placing, parts: set[int], shards: set[int]
+) -> tuple[list[Place], list[Place]]:
+    """Return places on a node that lives on, two of tasks whose shards' primary will die, and two
+    of others.
+    """
     by_node: dict[str, tuple[list[Place], list[Place]]] = {}
     for place in placing.places():
         if place.partition not in parts:
@@ -38,9 +52,11 @@ def test_outcomes_and_starts_of_other_shards_do_not_wait_for_a_primary_that_is_a
     server, parts, shards = placing.victim()
     placing.turn_until(placing.holds(placing.submit(8, set(SHARDS))))
     ours, theirs = pairs_on_one_node(placing, parts, shards)
-    store, place = placing.store, theirs[0]
+    store = placing.store
+    place = theirs[0]
     node = AgentState(NodeSpec(place.node, Resources.of(SLOTS), 1.0), Isolation())
-    node.partition, node.inc = place.partition, place.inc
+    node.partition = place.partition
+    node.inc = place.inc
     reporter = Reporter(store, node.runs)
     starter = Starter(store, node, reporter)
     started = [run for run, _ in starter.answer([ours[0], theirs[0]])]
@@ -63,9 +79,17 @@ def test_outcomes_and_starts_of_other_shards_do_not_wait_for_a_primary_that_is_a
         assert [run.place for run, _ in starter.answer([ours[1], theirs[1]])] == [theirs[1]]
         go_on(replica)
         until(lambda: freed(ours[0]))
-        until(lambda: not isinstance(store.run_each([store.commands.read_tasks([ours[0].task])])[0], Exception))
+        until(
+            lambda: (
+                not isinstance(
+                    store.run_each([store.commands.read_tasks([ours[0].task])])[0], Exception
+                )
+            )
+        )
         assert store.states([ours[0].task]) == ["succeeded"]
-        assert [run.place for run, _ in starter.answer([ours[1]])] == [ours[1]], "its doorbell rings again"
+        assert [run.place for run, _ in starter.answer([ours[1]])] == [ours[1]], (
+            "its doorbell rings again"
+        )
     finally:
         reporter.close()
         joined(reporter)
@@ -75,7 +99,8 @@ def test_a_node_registers_while_a_primary_is_away_and_its_shards_hear_of_it_late
     placing: Placing, stopped: Callable[..., None]
 ) -> None:
     server, parts, shards = placing.victim()
-    store, keys = placing.store, placing.store.keys
+    store = placing.store
+    keys = placing.store.keys
     partition = min(set(PARTITIONS) - parts)
     known = KnownTasks("\nwork \n")
     node = AgentState(NodeSpec("late", offer_with(Resources.of(2), known), 1.0, known), Isolation())
@@ -85,11 +110,17 @@ def test_a_node_registers_while_a_primary_is_away_and_its_shards_hear_of_it_late
     ended(server.process)
     node.spec.tell(store)
     node.partition = partition
-    node.inc, _ = store.run(store.commands.register_node(partition, "late", 0, 1.0, node.spec.offer.text))
+    node.inc, _ = store.run(
+        store.commands.register_node(partition, "late", 0, 1.0, node.spec.offer.text)
+    )
 
     def told() -> set[int]:
-        replies = store.pipe_each([("hget", keys.queue("shapes", shard), "late") for shard in SHARDS])
-        return {shard for shard, reply in enumerate(replies) if reply == node.spec.offer.text.encode()}
+        replies = store.pipe_each(
+            [("hget", keys.queue("shapes", shard), "late") for shard in SHARDS]
+        )
+        return {
+            shard for shard, reply in enumerate(replies) if reply == node.spec.offer.text.encode()
+        }
 
     assert told() == set(SHARDS) - shards
     reconciler = Reconciler(node, NoWorker())
@@ -110,9 +141,11 @@ def test_leases_whose_shard_is_away_are_kept_and_the_others_are_given_back(
     server, parts, shards = placing.victim()
     placing.turn_until(placing.holds(placing.submit(8, set(SHARDS))))
     ours, theirs = pairs_on_one_node(placing, parts, shards)
-    store, place = placing.store, theirs[0]
+    store = placing.store
+    place = theirs[0]
     node = AgentState(NodeSpec(place.node, Resources.of(SLOTS), 1.0), Isolation())
-    node.partition, node.inc = place.partition, place.inc
+    node.partition = place.partition
+    node.inc = place.inc
     replica = placing.replica_of(server)
     stopped(replica)
     os.kill(server.process.pid, signal.SIGKILL)

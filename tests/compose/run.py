@@ -1,13 +1,16 @@
-"""Runs docker-compose.yml for real: up, 200 tasks submitted from the host, all succeed, down. `make compose-test`.
+"""Runs docker-compose.yml for real: up, 200 tasks submitted from the host, all succeed, down.
+
+`make compose-test`.
 
 Redis restarts once, and has its tasks again. With --cluster the state is on a Redis Cluster instead
-(docker-compose.cluster.yml), and a primary is killed while tasks run. With --monitor there are also `parsync serve` and
-Prometheus, which must read its metrics and evaluate the alert rules.
+(docker-compose.cluster.yml), and a primary is killed while tasks run. With --monitor there are also
+`parsync serve` and Prometheus, which must read its metrics and evaluate the alert rules.
 
-The stack is closed as the file says: each container's user, root, capabilities, environment and ports are looked at.
+The stack is closed as the file says: each container's user, root, capabilities, environment and
+ports are looked at.
 
-It takes a free port and a project name of its own, so that it can run beside a stack that is up; on failure it shows
-the end of the containers' logs. Exit code 0 if every task succeeded.
+It takes a free port and a project name of its own, so that it can run beside a stack that is up; on
+failure it shows the end of the containers' logs. Exit code 0 if every task succeeded.
 """
 
 import json
@@ -46,13 +49,22 @@ class Stack:
     """The compose project of this run."""
 
     def __init__(self, cluster: bool, monitor: bool) -> None:
-        self.cluster, self.monitor, self.files = cluster, monitor, CLUSTER_FILES if cluster else FILES
+        self.cluster = cluster
+        self.monitor = monitor
+        self.files = CLUSTER_FILES if cluster else FILES
         self.scale = {**SCALE, **dict.fromkeys(SERVERS if cluster else (), 1)}
-        self.port, self.pages, self.prometheus = free_port(), free_port(), free_port()
+        self.port = free_port()
+        self.pages = free_port()
+        self.prometheus = free_port()
         self.url = f"redis://{CLUSTER}-client@127.0.0.1:{self.port}/0"
         self.secrets = Path(tempfile.mkdtemp(prefix="parsync-secrets-"))
         self._name = f"parsync-test-{os.getpid()}"
-        plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=DOCKER_S).returncode == 0
+        plugin = (
+            subprocess.run(
+                ["docker", "compose", "version"], capture_output=True, timeout=DOCKER_S
+            ).returncode
+            == 0
+        )
         self._compose = ["docker", "compose"] if plugin else ["docker-compose"]
 
     def run(self, *words: str, capture: bool = False, files: Sequence[str] = ()) -> str:
@@ -69,31 +81,56 @@ class Stack:
         ).stdout
 
     def _env(self) -> dict[str, str]:
-        own = {"PARSYNC_PORT": str(self.port), "PARSYNC_CLUSTER": CLUSTER, "PARSYNC_SECRETS": str(self.secrets)}
-        own |= {"PARSYNC_SERVE_PORT": str(self.pages), "PARSYNC_PROMETHEUS_PORT": str(self.prometheus)}
+        own = {
+            "PARSYNC_PORT": str(self.port),
+            "PARSYNC_CLUSTER": CLUSTER,
+            "PARSYNC_SECRETS": str(self.secrets),
+        }
+        own |= {
+            "PARSYNC_SERVE_PORT": str(self.pages),
+            "PARSYNC_PROMETHEUS_PORT": str(self.prometheus),
+        }
         return {**os.environ, **own, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
     def make_secrets(self) -> None:
         """Passwords and users.acl of this run."""
-        subprocess.run(["sh", str(ROOT / "examples/secrets.sh")], env=self._env(), check=True, timeout=DOCKER_S)
+        subprocess.run(
+            ["sh", str(ROOT / "examples/secrets.sh")], env=self._env(), check=True, timeout=DOCKER_S
+        )
 
     def check_closed(self) -> None:
-        """Each container runs without root, rights or a root that it could write; no password is in its environment."""
-        passwords = [path.read_text() for path in self.secrets.iterdir() if path.name != "users.acl"]
+        """Each container runs without root, rights or a root that it could write; no password is in
+        its environment.
+        """
+        passwords = [
+            path.read_text() for path in self.secrets.iterdir() if path.name != "users.acl"
+        ]
         ids = self.run("ps", "--quiet", capture=True).split()
         shown = subprocess.run(
-            ["docker", "inspect", *ids], check=True, text=True, capture_output=True, timeout=DOCKER_S
+            ["docker", "inspect", *ids],
+            check=True,
+            text=True,
+            capture_output=True,
+            timeout=DOCKER_S,
         ).stdout
-        assert not [password for password in passwords if password in shown], "a password is in docker inspect"
+        assert not [password for password in passwords if password in shown], (
+            "a password is in docker inspect"
+        )
         for container in json.loads(shown):
-            name, host, user = container["Name"], container["HostConfig"], container["Config"]["User"]
+            name = container["Name"]
+            host = container["HostConfig"]
+            user = container["Config"]["User"]
             if container["State"]["Running"]:
-                assert user.split(":")[0] not in ("", "0", "root"), f"{name} runs as {user or 'root'}"
+                assert user.split(":")[0] not in ("", "0", "root"), (
+                    f"{name} runs as {user or 'root'}"
+                )
                 assert not host["CapAdd"], f"{name} has {host['CapAdd']}"
             assert host["ReadonlyRootfs"], f"{name} may write its root"
             assert host["CapDrop"] == ["ALL"], f"{name} drops {host['CapDrop']}"
             assert "no-new-privileges:true" in host["SecurityOpt"], f"{name} may gain privileges"
-            ports = [port for ports in (host["PortBindings"] or {}).values() for port in ports or ()]
+            ports = [
+                port for ports in (host["PortBindings"] or {}).values() for port in ports or ()
+            ]
             assert all(port["HostIp"] == "127.0.0.1" for port in ports), f"{name} is open to others"
 
     def health(self) -> Counter[str]:
@@ -111,7 +148,8 @@ class Stack:
 
     def wait_healthy(self) -> float:
         """The seconds until every container was healthy; TimeoutError after HEALTHY_WITHIN_S."""
-        begin, wanted = time.monotonic(), sum(self.scale.values())
+        begin = time.monotonic()
+        wanted = sum(self.scale.values())
         while (health := self.health())["healthy"] < wanted:
             if time.monotonic() - begin > HEALTHY_WITHIN_S:
                 raise TimeoutError(f"after {HEALTHY_WITHIN_S} s: {dict(health)}, {wanted} wanted")
@@ -121,7 +159,9 @@ class Stack:
     def ask_prometheus(self, path: str) -> Any:
         """Prometheus' answer, None if there is none yet."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.prometheus}/api/v1/{path}", timeout=10) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.prometheus}/api/v1/{path}", timeout=10
+            ) as answer:
                 return json.load(answer)["data"]
         except OSError:
             return None
@@ -142,8 +182,12 @@ class Stack:
 
 
 def submit_and_wait(stack: Stack) -> None:
-    """Submits the tasks from the host and checks that each succeeded, on every node of the stack."""
-    with ParsyncClient.from_url(stack.url, CLUSTER, password_file=stack.secrets / "client") as client:
+    """Submits the tasks from the host and checks that each succeeded, on every node of
+    the stack.
+    """
+    with ParsyncClient.from_url(
+        stack.url, CLUSTER, password_file=stack.secrets / "client"
+    ) as client:
         nodes = [node for node in client.nodes() if node.state == "up"]
         assert len(nodes) == SCALE["worker"], f"{len(nodes)} nodes are up: {nodes}"
         begin = time.monotonic()
@@ -155,15 +199,23 @@ def submit_and_wait(stack: Stack) -> None:
         took_s = time.monotonic() - begin
     states = Counter(str(status.state) for status in done.values())
     by_node = Counter(status.node for status in done.values())
-    print(f"{TASKS} tasks in {took_s:.1f} s: {dict(states)}; by node: {dict(sorted(by_node.items()))}")
+    print(
+        f"{TASKS} tasks in {took_s:.1f} s: {dict(states)}; by node: {dict(sorted(by_node.items()))}"
+    )
     assert states == {"succeeded": TASKS}, "not every task succeeded"
     assert len(by_node) == len(nodes), "a node ran nothing"
 
 
 def restart_redis(stack: Stack) -> None:
-    """Restarts Redis, and checks that it knows every task as before: it has read its append-only file."""
-    with ParsyncClient.from_url(stack.url, CLUSTER, password_file=stack.secrets / "client") as client:
-        ids = [client.submit("tiles.render", (1,), resources={"mem": "1TiB"}, wait_for_capacity=True)]
+    """Restarts Redis, and checks that it knows every task as before: it has read its append-only
+    file.
+    """
+    with ParsyncClient.from_url(
+        stack.url, CLUSTER, password_file=stack.secrets / "client"
+    ) as client:
+        ids = [
+            client.submit("tiles.render", (1,), resources={"mem": "1TiB"}, wait_for_capacity=True)
+        ]
         ids.append(client.submit("tiles.render", (1,)))
         client.wait(ids[1:], timeout=DONE_WITHIN_S)
         before = [(status.state, status.attempt) for status in client.statuses(ids)]
@@ -177,15 +229,22 @@ def restart_redis(stack: Stack) -> None:
 
 
 def check_prometheus(stack: Stack) -> None:
-    """Starts the services that watch, and checks that Prometheus reads the metrics and evaluates the alert rules."""
+    """Starts the services that watch, and checks that Prometheus reads the metrics and evaluates
+    the alert rules.
+    """
     stack.run("--profile", "monitor", "up", "--detach", "--no-recreate", *MONITOR)
-    begin, query = time.monotonic(), urllib.parse.urlencode({"query": "up == 1 and on () parsync_stale == 0"})
+    begin = time.monotonic()
+    query = urllib.parse.urlencode({"query": "up == 1 and on () parsync_stale == 0"})
     while not ((read := stack.ask_prometheus(f"query?{query}")) and read["result"]):
         if time.monotonic() - begin > HEALTHY_WITHIN_S:
             raise TimeoutError(f"Prometheus does not read the metrics of serve: {read}")
         time.sleep(0.5)
     rules = [rule for group in stack.ask_prometheus("rules")["groups"] for rule in group["rules"]]
-    wrong = [(rule["name"], rule["health"], rule.get("lastError")) for rule in rules if rule["health"] == "err"]
+    wrong = [
+        (rule["name"], rule["health"], rule.get("lastError"))
+        for rule in rules
+        if rule["health"] == "err"
+    ]
     assert rules, "Prometheus has no rules"
     assert not wrong, wrong
     print(f"Prometheus reads the metrics and evaluates {len(rules)} rules")
@@ -205,10 +264,14 @@ def main() -> int:
         stack.make_secrets()
         closed = stack.run("config", capture=True, files=FILES[:1])
         services = yaml.safe_load(closed)["services"]
-        opened = [name for name, one in services.items() if one.get("ports") and not one.get("profiles")]
+        opened = [
+            name for name, one in services.items() if one.get("ports") and not one.get("profiles")
+        ]
         assert not opened, f"docker-compose.yml alone publishes ports of {opened}"
         stack.run("build")
-        scale = [word for name, count in stack.scale.items() for word in ("--scale", f"{name}={count}")]
+        scale = [
+            word for name, count in stack.scale.items() for word in ("--scale", f"{name}={count}")
+        ]
         stack.run("up", "--detach", *scale)
         print(f"{sum(stack.scale.values())} containers healthy after {stack.wait_healthy():.1f} s")
         if stack.monitor:

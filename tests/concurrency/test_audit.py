@@ -1,4 +1,6 @@
-"""The audit of a busy cluster names nothing sound, and still names damage that is planted meanwhile."""
+"""The audit of a busy cluster names nothing sound, and still names damage that is planted
+meanwhile.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -16,25 +18,37 @@ TASKS = 3000
 
 @pytest.fixture
 def busy(store: Store) -> Iterator[list[int]]:
-    """A cluster whose tasks are taken, placed, run, lost and submitted all the time; counts the tasks that ended."""
-    drive, done, ended, trouble = Driver(store), threading.Event(), [0], list[BaseException]()
+    """A cluster whose tasks are taken, placed, run, lost and submitted all the time; counts the
+    tasks that ended.
+    """
+    drive = Driver(store)
+    done = threading.Event()
+    ended = [0]
+    trouble = list[BaseException]()
     for i in range(8):
         drive.node(f"n{i}", slots=4)
     for at in range(0, TASKS, 500):
-        store.run(store.commands.submit([Submission(f"old{at + i}", "work", b"{}") for i in range(500)]))
+        store.run(
+            store.commands.submit([Submission(f"old{at + i}", "work", b"{}") for i in range(500)])
+        )
 
     def work(other: Store, number: int) -> None:
-        drive, turn = Driver(other), 0
+        drive = Driver(other)
+        turn = 0
         nodes = [node for node in other.nodes(0).values() if int(node.name[1:]) % 2 == number]
         try:
             while not done.is_set():
                 turn += 1
                 ids = [f"w{number}.{turn}.{i}" for i in range(4)]
-                other.run(other.commands.submit([Submission(id, f"work{turn % 3}", b"{}") for id in ids]))
+                other.run(
+                    other.commands.submit([Submission(id, f"work{turn % 3}", b"{}") for id in ids])
+                )
                 taken = drive.take_tasks(f"s{number}", limit=4)
                 for at, task in enumerate(taken):
                     node = nodes[turn % len(nodes)]
-                    place = drive.held(task.id, task.attempt, node=node.name, slots=(at % 4,), inc=node.inc)
+                    place = drive.held(
+                        task.id, task.attempt, node=node.name, slots=(at % 4,), inc=node.inc
+                    )
                     assert drive.start(place) == "ok"
                     if at % 4:
                         assert drive.finish(place) == "ok"
@@ -46,7 +60,10 @@ def busy(store: Store) -> Iterator[list[int]]:
             trouble.append(error)
             raise
 
-    threads = [threading.Thread(target=work, args=(store.again(), number), daemon=True) for number in range(2)]
+    threads = [
+        threading.Thread(target=work, args=(store.again(), number), daemon=True)
+        for number in range(2)
+    ]
     for thread in threads:
         thread.start()
     yield ended

@@ -35,7 +35,8 @@ class Once:
     """Fails in its first call; counts its calls."""
 
     def __init__(self, plain: Callable[..., Any]) -> None:
-        self._plain, self.calls = plain, 0
+        self._plain = plain
+        self.calls = 0
 
     def __call__(self, *args: Any) -> Any:
         self.calls += 1
@@ -73,7 +74,11 @@ def agent(store: Store, worker: Worker) -> Iterator[Agent]:
     ids=["renewer", "tend", "seats"],
 )
 def test_a_thread_goes_on_after_an_error_that_nobody_expects(
-    agent: Agent, worker: Worker, part: Callable[[Agent], Any], name: str, caplog: pytest.LogCaptureFixture
+    agent: Agent,
+    worker: Worker,
+    part: Callable[[Agent], Any],
+    name: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     once = Once(getattr(part(agent), name))
     vars(part(agent))[name] = once
@@ -102,7 +107,9 @@ def test_the_reporter_goes_on_if_it_cannot_see_what_lives_in_a_slot(
     assert "slots could not be looked at: unexpected" in caplog.messages
 
 
-@pytest.mark.parametrize("name", ["parsync-report", "parsync-renew", "parsync-tend", "parsync-seats"])
+@pytest.mark.parametrize(
+    "name", ["parsync-report", "parsync-renew", "parsync-tend", "parsync-seats"]
+)
 def test_a_worker_ends_if_one_of_its_threads_does(
     agent: Agent, worker: Worker, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,4 +1,6 @@
-"""A server that has lost its last writes, as after a failover: the worker tells again what it alone knows."""
+"""A server that has lost its last writes, as after a failover: the worker tells again what it alone
+knows.
+"""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -33,14 +35,20 @@ class Ends:
 
 
 class Node:
-    """A node of two slots, whose pool is the test. `forget` brings the server back to an earlier state."""
+    """A node of two slots, whose pool is the test.
+
+    `forget` brings the server back to an earlier state.
+    """
 
     def __init__(self, store: Store, room: int) -> None:
-        self.drive, self.store, self.port = Driver(store), store, Ends()
+        self.drive = Driver(store)
+        self.store = store
+        self.port = Ends()
         spec = NodeSpec("n1", Resources.of(2), 1.0, room=room)
         store.run(store.commands.register_node(0, "n1", 0, 1.0, spec.offer.text, spec.room))
         self.state = AgentState(spec, Isolation())
-        self.state.partition, self.state.inc = 0, 1
+        self.state.partition = 0
+        self.state.inc = 1
         self.reporter = Reporter(store, self.state.runs)
         self.starter = Starter(store, self.state, self.reporter)
         self.reconciler = Reconciler(self.state, cast(Any, self.port))
@@ -89,7 +97,9 @@ def node(store: Store, request: pytest.FixtureRequest) -> Iterator[Node]:
 
 @pytest.mark.parametrize("lost", ["outcome", "start"])
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "cancelled"])
-def test_a_run_whose_outcome_the_server_has_lost_is_not_run_again(node: Node, outcome: str, lost: str) -> None:
+def test_a_run_whose_outcome_the_server_has_lost_is_not_run_again(
+    node: Node, outcome: str, lost: str
+) -> None:
     bell = node.held()
     before_start = node.copy()
     (run,) = node.start(bell)
@@ -134,7 +144,9 @@ def test_a_run_that_ends_after_the_server_has_lost_its_start_has_its_outcome(nod
     assert node.drive.state("a") == "succeeded"
 
 
-def test_a_run_whose_start_the_server_has_lost_is_started_again_while_it_goes_on(node: Node) -> None:
+def test_a_run_whose_start_the_server_has_lost_is_started_again_while_it_goes_on(
+    node: Node,
+) -> None:
     bell = node.held()
     copy = node.copy()
     node.start(bell)

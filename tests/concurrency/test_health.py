@@ -1,4 +1,6 @@
-"""A health file is renewed while its process is well, and gets old when it is not: by a real server's answers."""
+"""A health file is renewed while its process is well, and gets old when it is not: by a real
+server's answers.
+"""
 
 import os
 from pathlib import Path
@@ -40,16 +42,23 @@ class Rig:
     """A cluster with a short lease, and a health file."""
 
     def __init__(self, store: Store, folder: Path) -> None:
-        self.store, self.path = store, folder / "health"
+        self.store = store
+        self.path = folder / "health"
         where = {"url": url_of(store), "cluster": store.keys.cluster}
-        self.settings = Settings.load(**where, partitions=1, gap_s=0.1, lease_s=0.5, health_file=self.path)
+        self.settings = Settings.load(
+            **where, partitions=1, gap_s=0.1, lease_s=0.5, health_file=self.path
+        )
         found = join_cluster(store, self.settings, create=True)
         assert found is not None
         self.config: ClusterConfig = found
 
     def is_renewed(self, text: str) -> bool:
         """Return whether the file was renewed since the last call, with this text."""
-        found = self.path.exists() and self.path.stat().st_mtime > 0 and self.path.read_text() == f"{text}\n"
+        found = (
+            self.path.exists()
+            and self.path.stat().st_mtime > 0
+            and self.path.read_text() == f"{text}\n"
+        )
         if self.path.exists():
             os.utime(self.path, (0, 0))
         return found
@@ -61,9 +70,11 @@ def rig(store: Store, tmp_path: Path) -> Rig:
 
 
 def test_a_node_renews_it_while_it_is_up_and_its_event_loop_turns(rig: Rig) -> None:
-    loop, node = LoopWatch(), AgentState(NodeSpec("n1", Resources.of(1), 1.0), Isolation())
+    loop = LoopWatch()
+    node = AgentState(NodeSpec("n1", Resources.of(1), 1.0), Isolation())
     node.lease_s = rig.config.lease_s
-    renewer, commands = Renewer(rig.settings, node, cast(Any, Port()), loop), rig.store.commands
+    renewer = Renewer(rig.settings, node, cast(Any, Port()), loop)
+    commands = rig.store.commands
 
     def renew() -> None:
         loop.turned()
@@ -102,7 +113,9 @@ def test_a_scheduler_renews_it_if_its_lease_is_renewed_and_its_loop_turns(rig: R
     scheduler.turn()
     assert rig.is_renewed("scheduler s1 is one of 1, the leader")
     scheduler.membership.renew()
-    assert not rig.is_renewed("scheduler s1 is one of 1, the leader"), "its loop has not turned since"
+    assert not rig.is_renewed("scheduler s1 is one of 1, the leader"), (
+        "its loop has not turned since"
+    )
 
     def turns() -> bool:
         scheduler.turn()
@@ -111,6 +124,8 @@ def test_a_scheduler_renews_it_if_its_lease_is_renewed_and_its_loop_turns(rig: R
     until(turns, "its loop turns again")
     for _ in range(20):
         scheduler.turn()
-    assert not rig.is_renewed("scheduler s1 is one of 1, the leader"), "its lease was not renewed since"
+    assert not rig.is_renewed("scheduler s1 is one of 1, the leader"), (
+        "its lease was not renewed since"
+    )
     scheduler.leave()
     scheduler.listener.close()

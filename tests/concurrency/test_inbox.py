@@ -1,4 +1,6 @@
-"""The inbox of a node: it hears what rings, many at a time, and goes on hearing whatever happens to its connection."""
+"""The inbox of a node: it hears what rings, many at a time, and goes on hearing whatever happens to
+its connection.
+"""
 
 import os
 import signal
@@ -30,7 +32,9 @@ SLOTS = 100
 
 
 class Deliveries(Delivery):
-    """Notes what would be handed to Celery; after `leave_after` tasks the worker begins to shut down."""
+    """Notes what would be handed to Celery; after `leave_after` tasks the worker begins to shut
+    down.
+    """
 
     leave_after = SLOTS + 1
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
@@ -46,7 +50,9 @@ class Deliveries(Delivery):
 
 
 class NoWorker:
-    """The port of a worker that has no Celery: its inbox is told by the test, and its runs have no process."""
+    """The port of a worker that has no Celery: its inbox is told by the test, and its runs have no
+    process.
+    """
 
     send_event = None
     processes: int | None = None
@@ -68,14 +74,18 @@ class Node:
     """A node whose worker is an event loop and an inbox."""
 
     def __init__(self, store: Store) -> None:
-        self.drive, self.store = Driver(store), store
+        self.drive = Driver(store)
+        self.store = store
         self.client: Any = store.client
         app = Celery("heard", set_as_current=False)
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
-        self.agent = Agent(app, settings, store.again(), NodeSpec("n1", Resources.of(SLOTS), 1.0), NoWorker())
+        self.agent = Agent(
+            app, settings, store.again(), NodeSpec("n1", Resources.of(SLOTS), 1.0), NoWorker()
+        )
         self.drive.node("n1", SLOTS)
-        self.agent.node.partition, self.agent.node.inc = 0, 1
+        self.agent.node.partition = 0
+        self.agent.node.inc = 1
         consumer = SimpleNamespace(
             controller=SimpleNamespace(parsync_agent=self.agent),
             connection_errors=(),
@@ -84,7 +94,8 @@ class Node:
             pool=SimpleNamespace(),
             task_buckets={},
         )
-        self.consumer, self.inbox = consumer, Inbox(consumer)
+        self.consumer = consumer
+        self.inbox = Inbox(consumer)
         self.inbox.turns.delivery = self.deliveries = Deliveries(consumer, self.agent)
         self.heard = self.deliveries.heard
 
@@ -98,7 +109,8 @@ class Node:
     def until(self, fact: Callable[[], Any], what: str, patience_s: float = 10.0) -> None:
         """Runs the event loop until a fact holds."""
         deadline = time.monotonic() + patience_s
-        self.consumer.hub.call_repeatedly(0.02, lambda: None)  # so that the loop looks at facts now and then
+        # so that the loop looks at facts now and then
+        self.consumer.hub.call_repeatedly(0.02, lambda: None)
         while not fact():
             assert time.monotonic() < deadline, f"not seen: {what}"
             self.consumer.hub.run_once()
@@ -131,8 +143,11 @@ def test_what_rang_before_and_after_it_listens_is_heard_once(node: Node) -> None
     assert {node.drive.state(task) for task in node.heard} == {"running"}
 
 
-def test_many_doorbells_are_answered_in_few_calls(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbox_module, "HAND_OVER_S", 60.0)  # a machine that stands still makes no pool slow
+def test_many_doorbells_are_answered_in_few_calls(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a machine that stands still makes no pool slow
+    monkeypatch.setattr(inbox_module, "HAND_OVER_S", 60.0)
     node.place(*(f"t{i}" for i in range(SLOTS)))
     before = node.starts()
     node.inbox.start(node.consumer)
@@ -140,7 +155,9 @@ def test_many_doorbells_are_answered_in_few_calls(node: Node, monkeypatch: pytes
     assert node.starts() - before <= 8, "1, 2, 4, 8, 16, 32, 37"
 
 
-def test_a_pool_that_is_slow_to_take_gets_one_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_that_is_slow_to_take_gets_one_at_a_time(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(inbox_module, "HAND_OVER_S", 0.0)
     node.place(*(f"t{i}" for i in range(8)))
     before = node.starts()
@@ -166,7 +183,8 @@ def test_a_server_that_went_silent_is_asked_over_another_connection(
     monkeypatch.setattr(inbox_module, "LATE_S", 0.1)
     node.inbox.start(node.consumer)
     assert node.inbox._connection
-    node.inbox._connection.read_response()  # as if the answer had been lost: none will come any more
+    # as if the answer had been lost: none will come any more
+    node.inbox._connection.read_response()
     silent = node.inbox._connection
     node.until(lambda: node.inbox._connection not in (silent, None), "another connection")
     node.place("t0")
@@ -188,14 +206,20 @@ def test_what_is_no_list_is_deleted_and_what_is_no_doorbell_is_put_away(node: No
 
 def test_what_has_not_begun_when_the_worker_shuts_down_goes_back(node: Node) -> None:
     node.place("t0", "t1", "t2", "t3")
-    node.inbox._at_a_time, node.deliveries.leave_after = 4, 2
+    node.inbox._at_a_time = 4
+    node.deliveries.leave_after = 2
     node.inbox.start(node.consumer)
     node.until(lambda: len(node.heard) == 2, "two of four")
     ended = [run for run in node.agent.node.runs._runs.values() if run.outcome]
-    assert sorted((run.place.task, run.outcome) for run in ended) == [("t2", "again"), ("t3", "again")]
+    assert sorted((run.place.task, run.outcome) for run in ended) == [
+        ("t2", "again"),
+        ("t3", "again"),
+    ]
 
 
-def test_it_listens_once_however_often_its_node_registers_and_not_at_all_once_stopped(node: Node) -> None:
+def test_it_listens_once_however_often_its_node_registers_and_not_at_all_once_stopped(
+    node: Node,
+) -> None:
     node.inbox.start(node.consumer)
     node.inbox.registered()
     node.until(node.waiting, "it waits in the server")
@@ -212,7 +236,9 @@ def test_it_listens_once_however_often_its_node_registers_and_not_at_all_once_st
 
 
 def test_a_dead_connection_that_a_child_has_inherited_disturbs_nobody(node: Node) -> None:
-    """epoll goes on about a file that is open somewhere, under its old number, which is soon another file's."""
+    """epoll goes on about a file that is open somewhere, under its old number, which is soon
+    another file's.
+    """
     node.inbox.start(node.consumer)
     node.until(node.waiting, "it waits in the server")
     child = os.fork()
@@ -249,7 +275,9 @@ def test_who_is_refused_does_not_keep_those_behind_it_from_its_slots(node: Node)
 
 
 @pytest.mark.parametrize("unwanted", ["cancelled", "recalled"])
-def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(node: Node, unwanted: str) -> None:
+def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(
+    node: Node, unwanted: str
+) -> None:
     node.place("t0", "t1")
     node.inbox._at_a_time = 2
     if unwanted == "cancelled":
@@ -258,24 +286,36 @@ def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(node: N
             node.agent.reconciler.end_cancelled(node.store),
         )
     else:
-        node.deliveries.meanwhile = lambda: node.agent.renewer.end_runs(node.agent.node.runs.open(), "recalled")
+        node.deliveries.meanwhile = lambda: node.agent.renewer.end_runs(
+            node.agent.node.runs.open(), "recalled"
+        )
     node.inbox.start(node.consumer)
-    node.until(lambda: [run for run in node.agent.node.runs._runs.values() if run.outcome], "one that ended")
+    node.until(
+        lambda: [run for run in node.agent.node.runs._runs.values() if run.outcome],
+        "one that ended",
+    )
     assert node.heard == ["t0"]
-    ended = [(run.place.task, run.outcome) for run in node.agent.node.runs._runs.values() if run.outcome]
+    ended = [
+        (run.place.task, run.outcome) for run in node.agent.node.runs._runs.values() if run.outcome
+    ]
     assert ended == [("t1", unwanted)]
 
 
 @pytest.mark.one_server(-1)
-def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_that_now(store: Store) -> None:
+def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_that_now(
+    store: Store,
+) -> None:
     node = Node(store)
-    app, consumer = node.agent.app, node.consumer
+    app = node.agent.app
+    consumer = node.consumer
 
     @app.task(name="inbox.declares", parsync={"slots": 2}, shared=False)
     def declares() -> None: ...
 
     watch(declares)
-    consumer.app, consumer.strategies, consumer.disable_rate_limits = app, {declares.name: lambda *_: None}, True
+    consumer.app = app
+    consumer.strategies = {declares.name: lambda *_: None}
+    consumer.disable_rate_limits = True
     ended: list[tuple[str, str, int | None, bool]] = []
     node.agent.reporter.ended = (  # type: ignore[method-assign]
         lambda run, outcome: ended.append((run.place.task, outcome, run.delay_ms, run.unbegun))
@@ -288,7 +328,9 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
     try:
         node.drive.held(away, attempts[away], slots=(0,))
         node.drive.held(well, attempts[well], slots=(1,))
-        bells = [read_doorbell(data) for data in node.client.lrange(store.keys.inbox(0, "n1"), 0, -1)]
+        bells = [
+            read_doorbell(data) for data in node.client.lrange(store.keys.inbox(0, "n1"), 0, -1)
+        ]
         runs = {run.place.task: (run, message) for run, message in node.agent.starter.answer(bells)}
         node.client.execute_command("REPLICAOF", "127.0.0.1", "1")
         delivery.deliver(*runs[away])

@@ -1,4 +1,6 @@
-"""A node that looks ahead: a task waits at its worker behind a short one, and a slot still runs one at a time."""
+"""A node that looks ahead: a task waits at its worker behind a short one, and a slot still runs one
+at a time.
+"""
 
 import threading
 import time
@@ -49,7 +51,8 @@ class Node:
     """A node of one slot and three waiting seats, whose worker is an event loop and an inbox."""
 
     def __init__(self, store: Store) -> None:
-        self.drive, self.store = Driver(store), store
+        self.drive = Driver(store)
+        self.store = store
         app = Celery("ahead", set_as_current=False)
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
@@ -58,7 +61,10 @@ class Node:
         store.run(store.commands.register_node(0, "n1", 0, 1.0, "slots=1", ROOM))
         store.run(store.commands.set_node(0, "n1", "ahead", 1, str(ROOM)))
         node = self.agent.node
-        node.partition, node.inc, node.seats_of, node.seats_open = 0, 1, 1, ROOM
+        node.partition = 0
+        node.inc = 1
+        node.seats_of = 1
+        node.seats_open = ROOM
         self.consumer: Any = SimpleNamespace(
             controller=SimpleNamespace(parsync_agent=self.agent),
             connection_errors=(),
@@ -84,10 +90,13 @@ class Node:
 
     def until_rung(self, count: int) -> None:
         """Waits until so many tasks wait at the worker."""
-        deadline, starter = time.monotonic() + 180, self.agent.starter
+        deadline = time.monotonic() + 180
+        starter = self.agent.starter
         while len(self.agent.node.runs.waiting()) < count:
             assert time.monotonic() < deadline, "the doorbells did not come"
-            assert starter.start_next(self.store, self.inbox._rung_meanwhile()) == [], "the slot is not idle"
+            assert starter.start_next(self.store, self.inbox._rung_meanwhile()) == [], (
+                "the slot is not idle"
+            )
 
     def keep(self) -> None:
         """Looks after the waiting seats, as the thread does that is there for it."""
@@ -97,7 +106,11 @@ class Node:
 
     def running(self) -> list[str]:
         """The tasks that run, as the server has it."""
-        return [id for id, text in self.store.hash(self.store.keys.queue("running")).items() if " started=" in text]
+        return [
+            id
+            for id, text in self.store.hash(self.store.keys.queue("running")).items()
+            if " started=" in text
+        ]
 
 
 @pytest.fixture
@@ -157,7 +170,9 @@ def test_the_lease_of_a_slot_stands_while_the_slot_runs_what_waited(node: Node) 
 
 
 @pytest.mark.one_server(0)
-def test_a_task_that_has_not_begun_in_time_is_handed_back_and_the_seats_are_shut(node: Node) -> None:
+def test_a_task_that_has_not_begun_in_time_is_handed_back_and_the_seats_are_shut(
+    node: Node,
+) -> None:
     def long_run() -> None:
         node.place("b", 1)
         node.until_rung(1)
@@ -244,7 +259,9 @@ def test_only_a_small_pool_that_runs_its_slots_has_waiting_seats() -> None:
 
 
 @pytest.mark.one_server(0)
-def test_results_are_told_though_run_times_cannot_be_written(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_told_though_run_times_cannot_be_written(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[str] = []
     agent = node.agent
 
@@ -281,7 +298,8 @@ def test_a_refusal_by_parsyncs_server_is_no_error_of_the_event_loop(
 
     monkeypatch.setattr(node.inbox, "_read", read)
     ready: Any = SimpleNamespace(can_read=lambda timeout: True, disconnect=lambda: None)
-    connection, node.inbox._connection = node.inbox._connection, ready
+    connection = node.inbox._connection
+    node.inbox._connection = ready
     assert connection is not None
     connection.disconnect()
     assert node.inbox._rung_meanwhile() == []

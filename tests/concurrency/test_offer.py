@@ -32,13 +32,20 @@ class Rig:
     def __init__(self, store: Store) -> None:
         app = Celery("offers", set_as_current=False)
         settings = Settings.load(
-            url=f"redis://{store.address}/0", cluster=store.keys.cluster, lease_s=3600.0, partitions=1
+            url=f"redis://{store.address}/0",
+            cluster=store.keys.cluster,
+            lease_s=3600.0,
+            partitions=1,
         )
         Parsync(app, settings.url, settings.cluster)
         config = join_cluster(store, settings, create=True)
         assert isinstance(config, ClusterConfig)
-        self.config, self.drive, self.store, self.port = config, Driver(store), store, NoWorker()
-        self.port.processes, self.port.queues = 4, {"celery"}
+        self.config = config
+        self.drive = Driver(store)
+        self.store = store
+        self.port = NoWorker()
+        self.port.processes = 4
+        self.port.queues = {"celery"}
         spec = NodeSpec("n1", offer_with(Resources.of(4), KNOWN, ["celery"]), 1.0, KNOWN)
         self.agent = Agent(app, settings, store.again(), spec, self.port)
         self.agent.loop.turned()
@@ -74,7 +81,9 @@ def rig(store: Store) -> Iterator[Rig]:
 
 
 def test_the_slots_follow_the_pool_at_once(rig: Rig) -> None:
-    """The thread that renews looks ten times a second, and the next renewal would be due in twelve minutes."""
+    """The thread that renews looks ten times a second, and the next renewal would be due in twelve
+    minutes.
+    """
     rig.agent.start()
     until(lambda: " slots=4 " in rig.record, "it is up")
     rig.port.processes = 1
@@ -85,14 +94,20 @@ def test_the_slots_follow_the_pool_at_once(rig: Rig) -> None:
 
 def test_submit_and_the_sums_of_the_partitions_hear_of_another_offer(rig: Rig) -> None:
     rig.register()
-    rig.port.processes, rig.port.queues = 2, {"celery", "more"}
+    rig.port.processes = 2
+    rig.port.queues = {"celery", "more"}
     rig.renew()
     assert " slots=2 celery.queue:celery celery.queue:more " in rig.record
     assert rig.drive.hash("meta")["slots"] == "2"
     (shape,) = rig.store.hash(rig.store.keys.queue("shapes", 0)).values()
     assert shape == rig.agent.node.spec.offer.text
     dealt = rig.store.hash(rig.store.keys.shared("dealt"))
-    assert dealt["node:n1"].split()[1:] == ["slots=2", "score=1.0", "celery.queue:celery", "celery.queue:more"]
+    assert dealt["node:n1"].split()[1:] == [
+        "slots=2",
+        "score=1.0",
+        "celery.queue:celery",
+        "celery.queue:more",
+    ]
     rig.port.queues = None
     rig.renew()
     assert "celery.queue:more" in rig.record, "its consumer has lost its broker"
@@ -139,7 +154,8 @@ def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_proc
     rig.register()
     rig.start("a", 0)
     rig.port.processes = processes
-    told, begun = list[str](), list[object]()
+    told = list[str]()
+    begun = list[object]()
     rig.agent.reporter.ended = lambda run, outcome: told.append(outcome)  # type: ignore[method-assign]
     consumer: Any = SimpleNamespace(
         app=rig.agent.app,
@@ -148,7 +164,8 @@ def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_proc
         task_buckets={"work": None},
         on_task_message=(),
     )
-    run, received = Run(rig.drive.place("b", slot=1)), SimpleNamespace()
+    run = Run(rig.drive.place("b", slot=1))
+    received = SimpleNamespace()
     Delivery(consumer, rig.agent)._hand_over(run, received, {"headers": {"task": "work"}}, None)  # type: ignore[arg-type]
     assert (told, len(begun)) == (ended, 0 if ended else 1)
     if ended:

@@ -1,4 +1,6 @@
-"""Priority over four shards, as the README promises it: ten thousand tasks of two priorities, two schedulers."""
+"""Priority over four shards, as the README promises it: ten thousand tasks of two priorities, two
+schedulers.
+"""
 
 from collections.abc import Iterator
 from itertools import cycle
@@ -19,13 +21,19 @@ from parsync_redis.store.cluster import ClusterConfig, join_cluster
 from parsync_redis.store.server.embedded import EmbeddedServer
 
 pytestmark = [pytest.mark.serial, pytest.mark.one_server(0)]
-SHARDS, MANY, NODES, SLOTS = 4, 5000, 2, 5000
-LOW, HIGH = 0, 5
+SHARDS = 4
+MANY = 5000
+NODES = 2
+SLOTS = 5000
+LOW = 0
+HIGH = 5
 
 
 @pytest.fixture
 def opened(server: EmbeddedServer) -> Iterator[tuple[Store, ClusterConfig, Settings]]:
-    settings = Settings(url=server.url, cluster="prio", partitions=2, shards=SHARDS, gap_s=0.2, lease_s=60)
+    settings = Settings(
+        url=server.url, cluster="prio", partitions=2, shards=SHARDS, gap_s=0.2, lease_s=60
+    )
     store = Store.from_url(server.url, "prio")
     config = join_cluster(store, settings, create=True)
     assert config is not None
@@ -41,7 +49,9 @@ def submit(store: Store, priority: int, shards: list[int]) -> None:
     for shard, _ in zip(cycle(shards), range(MANY // MAX_BATCH), strict=False):
         some = [id_in_shard(shard, SHARDS) for _ in range(MAX_BATCH)]
         options = TaskOptions.of({"priority": priority})
-        words = store.run(store.commands.submit([Submission(id, "job", b"{}", options) for id in some]))
+        words = store.run(
+            store.commands.submit([Submission(id, "job", b"{}", options) for id in some])
+        )
         assert set(words) == {"submitted"}
 
 

@@ -1,4 +1,6 @@
-"""A node whose bits and leases contradict each other: the scheduler stops to claim there, and says why."""
+"""A node whose bits and leases contradict each other: the scheduler stops to claim there, and says
+why.
+"""
 
 import time
 from typing import Any, cast
@@ -21,11 +23,13 @@ LIMIT_S = 60
 def test_a_node_that_refuses_claims_which_look_right_becomes_suspect(server: EmbeddedServer):
     settings = Settings(url=server.url, cluster="refusing", partitions=1, gap_s=0.1, lease_s=60)
     store = Store.from_url(server.url, "refusing")
-    config, client = join_cluster(store, settings, create=True), cast(Any, store.client)
+    config = join_cluster(store, settings, create=True)
+    client = cast(Any, store.client)
     assert config is not None
     store.run(store.commands.register_node(0, "n1", 0, 1.0, Resources.of(1).text))
     slots = store.keys.partition(0, "slots")
-    client.hset(slots, "n1/0", "ghost 1@1.s1.0 p0 n1/0 inc=1 since=1")  # its bit says that it is free
+    # its bit says that it is free
+    client.hset(slots, "n1/0", "ghost 1@1.s1.0 p0 n1/0 inc=1 since=1")
     scheduler = Scheduler(store.again(), config, settings, "s1")
     assert scheduler.enter()
     store.run(store.commands.submit([Submission("a", "job", b"{}")]))
@@ -35,7 +39,10 @@ def test_a_node_that_refuses_claims_which_look_right_becomes_suspect(server: Emb
         assert time.monotonic() < deadline, "n1 refuses claims and is up"
     assert found.state == "suspect"
     note = client.hget(store.keys.partition(0, "notes"), "n1").decode()
-    assert note == "5 claims in a row were refused although it looks free; the last: task ghost has the slot"
+    assert (
+        note
+        == "5 claims in a row were refused although it looks free; the last: task ghost has the slot"
+    )
     assert scheduler.core.counters.conflicts < 20
     client.hdel(slots, "n1/0")
     repair_partition(store, 0, "shut")

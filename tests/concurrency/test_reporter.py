@@ -1,4 +1,6 @@
-"""The report of an outcome: no slot is free before its task's outcome is known, whatever the server forgets."""
+"""The report of an outcome: no slot is free before its task's outcome is known, whatever the server
+forgets.
+"""
 
 import pytest
 
@@ -14,7 +16,8 @@ from tests.lua.driver import Driver
 def test_a_server_that_lost_the_script_of_the_outcome_only_frees_no_slot(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drive, runs = Driver(store), Runs()
+    drive = Driver(store)
+    runs = Runs()
     drive.node()
     drive.submit("a")
     run = Run(drive.held("a", drive.take()["a"]), outcome="succeeded")

@@ -1,4 +1,6 @@
-"""Several scheduler processes place on the same partitions at the same time; the test plays the agents."""
+"""Several scheduler processes place on the same partitions at the same time; the test plays the
+agents.
+"""
 
 import os
 import signal
@@ -23,17 +25,21 @@ from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.waiting import until
 
 pytestmark = [pytest.mark.serial, pytest.mark.one_server(0)]
-LEASE_S, GAP_S = 4.0, 0.1
+LEASE_S = 4.0
+GAP_S = 0.1
 
 
 class Cluster:
     """Scheduler processes on one server, and nodes whose agents the test plays."""
 
     def __init__(self, url: str, shards: int = 1) -> None:
-        self.url, self.shards = url, shards
+        self.url = url
+        self.shards = shards
         self.store = Store.from_url(url, "race")
         if shards > 1:  # known to this process before it submits
-            settings = Settings(url=url, cluster="race", partitions=1, shards=shards, gap_s=GAP_S, lease_s=LEASE_S)
+            settings = Settings(
+                url=url, cluster="race", partitions=1, shards=shards, gap_s=GAP_S, lease_s=LEASE_S
+            )
             join_cluster(self.store, settings, create=True)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.places: dict[str, int] = {}
@@ -73,20 +79,31 @@ class Cluster:
         return self.store.hash(self.store.keys.shared("schedulers"))
 
     def stats(self, field: str) -> int:
-        return sum(int(self.store.hash(self.store.keys.stats(name)).get(field, 0)) for name in self.processes)
+        return sum(
+            int(self.store.hash(self.store.keys.stats(name)).get(field, 0))
+            for name in self.processes
+        )
 
     def leader(self) -> str:
         return self.store.hash(self.store.keys.shared("leader")).get("holder", " ").split()[0]
 
     def node(self, p: int, name: str, slots: int, score: float = 1.0) -> None:
-        self.places[name], self.offers[name] = p, (slots, score)
-        call = self.store.commands.register_node(p, name, self.incs.get(name, 0), score, Resources.of(slots).text)
+        self.places[name] = p
+        self.offers[name] = (slots, score)
+        call = self.store.commands.register_node(
+            p, name, self.incs.get(name, 0), score, Resources.of(slots).text
+        )
         self.incs[name], _ = self.store.run(call)
 
     def renew(self) -> None:
-        """Renews the nodes' leases; a node that was given up, as this process had no time, registers again."""
-        commands, nodes = self.store.commands, list(self.places.items())
-        replies = self.store.run_all([commands.renew(p, name, self.incs[name]) for name, p in nodes])
+        """Renews the nodes' leases; a node that was given up, as this process had no time,
+        registers again.
+        """
+        commands = self.store.commands
+        nodes = list(self.places.items())
+        replies = self.store.run_all(
+            [commands.renew(p, name, self.incs[name]) for name, p in nodes]
+        )
         for (name, p), (word, *_) in zip(nodes, replies, strict=True):
             if word == "lapsed":
                 self.node(p, name, *self.offers[name])
@@ -107,10 +124,15 @@ class Cluster:
         return found
 
     def work(self) -> int:
-        """Plays all agents once: starts and finishes whatever holds a slot, and releases it; how many it finished."""
+        """Plays all agents once: starts and finishes whatever holds a slot, and releases it; how
+        many it finished.
+        """
         self.renew()
-        self.store.client.delete(*(self.store.keys.inbox(p, name) for name, p in self.places.items()), "none")
-        commands, finished = self.store.commands, 0
+        self.store.client.delete(
+            *(self.store.keys.inbox(p, name) for name, p in self.places.items()), "none"
+        )
+        commands = self.store.commands
+        finished = 0
         for lease in self.leases():
             place = lease.place
             ((word, _),) = self.store.run(commands.start([place]))
@@ -162,19 +184,29 @@ def test_on_one_partition_each_task_is_started_once_and_conflicts_are_confirmed_
     cluster.schedulers("s1", "s2", "s3", "s4")
     ids = cluster.submit(600)
     cluster.work_until_done(ids)
-    assert Counter(task for task, _, word in cluster.history if word == "ok") == dict.fromkeys(ids, 1)
+    assert Counter(task for task, _, word in cluster.history if word == "ok") == dict.fromkeys(
+        ids, 1
+    )
     cluster.wait(lambda: cluster.stats("placed") >= 600)
-    takers = [name for name in cluster.processes if int(cluster.store.hash(cluster.store.keys.stats(name))["placed"])]
+    takers = [
+        name
+        for name in cluster.processes
+        if int(cluster.store.hash(cluster.store.keys.stats(name))["placed"])
+    ]
     assert len(takers) > 1, "more than one scheduler placed"
 
 
-def test_tasks_of_several_slots_and_of_one_share_nodes_without_a_slot_held_twice(cluster: Cluster) -> None:
+def test_tasks_of_several_slots_and_of_one_share_nodes_without_a_slot_held_twice(
+    cluster: Cluster,
+) -> None:
     for p in range(3):
         cluster.node(p, f"n{p}", 7)
     cluster.schedulers("s1", "s2", "s3", partitions=3)
     ids = cluster.submit(120, slots=3, prefix="wide") + cluster.submit(240, prefix="narrow")
     cluster.work_until_done(ids)
-    assert Counter(task for task, _, word in cluster.history if word == "ok") == dict.fromkeys(ids, 1)
+    assert Counter(task for task, _, word in cluster.history if word == "ok") == dict.fromkeys(
+        ids, 1
+    )
 
 
 def test_schedulers_join_and_leave_while_tasks_flow(cluster: Cluster) -> None:
@@ -194,7 +226,9 @@ def test_schedulers_join_and_leave_while_tasks_flow(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("cluster", [1, 4], indirect=True)
-def test_a_killed_scheduler_costs_no_task_and_is_made_good_within_two_leases(cluster: Cluster) -> None:
+def test_a_killed_scheduler_costs_no_task_and_is_made_good_within_two_leases(
+    cluster: Cluster,
+) -> None:
     cluster.node(0, "n1", 4)
     cluster.schedulers("s1", "s2", "s3")
     ids = cluster.submit(400)
@@ -209,7 +243,9 @@ def test_a_killed_scheduler_costs_no_task_and_is_made_good_within_two_leases(clu
     cluster.wait(given_back)
     print(f"made good after {(time.monotonic() - killed_s) / LEASE_S:.2f} leases")
     cluster.work_until_done(ids)
-    assert Counter(task for task, _, word in cluster.history if word == "ok") == dict.fromkeys(ids, 1)
+    assert Counter(task for task, _, word in cluster.history if word == "ok") == dict.fromkeys(
+        ids, 1
+    )
 
 
 def test_when_the_leader_is_killed_another_takes_over_and_ticks_go_on(cluster: Cluster) -> None:
@@ -222,7 +258,9 @@ def test_when_the_leader_is_killed_another_takes_over_and_ticks_go_on(cluster: C
     cluster.wait(lambda: cluster.leader() != first)
     print(f"another leader after {(time.monotonic() - killed_s) / LEASE_S:.2f} leases")
     cluster.wait(lambda: first not in cluster.members())
-    print(f"the lost leader is no member after {(time.monotonic() - killed_s) / LEASE_S:.2f} leases")
+    print(
+        f"the lost leader is no member after {(time.monotonic() - killed_s) / LEASE_S:.2f} leases"
+    )
     ids = cluster.submit(50)
     cluster.work_until_done(ids)
     rest = next(name for name in cluster.processes if name != first)

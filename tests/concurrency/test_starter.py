@@ -30,15 +30,19 @@ class Node:
     """A node of two slots that looks ahead. The test is its pool: it keeps what was started."""
 
     def __init__(self, store: Store) -> None:
-        self.drive, self.store = Driver(store), store
+        self.drive = Driver(store)
+        self.store = store
         spec = NodeSpec("n1", Resources.of(2, {"gpu": 1}), 1.0, room=6)
         store.run(store.commands.register_node(0, "n1", 0, 1.0, spec.offer.text, spec.room))
         store.run(store.commands.set_node(0, "n1", "ahead", 1, "6"))
         self.state = AgentState(spec, Isolation())
-        self.state.partition, self.state.inc = 0, 1
+        self.state.partition = 0
+        self.state.inc = 1
         self.reporter = Reporter(store, self.state.runs)
         self.starter = Starter(store, self.state, self.reporter)
-        self.keeper = SeatKeeper(store, self.state, self.starter, Reconciler(self.state, cast(Any, None)), lambda: None)
+        self.keeper = SeatKeeper(
+            store, self.state, self.starter, Reconciler(self.state, cast(Any, None)), lambda: None
+        )
         self.started: list[str] = []
         self.reporter.start_next = self.start_next
 
@@ -66,7 +70,8 @@ def node(store: Store) -> Iterator[Node]:
 
 
 def test_a_run_whose_slot_stays_held_is_reported_though_nothing_can_follow_it(node: Node) -> None:
-    (held,), (other,) = node.bring("a", 0, "slots=1 gpu=1"), node.bring("b", 1)
+    (held,) = node.bring("a", 0, "slots=1 gpu=1")
+    (other,) = node.bring("b", 1)
     assert node.bring("c", 2) == [], "no slot is idle"
     node.state.isolation.free = lambda slots: False  # type: ignore[method-assign] # a process of it lives on
     node.reporter.start()
@@ -114,7 +119,9 @@ def test_a_run_that_has_started_is_handed_over_though_the_next_round_fails(
     assert [run.place.task for run, _ in node.starter.answer(bells)] == ["a"]
 
 
-def test_what_could_not_be_asked_for_is_not_kept_in_the_table(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_asked_for_is_not_kept_in_the_table(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bell = node.place("a", 0)
 
     def fail(calls: object) -> list[Any]:
@@ -131,10 +138,14 @@ def test_what_could_not_be_asked_for_is_not_kept_in_the_table(node: Node, monkey
 def test_what_follows_has_its_slot_before_the_one_that_ended_is_freed(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ((first,), (_,)), runs = (node.bring("a", 0), node.bring("b", 1)), node.state.runs
+    (first,) = node.bring("a", 0)
+    (_,) = node.bring("b", 1)
+    runs = node.state.runs
     assert node.bring("c", 2) == []
     seen: list[bool] = []
-    monkeypatch.setattr(node.reporter, "reported", lambda *_: seen.append(runs.used_by_others(first)))
+    monkeypatch.setattr(
+        node.reporter, "reported", lambda *_: seen.append(runs.used_by_others(first))
+    )
     assert runs.end(first, "succeeded")
     node.start_next(node.store, [first])
     assert (node.started, seen) == (["c"], [True])
@@ -143,7 +154,9 @@ def test_what_follows_has_its_slot_before_the_one_that_ended_is_freed(
 def test_what_has_started_is_handed_over_though_a_stale_outcome_cannot_be_told_again(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server has lost a start: the thread that reports tells it, not whoever has starts to hand over."""
+    """The server has lost a start: the thread that reports tells it, not whoever has starts to hand
+    over.
+    """
     (first,) = node.bring("a", 0)
     node.bring("b", 1)
     assert node.bring("c", 2) == []

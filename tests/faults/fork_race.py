@@ -2,8 +2,9 @@
 
     python -m tests.faults.fork_race --starts 1000 --guards 100
 
-A worker does this when its guard dies: the runs that were tied to the guard die too, so the pool forks at the moment at
-which another thread starts the next guard. Most starts are of a light program, by the same function as the guard's.
+A worker does this when its guard dies: the runs that were tied to the guard die too, so the pool
+forks at the moment at which another thread starts the next guard. Most starts are of a light
+program, by the same function as the guard's.
 """
 
 import argparse
@@ -47,8 +48,8 @@ def start_guard() -> None:
 def hanging(starts: int, start: Callable[[], None] = start_light) -> int:
     """Start so many processes beside a forking pool; return how many starts did not return.
 
-    After a start that hangs no other is made: those that were not made are counted as well. A pool process lives
-    until a later start has returned.
+    After a start that hangs no other is made: those that were not made are counted as well. A pool
+    process lives until a later start has returned.
     """
     done = 0
     begun_s = time.monotonic()
@@ -60,7 +61,8 @@ def hanging(starts: int, start: Callable[[], None] = start_light) -> int:
             start()
             done += 1
 
-    pool: deque[tuple[int, int]] = deque()  # each with the starts that had returned when it was forked
+    # each with the starts that had returned when it was forked
+    pool: deque[tuple[int, int]] = deque()
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
@@ -96,12 +98,17 @@ def main() -> None:
     parser.add_argument("--guards", type=int, default=100)
     given = parser.parse_args()
     hang = 0
-    for count, what, start in ((given.starts, "processes", start_light), (given.guards, "guards", start_guard)):
+    for count, what, start in (
+        (given.starts, "processes", start_light),
+        (given.guards, "guards", start_guard),
+    ):
         began_s = time.monotonic()
         found = hanging(count, start)
         hang += found
         took_s = time.monotonic() - began_s
-        print(f"{what} started beside a forking pool that hang: {found} of {count} ({took_s:.1f} s)")
+        print(
+            f"{what} started beside a forking pool that hang: {found} of {count} ({took_s:.1f} s)"
+        )
     raise SystemExit(1 if hang else 0)
 
 

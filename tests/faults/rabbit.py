@@ -1,4 +1,6 @@
-"""A RabbitMQ server of the tests' own, on loopback: Debian's package `rabbitmq-server`, without its service."""
+"""A RabbitMQ server of the tests' own, on loopback: Debian's package `rabbitmq-server`, without its
+service.
+"""
 
 import os
 import shutil
@@ -16,14 +18,20 @@ START_S = 300.0
 
 
 def named_program() -> str | None:
-    """The start script that PARSYNC_TEST_RABBITMQ names: who names one wants the tests to run, not to be skipped."""
+    """The start script that PARSYNC_TEST_RABBITMQ names: who names one wants the tests to run, not
+    to be skipped.
+    """
     return os.environ.get("PARSYNC_TEST_RABBITMQ")
 
 
 def rabbitmq_program() -> str | None:
     """The server's own start script, which needs no root: the one that is named, or Debian's."""
     named = named_program()
-    found = [named] if named else sorted(map(str, Path("/usr/lib/rabbitmq").glob("lib/*/sbin/rabbitmq-server")))
+    found = (
+        [named]
+        if named
+        else sorted(map(str, Path("/usr/lib/rabbitmq").glob("lib/*/sbin/rabbitmq-server")))
+    )
     return found[-1] if found else None
 
 
@@ -33,11 +41,15 @@ def epmd_program() -> str | None:
 
 
 class RabbitMQ:
-    """A server in a folder of its own; it can be killed, paused and started again on the same port."""
+    """A server in a folder of its own; it can be killed, paused and started again on
+    the same port.
+    """
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="parsync-rabbit-"))
-        self.port, dist, mapper = free_port(), free_port(), free_port()
+        self.port = free_port()
+        dist = free_port()
+        mapper = free_port()
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
         self.shown = self.url.replace(":guest@", ":**@")
         self._env = {
@@ -63,13 +75,24 @@ class RabbitMQ:
         """Starts the server, unless it runs, and waits until it answers."""
         if self._server is not None:
             return
-        mapper, program = epmd_program(), rabbitmq_program()
-        assert mapper, "no epmd, which RabbitMQ needs: put it on the PATH, or name it in PARSYNC_TEST_EPMD"
-        assert program and Path(program).exists(), f"no RabbitMQ at {program}: see PARSYNC_TEST_RABBITMQ"  # noqa: PT018
-        self._mapper = self._mapper or subprocess.Popen([mapper], env=self._env, start_new_session=True)
+        mapper = epmd_program()
+        program = rabbitmq_program()
+        assert mapper, (
+            "no epmd, which RabbitMQ needs: put it on the PATH, or name it in PARSYNC_TEST_EPMD"
+        )
+        assert program, "no RabbitMQ: see PARSYNC_TEST_RABBITMQ"
+        assert Path(program).exists(), f"no RabbitMQ at {program}: see PARSYNC_TEST_RABBITMQ"
+        self._mapper = self._mapper or subprocess.Popen(
+            [mapper], env=self._env, start_new_session=True
+        )
         with (self.folder / "output").open("ab") as output:
             self._server = subprocess.Popen(
-                [program], env=self._env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                [program],
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         self._until_it_answers()
 

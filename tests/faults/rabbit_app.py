@@ -1,4 +1,6 @@
-"""The app of the tests with RabbitMQ: its broker is there, parsync's state and the results are in Redis."""
+"""The app of the tests with RabbitMQ: its broker is there, parsync's state and the results are in
+Redis.
+"""
 
 import os
 import time
@@ -12,7 +14,9 @@ from parsync_redis import Parsync
 
 STATE = os.environ.get("TEST_STATE_URL", "redis://127.0.0.1:1/0")
 
-app = Celery("rabbit", broker=os.environ.get("TEST_BROKER_URL", "amqp://127.0.0.1:1//"), backend=STATE)
+app = Celery(
+    "rabbit", broker=os.environ.get("TEST_BROKER_URL", "amqp://127.0.0.1:1//"), backend=STATE
+)
 app.conf.task_send_sent_event = True
 app.conf.broker_connection_retry_on_startup = True
 app.conf.broker_connection_timeout = 1
@@ -72,6 +76,8 @@ if os.environ.get("TEST_BLOCKS"):
 
 @control_command()
 def stand_still(state: Any, gate: str = "loop") -> str:
-    """A remote control command that keeps the event loop of the worker until the test opens the gate."""
+    """A remote control command that keeps the event loop of the worker until the test opens the
+    gate.
+    """
     wait_for(gate)
     return "done"

@@ -1,4 +1,6 @@
-"""Ways to have a real server refuse what it is asked, each with the word that its replies begin with."""
+"""Ways to have a real server refuse what it is asked, each with the word that its replies begin
+with.
+"""
 
 import resource
 import stat
@@ -19,7 +21,9 @@ Refusal = Callable[[Any], AbstractContextManager[None]]
 
 
 def refusing_server(program: str, folder: Path) -> EmbeddedServer:
-    """Start a server with an append-only file, which can be made to refuse requests in each of these ways."""
+    """Start a server with an append-only file, which can be made to refuse requests in each of
+    these ways.
+    """
     script = folder / "server"
     script.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {program} \"$@\"\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
@@ -34,7 +38,9 @@ def refusing_server(program: str, folder: Path) -> EmbeddedServer:
 
 def admin(server: EmbeddedServer | Store) -> Any:
     """Return a client that the test gives its orders with."""
-    return Redis.from_url(f"redis://{server.address}/0" if isinstance(server, Store) else server.url)
+    return Redis.from_url(
+        f"redis://{server.address}/0" if isinstance(server, Store) else server.url
+    )
 
 
 def refuses(client: Any, word: str) -> bool:
@@ -47,7 +53,9 @@ def refuses(client: Any, word: str) -> bool:
 
 
 @contextmanager
-def setting(server: EmbeddedServer | Store, name: str, on: object, off: object, word: str) -> Iterator[None]:
+def setting(
+    server: EmbeddedServer | Store, name: str, on: object, off: object, word: str
+) -> Iterator[None]:
     """Have a setting of the server's meanwhile."""
     with admin(server) as client:
         client.config_set(name, on)
@@ -77,7 +85,10 @@ def _full_disk(server: EmbeddedServer) -> Iterator[None]:
 
 @contextmanager
 def failed_snapshot(server: EmbeddedServer) -> Iterator[None]:
-    """MISCONF: the last snapshot failed, because its folder is gone. The server has no append-only file."""
+    """MISCONF: the last snapshot failed, because its folder is gone.
+
+    The server has no append-only file.
+    """
     with admin(server) as client:
         folder = Path(client.config_get("dir")["dir"])
         client.config_set("save", "3600 1000000")

@@ -1,4 +1,6 @@
-"""The app of the tests with a server that refuses writes, and of those with a broker that is killed."""
+"""The app of the tests with a server that refuses writes, and of those with a broker that is
+killed.
+"""
 
 import os
 import time

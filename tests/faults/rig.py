@@ -1,4 +1,6 @@
-"""A small cluster in this process, on a real server: schedulers as threads; the test plays the nodes' agents."""
+"""A small cluster in this process, on a real server: schedulers as threads; the test plays the
+nodes' agents.
+"""
 
 import threading
 import time
@@ -15,7 +17,9 @@ from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 
-LEASE_S, GAP_S, PATIENCE_S = 3.0, 0.1, 60.0
+LEASE_S = 3.0
+GAP_S = 0.1
+PATIENCE_S = 60.0
 
 
 class Rig:
@@ -30,21 +34,28 @@ class Rig:
         self.incs: dict[str, int] = {}
         self.started: list[tuple[str, str]] = []
         self.schedulers = [
-            Scheduler(Store.from_url(url, cluster), config, settings, f"s{n}") for n in range(schedulers)
+            Scheduler(Store.from_url(url, cluster), config, settings, f"s{n}")
+            for n in range(schedulers)
         ]
-        self._threads = [threading.Thread(target=each.run, args=(self._stop,)) for each in self.schedulers]
+        self._threads = [
+            threading.Thread(target=each.run, args=(self._stop,)) for each in self.schedulers
+        ]
         for thread in self._threads:
             thread.start()
 
-    # -- agents ------------------------------------------------------------------------------------------------------
+    # -- agents ------------------------------------------------------------------------------------
 
     def node(self, name: str, slots: int) -> None:
         """Registers a node."""
-        call = self.store.commands.register_node(0, name, self.incs.get(name, 0), 1.0, Resources.of(slots).text)
+        call = self.store.commands.register_node(
+            0, name, self.incs.get(name, 0), 1.0, Resources.of(slots).text
+        )
         self.incs[name], _ = self.store.run(call)
 
     def renew(self) -> list[str]:
-        """The word on each node's renewal; a node that was given up, or forgotten, registers again."""
+        """The word on each node's renewal; a node that was given up, or forgotten,
+        registers again.
+        """
         words = []
         for name, inc in list(self.incs.items()):
             words.append(self.store.run(self.store.commands.renew(0, name, inc))[0])
@@ -55,7 +66,11 @@ class Rig:
     def leases(self) -> list[Lease]:
         """The leases of the present incarnations."""
         nodes = [node for node in self.store.nodes(0).values() if node.name in self.incs]
-        return [lease for lease in self.store.leases(0, nodes) if lease.place.inc == self.incs[lease.place.node]]
+        return [
+            lease
+            for lease in self.store.leases(0, nodes)
+            if lease.place.inc == self.incs[lease.place.node]
+        ]
 
     def start(self) -> list[Place]:
         """Starts what is held and was not started yet."""
@@ -83,7 +98,7 @@ class Rig:
         except ServerUnfit:
             time.sleep(0.02)
 
-    # -- the test's own ----------------------------------------------------------------------------------------------
+    # -- the test's own ----------------------------------------------------------------------------
 
     def submit(self, *ids: str) -> list[str]:
         """The word on each."""

@@ -32,7 +32,9 @@ def stack(port: int, tmp_path: Path) -> Iterator[LocalStack]:
     url = f"redis://:secret@127.0.0.1:{port}/0"
     with LocalStack("absent", url, logs=tmp_path, cwd=ROOT, env=ENV) as stack:
         stack.start("n1", NODE)
-        until(lambda: lines(tmp_path).count("no answer from") >= 3, "it says so repeatedly", tmp_path)
+        until(
+            lambda: lines(tmp_path).count("no answer from") >= 3, "it says so repeatedly", tmp_path
+        )
         assert f"node n1: no answer from the server at 127.0.0.1:{port}" in lines(tmp_path)
         assert stack.processes["n1"].alive
         yield stack
@@ -49,11 +51,17 @@ def until(fact: Callable[[], object], what: str, folder: Path) -> None:
         time.sleep(0.02)
 
 
-def test_a_node_waits_for_its_server_and_for_its_cluster(stack: LocalStack, port: int, tmp_path: Path) -> None:
+def test_a_node_waits_for_its_server_and_for_its_cluster(
+    stack: LocalStack, port: int, tmp_path: Path
+) -> None:
     with EmbeddedServer(port=port, options={"requirepass": "secret"}):
         stack.scheduler(1, lease_s=LONG_LEASE_S)
         with ParsyncClient.from_url(str(stack.url), "absent") as client:
-            until(lambda: [node.state for node in client.nodes()] == ["up"], "the node is up", tmp_path)
+            until(
+                lambda: [node.state for node in client.nodes()] == ["up"],
+                "the node is up",
+                tmp_path,
+            )
             id = client.submit("tests.acceptance.app.add", [1, 2])
             assert client.wait([id], timeout=PATIENCE_S)[id].state == "succeeded"
         assert stack.terminate("n1") == 0
@@ -61,14 +69,29 @@ def test_a_node_waits_for_its_server_and_for_its_cluster(stack: LocalStack, port
 
 
 @pytest.mark.parametrize("pool", ["threads", "solo"])
-def test_a_worker_whose_broker_has_never_answered_runs_placed_tasks(pool: str, tmp_path: Path) -> None:
-    command = [*CELERY, "-b", f"redis://127.0.0.1:{free_port()}/0", "worker", "-P", pool, "--parsync-node", "n1"]
+def test_a_worker_whose_broker_has_never_answered_runs_placed_tasks(
+    pool: str, tmp_path: Path
+) -> None:
+    command = [
+        *CELERY,
+        "-b",
+        f"redis://127.0.0.1:{free_port()}/0",
+        "worker",
+        "-P",
+        pool,
+        "--parsync-node",
+        "n1",
+    ]
     with LocalStack("absent", logs=tmp_path, cwd=ROOT, env=ENV) as stack:
         url = stack.server()
         stack.scheduler(1, lease_s=LONG_LEASE_S)
         stack.start("n1", [*command, "-c", "2", "-l", "info"])
         with ParsyncClient.from_url(url, "absent") as client:
-            until(lambda: [node.state for node in client.nodes()] == ["up"], "the node is up", tmp_path)
+            until(
+                lambda: [node.state for node in client.nodes()] == ["up"],
+                "the node is up",
+                tmp_path,
+            )
             id = client.submit("tests.acceptance.app.add", [1, 2])
             status = client.wait([id], timeout=PATIENCE_S)[id]
         assert status.state == "succeeded", status

@@ -1,6 +1,7 @@
 """F8: what is left of an append-only file whose end is torn, or is rubbish.
 
-A script is in the file whole or not at all, so that whatever a restart brings back is a state that can be.
+A script is in the file whole or not at all, so that whatever a restart brings back is a state that
+can be.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,7 +59,9 @@ def live(server: EmbeddedServer) -> Store:
 
 
 @pytest.mark.parametrize("lost", [1, 200, 450, 900, 3000])
-def test_of_a_torn_end_each_script_is_there_whole_or_not_at_all(aof_server: EmbeddedServer, lost: int) -> None:
+def test_of_a_torn_end_each_script_is_there_whole_or_not_at_all(
+    aof_server: EmbeddedServer, lost: int
+) -> None:
     store = live(aof_server)
     before = [status.state for status in store.statuses(f"t{i}" for i in range(TASKS))]
     spoil(aof_server, lambda text: text[:-lost])
@@ -69,8 +72,12 @@ def test_of_a_torn_end_each_script_is_there_whole_or_not_at_all(aof_server: Embe
 
 
 def test_a_server_that_has_started_has_read_its_file(program: str) -> None:
-    """While it reads the file a server answers INFO, and nothing else: each 1,024 commands it looks for calls."""
-    with EmbeddedServer(program, aof=True, options={"appendfsync": "always", "key-load-delay": 50}) as server:
+    """While it reads the file a server answers INFO, and nothing else: each 1,024 commands it looks
+    for calls.
+    """
+    with EmbeddedServer(
+        program, aof=True, options={"appendfsync": "always", "key-load-delay": 50}
+    ) as server:
         with redis.Redis.from_url(server.url) as client:
             pipe = client.pipeline(transaction=False)
             for i in range(KEYS):

@@ -15,11 +15,14 @@ def background_threads() -> list[threading.Thread]:
 
 
 def test_first_callers_at_the_same_time_make_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, interval = len(background_threads()), sys.getswitchinterval()
+    before = len(background_threads())
+    interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for round in range(1, 31):
-            background, gate, done = Background(), threading.Barrier(6), threading.Semaphore(0)
+            background = Background()
+            gate = threading.Barrier(6)
+            done = threading.Semaphore(0)
 
             def first(background: Any = background, gate: Any = gate, done: Any = done) -> None:
                 gate.wait(timeout=180)

@@ -1,4 +1,6 @@
-"""Children of a worker beside its forks: no start hangs, no forked process keeps a pipe, no wait is without a limit."""
+"""Children of a worker beside its forks: no start hangs, no forked process keeps a pipe, no wait is
+without a limit.
+"""
 
 import os
 import re
@@ -48,7 +50,9 @@ def test_no_start_of_a_process_hangs_beside_a_forking_pool() -> None:
 
 def test_a_worker_starts_processes_by_one_function_only() -> None:
     """The search for devices runs before there is a thread or a pool."""
-    starts = re.compile(r"\bPopen\(|subprocess\.(run|call|check_\w+)\(|posix_spawn|os\.popen|os\.fork\(")
+    starts = re.compile(
+        r"\bPopen\(|subprocess\.(run|call|check_\w+)\(|posix_spawn|os\.popen|os\.fork\("
+    )
     found = {file.name for file in WORKER.rglob("*.py") if starts.search(file.read_text())}
     assert found == {"children.py", "nvidia.py"}
 
@@ -99,10 +103,15 @@ def test_a_child_may_fork_and_start_though_a_signal_interrupted_the_wait_of_its_
         thread = threading.Thread(target=start_slowly)
         thread.start()
         happened(locked, "another thread lets nobody fork")
-        sys.unraisablehook = lambda _: None  # what the signal handler raised, and the lock that was not held
+        # what the signal handler raised, and the lock that was not held
+        sys.unraisablehook = lambda _: None
         signal.signal(signal.SIGALRM, interrupt)
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        pid = forked(lambda: os._exit(ended(start_child(["/bin/true"])) + os.WEXITSTATUS(child_ended(forked(seven)))))
+        pid = forked(
+            lambda: os._exit(
+                ended(start_child(["/bin/true"])) + os.WEXITSTATUS(child_ended(forked(seven)))
+            )
+        )
         go_on.set()
         joined(thread)
         with no_fork():
@@ -115,7 +124,9 @@ def test_a_child_may_fork_and_start_though_a_signal_interrupted_the_wait_of_its_
 
 
 @isolates
-def test_a_guard_that_reads_nothing_is_killed_before_its_worker_waits_for_it(guard: GuardProcess) -> None:
+def test_a_guard_that_reads_nothing_is_killed_before_its_worker_waits_for_it(
+    guard: GuardProcess,
+) -> None:
     os.kill(guard.pid, signal.SIGSTOP)
     order = Order(0, 1, 10.0)
     for _ in range(100_000):
@@ -145,4 +156,8 @@ def test_a_guard_that_is_not_ready_in_time_is_killed(monkeypatch: pytest.MonkeyP
 
 
 def children_of(pid: int) -> set[str]:
-    return {child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()}
+    return {
+        child
+        for file in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in file.read_text().split()
+    }

@@ -10,7 +10,9 @@ from tests.faults.rig import Rig
 from tests.waiting import joined, until
 
 
-def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(server: EmbeddedServer) -> None:
+def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(
+    server: EmbeddedServer,
+) -> None:
     rig = Rig(server.url, "deaf")
     stop = threading.Event()
     client: Any = Store.from_url(server.url, "deaf").client
@@ -28,7 +30,9 @@ def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(server
         rig.wait(lambda: rig.done(tasks[:20]), "slots are found free without a word", working=True)
         rig.submit(*tasks[20:])
         rig.wait(lambda: rig.done(tasks), "and tasks are looked for", working=True)
-        assert sum(each.core.counters.own_ticks for each in rig.schedulers) > 0, "nobody heard a tick"
+        assert sum(each.core.counters.own_ticks for each in rig.schedulers) > 0, (
+            "nobody heard a tick"
+        )
         stop.set()
         joined(cutter)
         tick = rig.store.keys.tick
@@ -54,7 +58,12 @@ def test_a_listener_that_was_too_slow_is_deaf_once_and_hears_again(server: Embed
         heard: list[list[str]] = []
         until(lambda: heard.extend(listener.hear(0.1)) or ["cut"] in heard)
         until(lambda: listener.hear(0.1) or client.spublish(store.keys.tick, "tick 7 1"))
-        until(lambda: ["tick", "7", "1"] in listener.hear(0.1) or not client.spublish(store.keys.tick, "tick 7 1"))
+        until(
+            lambda: (
+                ["tick", "7", "1"] in listener.hear(0.1)
+                or not client.spublish(store.keys.tick, "tick 7 1")
+            )
+        )
         assert heard.count(["cut"]) == 1
     finally:
         client.config_set("client-output-buffer-limit", before)

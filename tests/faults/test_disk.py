@@ -1,6 +1,7 @@
 """F20: the disk under the append-only file is full, and then it is not.
 
-A limit on the size of the server's files stands for the disk: writing beyond it fails as on a full one.
+A limit on the size of the server's files stands for the disk: writing beyond it fails as on a full
+one.
 """
 
 import resource
@@ -23,7 +24,9 @@ PATIENCE_S = 180.0
 
 @pytest.fixture(params=list(server_programs().values()), ids=list(server_programs()))
 def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedServer]:
-    """A server that shrugs at the signal which a process gets with the error of a file that grew too large."""
+    """A server that shrugs at the signal which a process gets with the error of a file that grew
+    too large.
+    """
     program = tmp_path / "server"
     program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {request.param} \"$@\"\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -48,7 +51,9 @@ def test_a_full_disk_refuses_submits_whole_loses_nothing_and_all_goes_on_when_th
     drive.submit("runs")
     place = drive.held("runs", drive.take()["runs"])
     assert drive.start(place) == "ok"
-    resource.prlimit(small_disk.process.pid, resource.RLIMIT_FSIZE, (64 * 1024, resource.RLIM_INFINITY))
+    resource.prlimit(
+        small_disk.process.pid, resource.RLIMIT_FSIZE, (64 * 1024, resource.RLIM_INFINITY)
+    )
     accepted: list[str] = []
     deadline = time.monotonic() + PATIENCE_S
     with pytest.raises(ServerReadOnly, match="its disk fails; the server's log says why"):
@@ -56,7 +61,11 @@ def test_a_full_disk_refuses_submits_whole_loses_nothing_and_all_goes_on_when_th
     with pytest.raises(ServerReadOnly):
         drive.finish(place)
     assert drive.state("runs") == "running", "reading goes on"
-    resource.prlimit(small_disk.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    resource.prlimit(
+        small_disk.process.pid,
+        resource.RLIMIT_FSIZE,
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+    )
     while True:
         try:
             word = drive.finish(place)

@@ -1,4 +1,6 @@
-"""F19: a server whose memory is full refuses what brings work in, whole, and lets pass what brings it to its end."""
+"""F19: a server whose memory is full refuses what brings work in, whole, and lets pass what brings
+it to its end.
+"""
 
 import logging
 import time
@@ -24,7 +26,17 @@ from tests.lua.driver import Driver, dump
 from tests.lua.sample import rare_calls, sample_calls
 from tests.lua.test_refusals import busy_cluster
 
-REFUSED = {"submit", "take", "commit", "register_node", "deal_node", "offer", "configure", "quarantine", "revive"}
+REFUSED = {
+    "submit",
+    "take",
+    "commit",
+    "register_node",
+    "deal_node",
+    "offer",
+    "configure",
+    "quarantine",
+    "revive",
+}
 
 
 @contextmanager
@@ -64,7 +76,8 @@ def test_each_script_is_refused_whole_or_carried_out(busy: Driver, verb: str) ->
 
 @pytest.mark.unaudited
 @pytest.mark.parametrize(
-    ("verb", "at"), [(verb, at) for verb in ("submit", "take", "start", "finish") for at in range(4)]
+    ("verb", "at"),
+    [(verb, at) for verb in ("submit", "take", "start", "finish") for at in range(4)],
 )
 def test_each_rare_call_is_refused_whole_or_carried_out(busy: Driver, verb: str, at: int) -> None:
     calls = rare_calls(busy.commands)[verb]
@@ -104,7 +117,11 @@ def test_a_batch_of_claims_and_a_batch_of_tasks_are_refused_whole(busy: Driver) 
         busy.claim("taken", "1@2", node="n2", inc=inc),
         busy.claim("b", node="n2", slots=(1,), inc=inc),
     ]
-    tasks = [Submission("a", "work", b""), Submission("b", "work", b""), Submission("c", "work", b"")]
+    tasks = [
+        Submission("a", "work", b""),
+        Submission("b", "work", b""),
+        Submission("c", "work", b""),
+    ]
     before = dump(busy.store)
     with full(busy.store):
         for call in (busy.commands.commit(0, claims), busy.commands.submit(tasks)):
@@ -113,15 +130,21 @@ def test_a_batch_of_claims_and_a_batch_of_tasks_are_refused_whole(busy: Driver) 
             assert dump(busy.store) == before
 
 
-def test_a_task_of_a_new_kind_is_refused_though_old_answers_must_be_forgotten_first(busy: Driver) -> None:
-    busy.store.client.hset(busy.keys.queue("feasible"), mapping={f"f{n} slots=1": "yes" for n in range(1001)})
+def test_a_task_of_a_new_kind_is_refused_though_old_answers_must_be_forgotten_first(
+    busy: Driver,
+) -> None:
+    busy.store.client.hset(
+        busy.keys.queue("feasible"), mapping={f"f{n} slots=1": "yes" for n in range(1001)}
+    )
     before = dump(busy.store)
     with full(busy.store), pytest.raises(ServerFull):
         busy.submit("new", name="new")
     assert dump(busy.store) == before
 
 
-def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_takes_it(busy: Driver) -> None:
+def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_takes_it(
+    busy: Driver,
+) -> None:
     port = busy.store.address.rpartition(":")[2]
     app = Celery("outbox", broker="memory://", backend=f"redis://127.0.0.1:{port}/0")
 
@@ -181,7 +204,9 @@ def test_while_memory_is_full_work_ends_and_nobody_is_lost_and_then_all_goes_on(
     try:
         rig.node("n1", 2)
         rig.submit("t0", "t1", "t2", "t3")
-        running = rig.wait(lambda: (held := rig.leases()) and len(held) == 2 and rig.start(), "two run")
+        running = rig.wait(
+            lambda: (held := rig.leases()) and len(held) == 2 and rig.start(), "two run"
+        )
         with full(rig.store), ParsyncClient.from_url(server.url, "full") as client:
             with pytest.raises(ServerFull):
                 client.submit("job", id="t4")
@@ -192,9 +217,15 @@ def test_while_memory_is_full_work_ends_and_nobody_is_lost_and_then_all_goes_on(
             assert rig.store.nodes(0)["n1"].state == "up", "its renewals are let pass"
             assert set(rig.store.hash(rig.store.keys.shared("schedulers"))) == {"s0", "s1"}
         rig.submit("t4")
-        rig.wait(lambda: rig.done(["t0", "t1", "t2", "t3", "t4"]), "all go on by themselves", working=True)
+        rig.wait(
+            lambda: rig.done(["t0", "t1", "t2", "t3", "t4"]),
+            "all go on by themselves",
+            working=True,
+        )
         assert len(rig.started) == 5, "each was started once"
-        said = [record.getMessage() for record in caplog.records if "is full" in record.getMessage()]
+        said = [
+            record.getMessage() for record in caplog.records if "is full" in record.getMessage()
+        ]
         assert 0 < len(said) <= 2, f"each scheduler says it once: {said}"
     finally:
         rig.close()

@@ -1,4 +1,6 @@
-"""The guard by itself: it keeps the lease whatever its worker does, and it and the runs die when it must not go on."""
+"""The guard by itself: it keeps the lease whatever its worker does, and it and the runs die when it
+must not go on.
+"""
 
 import fcntl
 import os
@@ -58,7 +60,9 @@ def kept(make: Callable[..., Kept]) -> Kept:
 
 
 def spinning(own: RunIsolation) -> int:
-    """A pool process that runs a task which never ends and lets no other thread of its process run, once it does."""
+    """A pool process that runs a task which never ends and lets no other thread of its process run,
+    once it does.
+    """
     begun = Path(f"{own.lock_file}.begun")
 
     def task() -> None:
@@ -79,10 +83,12 @@ def lives(pid: int) -> bool:
     return os.waitpid(pid, os.WNOHANG) == (0, 0)
 
 
-# -- the lease -------------------------------------------------------------------------------------------------------
+# -- the lease -------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_kept_and_a_run_lives_though_its_worker_gives_no_sign_of_life(kept: Kept) -> None:
+def test_a_lease_is_kept_and_a_run_lives_though_its_worker_gives_no_sign_of_life(
+    kept: Kept,
+) -> None:
     pid = spinning(kept.kept(2.0))
     before_s = now_s()
     until(lambda: now_s() > before_s + 3 * 2.0, "three leases without a sign of life are over")
@@ -109,7 +115,9 @@ def test_a_run_is_killed_when_the_lease_cannot_be_renewed_and_the_log_says_why(
         kept.store.client.execute_command("CLIENT PAUSE", 60_000, "WRITE")
     assert ended_by(pid) == signal.SIGKILL
     kept.store.client.execute_command("CLIENT UNPAUSE")
-    assert now_s() - before_s >= (KILL_AFTER - 0.2) * lease_s - 0.5, "the last renewal was up to 0.2 leases before"
+    assert now_s() - before_s >= (KILL_AFTER - 0.2) * lease_s - 0.5, (
+        "the last renewal was up to 0.2 leases before"
+    )
     why = {
         "lapsed": "has given the node up",
         "superseded": "another worker has registered",
@@ -119,7 +127,9 @@ def test_a_run_is_killed_when_the_lease_cannot_be_renewed_and_the_log_says_why(
     assert f"node n1: its lease was not renewed for {KILL_AFTER * lease_s:g} s (" in said
     assert why[how] in said
     assert "CRITICAL" in said
-    assert why[how] in kept.isolation.why_lost(own.guard), "the story of a task of a pool process, too"
+    assert why[how] in kept.isolation.why_lost(own.guard), (
+        "the story of a task of a pool process, too"
+    )
 
 
 def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(kept: Kept) -> None:
@@ -130,12 +140,17 @@ def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(kept: Kept) 
 
 
 def test_a_guard_that_died_gets_a_successor_which_keeps_the_lease(kept: Kept) -> None:
-    assert kept.isolation.hindrance((0,)) == "the guard does not keep the lease of the node yet", "never yet"
+    assert kept.isolation.hindrance((0,)) == "the guard does not keep the lease of the node yet", (
+        "never yet"
+    )
     first = kept.kept()
     os.kill(kept.pid, signal.SIGKILL)
     until(lambda: not Path(first.guard).exists(), "it is gone")
     assert "no run could be isolated: [Errno 2]" in kept.isolation.hindrance((0,))
-    until(lambda: kept.isolation.why_lost(first.guard) == "its guard was killed", "the worker knows why a run is lost")
+    until(
+        lambda: kept.isolation.why_lost(first.guard) == "its guard was killed",
+        "the worker knows why a run is lost",
+    )
     assert kept.isolation.why_lost("/proc/1/fd/9") == ""
     with tied(kept.kept().guard):
         assert kept.isolation.hindrance((0,)) == ""
@@ -147,11 +162,13 @@ def test_after_leave_the_counter_moves_no_more_and_runs_are_tied_still(kept: Kep
     kept.isolation.leave(60)
     before = kept.moved
     with open(own.guard, "wb", buffering=0):  # noqa: PTH123
-        until(lambda: not Path(own.guard).exists(), "it has ended 0.8 leases after its last renewal")
+        until(
+            lambda: not Path(own.guard).exists(), "it has ended 0.8 leases after its last renewal"
+        )
     assert kept.moved == before
 
 
-# -- a worker that stands still --------------------------------------------------------------------------------------
+# -- a worker that stands still --------------------------------------------------------------------
 
 
 def placed(kept: Kept, id: str, slot: int) -> Place:
@@ -171,7 +188,8 @@ def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and
     drive = Driver(kept.store)
     assert shards == 1 or kept.store.keys.shard_of("waits"), "not the first"
     kept.kept()  # it is not suspect before all is placed
-    runs, waits = placed(kept, "runs", 0), placed(kept, "waits", 1)
+    runs = placed(kept, "runs", 0)
+    waits = placed(kept, "waits", 1)
     assert drive.start(runs) == "ok"
     kept.keep(2.0)
     until(lambda: kept.state == "suspect", "no sign came")
@@ -184,7 +202,10 @@ def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and
     before = kept.moved
     until(lambda: kept.moved > before + 2, "its lease is kept")
     kept.keep(2.0)
-    until(lambda: (kept.state, drive.bits(4)) == ("up", "0111"), "it gives a sign of life, and gets tasks")
+    until(
+        lambda: (kept.state, drive.bits(4)) == ("up", "0111"),
+        "it gives a sign of life, and gets tasks",
+    )
     assert "n1" not in drive.hash("notes")
     until(lambda: "gives signs of life again" in log.read_text(), "the log says so")
     assert drive.finish(runs) == "ok"
@@ -211,28 +232,36 @@ def test_a_guard_that_takes_over_trusts_a_node_that_an_earlier_one_has_marked(ke
 
 def test_a_node_is_trusted_again_though_the_server_has_lost_that_it_was(kept: Kept) -> None:
     kept.kept(2.0)
-    until(lambda: kept.keep(2.0) and "n1" not in Driver(kept.store).hash("notes"), "nothing is unsure")
+    until(
+        lambda: kept.keep(2.0) and "n1" not in Driver(kept.store).hash("notes"), "nothing is unsure"
+    )
     kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, f"{NO_SIGN}: x"))
     until(lambda: (kept.keep(2.0), kept.state)[1] == "up", "its worker gives signs of life")
 
 
 def test_what_the_leader_suspects_is_not_trusted_by_the_guard(kept: Kept) -> None:
     kept.kept(2.0)
-    kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row"))
+    kept.store.run(
+        kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
+    )
     before = kept.moved
     until(lambda: (kept.keep(2.0), kept.moved)[1] > before + 3, "its lease is kept")
     assert kept.state == "suspect"
 
 
 def test_what_the_leader_suspects_is_not_trusted_by_a_new_guard_either(kept: Kept) -> None:
-    kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row"))
+    kept.store.run(
+        kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
+    )
     before = kept.moved
     kept.kept(2.0)
     until(lambda: (kept.keep(2.0), kept.moved)[1] > before + 3, "its lease is kept")
     assert kept.state == "suspect"
 
 
-def test_a_worker_with_more_descriptors_than_select_takes_has_a_guard(make: Callable[..., Kept]) -> None:
+def test_a_worker_with_more_descriptors_than_select_takes_has_a_guard(
+    make: Callable[..., Kept],
+) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most[1]), most[1]))
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
@@ -251,7 +280,7 @@ def test_an_event_loop_that_stands_still_is_what_the_worker_says(kept: Kept) -> 
     until(lambda: kept.state == "up", "it turns")
 
 
-# -- nothing holds it up ---------------------------------------------------------------------------------------------
+# -- nothing holds it up ---------------------------------------------------------------------------
 
 
 def test_a_guard_renews_though_nobody_reads_what_it_tells_and_its_log_takes_no_more(
@@ -277,7 +306,8 @@ def test_a_guard_renews_though_nobody_reads_what_it_tells_and_its_log_takes_no_m
     try:
         kept.kept(0.5)
         fcntl.fcntl(kept.isolation._guard._output, fcntl.F_SETPIPE_SZ, 4096)  # type: ignore[union-attr]
-        began, began_s = kept.moved, time.monotonic()
+        began = kept.moved
+        began_s = time.monotonic()
         until(lambda: kept.state == "suspect", "it has something to log")
         until(lambda: kept.moved > began + 4096 // 50 + 20, "it renews after the pipe is full")
         print(f"{kept.moved - began} renewals in {time.monotonic() - began_s:.1f} s")
@@ -288,7 +318,7 @@ def test_a_guard_renews_though_nobody_reads_what_it_tells_and_its_log_takes_no_m
             os.close(descriptor)
 
 
-# -- its own life ----------------------------------------------------------------------------------------------------
+# -- its own life ----------------------------------------------------------------------------------
 
 
 def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_worker(
@@ -305,7 +335,9 @@ def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_work
 
     reading, writing = os.pipe()
     worker = forked(work)
-    guard, child = (int(word) for word in read_some(reading, 100, "the guard and a child are there").split())
+    guard, child = (
+        int(word) for word in read_some(reading, 100, "the guard and a child are there").split()
+    )
     for name in ("INT", "TERM", "HUP", "QUIT", "TSTP"):
         os.kill(guard, getattr(signal, f"SIG{name}"))
     os.close(writing)
@@ -329,7 +361,9 @@ def test_who_has_ended_its_run_outlives_the_guard(kept: Kept) -> None:
         os.kill(child, signal.SIGKILL)
         os._exit(7)
 
-    assert os.waitstatus_to_exitcode(child_ended(forked(work), "a run that outlives its guard")) == 7
+    assert (
+        os.waitstatus_to_exitcode(child_ended(forked(work), "a run that outlives its guard")) == 7
+    )
 
 
 def test_the_guard_shows_no_secret_and_runs_no_code_of_the_app(
@@ -345,7 +379,10 @@ def test_the_guard_shows_no_secret_and_runs_no_code_of_the_app(
     kept = Kept(server.url.replace("redis://", "redis://guarded:pass-phrase@"), file)
     try:
         kept.kept()
-        told = Path(f"/proc/{kept.pid}/cmdline").read_bytes() + Path(f"/proc/{kept.pid}/environ").read_bytes()
+        told = (
+            Path(f"/proc/{kept.pid}/cmdline").read_bytes()
+            + Path(f"/proc/{kept.pid}/environ").read_bytes()
+        )
         assert b"guard.py" in told
         assert b"pass-phrase" not in told
         assert not (tmp_path / "ran").exists()

@@ -1,8 +1,10 @@
-"""F45 and the shutdowns: what Celery does to requests because of their messages costs a placed task no start.
+"""F45 and the shutdowns: what Celery does to requests because of their messages costs a placed task
+no start.
 
-The broker is a Redis of its own, which is killed twice while tasks run. The app acknowledges late, and has Celery
-cancel what runs when the broker's connection is lost, as Celery 6 does by default. So a plain task is cancelled,
-and its message is the broker's to deliver again: parsync changes nothing of that.
+The broker is a Redis of its own, which is killed twice while tasks run. The app acknowledges late,
+and has Celery cancel what runs when the broker's connection is lost, as Celery 6 does by default.
+So a plain task is cancelled, and its message is the broker's to deliver again: parsync changes
+nothing of that.
 """
 
 import importlib
@@ -33,14 +35,20 @@ class Site(Rig):
     gates: Path
 
     def held(self, pool: str, gate: str) -> AsyncResult:
-        """Submits a task that runs on that node until its gate is opened, and waits until it runs."""
-        result: AsyncResult = self.tasks.gated.apply_async((gate,), parsync={"require": {"node": pool}})
+        """Submits a task that runs on that node until its gate is opened, and waits
+        until it runs.
+        """
+        result: AsyncResult = self.tasks.gated.apply_async(
+            (gate,), parsync={"require": {"node": pool}}
+        )
         self.until((self.gates / f"{gate}.begun").exists, f"{gate} runs")
         return result
 
     def until_said(self, pool: str, words: str, times: int) -> None:
         """Waits until a worker has said so, so many times."""
-        self.until(lambda: self.lines(pool).count(words) >= times, f"{pool} says {words!r}, {times} times")
+        self.until(
+            lambda: self.lines(pool).count(words) >= times, f"{pool} says {words!r}, {times} times"
+        )
 
     def pass_gate(self, gate: str) -> None:
         """Opens a gate."""
@@ -70,7 +78,8 @@ def site(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
-        sys.modules.pop("tests.faults.refusing_app", None)  # it reads its addresses when it is imported
+        # it reads its addresses when it is imported
+        sys.modules.pop("tests.faults.refusing_app", None)
         tasks = importlib.import_module("tests.faults.refusing_app")
         env = {**env, "CELERY_BROKER_URL": broker.url}
         site = Site(state.url, tasks, tmp_path_factory.mktemp("logs"), env, celery_url=state.url)
@@ -85,9 +94,13 @@ def site(
         tasks.app.backend.result_consumer._pubsub = None  # as in test_rabbitmq.py
 
 
-def test_outages_of_the_broker_cost_no_start(site: Site, servers_apart: tuple[EmbeddedServer, EmbeddedServer]) -> None:
+def test_outages_of_the_broker_cost_no_start(
+    site: Site, servers_apart: tuple[EmbeddedServer, EmbeddedServer]
+) -> None:
     broker = servers_apart[1]
-    assert [site.tasks.plain.apply_async((1,), queue=pool).get(timeout=GET_S) for pool in POOLS] == [2, 2, 2]
+    assert [
+        site.tasks.plain.apply_async((1,), queue=pool).get(timeout=GET_S) for pool in POOLS
+    ] == [2, 2, 2]
     results = {pool: site.held(pool, f"outage-{pool}") for pool in POOLS}
     for number in (1, 2):
         broker.restart(kill=True)
@@ -99,7 +112,9 @@ def test_outages_of_the_broker_cost_no_start(site: Site, servers_apart: tuple[Em
         assert result.get(timeout=GET_S) == f"outage-{pool}"
         status = site.until_state(result.id, "succeeded")
         assert (status.starts, status.history) == (1, ()), f"{pool}: {status}"
-    assert [site.tasks.plain.apply_async((1,), queue=pool).get(timeout=GET_S) for pool in POOLS] == [2, 2, 2]
+    assert [
+        site.tasks.plain.apply_async((1,), queue=pool).get(timeout=GET_S) for pool in POOLS
+    ] == [2, 2, 2]
     assert "Terminating it instead" not in site.lines("prefork") + site.lines("threads")
 
 

@@ -1,4 +1,6 @@
-"""A node adds to Celery's inspect: tasks placed at it that have not begun, and tasks that are not due yet."""
+"""A node adds to Celery's inspect: tasks placed at it that have not begun, and tasks that are not
+due yet.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -22,23 +24,40 @@ def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: Embedd
             Submission(id, "job", make_message("job", [id], {"k": 1}, id), delay_ms=delay_ms)
             for id, delay_ms in (("now", None), ("then", 600_000), ("later", 900_000))
         ]
-        other = Submission("other", "nobody", make_message("nobody", [], None, "other"), delay_ms=600_000)
+        other = Submission(
+            "other", "nobody", make_message("nobody", [], None, "other"), delay_ms=600_000
+        )
         rig.store.run(rig.store.commands.submit([*tasks, other]))
         many = [
-            Submission(f"m{n:03}%20x", "many", make_message("many", [n], {}, f"m{n:03} x"), delay_ms=10**6 + n)
+            Submission(
+                f"m{n:03}%20x",
+                "many",
+                make_message("many", [n], {}, f"m{n:03} x"),
+                delay_ms=10**6 + n,
+            )
             for n in range(110)
         ]
         rig.store.run(rig.store.commands.submit(many))
-        for id, message in (("m000%20x", b"{}"), ("m001%20x", b'{"body": 1, "headers": 2, "properties": 3}')):
+        for id, message in (
+            ("m000%20x", b"{}"),
+            ("m001%20x", b'{"body": 1, "headers": 2, "properties": 3}'),
+        ):
             rig.store.client.hset(rig.store.keys.queue("messages"), id, message)
         app = Celery("panel", set_as_current=False)
 
         @app.task(name="job", shared=False)
         def job(id: str, k: int) -> None: ...
 
-        agent: Any = SimpleNamespace(app=app, store=rig.store, node=SimpleNamespace(name="n1", partition=0, inc=1))
+        agent: Any = SimpleNamespace(
+            app=app, store=rig.store, node=SimpleNamespace(name="n1", partition=0, inc=1)
+        )
         (placed,) = rig.wait(lambda: list(reserved(agent, "w@h")), "one is placed")
-        assert (placed["id"], placed["args"], placed["kwargs"], placed["hostname"]) == ("now", ["now"], {"k": 1}, "w@h")
+        assert (placed["id"], placed["args"], placed["kwargs"], placed["hostname"]) == (
+            "now",
+            ["now"],
+            {"k": 1},
+            "w@h",
+        )
         rig.wait(rig.start, "it begins")
         assert list(reserved(agent, "w@h")) == []
         found: Any = list(scheduled(agent, "w@h"))
@@ -50,7 +69,9 @@ def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: Embedd
 
         again: Any = scheduled(agent, "w@h")
         found = [each["request"]["id"] for each in again]
-        assert found[:3] == ["then", "later", "m002 x"], "two are damaged; an id is shown as it was given"
+        assert found[:3] == ["then", "later", "m002 x"], (
+            "two are damaged; an id is shown as it was given"
+        )
         assert len(found) <= 100
     finally:
         rig.close()

@@ -1,4 +1,6 @@
-"""A Celery caller whose server is away: errors are Celery's own too; `retry` and `retry_policy` are obeyed."""
+"""A Celery caller whose server is away: errors are Celery's own too; `retry` and `retry_policy` are
+obeyed.
+"""
 
 import socket
 import threading
@@ -72,7 +74,9 @@ POLICY = {"max_retries": 2, "interval_start": 0, "interval_step": 0.01, "interva
         ({"task_publish_retry_policy": POLICY}, {"retry_policy": {"max_retries": 0}}, 1),
     ],
 )
-def test_it_is_asked_as_often_as_the_call_or_the_app_says(deaf: Deaf, conf: Any, call: Any, tries: int) -> None:
+def test_it_is_asked_as_often_as_the_call_or_the_app_says(
+    deaf: Deaf, conf: Any, call: Any, tries: int
+) -> None:
     placed = task(deaf.url, **conf)
     with pytest.raises(OperationalError) as raised:
         placed.apply_async(**call)
@@ -123,7 +127,9 @@ def test_send_task_of_a_name_that_was_never_looked_up_is_refused_after_one_try(d
 
 
 @pytest.mark.one_server(-1)
-def test_what_the_server_said_of_a_name_holds_while_it_is_away(server: EmbeddedServer, deaf: Deaf) -> None:
+def test_what_the_server_said_of_a_name_holds_while_it_is_away(
+    server: EmbeddedServer, deaf: Deaf
+) -> None:
     app = Celery("caller", broker="memory://", set_as_current=False)
     found: Any = Parsync(app, server.url)
     assert app.send_task("other.plain").id
@@ -142,7 +148,9 @@ def test_a_revoke_is_told_to_the_workers_though_the_server_is_away(deaf: Deaf) -
     app = Celery("revoker", broker="memory://", set_as_current=False)
     Parsync(app, deaf.url)
     told: list[Any] = []
-    app.control.broadcast = lambda command, **kwargs: told.append((command, kwargs["arguments"]["task_id"]))
+    app.control.broadcast = lambda command, **kwargs: told.append(
+        (command, kwargs["arguments"]["task_id"])
+    )
     with pytest.raises(OperationalError) as raised:
         app.control.revoke("abc", terminate=True)
     assert isinstance(raised.value, ServerUnreachable)
@@ -185,5 +193,7 @@ def test_the_event_task_sent_goes_over_the_callers_producer_and_its_failure_is_n
         elsewhere = Noting(connection, auto_declare=False)
         assert placed.apply_async(producer=elsewhere, retry=False).id
     assert elsewhere.published == ["task-sent"]
-    assert len(placed.app.amqp._event_dispatcher._outbound_buffer) == 1, "Celery keeps the event, as of a plain task"
+    assert len(placed.app.amqp._event_dispatcher._outbound_buffer) == 1, (
+        "Celery keeps the event, as of a plain task"
+    )
     assert placed.app.parsync.background._thread is None, "nothing went over another producer"

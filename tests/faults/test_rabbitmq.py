@@ -1,6 +1,8 @@
-"""F41 to F45: the app's broker is a RabbitMQ that is not there at start, paused, slow, killed; parsync works on.
+"""F41 to F45: the app's broker is a RabbitMQ that is not there at start, paused, slow, killed;
+parsync works on.
 
-The tests of this file are one history with one RabbitMQ, in their order: it is not there, starts, is paused, is killed.
+The tests of this file are one history with one RabbitMQ, in their order: it is not there, starts,
+is paused, is killed.
 """
 
 import importlib
@@ -31,8 +33,12 @@ needs_rabbitmq = pytest.mark.skipif(
 class Site(Rig):
     """A cluster whose app's broker is not parsync's server."""
 
-    def worker(self, node: str, *extra: str, up: bool = True, broker: str = "", **options: Any) -> str:
-        """Starts a worker of two slots with all that Celery does by default: mingle, gossip, heartbeats, events."""
+    def worker(
+        self, node: str, *extra: str, up: bool = True, broker: str = "", **options: Any
+    ) -> str:
+        """Starts a worker of two slots with all that Celery does by default: mingle, gossip,
+        heartbeats, events.
+        """
         before = ["-b", broker] if broker else []
         self.stack.start(
             node,
@@ -68,7 +74,9 @@ class Site(Rig):
 
     def add(self, node: str, a: int = 1) -> AsyncResult:
         """Submits a task for that node."""
-        result: AsyncResult = self.tasks.add.apply_async((a, a), parsync={"require": {"node": node}})
+        result: AsyncResult = self.tasks.add.apply_async(
+            (a, a), parsync={"require": {"node": node}}
+        )
         return result
 
     def works(self, *nodes: str) -> None:
@@ -78,8 +86,12 @@ class Site(Rig):
         assert {self.status(result.id).node for result in results} == set(nodes)
 
     def held(self, node: str, gate: str) -> AsyncResult:
-        """Submits a task that runs on that node until the gate is opened, and waits until it runs."""
-        result: AsyncResult = self.tasks.gated.apply_async((gate,), parsync={"require": {"node": node}})
+        """Submits a task that runs on that node until the gate is opened, and waits
+        until it runs.
+        """
+        result: AsyncResult = self.tasks.gated.apply_async(
+            (gate,), parsync={"require": {"node": node}}
+        )
         self.until(lambda: self.redis.exists(f"test:held:{gate}"), f"{gate} runs")
         return result
 
@@ -99,7 +111,9 @@ def rabbit() -> Iterator[RabbitMQ]:
 
 
 @pytest.fixture(scope="module")
-def site(state: EmbeddedServer, rabbit: RabbitMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(
+    state: EmbeddedServer, rabbit: RabbitMQ, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     """The app here and in its workers, and a scheduler."""
     env = {"TEST_STATE_URL": state.url, "TEST_BROKER_URL": rabbit.url}
     with pytest.MonkeyPatch.context() as patch:
@@ -111,12 +125,15 @@ def site(state: EmbeddedServer, rabbit: RabbitMQ, tmp_path_factory: pytest.TempP
         site.schedulers(1, lease_s=LONG_LEASE_S)
         yield site
         site.close()
-        # Celery unsubscribes from a result that is forgotten later, and would wait for a server that is gone by then
+        # Celery unsubscribes from a result that is forgotten later, and would wait for a server
+        # that is gone by then
         tasks.app.backend.result_consumer._pubsub = None
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_a_node_of_placed_tasks_only_needs_no_event_loop_of_its_broker(site: Site, pool: str) -> None:
+def test_a_node_of_placed_tasks_only_needs_no_event_loop_of_its_broker(
+    site: Site, pool: str
+) -> None:
     """F41: kombu's memory and filesystem transports have none."""
     node = site.worker(f"memory-{pool}", "--parsync-only", pool=pool, broker="memory://")
     try:
@@ -128,17 +145,31 @@ def test_a_node_of_placed_tasks_only_needs_no_event_loop_of_its_broker(site: Sit
         assert site.stack.terminate(node) == 0
 
 
-def test_a_mixed_node_on_a_broker_without_an_event_loop_is_refused_with_the_repair(site: Site) -> None:
+def test_a_mixed_node_on_a_broker_without_an_event_loop_is_refused_with_the_repair(
+    site: Site,
+) -> None:
     site.worker("mixed-memory", broker="memory://", up=False)
     ended = site.stack.processes["mixed-memory"].popen
     assert ended.wait(timeout=GET_S) == 2
-    assert "which the transport memory of the app's broker lacks: add --parsync-only" in site.lines("mixed-memory")
+    assert "which the transport memory of the app's broker lacks: add --parsync-only" in site.lines(
+        "mixed-memory"
+    )
 
 
 def test_a_node_is_not_up_before_its_event_loop_turns(site: Site) -> None:
     """F43: it says what it waits for."""
-    site.worker("early", "--parsync-only", pool="threads", broker="memory://", env=["TEST_BLOCKS=1"], up=False)
-    said = "node early is not up yet: its event loop does not turn; it waits in tests.faults.rabbit_app.wait_for"
+    site.worker(
+        "early",
+        "--parsync-only",
+        pool="threads",
+        broker="memory://",
+        env=["TEST_BLOCKS=1"],
+        up=False,
+    )
+    said = (
+        "node early is not up yet: its event loop does not turn; it waits in "
+        "tests.faults.rabbit_app.wait_for"
+    )
     site.until(lambda: said in site.lines("early"), "the node says what it waits for")
     assert site.node("early").state == ""
     site.redis.set("test:gate:start", "open")
@@ -150,7 +181,9 @@ def test_a_node_is_not_up_before_its_event_loop_turns(site: Site) -> None:
 class TestRabbitMQ:
     """One RabbitMQ, and the nodes `mixed`, `only` (placed tasks only)."""
 
-    def test_nodes_are_up_and_work_before_the_broker_is_there(self, site: Site, rabbit: RabbitMQ) -> None:
+    def test_nodes_are_up_and_work_before_the_broker_is_there(
+        self, site: Site, rabbit: RabbitMQ
+    ) -> None:
         """F42."""
         site.worker("only", "--parsync-only", pool="threads")
         site.worker("mixed")
@@ -158,7 +191,9 @@ class TestRabbitMQ:
         rabbit.start()
         assert site.tasks.plain.delay(4).get(timeout=GET_S) == 8
         site.works("only", "mixed")
-        id = site.tasks.publishes.apply_async((7,), parsync={"require": {"node": "only"}}).get(timeout=GET_S)
+        id = site.tasks.publishes.apply_async((7,), parsync={"require": {"node": "only"}}).get(
+            timeout=GET_S
+        )
         assert AsyncResult(id, app=site.tasks.app).get(timeout=GET_S) == 14
         for said in (f"Cannot connect to {rabbit.shown}", f"Connected to {rabbit.shown}"):
             assert said in site.lines("mixed"), "it has waited for the broker, and consumes from it"
@@ -169,19 +204,28 @@ class TestRabbitMQ:
     ) -> None:
         """F43: never up and deaf."""
         site.until(lambda: "ready" in site.lines("mixed"), "the node consumes its queue")
-        site.tasks.app.control.broadcast("stand_still", destination=[f"mixed@{socket.gethostname()}"])
+        site.tasks.app.control.broadcast(
+            "stand_still", destination=[f"mixed@{socket.gethostname()}"]
+        )
         site.until(lambda: site.redis.exists("test:held:loop"), "its event loop stands still")
-        waiting = [site.tasks.add.delay(a, a) for a in range(8)]  # some are placed on the node that does not hear
+        # some are placed on the node that does not hear
+        waiting = [site.tasks.add.delay(a, a) for a in range(8)]
         site.until(lambda: site.node("mixed").state == "suspect", "the node is suspect")
         note = site.node("mixed").note
         assert note.startswith("its event loop stands still; it waits in ")
-        assert note.split()[-1].startswith(("tests.faults.rabbit_app", "redis.")), "it polls a gate, a key in Redis"
+        assert note.split()[-1].startswith(("tests.faults.rabbit_app", "redis.")), (
+            "it polls a gate, a key in Redis"
+        )
         assert [result.get(timeout=GET_S) for result in waiting] == [2 * a for a in range(8)]
         found = [site.status(result.id) for result in waiting]
         assert {status.node for status in found} == {"only"}
-        assert {setback.node for status in found for setback in status.history} == {"mixed"}, "some were placed there"
+        assert {setback.node for status in found for setback in status.history} == {"mixed"}, (
+            "some were placed there"
+        )
         backs = [setback.why for status in found for setback in status.history]
-        assert any(why.startswith("its event loop stands still") for why in backs), f"it gave none back: {backs}"
+        assert any(why.startswith("its event loop stands still") for why in backs), (
+            f"it gave none back: {backs}"
+        )
         site.redis.set("test:gate:loop", "open")
         site.until(lambda: site.node("mixed").state == "up", "it is up when its loop turns")
         site.works("mixed")
@@ -208,7 +252,9 @@ class TestRabbitMQ:
         """F45."""
         running = [site.held("mixed", "killed-mixed"), site.held("only", "killed-only")]
         rabbit.kill()
-        site.until(lambda: "Connection to broker lost" in site.lines("mixed"), "the node has noticed")
+        site.until(
+            lambda: "Connection to broker lost" in site.lines("mixed"), "the node has noticed"
+        )
         self.works_without(site, "killed", running)
         began = site.held("mixed", "last")
         site.stack.processes["mixed"].send(15)
@@ -224,21 +270,27 @@ class TestRabbitMQ:
         site.works("only", "mixed")
         for name in ("mixed", "only"):
             site.redis.set(f"test:gate:{gate}-{name}", "open")
-        assert [result.get(timeout=GET_S) for result in running] == [f"{gate}-mixed", f"{gate}-only"]
+        assert [result.get(timeout=GET_S) for result in running] == [
+            f"{gate}-mixed",
+            f"{gate}-only",
+        ]
         later = site.tasks.add.apply_async((1, 1), countdown=600)
         later.revoke()
         assert site.status(later.id).state == "cancelled"
         ends = site.held("mixed", f"{gate}-ends")
         ends.revoke(terminate=True, signal="SIGTERM")
         site.until_state(ends.id, "cancelled")
-        assert {node.state for node in site.client.nodes() if node.name in ("only", "mixed")} == {"up"}
+        assert {node.state for node in site.client.nodes() if node.name in ("only", "mixed")} == {
+            "up"
+        }
 
 
 class Slow:
     """A proxy that lets each piece of a connection wait."""
 
     def __init__(self, to: int, delay_s: float) -> None:
-        self._to, self._delay_s = to, delay_s
+        self._to = to
+        self._delay_s = delay_s
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()

@@ -36,7 +36,9 @@ pytestmark = pytest.mark.one_server(-1)
 
 
 @pytest.mark.parametrize("refusal", [missing_replicas, full_memory])
-def test_a_node_connects_to_its_broker_when_the_server_takes_writes(server: EmbeddedServer, refusal: Any) -> None:
+def test_a_node_connects_to_its_broker_when_the_server_takes_writes(
+    server: EmbeddedServer, refusal: Any
+) -> None:
     connection = Connection(server.url)
     connect_carefully(connection)
     with refusal(server), pytest.raises(Refused, match="nothing was done"):
@@ -45,7 +47,10 @@ def test_a_node_connects_to_its_broker_when_the_server_takes_writes(server: Embe
     with missing_replicas(server):
         thread = threading.Thread(
             target=lambda: connection.ensure_connection(
-                lambda error, interval_s: tries.append(error), interval_start=0, interval_step=0, interval_max=0
+                lambda error, interval_s: tries.append(error),
+                interval_start=0,
+                interval_step=0,
+                interval_max=0,
             )
         )
         thread.start()
@@ -94,18 +99,22 @@ def test_a_login_that_may_not_probe_connects(server: EmbeddedServer) -> None:
     [
         "MISCONF Errors writing to the AOF file",
         "NOREPLICAS Not enough good replicas to write.",
-        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> "
+        "replica?)",
         "MASTERDOWN Link with MASTER is down",
         "BUSY Redis is busy running a script.",
         "CLUSTERDOWN The cluster is down",
         "TRYAGAIN Multiple keys request during rehashing of slot",
         "NOPERM this user has no permissions to run the 'brpop' command",
-        "Command # 1 (ZADD unacked_index 1 x) of pipeline caused error: MISCONF Errors writing to the AOF file",
+        "Command # 1 (ZADD unacked_index 1 x) of pipeline caused error: MISCONF Errors writing to "
+        "the AOF file",
     ],
 )
 def test_a_refusal_is_a_lost_connection_also_as_the_cause_of_another_error(reply: str) -> None:
     error = ResponseError(reply)
-    assert isinstance(as_refused(Connection("redis://h:1/0"), error), OSError), "every consumer recovers from one"
+    assert isinstance(as_refused(Connection("redis://h:1/0"), error), OSError), (
+        "every consumer recovers from one"
+    )
     hidden = RuntimeError("kombu's")
     hidden.__cause__ = error
     assert as_refused(Connection("redis://h:1/0"), hidden)
@@ -142,7 +151,10 @@ def test_a_run_waits_for_a_result_backend_that_refuses_and_the_event_loop_does_n
             app.backend.store_result("loop", 1, "SUCCESS")
         assert is_of_backend(caught.value)
         thread.start()
-        until(lambda: "a result waits for its backend" in caplog.text or not thread.is_alive(), "a run waits")
+        until(
+            lambda: "a result waits for its backend" in caplog.text or not thread.is_alive(),
+            "a run waits",
+        )
     joined(thread)
     assert app.AsyncResult("patient").get(timeout=60) == 1
     app.backend.client.close()
@@ -151,7 +163,9 @@ def test_a_run_waits_for_a_result_backend_that_refuses_and_the_event_loop_does_n
 @pytest.fixture
 def ended(store: Store) -> Iterator[Celery]:
     """An app whose task 'a' has failed, which is in the results outbox."""
-    app = Celery("unstored", broker="memory://", backend=f"redis://{store.address}/0", set_as_current=False)
+    app = Celery(
+        "unstored", broker="memory://", backend=f"redis://{store.address}/0", set_as_current=False
+    )
 
     @app.task(name="work", shared=False)
     def work() -> None:
@@ -167,7 +181,9 @@ def ended(store: Store) -> Iterator[Celery]:
 
 
 def announce_too_late(store: Store, app: Celery, owed: Owed) -> None:
-    """Take the entry, and then neither tell it nor put it back: the server begins to refuse as it is told."""
+    """Take the entry, and then neither tell it nor put it back: the server begins to refuse as it
+    is told.
+    """
     tell = app.backend.mark_as_failure
     with ExitStack() as refusing:
 
@@ -193,12 +209,16 @@ def test_who_waits_for_a_result_that_was_not_stored_gets_an_error_when_the_backe
     assert len(owed) == 1, "it is owed until the server takes it"
     assert announce(store, ended, owed) == 1
     assert not owed
-    with pytest.raises(WorkerLostError, match="its result could not be stored: ReadOnlyError You can't write"):
+    with pytest.raises(
+        WorkerLostError, match="its result could not be stored: ReadOnlyError You can't write"
+    ):
         ended.AsyncResult("a").get(timeout=60)
 
 
 @pytest.mark.parametrize("how", ["it leaves", "it has left"])
-def test_a_node_that_leaves_puts_back_what_it_took_and_could_not_tell(store: Store, ended: Celery, how: str) -> None:
+def test_a_node_that_leaves_puts_back_what_it_took_and_could_not_tell(
+    store: Store, ended: Celery, how: str
+) -> None:
     settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
     no_worker: Any = None
     agent = Agent(ended, settings, store, NodeSpec("n1", Resources.of(1), 1.0), no_worker)
@@ -215,8 +235,17 @@ def test_a_node_that_leaves_puts_back_what_it_took_and_could_not_tell(store: Sto
 
 
 def test_a_lost_connection_is_celerys_to_retry(server: EmbeddedServer) -> None:
-    options = {"retry_policy": {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}}
-    app = Celery("storing", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False)
+    options = {
+        "retry_policy": {
+            "max_retries": 1,
+            "interval_start": 0,
+            "interval_step": 0,
+            "interval_max": 0,
+        }
+    }
+    app = Celery(
+        "storing", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False
+    )
     app.conf.result_backend_transport_options = options
     watch_results(app)
     with patient(), pytest.raises(RedisConnectionError) as caught:
@@ -240,7 +269,9 @@ def test_the_event_loop_of_a_solo_pool_waits_once_in_an_outage_and_other_runs_ea
     pool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("parsync_redis.worker.celery.storing.PATIENCE_S", 0.3)
-    app = Celery("patience", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False)
+    app = Celery(
+        "patience", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False
+    )
     refuser = vars(app.backend)["store_result"] = Refuser()
     watch_results(app)
 

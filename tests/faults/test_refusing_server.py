@@ -1,4 +1,6 @@
-"""A server that answers and does not do it now: each reason is one clear error, and what was asked for was not done."""
+"""A server that answers and does not do it now: each reason is one clear error, and what was asked
+for was not done.
+"""
 
 import threading
 import time
@@ -24,7 +26,9 @@ from tests.waiting import joined
 def own() -> Iterator[EmbeddedServer]:
     """A server of this test's own: Redis, if it is there."""
     program = list(server_programs().values())[-1]
-    with EmbeddedServer(program, options={"busy-reply-threshold": 100, "enable-debug-command": "yes"}) as server:
+    with EmbeddedServer(
+        program, options={"busy-reply-threshold": 100, "enable-debug-command": "yes"}
+    ) as server:
         yield server
 
 
@@ -56,8 +60,11 @@ def client(rig: Rig, own: EmbeddedServer) -> ParsyncClient:
 def test_a_replica(rig: Rig, own: EmbeddedServer) -> None:
     admin: Any = rig.store.client
     with client(rig, own) as asking:
-        admin.execute_command("REPLICAOF", "127.0.0.1", "1")  # nobody is there, so that its data stays
-        with pytest.raises(ServerReadOnly, match=r"is a read-only replica of 127\.0\.0\.1:1, nothing was done"):
+        # nobody is there, so that its data stays
+        admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(
+            ServerReadOnly, match=r"is a read-only replica of 127\.0\.0\.1:1, nothing was done"
+        ):
             asking.submit("job", id="a")
         admin.execute_command("REPLICAOF", "NO", "ONE")
         assert asking.status("a").state == "gone"
@@ -67,7 +74,9 @@ def test_too_few_replicas(rig: Rig, own: EmbeddedServer) -> None:
     admin: Any = rig.store.client
     with client(rig, own) as asking:
         admin.config_set("min-replicas-to-write", 1)
-        with pytest.raises(ServerReadOnly, match="takes no writes, nothing was done: it has fewer replicas in step"):
+        with pytest.raises(
+            ServerReadOnly, match="takes no writes, nothing was done: it has fewer replicas in step"
+        ):
             asking.submit("job", id="a")
         admin.config_set("min-replicas-to-write", 0)
         assert asking.status("a").state == "gone"
@@ -79,11 +88,16 @@ def test_somebodys_endless_script(rig: Rig, own: EmbeddedServer) -> None:
         Store.from_url(own.url, "x").client as other,
         Store.from_url(own.url, "x").client as end,
     ):
-        endless = threading.Thread(target=lambda: _ignore(lambda: other.eval("while true do end", 0)))
+        endless = threading.Thread(
+            target=lambda: _ignore(lambda: other.eval("while true do end", 0))
+        )
         endless.start()
         try:
             until_busy(end)
-            with pytest.raises(ServerUnreachable, match="does not serve now: a script of somebody runs for too long"):
+            with pytest.raises(
+                ServerUnreachable,
+                match="does not serve now: a script of somebody runs for too long",
+            ):
                 asking.submit("job", id="a")
         finally:
             end.script_kill()
@@ -96,7 +110,9 @@ def test_no_room_for_another_client(rig: Rig, own: EmbeddedServer) -> None:
         asking.store.client.connection_pool.disconnect()
         admin.config_set("maxclients", 1)
         try:
-            with pytest.raises(ServerUnreachable, match="lets nobody in: max number of clients reached"):
+            with pytest.raises(
+                ServerUnreachable, match="lets nobody in: max number of clients reached"
+            ):
                 asking.submit("job", id="a")
         finally:
             admin.config_set("maxclients", 1000)
@@ -110,7 +126,9 @@ def test_a_server_that_loads_its_data(own: EmbeddedServer) -> None:
     admin.execute_command("CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
     admin.save()
     other = Store.from_url(own.url, "loads")
-    loading = threading.Thread(target=lambda: _ignore(lambda: admin.execute_command("DEBUG", "RELOAD", "NOSAVE")))
+    loading = threading.Thread(
+        target=lambda: _ignore(lambda: admin.execute_command("DEBUG", "RELOAD", "NOSAVE"))
+    )
     loading.start()
     deadline = time.monotonic() + 180
     seen = ""
@@ -145,7 +163,12 @@ def until_busy(client: Any) -> None:
 def test_the_doctor_goes_on_where_the_server_has_no_config_command(tmp_path: Path) -> None:
     renamed = tmp_path / "renamed.conf"
     renamed.write_text('rename-command CONFIG ""\n')
-    with EmbeddedServer(list(server_programs().values())[-1], options={"include": renamed}) as server:
-        found = {check.name: check for check in check_up(Store.from_url(server.url, "none"), Settings(url=server.url))}
+    with EmbeddedServer(
+        list(server_programs().values())[-1], options={"include": renamed}
+    ) as server:
+        found = {
+            check.name: check
+            for check in check_up(Store.from_url(server.url, "none"), Settings(url=server.url))
+        }
     assert "does not tell this login its settings" in found["lists"].text
     assert found["persistence"].level == "warn"

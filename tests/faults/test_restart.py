@@ -1,4 +1,6 @@
-"""F6, F7: the server is killed while tasks come in and run, and comes back with all it had acknowledged, or without."""
+"""F6, F7: the server is killed while tasks come in and run, and comes back with all it had
+acknowledged, or without.
+"""
 
 import os
 import threading
@@ -61,10 +63,18 @@ def test_what_was_acknowledged_is_there_after_a_kill_when_every_write_is_synced(
             with submitting(client, accepted):
                 for number, away_s in enumerate((0.0, 0.0, AWAY_S)):
                     seen = len(accepted)
-                    rig.wait(lambda seen=seen: len(accepted) > seen + 30, "tasks come in", working=True)  # type: ignore[misc]
+                    rig.wait(
+                        lambda seen=seen: len(accepted) > seen + 30,  # type: ignore[misc]
+                        "tasks come in",
+                        working=True,
+                    )
                     server.restart(kill=True, away_s=away_s)
                     back_ms = server_ms(rig)
-                    rig.wait(lambda back_ms=back_ms: placed_after(rig, back_ms), "tasks are placed again", working=True)  # type: ignore[misc]
+                    rig.wait(
+                        lambda back_ms=back_ms: placed_after(rig, back_ms),  # type: ignore[misc]
+                        "tasks are placed again",
+                        working=True,
+                    )
                     took_s = (placed_after(rig, back_ms) - back_ms) / 1000
                     record_property(f"first_placement_{number}_s", took_s)
                     print(f"first placement after {away_s:g} s without a server: {took_s:.3f} s")
@@ -86,7 +96,10 @@ def server_ms(rig: Rig) -> int:
 def placed_after(rig: Rig, since_ms: int) -> int:
     """When the first task was committed after that, 0 if none was yet: server time."""
     times = [lease.place.since_ms for lease in rig.leases()]
-    times += [status.times.get("placed") or 0 for status in rig.store.statuses(f"t{n}" for n in range(2000))]
+    times += [
+        status.times.get("placed") or 0
+        for status in rig.store.statuses(f"t{n}" for n in range(2000))
+    ]
     return min((at for at in times if at > since_ms), default=0)
 
 
@@ -97,7 +110,9 @@ FORGET = {
 
 
 @pytest.mark.parametrize("how", FORGET)
-def test_a_server_that_forgot_all_is_noticed_and_the_cluster_goes_on(program: str, how: str) -> None:
+def test_a_server_that_forgot_all_is_noticed_and_the_cluster_goes_on(
+    program: str, how: str
+) -> None:
     with EmbeddedServer(program) as server, ParsyncClient.from_url(server.url, "forgot") as client:
         rig = Rig(server.url, "forgot")
         try:
@@ -108,9 +123,15 @@ def test_a_server_that_forgot_all_is_noticed_and_the_cluster_goes_on(program: st
             rig.wait(lambda: time.monotonic() > until_s, "schedulers have renewed")
             FORGET[how](server, rig)
             # One scheduler sees it for sure: the leader makes the number good as soon as it looks.
-            rig.wait(lambda: any("submitted 9 -> 0" in loss.text for loss in read_losses(rig.store)), "it is noticed")
+            rig.wait(
+                lambda: any("submitted 9 -> 0" in loss.text for loss in read_losses(rig.store)),
+                "it is noticed",
+            )
             if how == "restart":
-                rig.wait(lambda: any("p0 " in loss.text for loss in read_losses(rig.store)), "so is the partition")
+                rig.wait(
+                    lambda: any("p0 " in loss.text for loss in read_losses(rig.store)),
+                    "so is the partition",
+                )
             gone = client.status(old[-1])
             assert (gone.state, "submitted 9 -> 0" in gone.why) == ("gone", True), gone.why
             assert checkup.judge_losses(read_losses(rig.store)).level == "warn"

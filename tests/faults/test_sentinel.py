@@ -56,7 +56,11 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_wrong_password_or_service_is_one_clear_error(watched: Watched) -> None:
     host = f"127.0.0.1:{watched.ports[0]}"
     for url, error, says in (
-        (f"sentinel://:no@{host}/0?service={SERVICE}&sentinel_password=s", AccessDenied, "refuses the login"),
+        (
+            f"sentinel://:no@{host}/0?service={SERVICE}&sentinel_password=s",
+            AccessDenied,
+            "refuses the login",
+        ),
         (
             f"sentinel://{host}/0?service={SERVICE}&sentinel_password=no",
             AccessDenied,
@@ -77,7 +81,9 @@ def a_wrong_password_or_service_is_one_clear_error(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("watched", [FIRST], indirect=True)
-def test_after_a_failover_schedulers_go_on_nobody_is_lost_and_what_the_server_forgot_is_said(watched: Watched) -> None:
+def test_after_a_failover_schedulers_go_on_nobody_is_lost_and_what_the_server_forgot_is_said(
+    watched: Watched,
+) -> None:
     a_wrong_password_or_service_is_one_clear_error(watched)
     rig = Rig(watched.url, "watched")
     try:
@@ -109,7 +115,9 @@ def test_after_a_failover_schedulers_go_on_nobody_is_lost_and_what_the_server_fo
 
 
 @pytest.mark.parametrize("watched", [LAST], indirect=True)
-def test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on(watched: Watched, tmp_path: Path) -> None:
+def test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on(
+    watched: Watched, tmp_path: Path
+) -> None:
     (tmp_path / "proj.py").write_text(PROJ)
     env = {"BROKER": watched.broker, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
     with (

@@ -1,4 +1,6 @@
-"""A scheduler that starts while its server does not take writes, and one that finds its place taken on entering."""
+"""A scheduler that starts while its server does not take writes, and one that finds its place taken
+on entering.
+"""
 
 import threading
 from typing import Any
@@ -34,7 +36,8 @@ def test_a_scheduler_that_starts_on_a_server_that_refuses_waits_until_it_takes_w
 ) -> None:
     """F16: a failover at the moment of its start; F17, F19."""
     settings = Settings(url=server.url, cluster="starting", partitions=1, lease_s=3, gap_s=0.1)
-    store, stop = Store.from_url(server.url, "starting"), threading.Event()
+    store = Store.from_url(server.url, "starting")
+    stop = threading.Event()
     admin: Any = store.client
     thread = threading.Thread(target=run, args=(settings, "s1", stop))
     try:
@@ -50,9 +53,12 @@ def test_a_scheduler_that_starts_on_a_server_that_refuses_waits_until_it_takes_w
 
 @pytest.mark.one_server(-1)
 def test_a_scheduler_that_is_out_leaves_no_connection(server: EmbeddedServer) -> None:
-    """With --at-most it may find its place taken between standing by and entering, again and again."""
+    """With --at-most it may find its place taken between standing by and entering,
+    again and again.
+    """
     settings = Settings(url=server.url, cluster="starting", partitions=1, lease_s=60, gap_s=0.1)
-    store, stop = Store.from_url(server.url, "starting"), threading.Event()
+    store = Store.from_url(server.url, "starting")
+    stop = threading.Event()
     admin: Any = store.client
     config = join_when_up(store, settings, stop)
     assert config is not None

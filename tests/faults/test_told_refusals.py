@@ -1,4 +1,6 @@
-"""A server takes no writes: whoever is asked why nothing is placed says so, with the remedy, and calls nobody dead."""
+"""A server takes no writes: whoever is asked why nothing is placed says so, with the remedy, and
+calls nobody dead.
+"""
 
 import re
 import time
@@ -41,13 +43,23 @@ from tests.lua.driver import Driver
 from tests.waiting import until
 
 CASES: dict[str, tuple[Refusal, str, str]] = {
-    "few replicas": (missing_replicas, "it has fewer replicas in step", "CONFIG SET min-replicas-to-write 0"),
+    "few replicas": (
+        missing_replicas,
+        "it has fewer replicas in step",
+        "CONFIG SET min-replicas-to-write 0",
+    ),
     "a replica": (replica, "it is a read-only replica of 127.0.0.1:1", "REPLICAOF NO ONE"),
     "full memory": (full_memory, "its memory is full", "CONFIG SET maxmemory 0"),
     "full disk": (full_disk, "its disk fails", ""),
-    "failed snapshot": (failed_snapshot, "its disk fails", "CONFIG SET stop-writes-on-bgsave-error no"),
+    "failed snapshot": (
+        failed_snapshot,
+        "its disk fails",
+        "CONFIG SET stop-writes-on-bgsave-error no",
+    ),
 }
-"""How the server is brought to it, what everybody says, and the command that ends it; '' if it is no command."""
+"""How the server is brought to it, what everybody says, and the command that ends it; '' if it is
+no command.
+"""
 
 
 @pytest.fixture(params=CASES)
@@ -58,7 +70,10 @@ def case(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=list(server_programs().values()), ids=list(server_programs()))
 def own(request: pytest.FixtureRequest, case: str, tmp_path: Path) -> Iterator[EmbeddedServer]:
-    """A server that can be brought to refuse writes. Only a server without AOF goes by its snapshots."""
+    """A server that can be brought to refuse writes.
+
+    Only a server without AOF goes by its snapshots.
+    """
     if case == "failed snapshot":
         (tmp_path / "data").mkdir()
         server = EmbeddedServer(request.param, options={"dir": tmp_path / "data"})
@@ -87,7 +102,9 @@ def client(own: EmbeddedServer) -> Iterator[ParsyncClient]:
 def sayings(client: ParsyncClient) -> dict[str, str]:
     """Return what each place says that concludes from the silence of schedulers."""
     store = client.store
-    ready, answer = judge_readiness(Latest(read_survey(store, ViewReader()), time.monotonic(), 0.1, ""))
+    ready, answer = judge_readiness(
+        Latest(read_survey(store, ViewReader()), time.monotonic(), 0.1, "")
+    )
     checks = {check.name: check for check in check_up(store, client.settings)}
     assert checks["writes"].level == "fail"
     assert not ready
@@ -97,7 +114,9 @@ def sayings(client: ParsyncClient) -> dict[str, str]:
         "plan": client.plan("work").why,
         "status": client.with_reasons([client.status("a")])[0].why,
         "the warning of a submit": find_missing(store),
-        "doctor": " ".join(f"{check.text}: {check.repair}" for check in checks.values() if check.level == "fail"),
+        "doctor": " ".join(
+            f"{check.text}: {check.repair}" for check in checks.values() if check.level == "fail"
+        ),
         "readyz": " ".join(f"{check['text']}: {check['repair']}" for check in answer["reasons"]),
         "parsync schedulers": table.output,
     }
@@ -129,10 +148,17 @@ def test_all_say_that_the_server_takes_no_writes_and_what_they_say_ends_it(
     assert "no scheduler of cluster 'told'" in missing.why
 
 
-def test_a_login_that_may_only_read_is_told_as_well(case: str, own: EmbeddedServer, client: ParsyncClient) -> None:
+def test_a_login_that_may_only_read_is_told_as_well(
+    case: str, own: EmbeddedServer, client: ParsyncClient
+) -> None:
     with admin(own) as orders:
-        line = user_line(Role.VIEWER, "told", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
+        line = user_line(
+            Role.VIEWER, "told", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+        )
         orders.execute_command("ACL", "SETUSER", *line.split(), ">secret")
     place = own.url.removeprefix("redis://")
-    with CASES[case][0](own), ParsyncClient.from_url(f"redis://told-viewer:secret@{place}", "told") as viewer:
+    with (
+        CASES[case][0](own),
+        ParsyncClient.from_url(f"redis://told-viewer:secret@{place}", "told") as viewer,
+    ):
         assert f"takes no writes: {CASES[case][1]}" in viewer.plan("work").why

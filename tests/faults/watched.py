@@ -25,7 +25,8 @@ class Watched:
     """
 
     def __init__(self, program: str, sentinels: int = 1, pw: str = "", spw: str = "") -> None:
-        self.pw, self.spw = pw, spw
+        self.pw = pw
+        self.spw = spw
         self.servers: list[EmbeddedServer] = []
         self._watchers: list[subprocess.Popen[bytes]] = []
         self.folder = Path(tempfile.mkdtemp(prefix="sentinel-"))
@@ -41,9 +42,13 @@ class Watched:
         options = {**login, "repl-diskless-sync-delay": 0, "repl-timeout": 5}
         self.servers.append(EmbeddedServer(program, options=options))
         self.servers.append(
-            EmbeddedServer(program, options={**options, "replicaof": f"127.0.0.1 {self.servers[0].port}"})
+            EmbeddedServer(
+                program, options={**options, "replicaof": f"127.0.0.1 {self.servers[0].port}"}
+            )
         )
-        until(lambda: self.info(1)["master_link_status"] == "up", "the replica has its primary's data")
+        until(
+            lambda: self.info(1)["master_link_status"] == "up", "the replica has its primary's data"
+        )
         self.ports = [free_port() for _ in range(sentinels)]
         for port in self.ports:
             self._watchers.append(self._watch(program, port, sentinels // 2 + 1))
@@ -68,19 +73,21 @@ class Watched:
             f"sentinel failover-timeout {SERVICE} 10000",
         ]
         lines += [f'sentinel auth-pass {SERVICE} "{self.pw}"'] if self.pw else []
-        lines += [f"requirepass {self.spw}", f"sentinel sentinel-pass {self.spw}"] if self.spw else []
+        lines += (
+            [f"requirepass {self.spw}", f"sentinel sentinel-pass {self.spw}"] if self.spw else []
+        )
         file = self.folder / f"{port}.conf"
         file.write_text("\n".join(lines) + "\n")
         with (self.folder / f"{port}.log").open("ab") as log:
-            return subprocess.Popen([program, str(file), "--sentinel"], stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(
+                [program, str(file), "--sentinel"], stdout=log, stderr=log, start_new_session=True
+            )
 
     @property
     def url(self) -> str:
         """The service as parsync's settings name it."""
-        login, own = (
-            f":{quote(self.pw, safe='')}@" if self.pw else "",
-            f"&sentinel_password={quote(self.spw)}" if self.spw else "",
-        )
+        login = f":{quote(self.pw, safe='')}@" if self.pw else ""
+        own = f"&sentinel_password={quote(self.spw)}" if self.spw else ""
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         return f"sentinel://{login}{hosts}/0?service={SERVICE}{own}"
 

@@ -1,4 +1,6 @@
-"""`make fuzz`: python -m tests.fuzz --cases 100000 --seed 1; exit code 1 at the first case not answered well."""
+"""`make fuzz`: python -m tests.fuzz --cases 100000 --seed 1; exit code 1 at the first case not
+answered well.
+"""
 
 import argparse
 import sys
@@ -20,13 +22,18 @@ def main() -> int:
     asked = parser.parse_args()
     begin_s = time.monotonic()
     with EmbeddedServer() as server, ParsyncClient.from_url(server.url, "fuzz") as client:
-        result = run(client, server.url, asked.cases, asked.seed, lambda line: print(line, file=sys.stderr))
+        result = run(
+            client, server.url, asked.cases, asked.seed, lambda line: print(line, file=sys.stderr)
+        )
     print(f"{'entry':<20}{'cases':>8}{'refused':>9}{'cases/s':>9}")
     for name, cases in sorted(result.cases.items()):
-        print(f"{name:<20}{cases:>8}{result.refused[name]:>9}{cases / max(result.seconds[name], 1e-9):>9.0f}")
+        print(
+            f"{name:<20}{cases:>8}{result.refused[name]:>9}{cases / max(result.seconds[name], 1e-9):>9.0f}"
+        )
     total = sum(result.cases.values())
     print(
-        f"{total} cases, seed {asked.seed}, {time.monotonic() - begin_s:.0f} s: {result.failure or 'all answered well'}"
+        f"{total} cases, seed {asked.seed}, {time.monotonic() - begin_s:.0f} s: "
+        f"{result.failure or 'all answered well'}"
     )
     return 1 if result.failure else 0
 

@@ -1,4 +1,7 @@
-"""The public entries, each with what draws its input and what feeds it. A feed raises what the entry raises."""
+"""The public entries, each with what draws its input and what feeds it.
+
+A feed raises what the entry raises.
+"""
 
 import contextlib
 import os
@@ -103,7 +106,11 @@ class Door:
 
 
 def _item(rng: Random) -> Any:
-    item = {"name": v.mostly(rng, lambda: "proj.render"), "args": v.mostly(rng, lambda: [1, "a"]), **v.needs(rng)}
+    item = {
+        "name": v.mostly(rng, lambda: "proj.render"),
+        "args": v.mostly(rng, lambda: [1, "a"]),
+        **v.needs(rng),
+    }
     item |= {rng.choice(ITEM_KEYS): v.value(rng) for _ in range(rng.randrange(3))}
     return item if rng.random() < 0.9 else v.value(rng)
 
@@ -125,7 +132,15 @@ def _lines(line: bytes) -> None:
     read_nodes({b"n1": line, line: line})
     understand(line, "wake")
     Entry.of(line, 1.0)
-    sound = [b"running", b"0@1 9000000000001 17 17 - f slots=1", b"1@1.s1.0", b"", b"", b"", [b"history", b""]]
+    sound = [
+        b"running",
+        b"0@1 9000000000001 17 17 - f slots=1",
+        b"1@1.s1.0",
+        b"",
+        b"",
+        b"",
+        [b"history", b""],
+    ]
     for at in range(6):
         TaskStatus.of(Record.of("a", 17, [*sound[:at], line, *sound[at + 1 :]]))
     TaskStatus.of(Record.of("a", 17, [*sound[:6], [b"history", line]]))
@@ -169,14 +184,19 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
         """Nothing."""
 
     def run_cli(words: list[str]) -> None:
-        result = CliRunner().invoke(cli, words, env={"PARSYNC_URL": url, "PARSYNC_CLUSTER": client.settings.cluster})
+        result = CliRunner().invoke(
+            cli, words, env={"PARSYNC_URL": url, "PARSYNC_CLUSTER": client.settings.cluster}
+        )
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code in (0, 1, 2), result.exit_code
         assert "Traceback" not in result.output
 
     def command(rng: Random) -> list[str]:
-        more = [rng.choice(FLAGS) if rng.random() < 0.4 else v.text(rng) for _ in range(rng.randrange(5))]
+        more = [
+            rng.choice(FLAGS) if rng.random() < 0.4 else v.text(rng)
+            for _ in range(rng.randrange(5))
+        ]
         return [*rng.choice(COMMANDS), *more]
 
     def many(items: Any) -> None:
@@ -186,14 +206,25 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
         "client.submit": Door(lambda r: [_item(r)], many, share=20),
         "client.submit_many": Door(lambda r: [_item(r) for _ in range(r.randrange(4))], many),
         "client.status": Door(v.value, client.status),
-        "client.statuses": Door(lambda r: [v.mostly(r, lambda: "a") for _ in range(3)], client.statuses),
+        "client.statuses": Door(
+            lambda r: [v.mostly(r, lambda: "a") for _ in range(3)], client.statuses
+        ),
         "client.cancel": Door(v.value, client.cancel),
         "client.drain": Door(v.value, client.drain, share=5),
-        "client.wait": Door(lambda r: [v.mostly(r, lambda: "gone")], lambda ids: client.wait(ids, timeout=0), share=5),
-        "apply_async": Door(v.needs, lambda options: render.apply_async((1,), parsync=options), share=10),
-        "apply_async any": Door(v.value, lambda options: render.apply_async((1,), parsync=options or {}), share=5),
+        "client.wait": Door(
+            lambda r: [v.mostly(r, lambda: "gone")],
+            lambda ids: client.wait(ids, timeout=0),
+            share=5,
+        ),
+        "apply_async": Door(
+            v.needs, lambda options: render.apply_async((1,), parsync=options), share=10
+        ),
+        "apply_async any": Door(
+            v.value, lambda options: render.apply_async((1,), parsync=options or {}), share=5
+        ),
         "options": Door(
-            lambda r: v.mapping(r, ("slots", "resources", "require", "priority", "strategy")), TaskOptions.of
+            lambda r: v.mapping(r, ("slots", "resources", "require", "priority", "strategy")),
+            TaskOptions.of,
         ),
         "needs": Door(
             lambda r: [v.mostly(r, lambda: 1), {v.text(r): v.value(r)}, {v.text(r): v.value(r)}],
@@ -212,9 +243,15 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
             share=5,
         ),
         "environment": Door(_environment, _env, share=5),
-        "toml": Door(lambda r: v.mangled(r, b'url = "redis://h:1/0"\npartitions = 8\ngap_s = 0.5\n'), _toml, share=5),
+        "toml": Door(
+            lambda r: v.mangled(r, b'url = "redis://h:1/0"\npartitions = 8\ngap_s = 0.5\n'),
+            _toml,
+            share=5,
+        ),
         "acl": Door(
-            lambda r: [v.text(r), v.text(r)], lambda x: user_line(Role.WORKER, x[0], "", Options((x[1],))), share=3
+            lambda r: [v.text(r), v.text(r)],
+            lambda x: user_line(Role.WORKER, x[0], "", Options((x[1],))),
+            share=3,
         ),
         "trace": Door(lambda r: v.mangled(r, TRACE), _trace, share=5),
         "command line": Door(command, run_cli, share=3),

@@ -1,4 +1,6 @@
-"""Feeds cases to the entries: each is accepted, or refused by an error of ours with a message of one line."""
+"""Feeds cases to the entries: each is accepted, or refused by an error of ours with a message of
+one line.
+"""
 
 import logging
 import time
@@ -24,7 +26,9 @@ SERVED = ("client.", "apply_async", "command line")
 
 @dataclass(slots=True)
 class Result:
-    """The result of a run: cases, seconds and refusals by entry; the first failure in words, '' if there was none."""
+    """The result of a run: cases, seconds and refusals by entry; the first failure in words, '' if
+    there was none.
+    """
 
     cases: Counter[str] = field(default_factory=Counter)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -71,24 +75,36 @@ def _smaller(case: Any, depth: int = 0) -> Any:
         for at in range(len(case)):
             yield type(case)([*case[:at], *case[at + 1 :]])
         for at, value in enumerate(case):
-            yield from (type(case)([*case[:at], less, *case[at + 1 :]]) for less in _smaller(value, depth + 1))
+            yield from (
+                type(case)([*case[:at], less, *case[at + 1 :]])
+                for less in _smaller(value, depth + 1)
+            )
     elif isinstance(case, (str, bytes)) and len(case) > 1:
         yield case[: len(case) // 2]
         yield case[len(case) // 2 :]
 
 
 def run(
-    client: ParsyncClient, url: str, cases: int, seed: int, say: Callable[[str], None] = lambda line: None
+    client: ParsyncClient,
+    url: str,
+    cases: int,
+    seed: int,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Result:
-    """Runs so many cases; stops at the first failure. The server must have nothing but this cluster's keys."""
+    """Runs so many cases; stops at the first failure.
+
+    The server must have nothing but this cluster's keys.
+    """
     logging.disable(logging.CRITICAL)
-    result, found = Result(), entries(client, url)
+    result = Result()
+    found = entries(client, url)
     names = [name for name, entry in found.items() for _ in range(entry.share)]
     store: Any = client.store
     for number in range(cases):
         rng = Random(f"{seed} {number}")
         name = rng.choice(names)
-        entry, served = found[name], name.startswith(SERVED)
+        entry = found[name]
+        served = name.startswith(SERVED)
         case = entry.draw(rng)
         before = store.client.dbsize() if served else 0
         begin_s = time.perf_counter()
@@ -96,10 +112,19 @@ def run(
         result.seconds[name] += time.perf_counter() - begin_s
         result.cases[name] += 1
         result.refused[name] += refused
-        if not wrong and refused and served and "many" not in name and store.client.dbsize() != before:
+        if (
+            not wrong
+            and refused
+            and served
+            and "many" not in name
+            and store.client.dbsize() != before
+        ):
             wrong = "it was refused, but keys were written"
         if wrong:
-            small = shrink(case, lambda x, entry=entry, wrong=wrong: judge(entry, x)[0][:40] == wrong[:40])  # type: ignore[misc]
+            small = shrink(
+                case,
+                lambda x, entry=entry, wrong=wrong: judge(entry, x)[0][:40] == wrong[:40],  # type: ignore[misc]
+            )
             result.failure = f"seed {seed}, case {number}, {name}: {wrong}\n  input {shown(small)}"
             return result
         if number % LOOK_EVERY == LOOK_EVERY - 1 or number == cases - 1:
@@ -114,7 +139,11 @@ def look(client: ParsyncClient) -> str:
     """Return the fault in the state, '' for none; then delete the state."""
     store: Any = client.store
     prefix = f"parsync:{{{client.settings.cluster}"
-    foreign = [key for key in store.client.scan_iter(count=1000) if not key.decode(errors="replace").startswith(prefix)]
+    foreign = [
+        key
+        for key in store.client.scan_iter(count=1000)
+        if not key.decode(errors="replace").startswith(prefix)
+    ]
     facts = audit(client.store)
     store.client.flushall()
     if foreign:

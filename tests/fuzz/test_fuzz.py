@@ -1,4 +1,7 @@
-"""The short form of `make fuzz`: a fixed list of cases, and a planted fault that must be found. Promise 10."""
+"""The short form of `make fuzz`: a fixed list of cases, and a planted fault that must be found.
+
+Promise 10.
+"""
 
 import logging
 from collections.abc import Iterator
@@ -27,7 +30,8 @@ def test_every_entry_accepts_or_refuses_in_one_line(server: EmbeddedServer) -> N
     assert not result.failure, result.failure
     assert sum(result.cases.values()) == CASES
     assert all(
-        result.cases[name] and result.refused[name] < result.cases[name] for name in ("client.submit", "options")
+        result.cases[name] and result.refused[name] < result.cases[name]
+        for name in ("client.submit", "options")
     )
 
 

@@ -78,7 +78,10 @@ ODD = (None, True, False, float("nan"), float("inf"), float("-inf"), b"", b"\xff
 def text(rng: Random) -> str:
     if rng.random() < 0.8:
         return rng.choice(TEXTS)
-    return "".join(chr(rng.choice((rng.randrange(32, 127), rng.randrange(0x300)))) for _ in range(rng.randrange(40)))
+    return "".join(
+        chr(rng.choice((rng.randrange(32, 127), rng.randrange(0x300))))
+        for _ in range(rng.randrange(40))
+    )
 
 
 def deep(levels: int) -> Any:

@@ -18,14 +18,17 @@ NEVER_MS = 10**9
 
 
 def nth(number: int, life: int = 1, scheduler: str = "s1") -> str:
-    """Return the attempt of a take without a salt of its own: the nth take of a life by a scheduler."""
+    """Return the attempt of a take without a salt of its own: the nth take of a life by a
+    scheduler.
+    """
     return f"{number}@{life}.{scheduler}.0"
 
 
 def dump(store: Store) -> dict[bytes, Any]:
     """Return every key with its value and whether it expires: equal dumps are equal states.
 
-    A hash or a set is read as such, because a server may serialise the same fields in another order after a lookup.
+    A hash or a set is read as such, because a server may serialise the same fields in another order
+    after a lookup.
     """
     client: Any = store.client
     keys = sorted(client.scan_iter(count=1000))
@@ -38,14 +41,18 @@ def dump(store: Store) -> dict[bytes, Any]:
         for key, kind in zip(keys, facts[::2], strict=True):
             {b"hash": pipe.hgetall, b"set": pipe.smembers}.get(kind, pipe.dump)(key)
         values = pipe.execute()
-    return {key: (value, ttl >= 0) for key, value, ttl in zip(keys, values, facts[1::2], strict=True)}
+    return {
+        key: (value, ttl >= 0) for key, value, ttl in zip(keys, values, facts[1::2], strict=True)
+    }
 
 
 class Driver:
     """Drives one cluster; partition 0 and node n1 unless said otherwise."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.commands, self.keys = store, store.commands, store.keys
+        self.store = store
+        self.commands = store.commands
+        self.keys = store.keys
 
     def run(self, call: Call[Any]) -> Any:
         """Run a call and return what the script answers."""
@@ -55,11 +62,15 @@ class Driver:
         """Run a call that must change no key, and return what the script answers."""
         before = dump(self.store)
         answer = self.run(call)
-        assert dump(self.store) == before, f"{call.script.verb} answered {answer!r}, but changed the state"
+        assert dump(self.store) == before, (
+            f"{call.script.verb} answered {answer!r}, but changed the state"
+        )
         return answer
 
     def heard(self, do: Callable[[], object], *channels: str) -> list[tuple[str, bytes]]:
-        """Return the messages on channels of one server, each with its channel, while something is done."""
+        """Return the messages on channels of one server, each with its channel, while something is
+        done.
+        """
         said = list[tuple[str, bytes]]()
         with self.store.client.pubsub(ignore_subscribe_messages=True) as subscriber:
             subscriber.ssubscribe(*channels)
@@ -71,7 +82,7 @@ class Driver:
                 said.append((message["channel"].decode(), message["data"]))
         return said
 
-    # -- facts -------------------------------------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------
 
     def record(self, id: str = "a") -> Record:
         """Return the record of a task."""
@@ -97,19 +108,29 @@ class Driver:
     def set_options(self, id: str = "a", **options: object) -> None:
         """Write options of a task's line as a test likes them."""
         words = self.record(id).text.split(" ", 5)
-        kept = [word for word in words[4].split(",") if word != "-" and word.partition("=")[0] not in options]
+        kept = [
+            word
+            for word in words[4].split(",")
+            if word != "-" and word.partition("=")[0] not in options
+        ]
         words[4] = ",".join([*kept, *(f"{name}={value}" for name, value in options.items())])
         self.store.client.hset(self.keys.in_shard_of("tasks", id), id, " ".join(words))
 
     def index(self, kind: str) -> list[str]:
-        """Return the tasks in an index of the queue, of all shards, in order; `pending`: of all kinds."""
+        """Return the tasks in an index of the queue, of all shards, in order; `pending`: of all
+        kinds.
+        """
         client: Any = self.store.client
         if kind not in ("pending", "later", "dead", "expires"):
-            return sorted(name.decode() for key in self.keys.queues(kind) for name in client.hkeys(key))
+            return sorted(
+                name.decode() for key in self.keys.queues(kind) for name in client.hkeys(key)
+            )
         keys = self.keys.queues(kind) if kind != "pending" else []
         for shard in range(self.keys.shards if kind == "pending" else 0):
             keys += client.scan_iter(self.keys.pending("*", shard), count=1000)
-        found = [(order, id) for key in keys for id, order in client.zrange(key, 0, -1, withscores=True)]
+        found = [
+            (order, id) for key in keys for id, order in client.zrange(key, 0, -1, withscores=True)
+        ]
         return [id.decode() for _, id in sorted(found)]
 
     def hash(self, kind: str, p: int = 0) -> dict[str, str]:
@@ -130,7 +151,7 @@ class Driver:
         """Return the first word of the answer."""
         return self.store.run(call)[0]
 
-    # -- the queue of tasks ------------------------------------------------------------------------------------------
+    # -- the queue of tasks ------------------------------------------------------------------------
 
     def submit(
         self,
@@ -144,7 +165,9 @@ class Driver:
         publication: str = "",
     ) -> str:
         """Submit one task and return its word."""
-        submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms, publication)
+        submission = Submission(
+            id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms, publication
+        )
         return self.word(self.commands.submit([submission]))
 
     def kinds(self, shard: int = 0) -> dict[str, str]:
@@ -156,18 +179,28 @@ class Driver:
         return int(self.store.hash(self.keys.queue("meta")).get("version", "0"))
 
     def demand(self, limit: int = 100, shard: int = 0) -> list[tuple[str, int]]:
-        """Return rows of a take that asks for `limit` tasks of each kind that waits, or is due now, by the first."""
+        """Return rows of a take that asks for `limit` tasks of each kind that waits, or is due now,
+        by the first.
+        """
         later = [id for id in self.index("later") if self.keys.shard_of(id) == shard]
         due = [line.kind for record in self.store.records(later) if (line := record.line)]
         lines = sorted(self.kinds(shard).items(), key=lambda pair: int(pair[1].split()[1]))
         return [(kind, limit) for kind in dict.fromkeys([*due, *(kind for kind, _ in lines)])]
 
-    def taking(self, scheduler: str = "s1", limit: int = 100, salt: str = "", waits: Waits = "") -> Call[Took]:
-        """Return a take of up to `limit` tasks of each kind in the first shard, by no copy of `kinds`."""
+    def taking(
+        self, scheduler: str = "s1", limit: int = 100, salt: str = "", waits: Waits = ""
+    ) -> Call[Took]:
+        """Return a take of up to `limit` tasks of each kind in the first shard, by no copy of
+        `kinds`.
+        """
         return self._taking(0, scheduler, limit, salt, waits)
 
-    def _taking(self, shard: int, scheduler: str, limit: int, salt: str = "", waits: Waits = "") -> Call[Took]:
-        return self.commands.take(scheduler, self.demand(limit, shard), salt=salt, waits=waits, shard=shard)
+    def _taking(
+        self, shard: int, scheduler: str, limit: int, salt: str = "", waits: Waits = ""
+    ) -> Call[Took]:
+        return self.commands.take(
+            scheduler, self.demand(limit, shard), salt=salt, waits=waits, shard=shard
+        )
 
     def take(self, scheduler: str = "s1", limit: int = 100) -> dict[str, str]:
         """Take up to `limit` tasks of each kind of each shard; return task -> attempt."""
@@ -176,7 +209,11 @@ class Driver:
     def take_tasks(self, scheduler: str = "s1", limit: int = 100) -> list[Taken]:
         """Take tasks as `take` does, and return them."""
         shards = range(self.keys.shards)
-        return [task for shard in shards for task in self.run(self._taking(shard, scheduler, limit)).tasks]
+        return [
+            task
+            for shard in shards
+            for task in self.run(self._taking(shard, scheduler, limit)).tasks
+        ]
 
     def taken(self, id: str = "a", options: Mapping[str, Any] | None = None) -> str:
         """Submit and take one task; return its attempt."""
@@ -195,18 +232,30 @@ class Driver:
         """Report one outcome and return its word."""
         return self.word(self.commands.finish([(place, outcome, why)]))
 
-    def requeue(self, place: Place, why: str = "its node was lost", how: Loss = "", delay_ms: int | None = None) -> str:
+    def requeue(
+        self,
+        place: Place,
+        why: str = "its node was lost",
+        how: Loss = "",
+        delay_ms: int | None = None,
+    ) -> str:
         """Requeue one lost lease and return its word."""
         return self.word(self.commands.requeue([(place, why)], how, [delay_ms]))
 
     def wait(self, *names: str) -> None:
         """Let schedulers wait that know all kinds and have no seat."""
         for name in names:
-            assert self.run(self.commands.take(name, since=str(self.version()), waits="wait")).tasks == []
+            assert (
+                self.run(self.commands.take(name, since=str(self.version()), waits="wait")).tasks
+                == []
+            )
 
     def unlist(self, id: str) -> None:
-        """Take a pending task out of the queue of its kind, so that a test may make of it what it likes."""
-        kind, shard = self.line(id).kind, self.keys.shard_of(id)
+        """Take a pending task out of the queue of its kind, so that a test may make of it what it
+        likes.
+        """
+        kind = self.line(id).kind
+        shard = self.keys.shard_of(id)
         self.store.client.zrem(self.keys.pending(kind, shard), id)
         self.run(self.commands.repair_kind(kind, shard))
 
@@ -215,14 +264,18 @@ class Driver:
         return self.store.run(self.commands.cancel([id], why, how))[0]
 
     def offer(self, node: str, offer: str, *names: str) -> Call[int]:
-        """Tell submit an offer of a worker that knows tasks of these names; return the call, to be repeated."""
+        """Tell submit an offer of a worker that knows tasks of these names; return the call, to be
+        repeated.
+        """
         tasks = KnownTasks.of(dict.fromkeys(names))
         call = self.commands.offer(node, offer_with(parse_resources(offer), tasks).text, tasks)
         self.run(call)
         return call
 
     def bring(self, state: TaskState, id: str = "a") -> Place:
-        """Bring a new task into a state; return its place, which before `placed` is only planned."""
+        """Bring a new task into a state; return its place, which before `placed` is
+        only planned.
+        """
         if state == TaskState.GONE:
             return self.place(id)
         assert self.submit(id) == "submitted"
@@ -245,7 +298,7 @@ class Driver:
             assert self.requeue(place) == "dead"
         return place
 
-    # -- a partition -------------------------------------------------------------------------------------------------
+    # -- a partition -------------------------------------------------------------------------------
 
     def node(
         self,
@@ -274,7 +327,8 @@ class Driver:
         """Return a claim by the present nodes; it asks no amounts unless `needs` says otherwise."""
         record = self.store.nodes(p).get(node)
         epoch = int(self.hash("meta", p).get("epoch", "0"))
-        asked, first = parse_needs(needs).asked, record.first if record else 0
+        asked = parse_needs(needs).asked
+        first = record.first if record else 0
         return Claim(task, attempt, p, node, tuple(slots), inc, asked, first, epoch)
 
     def commit(self, *args: Any, **kwargs: Any) -> Verdict:
@@ -284,11 +338,14 @@ class Driver:
 
     def held(self, *args: Any, **kwargs: Any) -> Place:
         """Commit a claim, given as to `claim`, that must win; return its place."""
-        claim, verdict = self.claim(*args, **kwargs), self.commit(*args, **kwargs)
+        claim = self.claim(*args, **kwargs)
+        verdict = self.commit(*args, **kwargs)
         assert verdict.word == "held", verdict
         return claim.won(verdict.since_ms, verdict.held)
 
-    def place(self, task: str = "a", attempt: str = nth(1), node: str = "n1", slot: int = 0, inc: int = 1) -> Place:
+    def place(
+        self, task: str = "a", attempt: str = nth(1), node: str = "n1", slot: int = 0, inc: int = 1
+    ) -> Place:
         """Return a place that need not be held."""
         return Place(task, attempt, 0, node, (slot,), inc, 1)
 

@@ -1,6 +1,8 @@
-"""Write every script as it is sent into a folder, and run luacheck on it: `python -m tests.lua.lint LUACHECK`.
+"""Write every script as it is sent into a folder, and run luacheck on it: `python -m tests.lua.lint
+LUACHECK`.
 
-Each warning names the script and shows the line, because line numbers are those of the composed text.
+Each warning names the script and shows the line, because line numbers are those of the composed
+text.
 """
 
 import re
@@ -19,13 +21,23 @@ def lint(luacheck: str, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for script in ALL:
         (folder / f"{script.verb}.lua").write_text(script.text, encoding="utf-8")
-    command = [luacheck, "--config", str(ROOT / ".luacheckrc"), "--formatter", "plain", "--codes", "."]
+    command = [
+        luacheck,
+        "--config",
+        str(ROOT / ".luacheckrc"),
+        "--formatter",
+        "plain",
+        "--codes",
+        ".",
+    ]
     done = run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise SystemExit(f"luacheck failed: {done.stdout}{done.stderr}")
     found: dict[tuple[str, str], str] = {}
     for verb, line, warning in WARNING.findall(done.stdout):
-        text = (folder / f"{verb}.lua").read_text(encoding="utf-8").splitlines()[int(line) - 1].strip()
+        text = (
+            (folder / f"{verb}.lua").read_text(encoding="utf-8").splitlines()[int(line) - 1].strip()
+        )
         found.setdefault((text, warning), f"{verb}: {warning}\n    {text}")
     return list(found.values())
 

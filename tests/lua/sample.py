@@ -42,7 +42,9 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "align": commands.align(0, 1, 1, 9),
         "offer": commands.offer("n2", "slots=1"),
         "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
-        "commit": commands.commit(0, [Claim("taken", nth(1, 2), 0, "n1", (1,), 1, "gpu=1", 0, EPOCH)]),
+        "commit": commands.commit(
+            0, [Claim("taken", nth(1, 2), 0, "n1", (1,), 1, "gpu=1", 0, EPOCH)]
+        ),
         "release": commands.release(0, [place]),
         "read_partition": commands.read_partition(0, waiter="s1"),
         "renew": commands.renew(0, "n1", 1),
@@ -64,14 +66,18 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "repair_task": commands.repair_task("a", "why"),
         "restore": commands.restore(0, [Place("taken", nth(1, 2), 0, "n1", (1,), 1, 1)]),
         "repair_queue": commands.repair_queue(0, 99),
-        "repair_offers": commands.repair_offers(0, [("digest", "abc"), ("question", "work slots=1")]),
+        "repair_offers": commands.repair_offers(
+            0, [("digest", "abc"), ("question", "work slots=1")]
+        ),
         "look_over": commands.look_over(0, "tasks"),
         "repair_kind": commands.repair_kind("work slots=1"),
     }
 
 
 def rare_calls(commands: Commands) -> dict[str, list[Call[Any]]]:
-    """Return calls of verbs that need more of their keys than the sample, in the cluster of test_refusals.py."""
+    """Return calls of verbs that need more of their keys than the sample, in the cluster of
+    test_refusals.py.
+    """
     other = Place("waits", nth(1, 4), 0, "n1", (1,), 1, 1)
     return {
         "submit": [

@@ -1,4 +1,6 @@
-"""Waiting seats: their bits behind those of the slots, how they open and shut, and which waiting task starts."""
+"""Waiting seats: their bits behind those of the slots, how they open and shut, and which waiting
+task starts.
+"""
 
 import pytest
 
@@ -60,7 +62,11 @@ def test_a_node_that_takes_no_claims_has_no_open_waiting_seats(node: Driver, wor
     ahead(node, 3)
     node.run(node.commands.set_node(0, "n1", word))
     assert node.bits().strip("0") == ""
-    assert ahead(node, 2) == ["ok", {"drain": "up"}.get(word, word), "1" if word == "drain" else "0"]
+    assert ahead(node, 2) == [
+        "ok",
+        {"drain": "up"}.get(word, word),
+        "1" if word == "drain" else "0",
+    ]
     assert node.bits().strip("0") == "", "ahead alone ends neither a drain nor a suspicion"
 
 
@@ -92,7 +98,9 @@ def test_only_the_process_that_is_meant_opens_its_seats(node: Driver):
 
 
 def test_no_more_seats_are_opened_than_there_are(node: Driver):
-    assert ahead(node, 4) == ["gone"], "after lost writes another process has registered with this incarnation"
+    assert ahead(node, 4) == ["gone"], (
+        "after lost writes another process has registered with this incarnation"
+    )
     assert node.bits() == "10000000"
     with pytest.raises(BrokenContract, match="how many of the waiting seats are open, not many"):
         node.run(node.commands.set_node(0, "n1", "ahead", 1, "many"))
@@ -119,9 +127,13 @@ def test_the_first_in_the_queues_order_starts_and_the_others_wait(node: Driver):
     start = node.commands.start
     assert [word for word, _ in node.run(start(places, 1))] == ["wait", "wait", "ok"]
     assert [node.state(id) for id in "abc"] == ["taken", "taken", "running"]
-    assert [word for word, _ in node.unchanged_by(start(places, 1))] == ["wait", "wait", "yours"], "it runs"
+    assert [word for word, _ in node.unchanged_by(start(places, 1))] == ["wait", "wait", "yours"], (
+        "it runs"
+    )
     node.run(node.commands.finish([(places[2], "succeeded", "")]))
-    assert [word for word, _ in node.run(start(places[:2], 1))] == ["ok", "wait"], "in order of submission"
+    assert [word for word, _ in node.run(start(places[:2], 1))] == ["ok", "wait"], (
+        "in order of submission"
+    )
     node.run(node.commands.release(0, places[2:]))
 
 
@@ -129,7 +141,11 @@ def test_what_may_not_start_is_refused_and_takes_nobodys_turn(node: Driver):
     ahead(node, 3)
     places = three(node, 9, 0, 0)
     node.cancel("a")
-    assert node.run(node.commands.start(places, 1)) == [("refused", b"cancelled"), ("ok", b"message"), ("wait", b"")]
+    assert node.run(node.commands.start(places, 1)) == [
+        ("refused", b"cancelled"),
+        ("ok", b"message"),
+        ("wait", b""),
+    ]
 
 
 def test_no_more_run_than_may_also_if_more_have_started_because_replies_were_lost(node: Driver):
@@ -161,7 +177,9 @@ def test_a_node_that_runs_no_more_than_its_slots_is_not_named_by_the_audit(drive
     drive.run(drive.commands.start([drive.held("a", drive.take()["a"], slots=(0, 1))]))
     assert audit(drive.store) == [], "the node of that name in another partition has one slot"
     drive.run(drive.commands.register_node(0, "n1", 1, 1.0, "slots=1"))
-    assert audit(drive.store) == [], "it began with two slots; the leader requeues what an earlier incarnation runs"
+    assert audit(drive.store) == [], (
+        "it began with two slots; the leader requeues what an earlier incarnation runs"
+    )
 
 
 def counted(node: Driver) -> tuple[int, int]:
@@ -173,7 +191,9 @@ def counted(node: Driver) -> tuple[int, int]:
 @pytest.mark.dealt
 @pytest.mark.parametrize("word", ["drain", "suspect", "leaving", ""])
 @pytest.mark.parametrize("seats", [0, 1, 3])
-def test_a_node_in_any_state_shows_what_it_holds_and_what_waits_there(node: Driver, word: str, seats: int):
+def test_a_node_in_any_state_shows_what_it_holds_and_what_waits_there(
+    node: Driver, word: str, seats: int
+):
     node.run(node.commands.configure({"partitions": 1}))
     ahead(node, 3)
     node.held("a", "1@1", slots=(0,))
@@ -203,6 +223,12 @@ def test_status_says_that_a_task_waits_at_its_worker(store: Store):
         node.submit(task)
         node.held(task, node.take()[task], slots=(seat,))
     node.submit("pends")
-    why = {task.id: task.why for task in explain_tasks(node.store, node.store.statuses(["begins", "waits", "pends"]))}
-    assert why["waits"] == "it waits at n1 until a short task there ends; if that takes long, it goes back"
+    why = {
+        task.id: task.why
+        for task in explain_tasks(node.store, node.store.statuses(["begins", "waits", "pends"]))
+    }
+    assert (
+        why["waits"]
+        == "it waits at n1 until a short task there ends; if that takes long, it goes back"
+    )
     assert "it waits at n1" not in why["begins"] + why["pends"], why

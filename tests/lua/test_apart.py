@@ -1,4 +1,6 @@
-"""Tasks with the same word in `apart` never have leases on one node: commit judges it, by the node's ledger."""
+"""Tasks with the same word in `apart` never have leases on one node: commit judges it, by the
+node's ledger.
+"""
 
 from typing import Any
 
@@ -10,7 +12,9 @@ from tests.lua.driver import Driver
 WEB = "slots=1 apart_web=1"
 
 
-def test_the_second_task_with_a_word_is_refused_until_the_first_has_released_its_slot(drive: Driver):
+def test_the_second_task_with_a_word_is_refused_until_the_first_has_released_its_slot(
+    drive: Driver,
+):
     drive.node("n1", 3)
     drive.node("n2", 3)
     first = drive.held("a", needs=WEB)
@@ -62,7 +66,9 @@ def test_a_lost_or_damaged_ledger_is_made_again_of_the_leases(drive: Driver, tex
     key = drive.store.keys.partition(0, "left")
     client.hset(key, "n1", text) if text else client.delete(key)
     if text:
-        assert drive.commit("b", "1@2", slots=(1,), needs=WEB).word == "short", "nobody knows: refused"
+        assert drive.commit("b", "1@2", slots=(1,), needs=WEB).word == "short", (
+            "nobody knows: refused"
+        )
     assert drive.run(drive.commands.repair_partition(0, "open"))
     assert drive.hash("left") == {"n1": "apart_web=0"}
 
@@ -72,7 +78,8 @@ def test_lost_leases_do_not_let_a_second_task_in_before_they_are_back(drive: Dri
     drive.held("a", needs=WEB)
     client: Any = drive.store.client
     client.delete(drive.store.keys.partition(0, "slots"))
-    client.hset(drive.store.keys.partition(0, "meta"), "free", "x")  # damage that lets `shut` repair the partition
+    # damage that lets `shut` repair the partition
+    client.hset(drive.store.keys.partition(0, "meta"), "free", "x")
     assert drive.run(drive.commands.repair_partition(0, "shut"))
     assert drive.hash("left") == {"n1": "apart_web=0"}
     assert drive.commit("b", "1@2", slots=(1,), needs=WEB).word == "short"
@@ -81,5 +88,8 @@ def test_lost_leases_do_not_let_a_second_task_in_before_they_are_back(drive: Dri
 
 
 def test_a_word_in_an_offer_is_refused_where_it_enters():
-    with pytest.raises(ValueError, match="resource name 'apart_web' is reserved: names of resources do not begin with"):
+    with pytest.raises(
+        ValueError,
+        match="resource name 'apart_web' is reserved: names of resources do not begin with",
+    ):
         Resources.of(1, {"apart_web": 1})

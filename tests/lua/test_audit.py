@@ -52,54 +52,95 @@ BROKEN: dict[str, Break] = {
     "task ghost is in dead, but has no line": lambda c, q, p: c.zadd(q("dead"), {"ghost": 1}),
     "task waits has no message": lambda c, q, p: c.hdel(q("messages"), "waits"),
     "there are 5 messages, of 4 tasks": lambda c, q, p: c.hset(q("messages"), "ghost", "m"),
-    "task waits has not ended, but is in no index": lambda c, q, p: c.zrem(q("pending:work slots=1"), "waits"),
+    "task waits has not ended, but is in no index": lambda c, q, p: c.zrem(
+        q("pending:work slots=1"), "waits"
+    ),
     "task late has not ended, but is in pending and later": lambda c, q, p: c.zadd(
         q("pending:work slots=1"), {"late": 9 * 10**12 + 4}
     ),
-    "task runs has not ended, but is in taken and running": lambda c, q, p: c.hset(q("taken"), "runs", nth(1)),
-    "task taken has not ended, but is in taken and dead": lambda c, q, p: c.zadd(q("dead"), {"taken": 1}),
+    "task runs has not ended, but is in taken and running": lambda c, q, p: c.hset(
+        q("taken"), "runs", nth(1)
+    ),
+    "task taken has not ended, but is in taken and dead": lambda c, q, p: c.zadd(
+        q("dead"), {"taken": 1}
+    ),
     "task waits waits at 7": lambda c, q, p: c.zadd(q("pending:work slots=1"), {"waits": 7}),
-    "task runs runs at no place: 'p0 n1/1": lambda c, q, p: c.hset(q("running"), "runs", "p0 n1/1 inc=1"),
+    "task runs runs at no place: 'p0 n1/1": lambda c, q, p: c.hset(
+        q("running"), "runs", "p0 n1/1 inc=1"
+    ),
     "task runs runs at no place: 'done": lambda c, q, p: c.hset(
         q("running"), "runs", f"done {nth(1)} p0 n1/0 inc=1 since=1"
     ),
     "task runs has no lease at its place": lambda c, q, p: c.hset(
         q("running"), "runs", f"runs {nth(1)} p0 n1/0 inc=1 since=1"
     ),
-    "task waits waits as other, its line says work slots=1": lambda c, q, p: c.zadd(q("pending:other"), {"waits": 1}),
+    "task waits waits as other, its line says work slots=1": lambda c, q, p: c.zadd(
+        q("pending:other"), {"waits": 1}
+    ),
     "task waits has an attempt that was never given out": lambda c, q, p: c.hset(
         q("tasks"), "waits", c.hget(q("tasks"), "waits").replace(b"0@5", b"0@99")
     ),
-    "task taken has an attempt that was never given out": lambda c, q, p: c.hset(q("taken"), "taken", nth(2, 3)),
+    "task taken has an attempt that was never given out": lambda c, q, p: c.hset(
+        q("taken"), "taken", nth(2, 3)
+    ),
     "task done has ended, and has not ended": lambda c, q, p: c.hset(q("tasks"), "done", "x"),
-    "task done has ended twice": lambda c, q, p: c.hset(q("ended_2"), "done", c.hget(q("ended"), "done")),
-    "task done has ended in no state that there is: 'x'": lambda c, q, p: c.hset(q("ended_1"), "done", "x"),
+    "task done has ended twice": lambda c, q, p: c.hset(
+        q("ended_2"), "done", c.hget(q("ended"), "done")
+    ),
+    "task done has ended in no state that there is: 'x'": lambda c, q, p: c.hset(
+        q("ended_1"), "done", "x"
+    ),
     "task done has ended in no state that there is: 'running 1": lambda c, q, p: c.hset(
         q("ended"), "done", "running 1\n\n\n"
     ),
-    "task waits has rare fields of which its line does not tell": lambda c, q, p: c.hset(q("extra:waits"), "why", "x"),
+    "task waits has rare fields of which its line does not tell": lambda c, q, p: c.hset(
+        q("extra:waits"), "why", "x"
+    ),
     "task waits has not ended, but its rare fields expire": lambda c, q, p: (
         c.hset(q("extra:waits"), "why", "x"),
         c.expire(q("extra:waits"), 99),
     ),
-    "task done has ended, but its rare fields never expire": lambda c, q, p: c.hset(q("extra:done"), "why", "x"),
-    "task waits keeps cancel, next, run, ended_ms of a run that is over": lambda c, q, p: c.hset(
-        q("extra:waits"), mapping={"cancel": "SIGTERM", "next": "0 - - work slots=1", "run": "x", "ended_ms": "1"}
+    "task done has ended, but its rare fields never expire": lambda c, q, p: c.hset(
+        q("extra:done"), "why", "x"
     ),
-    "kind work slots=1: 1 tasks wait, its line says 2": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "2 1 9"),
-    "kind work slots=1: 1 tasks wait, its line says nothing": lambda c, q, p: c.hdel(q("kinds"), "work slots=1"),
-    "kind other: 0 tasks wait, its line says 2": lambda c, q, p: c.hset(q("kinds"), "other", "2 1 9"),
-    "kind work slots=1: not a line of kinds: 'x'": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "x"),
-    "its line says 1 7 9000000000009": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "1 7 9000000000009"),
-    "its line says 1 9000000000005 9": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "1 9000000000005 9"),
-    "kind work slots=1: its line changed at version None": lambda c, q, p: c.zrem(q("changed"), "work slots=1"),
+    "task waits keeps cancel, next, run, ended_ms of a run that is over": lambda c, q, p: c.hset(
+        q("extra:waits"),
+        mapping={"cancel": "SIGTERM", "next": "0 - - work slots=1", "run": "x", "ended_ms": "1"},
+    ),
+    "kind work slots=1: 1 tasks wait, its line says 2": lambda c, q, p: c.hset(
+        q("kinds"), "work slots=1", "2 1 9"
+    ),
+    "kind work slots=1: 1 tasks wait, its line says nothing": lambda c, q, p: c.hdel(
+        q("kinds"), "work slots=1"
+    ),
+    "kind other: 0 tasks wait, its line says 2": lambda c, q, p: c.hset(
+        q("kinds"), "other", "2 1 9"
+    ),
+    "kind work slots=1: not a line of kinds: 'x'": lambda c, q, p: c.hset(
+        q("kinds"), "work slots=1", "x"
+    ),
+    "its line says 1 7 9000000000009": lambda c, q, p: c.hset(
+        q("kinds"), "work slots=1", "1 7 9000000000009"
+    ),
+    "its line says 1 9000000000005 9": lambda c, q, p: c.hset(
+        q("kinds"), "work slots=1", "1 9000000000005 9"
+    ),
+    "kind work slots=1: its line changed at version None": lambda c, q, p: c.zrem(
+        q("changed"), "work slots=1"
+    ),
     "kind work slots=1: its line changed at version 900000000000000.0": lambda c, q, p: c.zadd(
         q("changed"), {"work slots=1": 9e14}
     ),
     "two kinds changed at the same version": lambda c, q, p: c.zadd(q("changed"), {"a": 1, "b": 1}),
-    "p0: slot n1/1 has the free bit 0, but is usable and without a lease": lambda c, q, p: c.setbit(p("free"), 1, 0),
-    "p0: slot n1/0 has the free bit 1, but is leased to runs": lambda c, q, p: c.setbit(p("free"), 0, 1),
-    "p0: slot n2/1 has the free bit 1, but is not usable": lambda c, q, p: c.setbit(p("free"), 5, 1),
+    "p0: slot n1/1 has the free bit 0, but is usable and without a lease": lambda c, q, p: c.setbit(
+        p("free"), 1, 0
+    ),
+    "p0: slot n1/0 has the free bit 1, but is leased to runs": lambda c, q, p: c.setbit(
+        p("free"), 0, 1
+    ),
+    "p0: slot n2/1 has the free bit 1, but is not usable": lambda c, q, p: c.setbit(
+        p("free"), 5, 1
+    ),
     "p0: bit 40 is 1, but is of no node": lambda c, q, p: c.setbit(p("free"), 40, 1),
     "p0: bit 2 is of n1 and of n2": lambda c, q, p: c.hset(
         p("nodes"), "n2", "down inc=2 drain=0 first=2 span=2 score=1.0 slots=2"
@@ -110,22 +151,42 @@ BROKEN: dict[str, Break] = {
     "has a lease of incarnation 8, but the node is at 1": lambda c, q, p: c.hset(
         p("slots"), "n1/1", "x 1@1 p0 n1/1 inc=8 since=1"
     ),
-    "p0: slot n2/0 has a lost lease, but n2 is not listed as lost": lambda c, q, p: c.srem(p("lost"), "n2"),
-    "p0: slot n1/0 has a lease of n1/2 as well, which has another": lambda c, q, p: c.hdel(p("slots"), "n1/2"),
-    "p0: slot n1/2 has a lease of n1/0 as well, which has another": lambda c, q, p: c.hdel(p("slots"), "n1/0"),
+    "p0: slot n2/0 has a lost lease, but n2 is not listed as lost": lambda c, q, p: c.srem(
+        p("lost"), "n2"
+    ),
+    "p0: slot n1/0 has a lease of n1/2 as well, which has another": lambda c, q, p: c.hdel(
+        p("slots"), "n1/2"
+    ),
+    "p0: slot n1/2 has a lease of n1/0 as well, which has another": lambda c, q, p: c.hdel(
+        p("slots"), "n1/0"
+    ),
     "p0: slot n1/1 has a lease of partition 7": lambda c, q, p: c.hset(
         p("slots"), "n1/1", "x 1@1 p7 n1/1 inc=1 since=1"
     ),
     "slot n1/0: not a lease": lambda c, q, p: c.hset(p("slots"), "n1/0", "nonsense"),
     "node n1: not a node record": lambda c, q, p: c.hset(p("nodes"), "n1", "nonsense"),
-    "p0: node n1 has 'gpu=3' left, but by its leases 'gpu=2'": lambda c, q, p: c.hset(p("left"), "n1", "gpu=3"),
-    "p0: amounts are left of n9, which is no node": lambda c, q, p: c.hset(p("left"), "n9", "gpu=3"),
-    "p0: a change of n9 is noted, which is no node": lambda c, q, p: c.zadd(p("changed"), {"n9": 1}),
-    "p0: a change of n1 is noted at version 99, the partition is at": lambda c, q, p: c.zadd(p("changed"), {"n1": 99}),
-    "p0: it is not known since when changes of its nodes are noted": lambda c, q, p: c.zrem(p("changed"), ""),
-    "p0: node n1 is at incarnation 1, its counter says": lambda c, q, p: c.hset(p("alive"), "n1", "inc=2 moved=0"),
+    "p0: node n1 has 'gpu=3' left, but by its leases 'gpu=2'": lambda c, q, p: c.hset(
+        p("left"), "n1", "gpu=3"
+    ),
+    "p0: amounts are left of n9, which is no node": lambda c, q, p: c.hset(
+        p("left"), "n9", "gpu=3"
+    ),
+    "p0: a change of n9 is noted, which is no node": lambda c, q, p: c.zadd(
+        p("changed"), {"n9": 1}
+    ),
+    "p0: a change of n1 is noted at version 99, the partition is at": lambda c, q, p: c.zadd(
+        p("changed"), {"n1": 99}
+    ),
+    "p0: it is not known since when changes of its nodes are noted": lambda c, q, p: c.zrem(
+        p("changed"), ""
+    ),
+    "p0: node n1 is at incarnation 1, its counter says": lambda c, q, p: c.hset(
+        p("alive"), "n1", "inc=2 moved=0"
+    ),
     "the partition's highest is 1": lambda c, q, p: c.hset(p("meta"), "inc", 1),
-    "p0: there is a counter of n9, which is no node": lambda c, q, p: c.hset(p("alive"), "n9", "inc=1 moved=0"),
+    "p0: there is a counter of n9, which is no node": lambda c, q, p: c.hset(
+        p("alive"), "n9", "inc=1 moved=0"
+    ),
     "p0: there is an inbox of n9, which is no node": lambda c, q, p: c.lpush(p("inbox:n9"), "x"),
     "p0: meta says slots 7, counted 6": lambda c, q, p: c.hset(p("meta"), "slots", 7),
     "p0: meta says free 9, counted 2": lambda c, q, p: c.hset(p("meta"), "free", 9),
@@ -136,7 +197,8 @@ BROKEN: dict[str, Break] = {
 @pytest.mark.unaudited
 @pytest.mark.parametrize("fact", BROKEN)
 def test_a_violated_fact_is_named(busy: Driver, fact: str):
-    queue, partition = busy.keys.prefix("extra:").removesuffix("extra:"), busy.keys.inbox(0, "").removesuffix("inbox:")
+    queue = busy.keys.prefix("extra:").removesuffix("extra:")
+    partition = busy.keys.inbox(0, "").removesuffix("inbox:")
     BROKEN[fact](busy.store.client, lambda kind: queue + kind, lambda kind: partition + kind)
     assert any(fact in found for found in audit(busy.store)), audit(busy.store)
 
@@ -145,8 +207,15 @@ def test_many_tasks_are_read_in_chunks(store: Store):
     drive = Driver(store)
     drive.node("n1", 1500)
     for at in range(0, 1200, 400):
-        drive.run(drive.commands.submit([Submission(f"t{number}", "work", b"") for number in range(at, at + 400)]))
-    claims = [drive.claim(task, attempt, slots=(int(task[1:]),)) for task, attempt in drive.take(limit=500).items()]
+        drive.run(
+            drive.commands.submit(
+                [Submission(f"t{number}", "work", b"") for number in range(at, at + 400)]
+            )
+        )
+    claims = [
+        drive.claim(task, attempt, slots=(int(task[1:]),))
+        for task, attempt in drive.take(limit=500).items()
+    ]
     assert all(verdict.won for verdict in drive.run(drive.commands.commit(0, claims)).verdicts)
     assert audit(store) == []
     drive.unlist("t1111")

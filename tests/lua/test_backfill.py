@@ -1,4 +1,6 @@
-"""The leader books nodes by what the server has, tells it with the ticks, and schedulers read it."""
+"""The leader books nodes by what the server has, tells it with the ticks, and
+schedulers read it.
+"""
 
 from collections.abc import Sequence
 from typing import cast
@@ -34,11 +36,17 @@ def learn(drive: Driver, name: str, ms: float) -> None:
 
 
 class Waiting:
-    """Two slots of n1 are held by `work`, which runs 60 s; a task of `big`, which needs both, waits."""
+    """Two slots of n1 are held by `work`, which runs 60 s; a task of `big`, which needs both,
+    waits.
+    """
 
     def __init__(self, drive: Driver) -> None:
         self.drive = drive
-        drive.run(drive.commands.configure({"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10000}))
+        drive.run(
+            drive.commands.configure(
+                {"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10000}
+            )
+        )
         drive.node()
         for slot in (0, 1):
             drive.submit(f"w{slot}")
@@ -79,7 +87,9 @@ def test_run_times_on_nodes_of_its_class_count_more(drive: Driver, waits: Waitin
     assert booking.from_ms - drive.lease("n1/1").since_ms == 4000
 
 
-def test_nothing_is_booked_while_nobody_knows_when_its_tasks_end(drive: Driver, waits: Waiting) -> None:
+def test_nothing_is_booked_while_nobody_knows_when_its_tasks_end(
+    drive: Driver, waits: Waiting
+) -> None:
     assert waits.wait_s(9) == ()
 
 
@@ -91,7 +101,9 @@ def test_a_booking_ends_when_its_kind_waits_no_more(drive: Driver, waits: Waitin
     assert (read_booked(drive.store), waits.duty.booked) == ((), False)
 
 
-def test_each_task_of_a_kind_has_a_booking_until_one_gets_its_node(drive: Driver, waits: Waiting) -> None:
+def test_each_task_of_a_kind_has_a_booking_until_one_gets_its_node(
+    drive: Driver, waits: Waiting
+) -> None:
     """The second waits for its own node, not for the end of the first."""
     learn(drive, "work", 4000.0)
     learn(drive, "big", 5000.0)
@@ -118,7 +130,9 @@ def test_a_kind_that_could_not_be_read_is_asked_for_again(drive: Driver, waits: 
     assert [booking.node for booking in read_booked(drive.store)] == ["n1"]
 
 
-def test_a_new_leader_goes_on_with_the_bookings_of_the_one_before(drive: Driver, waits: Waiting) -> None:
+def test_a_new_leader_goes_on_with_the_bookings_of_the_one_before(
+    drive: Driver, waits: Waiting
+) -> None:
     learn(drive, "work", 4000.0)
     (before,) = waits.wait_s(5)
     other = BackfillDuty(drive.store, LEASE_S, lambda: waits.large)
@@ -134,7 +148,9 @@ def test_of_a_drained_node_nothing_is_booked(drive: Driver, waits: Waiting) -> N
     assert read_booked(drive.store) == ()
 
 
-def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(drive: Driver, waits: Waiting) -> None:
+def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(
+    drive: Driver, waits: Waiting
+) -> None:
     learn(drive, "work", 8000.0)
     waits.wait_s(5)
     drive.submit("w3")
@@ -149,7 +165,11 @@ def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(drive: Dri
     work = Kind.of("work slots=1")
     assert core.queue.bars.of(work) == {"n1"}, "it runs too long"
     assert core.queue.bars.of(Kind.of(BIG)) == frozenset()
-    drive.run(drive.commands.learn_times({"work": RunTimes(10_000, 1e4, RunTimes.of("1 1.000 9:900").bins)}))
+    drive.run(
+        drive.commands.learn_times(
+            {"work": RunTimes(10_000, 1e4, RunTimes.of("1 1.000 9:900").bins)}
+        )
+    )
     backfill.work(1.0)
     assert core.queue.bars.of(work) == {"n1"}, "it reads a run time once in a lease"
     backfill.work(LEASE_S + 1)
@@ -160,20 +180,27 @@ def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(drive: Dri
 
 
 def test_schedulers_and_people_are_told_which_names_a_node_holds_back(drive: Driver) -> None:
-    drive.run(drive.commands.configure({"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10000}))
+    drive.run(
+        drive.commands.configure({"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10000})
+    )
     inc = drive.node()
     core = Core("s2", 1, Strategy.QUALITY, 1.5, np.random.default_rng(1))
     core.on_nodes(0, drive.store.nodes(0).values(), 1)
-    backfill, duty = Backfill(drive.store, core, 0.5, LEASE_S), BlackHoleDuty(drive.store, 1, LEASE_S)
+    backfill = Backfill(drive.store, core, 0.5, LEASE_S)
+    duty = BlackHoleDuty(drive.store, 1, LEASE_S)
     backfill.heard = True
     found = []
     for of, held_ms in ((inc, 60_000), (inc, 0), (inc + 1, 60_000)):
-        drive.run(drive.commands.report_failures(0, "n1", of, 0, False, [("work", 2, 2, 2, held_ms)]))
+        drive.run(
+            drive.commands.report_failures(0, "n1", of, 0, False, [("work", 2, 2, 2, held_ms)])
+        )
         duty.work()
         backfill.work(1.0)
         found.append((duty.held, core.queue.bars.of(Kind.of("work slots=1"))))
         assert core.queue.bars.of(Kind.of("other slots=1")) == frozenset()
-    assert found == [(True, {"n1"}), (False, frozenset()), (True, frozenset())], "n1 has no such incarnation"
+    assert found == [(True, {"n1"}), (False, frozenset()), (True, frozenset())], (
+        "n1 has no such incarnation"
+    )
 
 
 def test_an_explanation_says_that_a_node_holds_a_name_back(store: Store) -> None:
@@ -194,7 +221,9 @@ def test_an_explanation_says_for_whom_a_node_is_reserved(store: Store) -> None:
     waits.wait_s(31)
     drive.submit("w3")
     (some,) = explain_task(drive.store, "w3").classes
-    assert [(one.rule, one.why) for one in some.obstacles] == [("reserved", "is reserved for task b (big slots=2)")]
+    assert [(one.rule, one.why) for one in some.obstacles] == [
+        ("reserved", "is reserved for task b (big slots=2)")
+    ]
     (view,) = read_node_views(drive.store)
     assert view.reserved == "task b (big slots=2)"
     (some,) = explain_task(drive.store, "b").classes

@@ -1,4 +1,7 @@
-"""A copy of a partition that is renewed by what changed is the same as one that is read as a whole. Promise 3."""
+"""A copy of a partition that is renewed by what changed is the same as one that is read as a whole.
+
+Promise 3.
+"""
 
 import random
 from typing import Any
@@ -9,7 +12,14 @@ from parsync_redis.model.place import Place
 from parsync_redis.scheduler.core.offers import Offers
 from tests.lua.driver import Driver
 
-NEEDS = ("slots=1", "slots=1 mem=1", "slots=1 mem=2.5", "slots=1 gpu=0.5", "slots=1 apart_web=1", "slots=1 apart_db=1")
+NEEDS = (
+    "slots=1",
+    "slots=1 mem=1",
+    "slots=1 mem=2.5",
+    "slots=1 gpu=0.5",
+    "slots=1 apart_web=1",
+    "slots=1 apart_db=1",
+)
 
 
 def test_a_copy_is_told_the_amounts_of_nodes_that_changed(drive: Driver) -> None:
@@ -88,22 +98,32 @@ def test_an_amount_that_cannot_be_read_is_none(drive: Driver, damaged: str) -> N
 
 @pytest.mark.dealt
 @pytest.mark.parametrize("seed", range(6))
-def test_copies_that_are_renewed_now_and_then_are_as_the_partition_is(drive: Driver, seed: int) -> None:
-    dice, held = random.Random(seed), dict[str, Place]()
+def test_copies_that_are_renewed_now_and_then_are_as_the_partition_is(
+    drive: Driver, seed: int
+) -> None:
+    dice = random.Random(seed)
+    held = dict[str, Place]()
     for number in range(4):
         devices: dict[str, Any] = {"gpu": 2} if number % 2 else {}
         drive.node(f"n{number}", 3, {"mem": 8, **devices})
     offers = Offers([*drive.store.nodes(0).values()])
     first = drive.run(drive.commands.read_partition(0))
     assert offers.left_of(first.left).of_node(1) == {"mem": 8000, "gpu": 2000}
-    version, partial = first.version, 0
+    version = first.version
+    partial = 0
     for step in range(150):
         if held and dice.random() < 0.45:
             drive.release(held.pop(dice.choice([*held])))
         else:
-            number, slot = dice.randrange(4), dice.randrange(3)
+            number = dice.randrange(4)
+            slot = dice.randrange(3)
             claim = drive.claim(
-                f"t{step}", f"1@{step}", node=f"n{number}", slots=(slot,), inc=number + 1, needs=dice.choice(NEEDS)
+                f"t{step}",
+                f"1@{step}",
+                node=f"n{number}",
+                slots=(slot,),
+                inc=number + 1,
+                needs=dice.choice(NEEDS),
             )
             verdict = drive.run(drive.commands.commit(0, [claim])).verdicts[0]
             if verdict.won:
@@ -111,10 +131,16 @@ def test_copies_that_are_renewed_now_and_then_are_as_the_partition_is(drive: Dri
         if dice.random() < 0.3:
             found = drive.run(drive.commands.read_partition(0, version))
             if found.bits is not None:
-                left, version, partial = offers.left_of(found.left, found.whole), found.version, partial + 1
+                left = offers.left_of(found.left, found.whole)
+                version = found.version
+                partial = partial + 1
                 assert not found.whole
-                whole = Offers(offers.nodes).left_of(drive.run(drive.commands.read_partition(0)).left)
-                assert [left.of_node(at) for at in range(4)] == [whole.of_node(at) for at in range(4)]
+                whole = Offers(offers.nodes).left_of(
+                    drive.run(drive.commands.read_partition(0)).left
+                )
+                assert [left.of_node(at) for at in range(4)] == [
+                    whole.of_node(at) for at in range(4)
+                ]
     assert partial > 10
     for place in held.values():
         drive.release(place)

@@ -14,10 +14,19 @@ from tests.lua.driver import Driver, dump
 def test_the_first_settings_stay(drive: Driver):
     assert drive.run(drive.commands.configure({})) == {}
     assert drive.run(drive.commands.configure({"partitions": 8})) == {"partitions": "8"}
-    assert drive.unchanged_by(drive.commands.configure({"partitions": 16, "gap_ms": 1})) == {"partitions": "8"}
+    assert drive.unchanged_by(drive.commands.configure({"partitions": 16, "gap_ms": 1})) == {
+        "partitions": "8"
+    }
 
 
-def deal(drive: Driver, name: str, labels: str = "", slots: int = 4, score: float = 1.0, partitions: int = 4) -> int:
+def deal(
+    drive: Driver,
+    name: str,
+    labels: str = "",
+    slots: int = 4,
+    score: float = 1.0,
+    partitions: int = 4,
+) -> int:
     return drive.run(drive.commands.deal_node(name, partitions, labels, slots, score))
 
 
@@ -64,9 +73,15 @@ def test_a_scheduler_stands_by_while_there_are_as_many_as_there_may_be(drive: Dr
     assert "s3" not in drive.unchanged_by(call).counters
     assert "s1" in renew(drive, "s1", at_most=1).counters, "a member stays"
     counter = renew(drive, "s2").counters["s2"]
-    assert "s3" not in renew(drive, "s3", lost=f"s2 {counter - 1}", at_most=2).counters, "it has renewed since"
-    assert sorted(renew(drive, "s3", lost=f"s2 {counter}", at_most=2).counters) == ["s1", "s3"], "in its place"
-    assert "s2" not in renew(drive, "s2", at_most=2).counters, "a scheduler that was judged dead stays out"
+    assert "s3" not in renew(drive, "s3", lost=f"s2 {counter - 1}", at_most=2).counters, (
+        "it has renewed since"
+    )
+    assert sorted(renew(drive, "s3", lost=f"s2 {counter}", at_most=2).counters) == ["s1", "s3"], (
+        "in its place"
+    )
+    assert "s2" not in renew(drive, "s2", at_most=2).counters, (
+        "a scheduler that was judged dead stays out"
+    )
     assert sorted(renew(drive, "s4").counters) == ["s1", "s3", "s4"], "0 joins in any case"
 
 
@@ -74,9 +89,17 @@ def test_the_first_scheduler_is_leader_and_a_join_raises_the_epoch(drive: Driver
     first = renew(drive, "s1")
     assert (first.leader, first.epoch, first.counters) == ("s1 moved=1", 1, {"s1": LIFE + 1})
     second = renew(drive, "s2")
-    assert (second.leader, second.epoch, second.counters) == ("s1 moved=1", 2, {"s1": LIFE + 1, "s2": 2 * LIFE + 1})
+    assert (second.leader, second.epoch, second.counters) == (
+        "s1 moved=1",
+        2,
+        {"s1": LIFE + 1, "s2": 2 * LIFE + 1},
+    )
     third = renew(drive, "s1")
-    assert (third.leader, third.epoch, third.counters) == ("s1 moved=2", 2, {"s1": LIFE + 2, "s2": 2 * LIFE + 1})
+    assert (third.leader, third.epoch, third.counters) == (
+        "s1 moved=2",
+        2,
+        {"s1": LIFE + 2, "s2": 2 * LIFE + 1},
+    )
 
 
 def test_a_leader_that_stood_still_is_replaced_and_one_that_moved_is_not(drive: Driver):

@@ -27,7 +27,9 @@ def test_the_first_claim_on_a_slot_wins_and_the_other_learns_who_has_it(drive: D
     drive.node("n1", 2)
     claims = [drive.claim("a"), drive.claim("b", "1@2"), drive.claim("c", "1@3", slots=(1,))]
     judged = drive.run(drive.commands.commit(0, claims))
-    assert [(v.word, v.detail) for v in judged.verdicts if not v.won] == [(ClaimOutcome.CONFLICT, "a")]
+    assert [(v.word, v.detail) for v in judged.verdicts if not v.won] == [
+        (ClaimOutcome.CONFLICT, "a")
+    ]
     assert [v.word for v in judged.verdicts] == ["held", "conflict", "held"]
     assert sorted(drive.hash("slots")) == ["n1/0", "n1/1"]
 
@@ -67,11 +69,14 @@ def test_another_attempt_of_the_same_task_is_a_conflict(drive: Driver):
     assert (verdict.word, verdict.detail) == ("conflict", "a")
 
 
-@pytest.mark.parametrize("change", ["registered again", "another registered", "drained", "suspect", "lost"])
+@pytest.mark.parametrize(
+    "change", ["registered again", "another registered", "drained", "suspect", "lost"]
+)
 def test_claim_names_epoch(drive: Driver, change: str):
     """The scheduler looked at nodes that have changed since: look again."""
     drive.node("n1", 2, labels={"gpu": "a100"})
-    held, claim = drive.claim("a"), drive.claim("b", "1@2", slots=(1,))
+    held = drive.claim("a")
+    claim = drive.claim("b", "1@2", slots=(1,))
     since = drive.run(drive.commands.commit(0, [held])).verdicts[0].detail
     if change in ("registered again", "another registered"):
         drive.node("n1" if change == "registered again" else "n2", 2)
@@ -171,11 +176,16 @@ def test_claims_on_several_nodes_ring_each_at_its_own_inbox(drive: Driver):
         drive.node(name, 2)
     claims = [
         drive.claim(id, f"1@{i}", node=node, slots=(slot,), inc=int(node[1]))
-        for i, (id, node, slot) in enumerate((("a", "n3", 0), ("b", "n1", 0), ("c", "n3", 1), ("d", "n2", 0)))
+        for i, (id, node, slot) in enumerate(
+            (("a", "n3", 0), ("b", "n1", 0), ("c", "n3", 1), ("d", "n2", 0))
+        )
     ]
     judged = drive.run(drive.commands.commit(0, claims))
     assert all(verdict.won for verdict in judged.verdicts)
-    rung = {name: [read_doorbell(data).task for data in drive.inbox(name)] for name in ("n1", "n2", "n3")}
+    rung = {
+        name: [read_doorbell(data).task for data in drive.inbox(name)]
+        for name in ("n1", "n2", "n3")
+    }
     assert rung == {"n1": ["b"], "n2": ["d"], "n3": ["c", "a"]}
 
 
@@ -209,7 +219,9 @@ def test_a_doorbell_names_all_slots_of_its_lease_also_when_rung_again(drive: Dri
         drive.run(drive.commands.ring(place))
 
 
-@pytest.mark.parametrize("other", [{"task": "b"}, {"attempt": "2@1"}, {"inc": 2}, {"slots": (1, 0)}, {"since_ms": 1}])
+@pytest.mark.parametrize(
+    "other", [{"task": "b"}, {"attempt": "2@1"}, {"inc": 2}, {"slots": (1, 0)}, {"since_ms": 1}]
+)
 def test_a_doorbell_is_not_rung_for_another_lease(drive: Driver, other: dict[str, Any]):
     drive.node("n1", 2)
     place = drive.held("a", slots=(0, 1))

@@ -38,7 +38,8 @@ def test_confirm_fenced(drive: Driver):
 
 
 @pytest.mark.parametrize(
-    "state", [s for s in TaskState if s not in (TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING)]
+    "state",
+    [s for s in TaskState if s not in (TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING)],
 )
 def test_confirm_needs_taken(drive: Driver, state: TaskState):
     """The attempt is the current one, but the task is not with its scheduler any more."""
@@ -51,7 +52,8 @@ def test_confirm_needs_taken(drive: Driver, state: TaskState):
 
 
 def test_confirm_judges_each_task_by_itself(drive: Driver):
-    a, b = drive.bring(TaskState.TAKEN, "a"), drive.bring(TaskState.TAKEN, "b")
+    a = drive.bring(TaskState.TAKEN, "a")
+    b = drive.bring(TaskState.TAKEN, "b")
     b = replace(b, slots=(1,))
     drive.cancel("a")
     assert drive.run(drive.commands.confirm([a, b])) == ["stale", "placed"]
@@ -61,7 +63,11 @@ def test_confirm_judges_each_task_by_itself(drive: Driver):
 def test_start_hands_over_the_message(drive: Driver, state: TaskState):
     place = drive.bring(state)
     assert drive.run(drive.commands.start([place])) == [("ok", b"message")]
-    assert (drive.state("a"), drive.status().starts, drive.record("a").place) == ("running", 1, place)
+    assert (drive.state("a"), drive.status().starts, drive.record("a").place) == (
+        "running",
+        1,
+        place,
+    )
     assert drive.index("running") == ["a"]
 
 
@@ -103,11 +109,16 @@ def test_place_fenced_start(drive: Driver, state: TaskState, other: dict[str, An
 def test_only_the_current_attempt_starts(drive: Driver, state: TaskState):
     place = drive.bring(state)
     for attempt in (nth(0), nth(2), nth(1, 2), nth(1, 1, "s2"), "1@1", "1"):
-        assert drive.unchanged_by(drive.commands.start([replace(place, attempt=attempt)]))[0][0] == "refused"
+        assert (
+            drive.unchanged_by(drive.commands.start([replace(place, attempt=attempt)]))[0][0]
+            == "refused"
+        )
 
 
 def test_a_start_before_confirm_fixes_the_place(drive: Driver):
-    """The message may be faster than the scheduler; what confirm then says must be the same place."""
+    """The message may be faster than the scheduler; what confirm then says must be the
+    same place.
+    """
     place = drive.bring(TaskState.TAKEN)
     drive.start(place)
     assert drive.confirm(place) == "yours"

@@ -1,4 +1,6 @@
-"""The dead: their history, the list that keeps their records, and revive, which lets them run again."""
+"""The dead: their history, the list that keeps their records, and revive, which lets them run
+again.
+"""
 
 from typing import Any
 
@@ -9,7 +11,12 @@ from parsync_redis.model.task import TaskState
 from tests.lua.driver import Driver, nth
 
 
-def lose(drive: Driver, id: str = "a", why: str = "its node n1 was lost", state: TaskState = TaskState.RUNNING) -> str:
+def lose(
+    drive: Driver,
+    id: str = "a",
+    why: str = "its node n1 was lost",
+    state: TaskState = TaskState.RUNNING,
+) -> str:
     """Start a pending task on n1 and lose it; return the word."""
     place = drive.place(id, drive.take()[id])
     drive.confirm(place)
@@ -32,7 +39,13 @@ def test_each_attempt_that_was_lost_leaves_a_line_of_its_history(drive: Driver):
     lose(drive, why="its node n1 was lost")
     lose(drive, why="two\nlines", state=TaskState.PLACED)
     first, second = history(drive)
-    assert (first.attempt, first.state, first.node, first.slot, first.inc) == (nth(1), TaskState.RUNNING, "n1", 0, 1)
+    assert (first.attempt, first.state, first.node, first.slot, first.inc) == (
+        nth(1),
+        TaskState.RUNNING,
+        "n1",
+        0,
+        1,
+    )
     assert first.why == "its node n1 was lost"
     assert 0 < first.since_ms <= first.until_ms
     assert (second.attempt, second.state, second.why) == (nth(2), TaskState.PLACED, "two lines")
@@ -65,7 +78,9 @@ def test_beyond_the_limit_the_oldest_leaves_the_list_and_expires(drive: Driver):
     assert (drive.index("tasks"), drive.index("ended")) == (["b", "c"], ["a"])
     assert (client.zscore(dead, "a"), client.zscore(dead, "b")) == (None, 2.0)
     client.zremrangebyscore(dead, 3, 3)  # which were no tasks
-    assert drive.unchanged_by(drive.commands.revive(["a"], "again")) == ["dead"], "its message is gone"
+    assert drive.unchanged_by(drive.commands.revive(["a"], "again")) == ["dead"], (
+        "its message is gone"
+    )
     status = drive.status()
     assert (status.state, status.why, status.node, len(status.history)) == (
         TaskState.DEAD,
@@ -75,7 +90,9 @@ def test_beyond_the_limit_the_oldest_leaves_the_list_and_expires(drive: Driver):
     )
 
 
-def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes_twice(drive: Driver):
+def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes_twice(
+    drive: Driver,
+):
     die(drive)
     assert drive.word(drive.commands.revive(["a"], "by an operator")) == "revived"
     status = drive.status()
@@ -86,7 +103,11 @@ def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes
     attempts = [lost.attempt for lost in history(drive)]
     assert attempts == [nth(n) for n in range(1, 7)]
     outbox = drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1)
-    assert outbox == [b"a dead its node n1 was lost", b"a pending by an operator", b"a dead its node n1 was lost"]
+    assert outbox == [
+        b"a dead its node n1 was lost",
+        b"a pending by an operator",
+        b"a dead its node n1 was lost",
+    ]
 
 
 @pytest.mark.dealt
@@ -106,14 +127,20 @@ def test_what_is_revived_where_nothing_waited_wakes_a_scheduler(drive: Driver):
     die(drive)
     drive.wait("s1")
     channel = f"{drive.keys.wakes()}:s1"
-    assert drive.heard(lambda: drive.run(drive.commands.revive(["a"], "why")), channel) == [(channel, b"wake")]
+    assert drive.heard(lambda: drive.run(drive.commands.revive(["a"], "why")), channel) == [
+        (channel, b"wake")
+    ]
 
 
 def test_an_unstarted_attempt_is_put_back_only_while_it_has_not_started(drive: Driver):
-    """A node may start at last what its leader is about to put back: then it stays where it runs."""
+    """A node may start at last what its leader is about to put back: then it stays
+    where it runs.
+    """
     for state in (TaskState.TAKEN, TaskState.RUNNING):
         place = drive.bring(state, state)
-        assert drive.unchanged_by(drive.commands.requeue([(place, "late")], "unstarted")) == ["none"]
+        assert drive.unchanged_by(drive.commands.requeue([(place, "late")], "unstarted")) == [
+            "none"
+        ]
     place = drive.bring(TaskState.PLACED, "placed")
     assert drive.requeue(place, "late", "unstarted") == "pending"
 

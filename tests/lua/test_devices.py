@@ -1,4 +1,7 @@
-"""commit hands out devices by their indexes; each script that frees slots gives these back. Promise 3, per device."""
+"""commit hands out devices by their indexes; each script that frees slots gives these back.
+
+Promise 3, per device.
+"""
 
 import random
 from collections import Counter, deque
@@ -20,10 +23,19 @@ from parsync_redis.store import Store
 from parsync_redis.store.repair.repair import repair_partition
 from tests.lua.driver import Driver, dump
 
-WHOLE, HALF, MEMORY = "slots=1 gpu=1", "slots=1 gpu=0.5 gpu.mem=8", "slots=1 gpu.mem=16"
+WHOLE = "slots=1 gpu=1"
+HALF = "slots=1 gpu=0.5 gpu.mem=8"
+MEMORY = "slots=1 gpu.mem=16"
 
 
-def gpus(drive: Driver, *indexes: int, node: str = "n1", slots: int = 8, mem: int = 24, known_inc: int = 0) -> str:
+def gpus(
+    drive: Driver,
+    *indexes: int,
+    node: str = "n1",
+    slots: int = 8,
+    mem: int = 24,
+    known_inc: int = 0,
+) -> str:
     """Register a node with these GPUs; return what is left there."""
     offer = Resources.of(slots, {"mem": 100}, None, (), {"gpu": indexes}, {"gpu.mem": mem}).text
     drive.store.run(drive.commands.register_node(0, node, known_inc, 1.0, offer))
@@ -47,20 +59,37 @@ def test_commit_hands_out_indexes_and_release_gives_them_back(drive: Driver) -> 
     assert drive.hash("left") == {"n1": before}
 
 
-def test_a_claim_that_finds_too_little_left_changes_nothing_and_learns_what_is_left(drive: Driver) -> None:
+def test_a_claim_that_finds_too_little_left_changes_nothing_and_learns_what_is_left(
+    drive: Driver,
+) -> None:
     gpus(drive, 0, 1, mem=24)
     for slot in (0, 1):
         drive.held(f"a{slot}", f"1@{slot}", slots=(slot,), needs="slots=1 gpu=0.8 gpu.mem=16")
-    for needs in ("gpu=1", "gpu=0.3", "gpu.mem=16", "gpu=2", "gpu=1.5", "gpu.mem=8 nic=1", "gpu.rate=1"):
+    for needs in (
+        "gpu=1",
+        "gpu=0.3",
+        "gpu.mem=16",
+        "gpu=2",
+        "gpu=1.5",
+        "gpu.mem=8 nic=1",
+        "gpu.rate=1",
+    ):
         claim = drive.claim("b", "1@9", slots=(2,))._replace(asked=needs)
         verdict = drive.unchanged_by(drive.commands.commit(0, [claim])).verdicts[0]
-        assert (verdict.word, verdict.detail) == ("short", "gpu.mem@0=8 gpu.mem@1=8 gpu@0=0.2 gpu@1=0.2 mem=100"), needs
+        assert (verdict.word, verdict.detail) == (
+            "short",
+            "gpu.mem@0=8 gpu.mem@1=8 gpu@0=0.2 gpu@1=0.2 mem=100",
+        ), needs
 
 
 def test_claims_of_one_call_share_what_is_left(drive: Driver) -> None:
     gpus(drive, 0, 1, 2)
-    claims = [drive.claim(f"t{at}", f"1@{at}", slots=(at,), needs="slots=1 gpu=2") for at in range(2)]
-    claims += [drive.claim(f"t{at}", f"1@{at}", slots=(at,), needs="slots=1 gpu=0.5") for at in range(2, 5)]
+    claims = [
+        drive.claim(f"t{at}", f"1@{at}", slots=(at,), needs="slots=1 gpu=2") for at in range(2)
+    ]
+    claims += [
+        drive.claim(f"t{at}", f"1@{at}", slots=(at,), needs="slots=1 gpu=0.5") for at in range(2, 5)
+    ]
     judged = drive.run(drive.commands.commit(0, claims))
     assert [(v.word, v.held) for v in judged.verdicts] == [
         ("held", "gpu@0=1 gpu@1=1"),
@@ -77,7 +106,9 @@ def test_asked_again_it_answers_yours_with_the_devices(drive: Driver) -> None:
     first = drive.run(drive.commands.commit(0, [claim])).verdicts[0]
     again = drive.unchanged_by(drive.commands.commit(0, [claim])).verdicts[0]
     assert (again.word, again.since_ms, again.held) == ("yours", first.since_ms, "gpu@0=1")
-    other = drive.unchanged_by(drive.commands.commit(0, [claim._replace(attempt="2@1")])).verdicts[0]
+    other = drive.unchanged_by(drive.commands.commit(0, [claim._replace(attempt="2@1")])).verdicts[
+        0
+    ]
     assert (other.word, other.detail) == ("conflict", "a")
 
 
@@ -92,7 +123,9 @@ def test_a_task_with_devices_goes_through_its_life(drive: Driver) -> None:
     assert drive.hash("left") == {"n1": before}
 
 
-def test_a_node_that_comes_back_with_other_devices_keeps_what_its_leases_hold(drive: Driver) -> None:
+def test_a_node_that_comes_back_with_other_devices_keeps_what_its_leases_hold(
+    drive: Driver,
+) -> None:
     gpus(drive, 0, 1)
     gone, kept = (drive.held(f"a{at}", f"1@{at}", slots=(at,), needs=WHOLE) for at in range(2))
     assert (gone.asked, kept.asked) == ("gpu@0=1", "gpu@1=1")
@@ -105,7 +138,9 @@ def test_a_node_that_comes_back_with_other_devices_keeps_what_its_leases_hold(dr
     assert drive.hash("left") == {"n1": "gpu.mem@1=24 gpu.mem@2=24 gpu@1=1 gpu@2=1 mem=100"}
 
 
-@pytest.mark.parametrize("left", ["gpu@0=1 gpu@1=1", "x", "gpu.mem@0=24 gpu.mem@1=24 gpu@0=0 gpu@1=0.5 mem=100"])
+@pytest.mark.parametrize(
+    "left", ["gpu@0=1 gpu@1=1", "x", "gpu.mem@0=24 gpu.mem@1=24 gpu@0=0 gpu@1=0.5 mem=100"]
+)
 def test_repair_counts_each_device(drive: Driver, left: str) -> None:
     gpus(drive, 0, 1)
     drive.held("a", "1@1", slots=(0,), needs=WHOLE)
@@ -137,9 +172,14 @@ def test_a_task_that_is_kept_apart_holds_its_word_beside_its_device(drive: Drive
     before = gpus(drive, 0, 1)
     place = drive.held("a", "1@1", slots=(0,), needs="slots=1 apart_web=1 gpu=0.5")
     assert place.asked == "apart_web=1 gpu@0=0.5"
-    assert drive.hash("left") == {"n1": "apart_web=0 gpu.mem@0=24 gpu.mem@1=24 gpu@0=0.5 gpu@1=1 mem=100"}
+    assert drive.hash("left") == {
+        "n1": "apart_web=0 gpu.mem@0=24 gpu.mem@1=24 gpu@0=0.5 gpu@1=1 mem=100"
+    }
     assert drive.commit("b", "1@2", slots=(1,), needs="slots=1 apart_web=1 gpu=0.5").word == "short"
-    assert drive.held("c", "1@3", slots=(1,), needs="slots=1 apart_db=1 gpu=1").asked == "apart_db=1 gpu@1=1"
+    assert (
+        drive.held("c", "1@3", slots=(1,), needs="slots=1 apart_db=1 gpu=1").asked
+        == "apart_db=1 gpu@1=1"
+    )
     assert drive.release(place) == "freed"
     drive.store.client.hdel(drive.keys.partition(0, "slots"), "n1/1")
     repair_partition(drive.store, 0)
@@ -152,24 +192,34 @@ def test_a_lease_that_is_put_back_holds_its_devices_and_no_other(drive: Driver) 
     place = drive.held("b", "1@2", slots=(1,), needs=HALF)
     right = drive.hash("left")
     drive.store.client.hdel(drive.keys.partition(0, "slots"), "n1/1")
-    drive.store.client.hset(drive.keys.partition(0, "left"), "n1", "gpu.mem@0=24 gpu.mem@1=24 gpu@0=0 gpu@1=1 mem=100")
+    drive.store.client.hset(
+        drive.keys.partition(0, "left"), "n1", "gpu.mem@0=24 gpu.mem@1=24 gpu@0=0 gpu@1=1 mem=100"
+    )
     assert drive.run(drive.commands.restore(0, [place])) == ["back"]
     assert drive.hash("left") == right
     assert audit(drive.store) == []
 
 
-def test_an_offer_that_is_corrected_counts_what_the_leases_hold_of_each_device(drive: Driver) -> None:
+def test_an_offer_that_is_corrected_counts_what_the_leases_hold_of_each_device(
+    drive: Driver,
+) -> None:
     gpus(drive, 0, 1)
     drive.held("a", "1@1", slots=(0,), needs=HALF)
     offer = Resources.of(8, devices={"gpu": [0, 5]}, of_devices={"gpu.mem": 16}).text
-    assert drive.run(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == ["ok", "up", "0"]
+    assert drive.run(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == [
+        "ok",
+        "up",
+        "0",
+    ]
     assert drive.hash("left") == {"n1": "gpu.mem@0=8 gpu.mem@5=16 gpu@0=0.5 gpu@5=1"}
     assert audit(drive.store) == []
 
 
-# -- a storm ---------------------------------------------------------------------------------------------------------
+# -- a storm ---------------------------------------------------------------------------------------
 
-NODES, GPUS, TASKS = 20, 8, 10_000
+NODES = 20
+GPUS = 8
+TASKS = 10_000
 KINDS: list[tuple[dict[str, Any], int]] = [
     ({"gpu": 1}, 4),
     ({"gpu": 0.5}, 4),
@@ -181,11 +231,16 @@ KINDS: list[tuple[dict[str, Any], int]] = [
 
 
 class Storm:
-    """Two planners with stale copies, workers that start and end tasks, and a leader that reclaims what is killed."""
+    """Two planners with stale copies, workers that start and end tasks, and a leader that reclaims
+    what is killed.
+    """
 
     def __init__(self, store: Store, seed: int) -> None:
-        self.drive, self.store, self.commands = Driver(store), store, store.commands
-        self.random, self.rng = random.Random(seed), np.random.default_rng(seed)
+        self.drive = Driver(store)
+        self.store = store
+        self.commands = store.commands
+        self.random = random.Random(seed)
+        self.rng = np.random.default_rng(seed)
         self.copies = [PartitionCopy(0), PartitionCopy(0)]
         self.alive: dict[str, int] = {}
         self.running: dict[str, Place] = {}
@@ -196,10 +251,14 @@ class Storm:
         return Resources.of(100, {}, None, (), {"gpu": range(GPUS)}, {"gpu.mem": 24}).text
 
     def register(self, name: str) -> None:
-        self.alive[name] = self.store.run(self.commands.register_node(0, name, 0, 1.0, self.offer()))[0]
+        self.alive[name] = self.store.run(
+            self.commands.register_node(0, name, 0, 1.0, self.offer())
+        )[0]
 
     def kill(self) -> None:
-        """Lose a node: its runs are dead, the leader gives the tasks back, and then the slots; it comes back."""
+        """Lose a node: its runs are dead, the leader gives the tasks back, and then the slots; it
+        comes back.
+        """
         name = self.random.choice(sorted(self.alive))
         inc = self.alive.pop(name)
         self.running = {id: place for id, place in self.running.items() if place.node != name}
@@ -210,7 +269,9 @@ class Storm:
         while lost := self.store.run(self.commands.reclaim(0, name))[1]:
             places = [lease.place for lease in lost]
             self.store.run(
-                self.commands.requeue([(place, "its node was lost") for place in places], "", [None] * len(places))
+                self.commands.requeue(
+                    [(place, "its node was lost") for place in places], "", [None] * len(places)
+                )
             )
             self.release(places)
         self.register(name)
@@ -223,7 +284,8 @@ class Storm:
         copy.set_free(found.bits or b"", found.left, found.version)
 
     def claims(self, copy: PartitionCopy, tasks: list[Taken]) -> tuple[list[Claim], list[Taken]]:
-        claims, seatless = [], []
+        claims = []
+        seatless = []
         by_needs: dict[str, list[Taken]] = {}
         for task in tasks:
             by_needs.setdefault(task.kind.needs, []).append(task)
@@ -235,29 +297,51 @@ class Storm:
             seatless += some[len(chosen) :]
             if not seated:
                 continue
-            for task, (node, slots) in zip(seated, copy.reserve(seats, chosen, needs).claim(len(seated)), strict=True):
+            for task, (node, slots) in zip(
+                seated, copy.reserve(seats, chosen, needs).claim(len(seated)), strict=True
+            ):
                 claims.append(self.claim_of(task, node, slots, copy.epoch))
         return claims, seatless
 
     def claim_of(self, task: Taken, node: Node, slots: tuple[int, ...], epoch: int) -> Claim:
         return Claim(
-            task.id, task.attempt, 0, node.name, slots, node.inc, parse_needs(task.kind.needs).asked, node.first, epoch
+            task.id,
+            task.attempt,
+            0,
+            node.name,
+            slots,
+            node.inc,
+            parse_needs(task.kind.needs).asked,
+            node.first,
+            epoch,
         )
 
     def place(self, copy: PartitionCopy) -> None:
-        """Claim by a copy that may be stale; start what is held, and judge that no device has too much."""
+        """Claim by a copy that may be stale; start what is held, and judge that no device has too
+        much.
+        """
         tasks = [self.waiting.popleft() for _ in range(min(200, len(self.waiting)))]
         claims, seatless = self.claims(copy, tasks)
         self.waiting += seatless
         by_id = {task.id: task for task in tasks}
         judged = self.store.run(self.commands.commit(0, claims))
-        again = self.store.run(self.commands.commit(0, claims)) if self.random.random() < 0.1 else judged
+        again = (
+            self.store.run(self.commands.commit(0, claims))
+            if self.random.random() < 0.1
+            else judged
+        )
         assert [v.held for v in again.verdicts if v.word == "yours"] == [
             v.held for v in judged.verdicts if v.won
         ] or again is judged, "asked again it tells the same devices"
-        won = [claim.won(v.since_ms, v.held) for claim, v in zip(claims, judged.verdicts, strict=True) if v.won]
+        won = [
+            claim.won(v.since_ms, v.held)
+            for claim, v in zip(claims, judged.verdicts, strict=True)
+            if v.won
+        ]
         self.seen.update(v.word.value for v in judged.verdicts)
-        self.waiting += [by_id[c.task] for c, v in zip(claims, judged.verdicts, strict=True) if not v.won]
+        self.waiting += [
+            by_id[c.task] for c, v in zip(claims, judged.verdicts, strict=True) if not v.won
+        ]
         answers = self.store.run(self.commands.start(won)) if won else []
         for place, (word, _) in zip(won, answers, strict=True):
             assert word == "ok"
@@ -265,7 +349,9 @@ class Storm:
         self.judge_devices(self.running.values())
 
     def judge_devices(self, places: Any) -> None:
-        """No two runs have more of a device than there is, and one that has it whole has it alone."""
+        """No two runs have more of a device than there is, and one that has it whole
+        has it alone.
+        """
         held: Counter[tuple[str, str]] = Counter()
         sharing: Counter[tuple[str, int]] = Counter()
         whole: set[tuple[str, int]] = set()
@@ -286,7 +372,9 @@ class Storm:
         if ending:
             for place in ending:
                 del self.running[place.task]
-            words = self.store.run(self.commands.finish([(place, "succeeded", "") for place in ending]))
+            words = self.store.run(
+                self.commands.finish([(place, "succeeded", "") for place in ending])
+            )
             assert set(words) == {"ok"}
             self.release(ending)
             self.seen["ended"] += len(ending)
@@ -297,17 +385,23 @@ class Storm:
 
 
 @pytest.mark.one_server(0)
-def test_ten_thousand_tasks_with_kills_never_share_a_device_too_much_and_leak_nothing(store: Store) -> None:
+def test_ten_thousand_tasks_with_kills_never_share_a_device_too_much_and_leak_nothing(
+    store: Store,
+) -> None:
     storm = Storm(store, 36)
     for at in range(NODES):
         storm.register(f"n{at}")
     whole = dict(storm.drive.hash("left"))
     options = [
-        TaskOptions.of({"resources": asked, "max_starts": 1000}) for asked, weight in KINDS for _ in range(weight)
+        TaskOptions.of({"resources": asked, "max_starts": 1000})
+        for asked, weight in KINDS
+        for _ in range(weight)
     ]
     ids = [f"t{at}" for at in range(TASKS)]
     for at in range(0, TASKS, 500):
-        some = [Submission(id, "work", b"{}", storm.random.choice(options)) for id in ids[at : at + 500]]
+        some = [
+            Submission(id, "work", b"{}", storm.random.choice(options)) for id in ids[at : at + 500]
+        ]
         store.run(store.commands.submit(some))
     turn = 0
     while storm.seen["ended"] < TASKS:

@@ -1,7 +1,8 @@
-"""Each way into the queue: with needs that fit, with needs that fit no node, and with a name that no node knows.
+"""Each way into the queue: with needs that fit, with needs that fit no node, and with a name that
+no node knows.
 
-What enters for the first time is judged. What was accepted before comes back with the needs that it had, also while its
-node is away: an accepted task is not lost because of that.
+What enters for the first time is judged. What was accepted before comes back with the needs that it
+had, also while its node is away: an accepted task is not lost because of that.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission, TaskState
 from tests.lua.driver import Driver
 
-FITS, NOWHERE, UNKNOWN = ("work", 2), ("work", 3), ("nobody", 1)
+FITS = ("work", 2)
+NOWHERE = ("work", 3)
+UNKNOWN = ("nobody", 1)
 Door = Callable[[Driver, str, int], str]
 
 
@@ -81,9 +84,13 @@ DOORS: dict[Door, tuple[str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("asked", [FITS, NOWHERE, UNKNOWN], ids=["fits", "fits nowhere", "unknown name"])
+@pytest.mark.parametrize(
+    "asked", [FITS, NOWHERE, UNKNOWN], ids=["fits", "fits nowhere", "unknown name"]
+)
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_each_door_judges_what_enters_with_new_needs(drive: Driver, door: Door, asked: tuple[str, int]) -> None:
+def test_each_door_judges_what_enters_with_new_needs(
+    drive: Driver, door: Door, asked: tuple[str, int]
+) -> None:
     drive.offer("n1", "slots=2", "work")
     assert door(drive, *asked) == DOORS[door][[FITS, NOWHERE, UNKNOWN].index(asked)]
 

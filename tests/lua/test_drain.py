@@ -21,7 +21,11 @@ def test_a_drain_says_when_it_is_over_and_why(drive: Driver):
     assert put(drive, "drain", TEN_MINUTES) == ["ok", "up", "1"]
     assert (note(drive), drive.bits()) == ("deadline_s=600: a new disk", "00000000")
     assert deadline_s(note(drive)) == 600.0
-    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "drain", None, TEN_MINUTES)) == ["ok", "up", "1"]
+    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "drain", None, TEN_MINUTES)) == [
+        "ok",
+        "up",
+        "1",
+    ]
     assert put(drive, "undrain") == ["ok", "up", "0"]
     assert (note(drive), drive.bits()) == ("", "11000000")
 
@@ -31,17 +35,26 @@ def test_a_drain_is_over_once_and_only_the_one_that_was_meant(drive: Driver):
     over = drive.commands.set_node(0, "n1", "over", None, TEN_MINUTES)
     assert drive.unchanged_by(over) == ["ok", "up", "0"]
     put(drive, "drain", drain_terms(60, ""))
-    assert drive.unchanged_by(over) == ["ok", "up", "1"], "an operator has given it another deadline"
+    assert drive.unchanged_by(over) == ["ok", "up", "1"], (
+        "an operator has given it another deadline"
+    )
     put(drive, "drain", TEN_MINUTES)
     assert drive.run(over) == ["ok", "up", "2"]
     assert drive.unchanged_by(over) == ["ok", "up", "2"]
-    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "drain", None, TEN_MINUTES)) == ["ok", "up", "2"]
+    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "drain", None, TEN_MINUTES)) == [
+        "ok",
+        "up",
+        "2",
+    ]
     assert drive.run(drive.commands.renew(0, "n1", 1))[2:] == ["up", "2"], "its agent hears of it"
     assert put(drive, "drain", drain_terms(None, "")) == ["ok", "up", "1"]
 
 
 def test_a_drain_survives_a_restart_and_a_suspicion_does_not(drive: Driver):
-    for word, why, left in (("drain", TEN_MINUTES, ["ok", "1", "up", "1"]), ("suspect", "why", ["ok", "1", "up", "0"])):
+    for word, why, left in (
+        ("drain", TEN_MINUTES, ["ok", "1", "up", "1"]),
+        ("suspect", "why", ["ok", "1", "up", "0"]),
+    ):
         drive.store.client.flushall()
         drive.node("n1")
         put(drive, word, why)
@@ -67,7 +80,11 @@ def test_what_an_operator_or_the_node_says_goes_over_a_suspicion(drive: Driver, 
     drive.node("n1")
     put(drive, "suspect", "why")
     state, drain = put(drive, word)[1:]
-    assert (state, drain) == {"drain": ("up", "1"), "undrain": ("up", "0"), "leaving": ("leaving", "0")}[word]
+    assert (state, drain) == {
+        "drain": ("up", "1"),
+        "undrain": ("up", "0"),
+        "leaving": ("leaving", "0"),
+    }[word]
 
 
 @pytest.mark.parametrize("before", ["drain", "leaving", "down", "another process"])
@@ -104,7 +121,10 @@ def test_trust_leaves_the_terms_of_a_drain_whose_record_was_lost(drive: Driver):
     drive.node("n1")
     assert put(drive, "trust") == ["ok", "up", "0"]
     drive.run(drive.commands.repair_partition(0))
-    assert (note(drive), drive.run(drive.commands.renew(0, "n1", 2))[2:]) == (TEN_MINUTES, ["up", "1"])
+    assert (note(drive), drive.run(drive.commands.renew(0, "n1", 2))[2:]) == (
+        TEN_MINUTES,
+        ["up", "1"],
+    )
 
 
 def test_a_drained_node_that_left_stays_and_another_one_is_forgotten_at_once(drive: Driver):
@@ -118,6 +138,9 @@ def test_a_drained_node_that_left_stays_and_another_one_is_forgotten_at_once(dri
     assert drive.unchanged_by(drive.commands.forget_node(0, "n1", 1, "left")) == "drained"
     assert drive.run(drive.commands.forget_node(0, "n2", 2, "left")) == "forgotten"
     drive.node("n1")
-    assert (drive.store.nodes(0)["n1"].drain, drive.hash("notes")) == (1, {"n1": "no deadline: a new disk"})
+    assert (drive.store.nodes(0)["n1"].drain, drive.hash("notes")) == (
+        1,
+        {"n1": "no deadline: a new disk"},
+    )
     drive.node("n2")
     assert drive.store.nodes(0)["n2"].inc == 4, "incarnations grow on"

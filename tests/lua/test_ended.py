@@ -1,4 +1,6 @@
-"""Tasks that have ended: generations that rotate, new lives of an id, and the dead that drop out of their list."""
+"""Tasks that have ended: generations that rotate, new lives of an id, and the dead that drop out of
+their list.
+"""
 
 from typing import Any
 
@@ -25,7 +27,7 @@ def generations(drive: Driver) -> list[list[str]]:
     return [drive.index(name) for name in GENERATIONS]
 
 
-# -- rotate ------------------------------------------------------------------------------------------------------------
+# -- rotate ----------------------------------------------------------------------------------------
 
 
 def test_a_task_that_has_ended_is_forgotten_with_its_generation(drive: Driver):
@@ -54,7 +56,9 @@ def test_a_generation_lasts_half_a_retention(drive: Driver):
 
 
 @pytest.mark.parametrize("known", [None, "x", "", "-1", str(10**15), "9" * 20])
-def test_a_leader_that_does_not_know_when_the_last_began_forgets_nothing(drive: Driver, known: str | None):
+def test_a_leader_that_does_not_know_when_the_last_began_forgets_nothing(
+    drive: Driver, known: str | None
+):
     drive.bring(TaskState.SUCCEEDED, "a")
     if known is not None:
         drive.store.client.hset(drive.keys.queue("meta"), "rotated_ms", known)
@@ -69,7 +73,9 @@ def test_what_has_not_ended_does_not_rotate(drive: Driver):
     before = {key: value for key, value in dump(drive.store).items() if not key.endswith(b":meta")}
     for _ in range(4):
         rotate(drive)
-    assert {key: value for key, value in dump(drive.store).items() if not key.endswith(b":meta")} == before
+    assert {
+        key: value for key, value in dump(drive.store).items() if not key.endswith(b":meta")
+    } == before
 
 
 def test_an_outcome_that_is_repeated_after_a_rotation_is_yours(drive: Driver):
@@ -81,19 +87,23 @@ def test_an_outcome_that_is_repeated_after_a_rotation_is_yours(drive: Driver):
         assert drive.unchanged_by(drive.commands.start([place])) == [("refused", b"succeeded")]
 
 
-# -- new lives ---------------------------------------------------------------------------------------------------------
+# -- new lives -------------------------------------------------------------------------------------
 
 
 @pytest.mark.dealt
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 @pytest.mark.parametrize("state", FINAL)
-def test_a_new_life_forgets_the_old_one_in_whichever_generation_it_is(drive: Driver, state: TaskState, turns: int):
+def test_a_new_life_forgets_the_old_one_in_whichever_generation_it_is(
+    drive: Driver, state: TaskState, turns: int
+):
     old = drive.bring(state)
     for _ in range(turns):
         rotate(drive)
     if turns == 3:  # by then they have expired
         drive.store.client.delete(drive.keys.extra("a"))
-    assert drive.submit("a") == ("exists" if turns < 3 else "submitted"), "an id without a publication is one task"
+    assert drive.submit("a") == ("exists" if turns < 3 else "submitted"), (
+        "an id without a publication is one task"
+    )
     if turns < 3:
         assert drive.submit("a", publication="c1") == "submitted"
     assert generations(drive) == [[], [], []]
@@ -132,7 +142,7 @@ def test_rare_fields_of_an_earlier_life_that_have_not_expired_are_no_later_ones(
     assert drive.store.client.ttl(drive.keys.extra("a")) == -1
 
 
-# -- the record of an ended task ---------------------------------------------------------------------------------------
+# -- the record of an ended task -------------------------------------------------------------------
 
 
 def test_an_end_tells_where_the_task_ran_and_why_it_ended(drive: Driver):
@@ -140,7 +150,13 @@ def test_an_end_tells_where_the_task_ran_and_why_it_ended(drive: Driver):
     assert drive.finish(place, "failed", "two words\nand a line") == "ok"
     status = drive.status()
     assert (status.state, status.why) == (TaskState.FAILED, "two words\nand a line")
-    assert (status.node, status.slot, status.partition, status.scheduler, status.attempt) == ("n1", 0, 0, "s1", 1)
+    assert (status.node, status.slot, status.partition, status.scheduler, status.attempt) == (
+        "n1",
+        0,
+        0,
+        "s1",
+        1,
+    )
     times = status.times
     assert all(times[step] for step in ("submitted", "ready", "placed", "started", "finished"))
     assert status.starts == 1
@@ -150,25 +166,38 @@ def test_a_task_that_never_ran_ended_nowhere(drive: Driver):
     drive.submit("a")
     drive.cancel("a", "not wanted")
     status = drive.status()
-    assert (status.state, status.why, status.node, status.starts) == (TaskState.CANCELLED, "not wanted", None, 0)
-    assert drive.store.client.hget(drive.keys.extra("a"), "message") == b"message", "the result backend needs it"
+    assert (status.state, status.why, status.node, status.starts) == (
+        TaskState.CANCELLED,
+        "not wanted",
+        None,
+        0,
+    )
+    assert drive.store.client.hget(drive.keys.extra("a"), "message") == b"message", (
+        "the result backend needs it"
+    )
 
 
-# -- the dead ----------------------------------------------------------------------------------------------------------
+# -- the dead --------------------------------------------------------------------------------------
 
 
 def test_a_full_list_of_the_dead_lets_the_oldest_go_one_by_one(store: Store):
-    drive, client = Driver(store), store.client
+    drive = Driver(store)
+    client = store.client
     queue = drive.keys.queue
     places = [drive.bring(TaskState.RUNNING, f"d{n}") for n in range(4)]
     ids = [f"x{n}" for n in range(10_000)]  # as requeue leaves them
     pipe: Any = client.pipeline(transaction=False)
-    pipe.hset(queue("tasks"), mapping=dict.fromkeys(ids, "+0@1 9000000000001 1 1 starts=3 work slots=1"))
+    pipe.hset(
+        queue("tasks"), mapping=dict.fromkeys(ids, "+0@1 9000000000001 1 1 starts=3 work slots=1")
+    )
     pipe.hset(queue("messages"), mapping=dict.fromkeys(ids, "m"))
     pipe.zadd(queue("dead"), {id: n + 1 for n, id in enumerate(ids)})
     for n, id in enumerate(ids):
         run = f"{id} {nth(1)} p0 n1/0 inc=1 since=1 started=2"
-        pipe.hset(drive.keys.extra(id), mapping={"ended_ms": n + 1, "run": run, "why": "lost", "history": "x"})
+        pipe.hset(
+            drive.keys.extra(id),
+            mapping={"ended_ms": n + 1, "run": run, "why": "lost", "history": "x"},
+        )
     pipe.execute()
     for place in places:
         drive.set_options(place.task, starts=drive.commands.max_starts)
@@ -179,7 +208,12 @@ def test_a_full_list_of_the_dead_lets_the_oldest_go_one_by_one(store: Store):
     assert sorted(drive.index("ended")) == ["x0", "x1", "x2", "x3"]
     assert (drive.state("x2"), client.exists(drive.keys.extra("x2"))) == ("dead", 0)
     record = drive.record("x3")
-    assert (record.state, record.why, record.ended_ms, record.place and record.place.node) == ("dead", "lost", 4, "n1")
+    assert (record.state, record.why, record.ended_ms, record.place and record.place.node) == (
+        "dead",
+        "lost",
+        4,
+        "n1",
+    )
     assert record.extra == {"history": "x"}
     assert 0 < client.ttl(drive.keys.extra("x3")) <= drive.commands.retention_s
     assert client.ttl(drive.keys.extra("x4")) == -1
@@ -195,7 +229,12 @@ def test_a_dead_task_tells_of_all_its_runs(drive: Driver):
         word = drive.requeue(place, "its node was lost")
     assert word == "dead"
     status = drive.status()
-    assert (status.state, status.starts, status.max_starts, status.node) == (TaskState.DEAD, 2, 2, "n1")
+    assert (status.state, status.starts, status.max_starts, status.node) == (
+        TaskState.DEAD,
+        2,
+        2,
+        "n1",
+    )
     assert [type(lost) for lost in status.history] == [Setback, Setback]
     assert status.times["finished"]
     assert status.times["started"]

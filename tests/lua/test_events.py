@@ -1,4 +1,6 @@
-"""Events: the scripts write down what is out of the ordinary, and a damaged stream stops none of them."""
+"""Events: the scripts write down what is out of the ordinary, and a damaged stream stops none of
+them.
+"""
 
 from typing import Any
 
@@ -14,7 +16,9 @@ LAST = f"{2**64 - 1}-{2**64 - 1}"
 
 
 def told(drive: Driver, limit: int = 100, **wanted: Any) -> list[Event]:
-    drive.store.client.hset(drive.keys.shared("config"), mapping={"partitions": 1, "shards": drive.keys.shards})
+    drive.store.client.hset(
+        drive.keys.shared("config"), mapping={"partitions": 1, "shards": drive.keys.shards}
+    )
     return read_events(drive.store, Wanted(**wanted), limit)
 
 
@@ -38,7 +42,12 @@ def test_a_task_that_goes_well_makes_no_event(drive: Driver) -> None:
 def test_ends_that_are_no_success_are_events_with_where_and_why(drive: Driver) -> None:
     place = drive.bring(TaskState.RUNNING)
     assert drive.finish(place, "failed", "ValueError: x") == "ok"
-    assert one(drive, "failed") == {"task": "a", "name": "work", "node": "n1", "why": "ValueError: x"}
+    assert one(drive, "failed") == {
+        "task": "a",
+        "name": "work",
+        "node": "n1",
+        "why": "ValueError: x",
+    }
     assert told(drive)[0].attempt == place.attempt
     drive.submit("b")
     drive.cancel("b", "by its owner")
@@ -96,11 +105,23 @@ def test_the_life_of_a_node_is_events(drive: Driver) -> None:
     assert one(drive, "down") == {"node": "n1", "why": "it shut down"}
     assert drive.run(drive.commands.forget_node(0, "n1", 1)) == "forgotten"
     assert words(drive, node="n1") == [
-        *("registered", "drained", "drain_over", "undrained", "suspect", "trusted", "leaving", "down", "forgotten")
+        *(
+            "registered",
+            "drained",
+            "drain_over",
+            "undrained",
+            "suspect",
+            "trusted",
+            "leaving",
+            "down",
+            "forgotten",
+        )
     ]
     drive.node("n2")
     drive.lose("n2", 2)
-    assert [event.why for event in told(drive, node="n2", events=("down",))] == ["it did not renew its lease"]
+    assert [event.why for event in told(drive, node="n2", events=("down",))] == [
+        "it did not renew its lease"
+    ]
 
 
 def test_schedulers_and_the_cluster_make_events(drive: Driver) -> None:
@@ -128,12 +149,15 @@ def test_schedulers_and_the_cluster_make_events(drive: Driver) -> None:
 @pytest.mark.unaudited
 @pytest.mark.parametrize("damage", ["another type", "the last number", "a later year"])
 def test_a_damaged_stream_stops_no_script_and_begins_anew(drive: Driver, damage: str) -> None:
-    place, key = drive.bring(TaskState.RUNNING), drive.keys.in_shard_of("events", "a")
+    place = drive.bring(TaskState.RUNNING)
+    key = drive.keys.in_shard_of("events", "a")
     client: Any = drive.store.client
     if damage == "another type":
         client.set(key, "x")
     else:
-        client.xadd(key, {"event": "failed"}, id=LAST if damage == "the last number" else "9999999999999-0")
+        client.xadd(
+            key, {"event": "failed"}, id=LAST if damage == "the last number" else "9999999999999-0"
+        )
     assert words(drive) == []
     assert drive.finish(place, "failed", "x") == "ok"
     assert [event.why for event in told(drive)] == ["x"]
@@ -143,7 +167,8 @@ def test_a_damaged_stream_stops_no_script_and_begins_anew(drive: Driver, damage:
 def test_readers_skip_what_no_script_writes(drive: Driver) -> None:
     follower = Follower(drive.store, Wanted())
     assert follower.begin(10) == []
-    key, client = drive.keys.queue("events"), drive.store.client
+    key = drive.keys.queue("events")
+    client = drive.store.client
     fields: Any
     for fields in (
         {"event": "unknown"},
@@ -160,14 +185,21 @@ def test_readers_skip_what_no_script_writes(drive: Driver) -> None:
     assert follower.poll() == []
     drive.submit("a")
     drive.cancel("a")
-    assert [event.event for event in follower.poll()] == ["cancelled"], "a later year does not hide what comes"
+    assert [event.event for event in follower.poll()] == ["cancelled"], (
+        "a later year does not hide what comes"
+    )
 
 
 def test_a_reader_pages_and_a_follower_goes_on_where_it_was(drive: Driver) -> None:
-    client, shards = drive.store.client, drive.keys.queues("events")
+    client = drive.store.client
+    shards = drive.keys.queues("events")
     with client.pipeline(transaction=False) as pipe:
         for at in range(250):
-            pipe.xadd(shards[at % len(shards)], {"event": "failed", "node": f"n{at % 5}"}, id=f"{1000 + at}-0")
+            pipe.xadd(
+                shards[at % len(shards)],
+                {"event": "failed", "node": f"n{at % 5}"},
+                id=f"{1000 + at}-0",
+            )
         pipe.execute()
     assert [event.at_ms for event in told(drive, 3)] == [1247, 1248, 1249]
     assert [event.at_ms for event in told(drive, 1000)] == [*range(1000, 1250)]
@@ -183,7 +215,8 @@ def test_a_reader_pages_and_a_follower_goes_on_where_it_was(drive: Driver) -> No
 
 
 def test_a_stream_is_capped(drive: Driver) -> None:
-    key, client = drive.keys.in_shard_of("events", "a"), drive.store.client
+    key = drive.keys.in_shard_of("events", "a")
+    client = drive.store.client
     with client.pipeline(transaction=False) as pipe:
         for at in range(10_200):
             pipe.xadd(key, {"event": "failed"}, id=f"1000-{at}")

@@ -1,4 +1,6 @@
-"""Expiry: what waits past it is cancelled, wherever it waits; what has a place, or runs, goes on."""
+"""Expiry: what waits past it is cancelled, wherever it waits; what has a place, or
+runs, goes on.
+"""
 
 import pytest
 
@@ -29,7 +31,9 @@ def test_a_task_that_has_expired_is_not_taken_and_ends(drive: Driver):
 
 
 @pytest.mark.parametrize("delay_ms", [None, NEVER_MS])
-def test_the_leader_ends_what_waits_past_its_expiry_though_nobody_takes_it(drive: Driver, delay_ms: int | None):
+def test_the_leader_ends_what_waits_past_its_expiry_though_nobody_takes_it(
+    drive: Driver, delay_ms: int | None
+):
     drive.submit("a", delay_ms=delay_ms, expiry_ms=0)
     assert drive.run(drive.commands.expire()) == ["a"]
     assert (drive.state("a"), drive.record("a").why) == ("cancelled", "expired")
@@ -59,7 +63,9 @@ def test_what_has_a_place_does_not_expire_and_is_looked_at_again(drive: Driver, 
     assert drive.state("a") == "cancelled"
 
 
-@pytest.mark.parametrize("state", [state for state in TaskState if state.final or state == TaskState.GONE])
+@pytest.mark.parametrize(
+    "state", [state for state in TaskState if state.final or state == TaskState.GONE]
+)
 def test_of_what_has_ended_only_the_entry_goes(drive: Driver, state: TaskState):
     drive.bring(state)
     drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1})
@@ -119,7 +125,9 @@ def test_a_revived_task_has_its_expiry_again_though_a_pass_met_it_dead(drive: Dr
 
 
 @pytest.mark.parametrize("due", ["nan", "-nan", "1e400", "1" * 20, "x", ""])
-def test_an_expiry_that_is_no_time_is_forgotten_and_keeps_no_other_from_ending(drive: Driver, due: str):
+def test_an_expiry_that_is_no_time_is_forgotten_and_keeps_no_other_from_ending(
+    drive: Driver, due: str
+):
     drive.submit("a")
     drive.submit("b", expiry_ms=0)
     past(drive, "a")
@@ -130,7 +138,9 @@ def test_an_expiry_that_is_no_time_is_forgotten_and_keeps_no_other_from_ending(d
     assert drive.index("pending") == [], "it does not wait for ever"
 
 
-def test_an_expiry_that_a_retry_asked_for_is_kept_though_it_comes_while_the_run_goes_on(drive: Driver):
+def test_an_expiry_that_a_retry_asked_for_is_kept_though_it_comes_while_the_run_goes_on(
+    drive: Driver,
+):
     drive.node()
     place = drive.held("a", drive.taken("a"))
     assert drive.start(place) == "ok"
@@ -143,7 +153,9 @@ def test_an_expiry_that_a_retry_asked_for_is_kept_though_it_comes_while_the_run_
 
 
 @pytest.mark.parametrize("own_ms", [None, NEVER_MS])
-def test_an_expiry_of_a_successor_is_kept_though_it_comes_while_the_task_waits_again(drive: Driver, own_ms: int | None):
+def test_an_expiry_of_a_successor_is_kept_though_it_comes_while_the_task_waits_again(
+    drive: Driver, own_ms: int | None
+):
     drive.node()
     drive.submit("a", expiry_ms=own_ms)
     first = drive.held("a", drive.take()["a"])
@@ -156,6 +168,8 @@ def test_an_expiry_of_a_successor_is_kept_though_it_comes_while_the_task_waits_a
     assert drive.start(second) == "ok"
     assert drive.finish(second, "again") == "again"
     assert drive.release(second) == "freed"
-    assert drive.run(drive.commands.look_over(0, "tasks")).suspects == [], "what scripts write is no damage"
+    assert drive.run(drive.commands.look_over(0, "tasks")).suspects == [], (
+        "what scripts write is no damage"
+    )
     drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1}, xx=True)  # the minute has passed
     assert drive.run(drive.commands.expire()) == ["a"]

@@ -45,7 +45,9 @@ def test_place_fenced_finish(drive: Driver, other: dict[str, Any]):
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("state", [s for s in TaskState if s not in (TaskState.RUNNING, TaskState.SUCCEEDED)])
+@pytest.mark.parametrize(
+    "state", [s for s in TaskState if s not in (TaskState.RUNNING, TaskState.SUCCEEDED)]
+)
 def test_only_a_running_task_finishes(drive: Driver, state: TaskState):
     place = drive.bring(state)
     assert drive.unchanged_by(drive.commands.finish([(place, "succeeded", "")])) == ["stale"]
@@ -54,7 +56,11 @@ def test_only_a_running_task_finishes(drive: Driver, state: TaskState):
 def test_a_run_that_wants_another_is_pending_anew_with_no_lost_start_counted(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
     assert drive.finish(place, "again") == "again"
-    assert (drive.state("a"), drive.status().starts, drive.index("pending")) == ("pending", 0, ["a"])
+    assert (drive.state("a"), drive.status().starts, drive.index("pending")) == (
+        "pending",
+        0,
+        ["a"],
+    )
     assert drive.index("running") == []
     assert drive.take() == {"a": nth(2)}
 
@@ -68,7 +74,8 @@ def test_lost_starts_do_not_count_after_a_run_that_wants_another(drive: Driver):
     assert drive.status().starts == 0
 
 
-@pytest.mark.parametrize("outcome", ["failed", "again"])  # again: a run that does not know that its retry is there
+# again: a run that does not know that its retry is there
+@pytest.mark.parametrize("outcome", ["failed", "again"])
 def test_what_comes_next_may_be_delayed(drive: Driver, outcome: str):
     place = drive.bring(TaskState.RUNNING)
     drive.submit("a", delay_ms=NEVER_MS, message=b"next", after=place.attempt)
@@ -95,8 +102,13 @@ def test_a_killed_run_does_not_run_again(drive: Driver):
 
 
 def test_finish_judges_each_task_by_itself(drive: Driver):
-    a, b = drive.bring(TaskState.RUNNING, "a"), drive.bring(TaskState.RUNNING, "b")
-    outcomes = [(a, "again", ""), (replace(b, attempt=nth(9, 9)), "failed", ""), (b, "succeeded", "")]
+    a = drive.bring(TaskState.RUNNING, "a")
+    b = drive.bring(TaskState.RUNNING, "b")
+    outcomes = [
+        (a, "again", ""),
+        (replace(b, attempt=nth(9, 9)), "failed", ""),
+        (b, "succeeded", ""),
+    ]
     assert drive.run(drive.commands.finish(outcomes)) == ["again", "stale", "ok"]
     assert (drive.state("a"), drive.state("b")) == ("pending", "succeeded")
 
@@ -109,11 +121,17 @@ def test_a_task_that_waits_again_wakes_one_scheduler(drive: Driver):
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
-def test_a_result_that_was_not_stored_goes_to_the_outbox_with_its_message(drive: Driver, state: str):
+def test_a_result_that_was_not_stored_goes_to_the_outbox_with_its_message(
+    drive: Driver, state: str
+):
     place = drive.bring(TaskState.RUNNING)
     assert drive.finish(place, f"unstored {state}", "its result could not be stored") == "ok"
     record = drive.record("a")
-    assert (record.state, record.why, record.place) == (state, "its result could not be stored", place)
+    assert (record.state, record.why, record.place) == (
+        state,
+        "its result could not be stored",
+        place,
+    )
     outbox = drive.keys.queue("outbox")
     lines = [f"a {state} its result could not be stored".encode()]
     assert drive.store.client.lrange(outbox, 0, -1) == lines
@@ -135,7 +153,9 @@ def test_a_run_that_left_a_successor_is_not_told_as_failed(drive: Driver):
     assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1) == []
 
 
-@pytest.mark.parametrize("outcome", ["unstored", "unstored succeeded", "unstored again", "unstored unstored failed"])
+@pytest.mark.parametrize(
+    "outcome", ["unstored", "unstored succeeded", "unstored again", "unstored unstored failed"]
+)
 def test_only_a_failure_or_a_cancel_can_be_unstored(drive: Driver, outcome: str):
     place = drive.bring(TaskState.RUNNING)
     with pytest.raises(BrokenContract, match="PSOUTCOME"):

@@ -1,4 +1,6 @@
-"""Nodes that left in order are forgotten at once; what they offered is known while a node like them may come back."""
+"""Nodes that left in order are forgotten at once; what they offered is known while a node like them
+may come back.
+"""
 
 from parsync_redis.model.events import Wanted
 from parsync_redis.scheduler.leader.janitor import Janitor
@@ -10,20 +12,25 @@ LEASE_S = 10.0
 
 
 class Forgetting:
-    """A leader that does passes, and nodes that come and leave in order through the verbs of an agent."""
+    """A leader that does passes, and nodes that come and leave in order through the verbs of an
+    agent.
+    """
 
     def __init__(self, drive: Driver) -> None:
-        self.drive, self.now_s = drive, 0.0
+        self.drive = drive
+        self.now_s = 0.0
         self.janitor = Janitor(drive.store, 1, LEASE_S, forget_s=3 * LEASE_S)
 
     def come(self, name: str, offer: str = "slots=1") -> int:
-        commands, run = self.drive.commands, self.drive.run
+        commands = self.drive.commands
+        run = self.drive.run
         p = run(commands.deal_node(name, 1, "", 1, 1.0))
         run(commands.offer(name, offer))
         return int(run(commands.register_node(p, name, 0, 1.0, offer))[0])
 
     def leave(self, name: str, inc: int) -> None:
-        commands, run = self.drive.commands, self.drive.run
+        commands = self.drive.commands
+        run = self.drive.run
         run(commands.set_node(0, name, "leaving", inc))
         moved = int(run(commands.renew(0, name, inc))[1])
         assert run(commands.reclaim(0, name, inc, moved))[0] == "down"
@@ -52,13 +59,17 @@ def test_of_nodes_that_left_only_an_offer_that_nobody_else_makes_is_known_for_lo
         leader.work(0.25, ("stays", stays))
     assert leader.known == ({"stays", "same", "own1", "own2"},) * 2
     leader.work(1.5, ("stays", stays))
-    assert leader.known == ({"stays", "own2"},) * 2, "its tasks are not refused until a node like that comes back"
+    assert leader.known == ({"stays", "own2"},) * 2, (
+        "its tasks are not refused until a node like that comes back"
+    )
     leader.work(3, ("stays", stays))
     assert leader.known == ({"stays"},) * 2
     assert set(drive.store.nodes(0)) == {"stays"}
 
 
-def test_a_name_that_comes_back_at_once_keeps_its_partition_and_its_incarnations_grow(drive: Driver):
+def test_a_name_that_comes_back_at_once_keeps_its_partition_and_its_incarnations_grow(
+    drive: Driver,
+):
     leader = Forgetting(drive)
     incs = []
     for _ in range(3):
@@ -70,7 +81,9 @@ def test_a_name_that_comes_back_at_once_keeps_its_partition_and_its_incarnations
     leader.work(5, ("pod", last))
     assert leader.known == ({"pod"}, {"pod"})
     assert drive.store.nodes(0)["pod"].state == "up"
-    drive.store.client.hset(drive.keys.shared("config"), mapping={"partitions": 1, "shards": drive.keys.shards})
+    drive.store.client.hset(
+        drive.keys.shared("config"), mapping={"partitions": 1, "shards": drive.keys.shards}
+    )
     told = [(event.event, event.node) for event in read_events(drive.store, Wanted(), 100)]
     assert told.count(("registered", "pod")) == 4, "the events keep its history"
     assert told.count(("forgotten", "pod")) == 3
@@ -83,7 +96,9 @@ def test_the_offer_of_a_node_that_has_just_come_back_stays(drive: Driver):
     assert leader.known == ({"pod"}, {"pod"})
 
 
-def test_a_lost_node_that_is_drained_stays_longer_so_that_its_drain_outlives_a_repair(drive: Driver):
+def test_a_lost_node_that_is_drained_stays_longer_so_that_its_drain_outlives_a_repair(
+    drive: Driver,
+):
     leader = Forgetting(drive)
     for name in ("lost", "drained"):
         leader.come(name)

@@ -1,4 +1,6 @@
-"""Damage to the queues of kinds and to their index: it stops no other kind, and the leader repairs it. Promise 10."""
+"""Damage to the queues of kinds and to their index: it stops no other kind, and the leader repairs
+it. Promise 10.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,11 +47,15 @@ Damage = Callable[[Driver, Any], object]
 
 DAMAGES: dict[str, Damage] = {
     "a line that is none": lambda d, c: c.hset(d.keys.queue("kinds"), WORK, "x"),
-    "a wrong count": lambda d, c: c.hset(d.keys.queue("kinds"), WORK, "9 9000000000001 9000000000002"),
+    "a wrong count": lambda d, c: c.hset(
+        d.keys.queue("kinds"), WORK, "9 9000000000001 9000000000002"
+    ),
     "a wrong first": lambda d, c: c.hset(d.keys.queue("kinds"), WORK, "2 7 9000000000002"),
     "no line": lambda d, c: c.hdel(d.keys.queue("kinds"), WORK),
     "a line of nothing": lambda d, c: c.hset(d.keys.queue("kinds"), "gone slots=1", "1 1 1"),
-    "a line of a kind that never was": lambda d, c: c.hset(d.keys.queue("kinds"), "never slots=1", "1 1 1"),
+    "a line of a kind that never was": lambda d, c: c.hset(
+        d.keys.queue("kinds"), "never slots=1", "1 1 1"
+    ),
     "no version": lambda d, c: c.zrem(d.keys.queue("changed"), WORK),
     "a version to come": lambda d, c: c.zadd(d.keys.queue("changed"), {WORK: 9e14}),
     "no lines": lambda d, c: c.delete(d.keys.queue("kinds")),
@@ -89,11 +95,15 @@ def test_the_leader_leaves_alone_what_is_sound(busy: Driver) -> None:
         assert busy.unchanged_by(busy.commands.repair_kind(kind)) == 0
 
 
-def test_more_kinds_than_a_pass_looks_at_are_looked_at_in_turn(busy: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_kinds_than_a_pass_looks_at_are_looked_at_in_turn(
+    busy: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(duty, "LOOKED_AT", 20)
     for n in range(600):  # so many that the server scans them in pages
         busy.submit(f"t{n}", name=f"f{n}")
-    busy.store.client.hset(busy.keys.queue("kinds"), mapping={f"f{n} slots=1": "x" for n in range(600)})
+    busy.store.client.hset(
+        busy.keys.queue("kinds"), mapping={f"f{n} slots=1": "x" for n in range(600)}
+    )
     work = KindDuty(busy.store)
     work.work()
     left = sum(line == "x" for line in busy.kinds().values())
@@ -105,7 +115,9 @@ def test_more_kinds_than_a_pass_looks_at_are_looked_at_in_turn(busy: Driver, mon
 
 @pytest.mark.unaudited
 @pytest.mark.parametrize("kind", [WORK, "gone slots=1"])
-def test_a_queue_of_another_type_is_named_put_into_quarantine_and_deleted(busy: Driver, kind: str) -> None:
+def test_a_queue_of_another_type_is_named_put_into_quarantine_and_deleted(
+    busy: Driver, kind: str
+) -> None:
     key = busy.keys.pending(kind)
     other_type(busy, key)
     call = busy.commands.take("s1", [("other slots=1", 5), (kind, 5)])
@@ -122,18 +134,23 @@ def test_a_queue_of_another_type_stops_no_other_kind(busy: Driver) -> None:
     before = dump(busy.store)
     client = busy.store.client
     call = busy.commands.take("s1", [(WORK, 5)])
-    with pytest.raises(Exception, match=f"PSRECORD {busy.keys.pending(WORK)} is a list, not a zset"):
+    with pytest.raises(
+        Exception, match=f"PSRECORD {busy.keys.pending(WORK)} is a list, not a zset"
+    ):
         client.eval(call.script.text, len(call.keys), *call.keys, *call.args)
     assert dump(busy.store) == before
     assert busy.submit("e", name="other") == "submitted"
     assert busy.cancel("c") == ("cancelled", "")
-    assert [task.id for task in busy.run(busy.commands.take("s1", [("other slots=1", 5)])).tasks] == ["e"]
+    assert [
+        task.id for task in busy.run(busy.commands.take("s1", [("other slots=1", 5)])).tasks
+    ] == ["e"]
 
 
 @pytest.mark.unaudited
 @pytest.mark.parametrize("verb", ["submit", "cancel", "give_back", "revive", "expire", "take"])
 def test_each_script_meets_such_a_queue_before_it_writes(busy: Driver, verb: str) -> None:
-    drive, commands = busy, busy.commands
+    drive = busy
+    commands = busy.commands
     drive.store.client.flushdb()
     drive.node("n1", 4)
     drive.submit("taken", expiry_ms=0 if verb == "expire" else None)
@@ -162,11 +179,17 @@ def test_each_script_meets_such_a_queue_before_it_writes(busy: Driver, verb: str
         drive.store.client.eval(call.script.text, len(call.keys), *call.keys, *call.args)
     assert dump(drive.store) == before
     drive.run(call)
-    assert len(list(quarantine.entries(drive.store))) == 1, "a login that may repair does it and asks again"
+    assert len(list(quarantine.entries(drive.store))) == 1, (
+        "a login that may repair does it and asks again"
+    )
 
 
-@pytest.mark.parametrize("kind", ["work x", "work slots=x", "work slots=1 x y", f"{'n' * 256} slots=1", "\xe4 slots=1"])
-def test_a_task_whose_kind_is_damaged_fails_though_nobody_has_a_seat_for_such_a_kind(drive: Driver, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["work x", "work slots=x", "work slots=1 x y", f"{'n' * 256} slots=1", "\xe4 slots=1"]
+)
+def test_a_task_whose_kind_is_damaged_fails_though_nobody_has_a_seat_for_such_a_kind(
+    drive: Driver, kind: str
+) -> None:
     drive.submit("a")
     line = drive.record().text.replace(WORK, kind)
     drive.store.client.hset(drive.keys.queue("tasks"), "a", line)
@@ -178,7 +201,9 @@ def test_a_task_whose_kind_is_damaged_fails_though_nobody_has_a_seat_for_such_a_
     assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1)
 
 
-def test_a_client_that_may_not_repair_is_told_which_key(busy: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_may_not_repair_is_told_which_key(
+    busy: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = busy.keys.pending(WORK)
     kept: Any = busy.store.client.dump(key)
     other_type(busy, key)

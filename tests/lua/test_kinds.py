@@ -1,4 +1,7 @@
-"""The index of kinds: its lines follow the queues, and a scheduler's copy follows the lines. Promises 1 and 9."""
+"""The index of kinds: its lines follow the queues, and a scheduler's copy follows the lines.
+
+Promises 1 and 9.
+"""
 
 from dataclasses import replace
 from random import Random
@@ -22,12 +25,16 @@ class Copy:
     """The copy of the index that a scheduler keeps."""
 
     def __init__(self, drive: Driver, most: int = 500) -> None:
-        self.drive, self.most = drive, most
-        self.version, self.lines = "0", dict[str, str]()
+        self.drive = drive
+        self.most = most
+        self.version = "0"
+        self.lines = dict[str, str]()
 
     def read(self) -> Took:
         """Read a page of what has changed."""
-        took: Took = self.drive.run(self.drive.commands.take("s1", since=self.version, most=self.most))
+        took: Took = self.drive.run(
+            self.drive.commands.take("s1", since=self.version, most=self.most)
+        )
         self.version = took.version
         if took.anew:
             self.lines.clear()
@@ -57,10 +64,12 @@ def now_ms(drive: Driver) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-# -- lines -------------------------------------------------------------------------------------------------------------
+# -- lines -----------------------------------------------------------------------------------------
 
 
-def test_tasks_of_a_kind_share_their_name_needs_and_strategy_and_nothing_else(drive: Driver) -> None:
+def test_tasks_of_a_kind_share_their_name_needs_and_strategy_and_nothing_else(
+    drive: Driver,
+) -> None:
     drive.submit("a")
     drive.submit("b", {"priority": 9, "max_starts": 1})
     drive.submit("c", {"strategy": "latency"})
@@ -79,7 +88,11 @@ def test_each_kind_that_a_call_changes_gets_a_version_of_its_own(drive: Driver) 
     drive.run(drive.commands.submit(tasks))
     last = drive.version()
     found = drive.store.client.zrange(drive.keys.queue("changed"), 0, -1, withscores=True)
-    assert found == [(b"f0 slots=1", last - 2.0), (b"f1 slots=1", last - 1.0), (b"f2 slots=1", last)]
+    assert found == [
+        (b"f0 slots=1", last - 2.0),
+        (b"f1 slots=1", last - 1.0),
+        (b"f2 slots=1", last),
+    ]
     seconds, _ = drive.store.client.time()
     assert 0 <= seconds - last // 100_000 < 3600, "it is a time, in hundredths of a ms"
 
@@ -99,7 +112,9 @@ def test_what_comes_due_goes_to_its_kinds_in_batches(drive: Driver) -> None:
     assert (len(drive.index("later")), len(drive.index("pending"))) == (3, 2)
     took = drive.run(drive.commands.take("s1", [("work slots=1", 9)], most=2))
     assert (len(took.tasks), len(drive.index("pending")), len(drive.index("later"))) == (2, 2, 1)
-    assert [line.split()[0] for _, line in took.changes] == ["2"], "the scheduler hears of those that have come due"
+    assert [line.split()[0] for _, line in took.changes] == ["2"], (
+        "the scheduler hears of those that have come due"
+    )
     assert took.due_ms is not None
     assert took.due_ms <= took.now_ms, "so that it asks again at once"
 
@@ -149,7 +164,9 @@ def test_a_take_of_too_many_changes_nothing(drive: Driver) -> None:
 
 @pytest.mark.dealt
 @pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.PENDING])
-def test_a_task_that_does_not_wait_is_not_taken_though_it_is_in_a_queue(drive: Driver, state: TaskState) -> None:
+def test_a_task_that_does_not_wait_is_not_taken_though_it_is_in_a_queue(
+    drive: Driver, state: TaskState
+) -> None:
     drive.bring(state)
     drive.store.client.zadd(drive.keys.pending("work slots=1"), {"a": FIRST + 1})
     drive.run(drive.commands.repair_kind("work slots=1"))
@@ -158,7 +175,7 @@ def test_a_task_that_does_not_wait_is_not_taken_though_it_is_in_a_queue(drive: D
     assert drive.state("a") == state
 
 
-# -- copies ------------------------------------------------------------------------------------------------------------
+# -- copies ----------------------------------------------------------------------------------------
 
 
 def test_a_copy_is_told_only_what_has_changed(drive: Driver) -> None:
@@ -202,7 +219,8 @@ def test_kinds_that_change_while_a_copy_is_read_are_right_at_the_end(drive: Driv
 def test_a_copy_of_a_version_that_the_server_has_lost_is_dropped(drive: Driver) -> None:
     drive.submit("a")
     copy = Copy(drive)
-    copy.version, copy.lines = f"{drive.version() + 1}", {"lost slots=1": "1 1 1"}
+    copy.version = f"{drive.version() + 1}"
+    copy.lines = {"lost slots=1": "1 1 1"}
     assert copy.read().anew
     assert copy.lines == drive.kinds()
 
@@ -247,7 +265,8 @@ def many_ended(drive: Driver, count: int, head: str) -> None:
 
 def test_ended_kinds_are_forgotten_and_old_copies_are_read_anew(store: Store) -> None:
     drive = Driver(store)
-    old, young = Copy(drive), Copy(drive)
+    old = Copy(drive)
+    young = Copy(drive)
     drive.submit("stays", name="stays")
     drive.submit("goes", name="goes")
     old.read()
@@ -280,11 +299,14 @@ def test_kinds_that_wait_are_never_forgotten_however_many_end(store: Store) -> N
     assert drive.store.client.zcard(drive.keys.queue("changed")) < 13_000
 
 
-# -- people ------------------------------------------------------------------------------------------------------------
+# -- people ----------------------------------------------------------------------------------------
 
 
-def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    drive, dice = Driver(store), Random(3)
+def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive = Driver(store)
+    dice = Random(3)
     for n in range(40):
         drive.submit(f"t{n}", {"priority": dice.randrange(10)}, name=f"f{dice.randrange(7)}")
     for page, kinds in ((10_000, 100), (5, 2), (1, 1)):
@@ -295,7 +317,9 @@ def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(store: Store, monkey
             assert found == drive.index("pending")[:limit]
 
 
-def test_what_a_list_of_waiting_tasks_costs_has_a_bound(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_list_of_waiting_tasks_costs_has_a_bound(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drive = Driver(store)
     drive.run(drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000}))
     for name in ("n1", "n2", "n3"):
@@ -307,10 +331,16 @@ def test_what_a_list_of_waiting_tasks_costs_has_a_bound(store: Store, monkeypatc
     whys = [task.why for task in explain_tasks(drive.store, tasks)]
     assert [NOT_YET in why for why in whys] == [False, False, True, False], whys
     written = replace(tasks[2], why="node n3 is full")
-    assert explain_tasks(drive.store, [tasks[0], tasks[1], written])[2].why.endswith("and node n3 is full")
+    assert explain_tasks(drive.store, [tasks[0], tasks[1], written])[2].why.endswith(
+        "and node n3 is full"
+    )
     monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_IN_A_LIST", 2)
-    assert all(NOT_YET in task.why for task in explain_tasks(drive.store, tasks)), "there are more nodes than that"
-    assert NOT_YET not in explain_tasks(drive.store, [tasks[2]])[0].why, "one task is explained, whatever it costs"
+    assert all(NOT_YET in task.why for task in explain_tasks(drive.store, tasks)), (
+        "there are more nodes than that"
+    )
+    assert NOT_YET not in explain_tasks(drive.store, [tasks[2]])[0].why, (
+        "one task is explained, whatever it costs"
+    )
 
 
 def test_a_list_of_tasks_that_few_match_looks_at_so_many_and_says_so(drive: Driver) -> None:
@@ -326,12 +356,27 @@ def test_a_waiting_task_has_the_reason_of_its_kind_and_others_their_own(drive: D
     for id in ("waits", "back"):
         drive.submit(id)
     attempt = drive.take()["back"]
-    drive.run(drive.commands.give_back("s1", [("back", attempt, "", "its scheduler was lost"), ("waits", "", "", "")]))
+    drive.run(
+        drive.commands.give_back(
+            "s1", [("back", attempt, "", "its scheduler was lost"), ("waits", "", "", "")]
+        )
+    )
     drive.submit("late", delay_ms=NEVER_MS)
     drive.submit("other", name="other")
-    whys = {task.id: task.why for task in drive.store.statuses(["waits", "back", "late", "other", "gone"])}
-    assert whys == {"waits": "", "back": "its scheduler was lost", "late": "", "other": "", "gone": ""}
+    whys = {
+        task.id: task.why
+        for task in drive.store.statuses(["waits", "back", "late", "other", "gone"])
+    }
+    assert whys == {
+        "waits": "",
+        "back": "its scheduler was lost",
+        "late": "",
+        "other": "",
+        "gone": "",
+    }
     drive.run(drive.commands.set_reason([("work slots=1", "only node n1 fits: it is full")]))
     found: Any = drive.store.statuses(["waits", "back", "late", "other"])
     full = "only node n1 fits: it is full"
-    assert [task.why for task in found] == [full, full, "", ""], "one that is not due does not wait for a node"
+    assert [task.why for task in found] == [full, full, "", ""], (
+        "one that is not due does not wait for a node"
+    )

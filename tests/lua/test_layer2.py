@@ -1,7 +1,9 @@
-"""Every script, with every argument made wrong and every key of another type: all or nothing. Promise 9.
+"""Every script, with every argument made wrong and every key of another type: all or nothing.
 
-A call that is answered by an error or a refusal leaves the dump of every key as it was; the same call again, well
-formed, leaves the state as after its first time.
+Promise 9.
+
+A call that is answered by an error or a refusal leaves the dump of every key as it was; the same
+call again, well formed, leaves the state as after its first time.
 """
 
 from collections.abc import Callable
@@ -78,11 +80,14 @@ REFUSALS = {
 
 @pytest.fixture
 def fresh(store: Store) -> Callable[[], Driver]:
-    """Make the busy cluster anew: once by its scripts, then from a copy of its keys, in one round trip."""
+    """Make the busy cluster anew: once by its scripts, then from a copy of its keys, in one round
+    trip.
+    """
     kept: list[tuple[bytes, int, bytes]] = []
 
     def make() -> Driver:
-        drive, client = Driver(store), cast(Any, store.client)
+        drive = Driver(store)
+        client = cast(Any, store.client)
         if not kept:
             client.flushall()
             busy_cluster(drive)
@@ -105,7 +110,8 @@ def fresh(store: Store) -> Callable[[], Driver]:
 
 
 def test_a_copy_of_the_busy_cluster_is_the_busy_cluster(fresh: Callable[[], Driver]) -> None:
-    made, copied = dump(fresh().store), dump(fresh().store)
+    made = dump(fresh().store)
+    copied = dump(fresh().store)
     assert made == copied
     assert len(made) > 10
 
@@ -125,7 +131,9 @@ def refused(reply: Any) -> bool:
         return True
     words = reply if isinstance(reply, list) else [reply]
     first = words[0] if words else None
-    return len(words) <= 2 and isinstance(first, bytes) and first.decode(errors="replace") in REFUSALS
+    return (
+        len(words) <= 2 and isinstance(first, bytes) and first.decode(errors="replace") in REFUSALS
+    )
 
 
 def check(drive: Driver, call: Call[Any]) -> None:
@@ -140,7 +148,9 @@ def check(drive: Driver, call: Call[Any]) -> None:
 
 @pytest.mark.dealt
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])
-def test_a_malformed_argument_changes_all_or_nothing(fresh: Callable[[], Driver], verb: str) -> None:
+def test_a_malformed_argument_changes_all_or_nothing(
+    fresh: Callable[[], Driver], verb: str
+) -> None:
     count = len(sample_calls(fresh().commands)[verb].args)
     if not count:
         return
@@ -168,18 +178,26 @@ NOT_NEEDED = {
     "changed": RUNS,
     "later": RUNS,
 }
-"""Keys that scripts name for libraries that read them in other scripts; and the index, on which no run depends."""
+"""Keys that scripts name for libraries that read them in other scripts; and the index, on which no
+run depends.
+"""
 
 
 @pytest.mark.parametrize("verb", TYPED)
-def test_a_key_of_another_type_is_named_before_anything_is_written(fresh: Callable[[], Driver], verb: str) -> None:
-    """A script that does not need a key in a call takes it as it is; each key is needed by one of the calls."""
+def test_a_key_of_another_type_is_named_before_anything_is_written(
+    fresh: Callable[[], Driver], verb: str
+) -> None:
+    """A script that does not need a key in a call takes it as it is; each key is needed by one of
+    the calls.
+    """
     commands = fresh().commands
     keys = every_key(sample_calls(commands)[verb])
     count = 1 + len(rare_calls(commands).get(verb, []))
     for at, key in enumerate(keys):
         if key.endswith("}:events"):
-            assert all(takes_events(fresh(), verb, number, key) for number in range(count)), "people read them"
+            assert all(takes_events(fresh(), verb, number, key) for number in range(count)), (
+                "people read them"
+            )
         elif not key.endswith(":"):  # a prefix of keys is no key
             found = [refused_type(fresh(), verb, number, at) for number in range(count)]
             name = key.rpartition(":")[2]
@@ -201,7 +219,8 @@ def takes_events(drive: Driver, verb: str, number: int, key: str) -> bool:
 def refused_type(drive: Driver, verb: str, number: int, at: int) -> bool:
     """Return whether a call refuses a key of another type; if so, nothing is written."""
     call = [sample_calls(drive.commands)[verb], *rare_calls(drive.commands).get(verb, [])][number]
-    key, names = every_key(call)[at], [*call.script.keys, *call.script.also]
+    key = every_key(call)[at]
+    names = [*call.script.keys, *call.script.also]
     name = names[min(at, len(names) - 1)].rstrip("*")
     client: Any = drive.store.client
     client.delete(key)
@@ -213,7 +232,8 @@ def refused_type(drive: Driver, verb: str, number: int, at: int) -> bool:
         assert dump(drive.store)[key.encode()] == before[key.encode()]
         return False
     assert f"PSRECORD {key} is a" in str(reply) or "WRONGTYPE" in str(reply)
-    after, cache = dump(drive.store), drive.keys.queue("feasible").encode()
+    after = dump(drive.store)
+    cache = drive.keys.queue("feasible").encode()
     if key.encode() != cache:  # it may have a new answer, which is true all the same
         after, before = ({k: v for k, v in keys.items() if k != cache} for keys in (after, before))
     assert after == before, f"{verb} replied {reply!r} for {key} in call {number}, and changed keys"
@@ -223,9 +243,13 @@ def refused_type(drive: Driver, verb: str, number: int, at: int) -> bool:
 @pytest.mark.dealt
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])
 def test_garbled_records_are_no_error_half_way(fresh: Callable[[], Driver], verb: str) -> None:
-    """Each field of each hash in turn is garbage: the script refuses without a trace, or does something whole."""
+    """Each field of each hash in turn is garbage: the script refuses without a trace, or does
+    something whole.
+    """
     client: Any = fresh().store.client
-    fields = sorted((key, field) for key in client.scan_iter(_type="HASH") for field in client.hkeys(key))
+    fields = sorted(
+        (key, field) for key in client.scan_iter(_type="HASH") for field in client.hkeys(key)
+    )
     first = [script.verb for script in ALL].index(verb)
     for at, (key, field) in list(enumerate(fields))[first % SOME :: SOME]:
         drive = fresh()
@@ -257,12 +281,16 @@ TWICE_THE_SAME = {
     "restore",
     "ring",
 }
-"""Verbs whose repeat changes nothing; the others count (renew, take) or are new each time (register_node)."""
+"""Verbs whose repeat changes nothing; the others count (renew, take) or are new each time
+(register_node).
+"""
 
 
 @pytest.mark.dealt
 @pytest.mark.parametrize("verb", sorted(TWICE_THE_SAME))
-def test_a_repeat_leaves_the_state_as_it_was_after_the_first(fresh: Callable[[], Driver], verb: str) -> None:
+def test_a_repeat_leaves_the_state_as_it_was_after_the_first(
+    fresh: Callable[[], Driver], verb: str
+) -> None:
     drive = fresh()
     call = sample_calls(drive.commands)[verb]
     assert not isinstance(send(drive, call), Exception)

@@ -58,7 +58,8 @@ def test_a_lead_that_does_not_name_its_own_slot_holds_up_no_leader(drive: Driver
 def test_tasks_whose_leases_are_all_damaged_keep_their_places(drive: Driver):
     running(drive, "a", "n1")
     running(drive, "b", "n2")
-    key, client = drive.keys.partition(0, "slots"), drive.store.client
+    key = drive.keys.partition(0, "slots")
+    client = drive.store.client
     client.delete(key)
     client.rpush(key, "damaged")
     duty = PlaceDuty(drive.store, 1, LEASE_S)

@@ -1,4 +1,6 @@
-"""The leader's work is apart: its lease and the ticks do not wait for a pass, and a pass ends with the leadership."""
+"""The leader's work is apart: its lease and the ticks do not wait for a pass, and a pass ends with
+the leadership.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +22,8 @@ class Leads:
     """Says that a scheduler leads, and counts how often it is asked; may be held up, or end."""
 
     def __init__(self) -> None:
-        self.asked, self.ends_after = 0, 10**9
+        self.asked = 0
+        self.ends_after = 10**9
         self.go = threading.Event()
         self.go.set()
 
@@ -50,8 +53,12 @@ def test_lease_and_ticks_go_on_while_a_pass_hangs(store: Store, member: Membersh
     leads.go.clear()
     member._work._leads = leads
     until(lambda: leads.asked, "a pass hangs at its next call")
-    seen, ticks = counter(), member._sequence
-    until(lambda: counter() > seen + 8 and member._sequence > ticks + 8, "a lease of renewals and ticks")
+    seen = counter()
+    ticks = member._sequence
+    until(
+        lambda: counter() > seen + 8 and member._sequence > ticks + 8,
+        "a lease of renewals and ticks",
+    )
     assert leads.asked == 1, "the pass hangs still"
     leads.go.set()
 
@@ -66,7 +73,8 @@ def test_a_pass_ends_when_everybody_is_to_be_watched_anew(store: Store) -> None:
 
 def interrupted(store: Store, end: Callable[[LeaderWork, Leads], None]) -> None:
     """Let a pass be ended while it requeues what a lost node ran: no later call is made."""
-    drive, leads = Driver(store), Leads()
+    drive = Driver(store)
+    leads = Leads()
     drive.node(slots=2)
     place = drive.held("a", drive.taken("a"))
     assert drive.start(place) == "ok"
@@ -92,7 +100,11 @@ def interrupted(store: Store, end: Callable[[LeaderWork, Leads], None]) -> None:
     held = drive.hash("slots")
     assert held, "nothing was freed after the end"
     assert drive.state("a") in ("running", "pending")
-    store_of_pass._send, leads.ends_after, leads.asked = forward, 10**9, 0
+    store_of_pass._send = forward
+    leads.ends_after = 10**9
+    leads.asked = 0
     work.work()
-    assert (drive.hash("slots"), drive.state("a")) == ({}, "pending"), "the next leader does the rest"
+    assert (drive.hash("slots"), drive.state("a")) == ({}, "pending"), (
+        "the next leader does the rest"
+    )
     work.stop()

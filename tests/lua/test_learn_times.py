@@ -1,4 +1,6 @@
-"""Learnt run times: nodes add what they have seen; a name forgets half of what it knows when it knows much."""
+"""Learnt run times: nodes add what they have seen; a name forgets half of what it knows when it
+knows much.
+"""
 
 from collections import Counter
 from typing import Any, cast
@@ -51,7 +53,9 @@ def test_octaves_add_up_and_are_never_halved(drive: Driver):
 
 
 def test_a_name_is_shown_by_class_only_if_it_ran_on_several(drive: Driver):
-    drive.run(drive.commands.learn_times({"work": times(1, 9), "work gpu=2": times(9), "other": times(5)}))
+    drive.run(
+        drive.commands.learn_times({"work": times(1, 9), "work gpu=2": times(9), "other": times(5)})
+    )
     drive.run(drive.commands.learn_times({"other gpu=2": times(5)}))
     assert [(one.name, one.node_class, one.count) for one in read_names(drive.store)] == [
         ("other", "", 1),
@@ -59,7 +63,9 @@ def test_a_name_is_shown_by_class_only_if_it_ran_on_several(drive: Driver):
         ("work", "gpu=2", 1),
     ]
     learnt = read_times_of(drive.store, ["work", "work gpu=2", "nobody"])
-    assert learnt == {name: found for name, found in read_times(drive.store).items() if name.startswith("work")}
+    assert learnt == {
+        name: found for name, found in read_times(drive.store).items() if name.startswith("work")
+    }
     assert learnt.of("work", Resources.of(4, {"gpu": 2})) == learnt["work gpu=2"]
     assert learnt.of("work", Resources.of(4, {"gpu": 1})) == learnt["work"]
 
@@ -68,7 +74,9 @@ def test_classes_leave_room_for_names(drive: Driver):
     many: dict[str, str] = {f"work class:{number}": "1 1.000 3:1" for number in range(9_000)}
     drive.store.client.hset(drive.keys.shared("times"), mapping=cast(Any, many))
     assert drive.run(drive.commands.learn_times({"work class:new": times(1)})) == 9_000
-    assert drive.run(drive.commands.learn_times({"work": times(1), "work class:1": times(1)})) == 9_001
+    assert (
+        drive.run(drive.commands.learn_times({"work": times(1), "work class:1": times(1)})) == 9_001
+    )
 
 
 def test_the_class_of_a_node_is_its_amounts_and_labels() -> None:
@@ -76,7 +84,10 @@ def test_the_class_of_a_node_is_its_amounts_and_labels() -> None:
     labels = {"zone": ["b", "a"]}
     offer = Resources.of(4, {"gpu": 0.5}, labels, reserved=[("celery.tasks", "abc")])
     assert class_of(offer) == class_of(Resources.of(8, {"gpu": 0.5}, labels)) == "gpu=0.5 zone:a,b"
-    assert len(class_of(Resources.of(1, None, {"zone": [f"zone-{number}" for number in range(60)]}))) <= CLASS
+    assert (
+        len(class_of(Resources.of(1, None, {"zone": [f"zone-{number}" for number in range(60)]})))
+        <= CLASS
+    )
 
 
 def test_a_run_is_expected_to_end_as_the_latest_that_ran_as_long_at_least():

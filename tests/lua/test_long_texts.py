@@ -1,9 +1,11 @@
-"""No text makes a script slow: each argument of each script, and each stored value that it may read, of 64 kB.
+"""No text makes a script slow: each argument of each script, and each stored value that it may
+read, of 64 kB.
 
-The arguments come from the headers and the values from the keys of the sample calls, so a new script is tried without a
-new line here. A script that takes long is run again with a quarter of the text: its time must not grow
-with the square of the length. Times are the server's own CPU times, and `pytest -rP` prints the longest calls. A busy
-machine is no fault: a call that seems too long is measured again, by turns with a piece of Lua whose time is known.
+The arguments come from the headers and the values from the keys of the sample calls, so a new
+script is tried without a new line here. A script that takes long is run again with a quarter of the
+text: its time must not grow with the square of the length. Times are the server's own CPU times,
+and `pytest -rP` prints the longest calls. A busy machine is no fault: a call that seems too long is
+measured again, by turns with a piece of Lua whose time is known.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,17 +26,27 @@ from tests.lua.sample import rare_calls, sample_calls
 from tests.lua.test_refusals import busy_cluster
 
 BYTES = 2**16
-"""A sixteenth of what is allowed: time that grows with the square of the length takes seconds here too."""
+"""A sixteenth of what is allowed: time that grows with the square of the length takes seconds here
+too.
+"""
 WHOLE = 2**20
-"""What is allowed. A call that takes long with BYTES is judged with this too: many scripts refuse so much unread."""
+"""What is allowed.
+
+A call that takes long with BYTES is judged with this too: many scripts refuse so much unread.
+"""
 MOST_US = 3_200
 """On a machine that runs KNOWN in KNOWN_US; 50 ms a MB."""
 NOTICED_US = 1_000
 """A call that takes less is not compared with one of a quarter of the text."""
 TURNS = 20
-"""So many turns tell that a call is too slow, one that it is fast enough; the least time of each counts."""
+"""So many turns tell that a call is too slow, one that it is fast enough; the least time of each
+counts.
+"""
 
-KNOWN = "local n = 0 for word in string.gmatch(string.rep('a=1 ', 100000), '[^ ]+') do n = n + #word end return n"
+KNOWN = (
+    "local n = 0 for word in string.gmatch(string.rep('a=1 ', 100000), '[^ ]+') do n = n + #word "
+    "end return n"
+)
 KNOWN_US = 5_600
 
 RESTORE = """
@@ -45,7 +57,9 @@ end
 redis.call('SELECT', 1)
 for _, key in ipairs(KEYS) do redis.call('COPY', key, key, 'DB', 0) end
 """
-"""One command, because there are tens of thousands of calls; FLUSHDB would give memory back to the system each time."""
+"""One command, because there are tens of thousands of calls; FLUSHDB would give memory back to the
+system each time.
+"""
 
 KEPT = ("a", "1", " ", "a=1 ", "a:b ", ",1", " since=1", "work slots=1 ")
 """What stored values are made of. test_patterns.py tries what only a single pattern minds."""
@@ -69,7 +83,9 @@ UNITS = (
 
 
 class Bench:
-    """A cluster in which each sample call changes something, kept in database 1 and brought back before each call."""
+    """A cluster in which each sample call changes something, kept in database 1 and brought back
+    before each call.
+    """
 
     def __init__(self, url: str) -> None:
         self.drive = Driver(Store.from_url(url, "c"))
@@ -90,7 +106,9 @@ class Bench:
         return [part for call in made for part in call.parts or (call,)]
 
     def took_us(self, call: Call[Any], *before: tuple[Any, ...]) -> int:
-        """The CPU time of a call after these commands, in a cluster that nothing has changed; errors are answers."""
+        """The CPU time of a call after these commands, in a cluster that nothing has changed;
+        errors are answers.
+        """
         with self.client.pipeline(transaction=False) as pipe:
             pipe.execute_command("EVALSHA", self._restore, len(self.names), *self.names)
             for command in before:
@@ -112,10 +130,16 @@ class Bench:
 
     def _cpu_us(self, answers: list[Any]) -> int:
         before, self.answer, after = answers[-3:]
-        return round(1e6 * sum(after[name] - before[name] for name in ("used_cpu_user", "used_cpu_sys")))
+        return round(
+            1e6 * sum(after[name] - before[name] for name in ("used_cpu_user", "used_cpu_sys"))
+        )
 
-    def judge(self, what: str, make: Callable[[int], tuple[Call[Any], Sequence[tuple[Any, ...]]]]) -> str:
-        """Say what is wrong with a call, '' if nothing is; make(size) returns the call and the commands before it."""
+    def judge(
+        self, what: str, make: Callable[[int], tuple[Call[Any], Sequence[tuple[Any, ...]]]]
+    ) -> str:
+        """Say what is wrong with a call, '' if nothing is; make(size) returns the call and the
+        commands before it.
+        """
         call, before = make(BYTES)
         try:
             took = self.took_us(call, *before)
@@ -123,7 +147,8 @@ class Bench:
             pytest.fail(f"{what} takes longer than a client waits")
         wrong = "unknown"
         answer = self.answer
-        if took > 20 * MOST_US:  # no busy machine makes a call so long, and more of them would take minutes
+        # no busy machine makes a call so long, and more of them would take minutes
+        if took > 20 * MOST_US:
             pytest.fail(f"{what} takes {took} us")
         part, before_part = make(BYTES // 4) if took > NOTICED_US else (call, before)
         whole, before_whole = make(WHOLE)
@@ -138,7 +163,9 @@ class Bench:
             seen = f"takes {took} us, a quarter {quarter} us, 1 MB {most} us"
             wrong = "" if is_right else f"{what} {seen}, where KNOWN takes {known} us"
         self.answer = answer
-        self.longest[call.script.verb] = max(self.longest.get(call.script.verb, (0, "")), (took, what))
+        self.longest[call.script.verb] = max(
+            self.longest.get(call.script.verb, (0, "")), (took, what)
+        )
         return wrong if took > NOTICED_US else ""
 
 
@@ -179,10 +206,15 @@ def test_no_argument_makes_a_script_slow(bench: Bench, verb: str):
                             args[at] = long(unit, size * bytes // BYTES, head)
                             return call._replace(args=args), ()
 
-                        wrong += [bench.judge(f"{verb} {name}={head}{unit!r}... of {size} bytes", make)]
+                        wrong += [
+                            bench.judge(f"{verb} {name}={head}{unit!r}... of {size} bytes", make)
+                        ]
                         refused = "PSARGS" if name == "count" else f"{name} has {size} bytes"
                         if size > limit and refused not in str(bench.answer):
-                            wrong.append(f"{verb} {name} of {size} bytes is not refused for its length, whatever it is")
+                            wrong.append(
+                                f"{verb} {name} of {size} bytes is not refused for its length, "
+                                "whatever it is"
+                            )
     assert not [*filter(None, wrong)]
 
 
@@ -194,7 +226,9 @@ def test_no_stored_value_makes_a_script_slow(bench: Bench, verb: str):
         kinds = {name: bench.client.type(name).decode() for name in bench.names}
         for key in (*call.keys, *call.unsent):
             for name in [
-                name for name in bench.names if name.decode() == key or (key[-1] == ":" and key in name.decode())
+                name
+                for name in bench.names
+                if name.decode() == key or (key[-1] == ":" and key in name.decode())
             ]:
                 for unit in KEPT:
                     for what, spoil in spoiled(bench.client, name, kinds[name], unit):
@@ -202,7 +236,9 @@ def test_no_stored_value_makes_a_script_slow(bench: Bench, verb: str):
                         def make(bytes: int, spoil=spoil, call=call):
                             return call, spoil(bytes)
 
-                        wrong += [bench.judge(f"{verb} with {name.decode()} {what} {unit!r}...", make)]
+                        wrong += [
+                            bench.judge(f"{verb} with {name.decode()} {what} {unit!r}...", make)
+                        ]
     assert not [*filter(None, wrong)]
 
 
@@ -239,21 +275,28 @@ def test_a_text_that_is_too_long_is_refused_by_the_script_and_before_it_is_sent(
                     once = dict(zip(script.header.once, args, strict=False))
                     once.pop("count", None)
                     with pytest.raises(
-                        InvalidInput, match=f"{name} of {script.verb} is too long: .* bytes are allowed"
+                        InvalidInput,
+                        match=f"{name} of {script.verb} is too long: .* bytes are allowed",
                     ):
-                        script.header.arguments(once, script.header.each, args[len(script.header.once) :])
+                        script.header.arguments(
+                            once, script.header.each, args[len(script.header.once) :]
+                        )
 
 
 def test_too_many_rows_are_refused(bench: Bench):
     for script in ALL:
         if script.header.each:
             call = bench.all_of(script.verb)[0]
-            row = [*call.args[len(script.header.once) :][: len(script.header.each)]] or ["1"] * len(script.header.each)
+            row = [*call.args[len(script.header.once) :][: len(script.header.each)]] or ["1"] * len(
+                script.header.each
+            )
             args = [*call.args[: len(script.header.once)], *row * (MAX_ROWS + 1)]
             if "count" in script.header.once:
                 args[script.header.once.index("count")] = MAX_ROWS + 1
             bench.took_us(call)
-            with pytest.raises(RedisError, match=f"PSARGS {script.verb} takes {MAX_ROWS} rows at most"):
+            with pytest.raises(
+                RedisError, match=f"PSARGS {script.verb} takes {MAX_ROWS} rows at most"
+            ):
                 bench.client.evalsha(script.sha, len(call.keys), *call.keys, *args)
 
 

@@ -1,4 +1,6 @@
-"""The leader mends a thousand lost nodes in some dozens of round trips: these hardly grow with the nodes."""
+"""The leader mends a thousand lost nodes in some dozens of round trips: these hardly grow with the
+nodes.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -34,42 +36,58 @@ class CountingConnection(redis.Connection):
         super().send_packed_command(*args, **kwargs)
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
-        CountingConnection.trips, self._sent = CountingConnection.trips + self._sent, False
+        CountingConnection.trips = CountingConnection.trips + self._sent
+        self._sent = False
         return super().read_response(*args, **kwargs)
 
 
 def lost_cluster(store: Store, nodes: int) -> None:
     """Let this many nodes run 8 tasks each, which nobody looks after."""
-    drive, commands = Driver(store), store.commands
+    drive = Driver(store)
+    commands = store.commands
     ids = [f"t{i}" for i in range(nodes * RUNS)]
     for at in range(0, len(ids), MAX_BATCH):
-        store.run(commands.submit([Submission(id, "work", b"{}") for id in ids[at : at + MAX_BATCH]]))
+        store.run(
+            commands.submit([Submission(id, "work", b"{}") for id in ids[at : at + MAX_BATCH]])
+        )
     taken: list[Taken] = []
     while len(taken) < len(ids):
         taken += drive.take_tasks(limit=MAX_BATCH)
-    offer = [commands.register_node(i % PARTITIONS, f"n{i}", 0, 1.0, f"slots={RUNS}") for i in range(nodes)]
+    offer = [
+        commands.register_node(i % PARTITIONS, f"n{i}", 0, 1.0, f"slots={RUNS}")
+        for i in range(nodes)
+    ]
     store.run_all(offer)
     firsts = [store.nodes(p) for p in range(PARTITIONS)]
     epochs = [int(drive.hash("meta", p)["epoch"]) for p in range(PARTITIONS)]
     claims: dict[int, list[Any]] = {}
     for at, task in enumerate(taken):
-        p, name = at // RUNS % PARTITIONS, f"n{at // RUNS}"
+        p = at // RUNS % PARTITIONS
+        name = f"n{at // RUNS}"
         node = firsts[p][name]
-        claim = Claim(task.id, task.attempt, p, name, (at % RUNS,), node.inc, "", node.first, epochs[p])
+        claim = Claim(
+            task.id, task.attempt, p, name, (at % RUNS,), node.inc, "", node.first, epochs[p]
+        )
         claims.setdefault(p, []).append(claim)
     places = []
     for p, some in claims.items():
         for at in range(0, len(some), MAX_BATCH):
             part = some[at : at + MAX_BATCH]
             verdicts = store.run(commands.commit(p, part)).verdicts
-            places += [claim.won(int(verdict.detail)) for claim, verdict in zip(part, verdicts, strict=True)]
+            places += [
+                claim.won(int(verdict.detail))
+                for claim, verdict in zip(part, verdicts, strict=True)
+            ]
     for at in range(0, len(places), MAX_BATCH):
         store.run(commands.start(places[at : at + MAX_BATCH]))
 
 
 def mend(store: Store) -> int:
-    """Do passes of a leader until it has judged the nodes; return the round trips of the last one."""
-    now_s, janitor = 0.0, Janitor(store, PARTITIONS, LEASE_S)
+    """Do passes of a leader until it has judged the nodes; return the round trips of
+    the last one.
+    """
+    now_s = 0.0
+    janitor = Janitor(store, PARTITIONS, LEASE_S)
     for _ in range(3):
         janitor.work(lambda: now_s, {})  # noqa: B023 - it is called at once
         now_s += 4.9
@@ -97,22 +115,31 @@ def test_ten_times_the_nodes_take_hardly_more_round_trips(counted: Store) -> Non
         lost_cluster(counted, nodes)
         trips[nodes] = mend(counted)
         assert count_states(counted, nodes) == {"pending": nodes * RUNS}
-        assert not any(counted.read("hlen", counted.keys.partition(p, "slots")) for p in range(PARTITIONS))
-        assert {node.state for p in range(PARTITIONS) for node in counted.nodes(p).values()} == {"down"}
+        assert not any(
+            counted.read("hlen", counted.keys.partition(p, "slots")) for p in range(PARTITIONS)
+        )
+        assert {node.state for p in range(PARTITIONS) for node in counted.nodes(p).values()} == {
+            "down"
+        }
         assert not audit(counted)
         counted.client.flushall()
     assert trips[1000] <= trips[100] + 20, trips
 
 
-def test_nodes_that_are_forgotten_or_whose_drains_end_take_hardly_more_round_trips(counted: Store) -> None:
+def test_nodes_that_are_forgotten_or_whose_drains_end_take_hardly_more_round_trips(
+    counted: Store,
+) -> None:
     trips = {}
     for nodes in (20, 200):
-        drive, now_s, janitor = Driver(counted), 0.0, Janitor(counted, 1, LEASE_S)
+        drive = Driver(counted)
+        now_s = 0.0
+        janitor = Janitor(counted, 1, LEASE_S)
         for i in range(nodes):
             drive.node(f"n{i}")
             counted.run(counted.commands.set_node(0, f"n{i}", "drain", note="deadline_s=1: a test"))
         janitor.work(lambda: now_s, {})  # noqa: B023 - it is called at once
-        before, now_s = CountingConnection.trips, 2.0
+        before = CountingConnection.trips
+        now_s = 2.0
         janitor.work(lambda: now_s, {})  # noqa: B023
         trips["drains", nodes] = CountingConnection.trips - before
         assert {node.drain for node in counted.nodes(0).values()} == {2}
@@ -134,6 +161,11 @@ def test_a_damaged_lease_of_one_lost_node_holds_up_no_other(counted: Store) -> N
     counted.client.hset(counted.keys.partition(0, "slots"), "n0/0", "t0 1@1 p0 n0/1 inc=1 since=1")
     counted.client.hset(counted.keys.queue("tasks", counted.keys.shard_of("t9")), "t9", "damaged")
     mend(counted)
-    down = {name for p in range(PARTITIONS) for name, node in counted.nodes(p).items() if node.state == "down"}
+    down = {
+        name
+        for p in range(PARTITIONS)
+        for name, node in counted.nodes(p).items()
+        if node.state == "down"
+    }
     assert len(down) >= 3 * PARTITIONS - 1
     assert count_states(counted, 3 * PARTITIONS)["pending"] >= 3 * PARTITIONS * RUNS - RUNS - 1

@@ -1,4 +1,6 @@
-"""What the commands say of a cluster that is not there: which others are on the server, and exit code 1 or 2."""
+"""What the commands say of a cluster that is not there: which others are on the server, and exit
+code 1 or 2.
+"""
 
 from typer.testing import CliRunner
 
@@ -29,7 +31,9 @@ COMMANDS = (
 """Commands that find nothing in a cluster that is not there."""
 
 
-def test_a_wrong_name_of_a_cluster_is_told_by_every_command_and_ends_as_doctor_does(store: Store) -> None:
+def test_a_wrong_name_of_a_cluster_is_told_by_every_command_and_ends_as_doctor_does(
+    store: Store,
+) -> None:
     right = store.keys.cluster
     wrong = right + "s"
     url = f"redis://{store.address}/0"

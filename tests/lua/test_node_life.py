@@ -1,4 +1,6 @@
-"""renew, reclaim, set_node, read_partition: a node lives as long as its counter moves, and everyone can see it."""
+"""renew, reclaim, set_node, read_partition: a node lives as long as its counter moves, and everyone
+can see it.
+"""
 
 from typing import Any
 
@@ -32,7 +34,9 @@ def test_only_the_present_process_while_it_is_not_given_up_renews(drive: Driver)
     drive.node("n1")
     drive.node("n1")
     assert drive.unchanged_by(drive.commands.renew(0, "n1", 1)) == ["superseded", "2"]
-    assert drive.unchanged_by(drive.commands.renew(0, "n1", 3)) == ["lapsed"], "the server forgot its registration"
+    assert drive.unchanged_by(drive.commands.renew(0, "n1", 3)) == ["lapsed"], (
+        "the server forgot its registration"
+    )
     drive.lose("n1", 2)
     assert drive.unchanged_by(drive.commands.renew(0, "n1", 2)) == ["lapsed"]
 
@@ -43,13 +47,18 @@ def test_a_node_whose_counter_stood_still_is_down_and_its_leases_are_listed(driv
     drive.held("b", "1@2", slots=(1,))
     word, lost = drive.run(drive.commands.reclaim(0, "n1", 1, 0))
     assert word == "down"
-    assert [(lease.place.task, lease.slot, lease.place.slots) for lease in lost] == [("a", 0, (0, 2)), ("b", 1, (1,))]
+    assert [(lease.place.task, lease.slot, lease.place.slots) for lease in lost] == [
+        ("a", 0, (0, 2)),
+        ("b", 1, (1,)),
+    ]
     assert (drive.bits(), len(drive.hash("slots"))) == ("00000000", 3)
     assert drive.unchanged_by(drive.commands.reclaim(0, "n1"))[1] == lost
 
 
 @pytest.mark.parametrize(("inc", "moved"), [(1, 0), (2, 1), (0, 1)])
-def test_a_node_that_renewed_after_all_or_is_another_process_stays(drive: Driver, inc: int, moved: int):
+def test_a_node_that_renewed_after_all_or_is_another_process_stays(
+    drive: Driver, inc: int, moved: int
+):
     drive.node("n1")
     drive.held("a")
     drive.run(drive.commands.renew(0, "n1", 1))
@@ -160,13 +169,23 @@ def test_every_change_of_a_partition_raises_its_version(drive: Driver):
 
 
 @pytest.mark.parametrize("offer", ["slots=1 gpu=4", "slots=2 gpu=1 mem=5", "slots=2"])
-def test_an_offer_that_is_corrected_corrects_what_is_left_and_the_count_of_slots(drive: Driver, offer: str):
+def test_an_offer_that_is_corrected_corrects_what_is_left_and_the_count_of_slots(
+    drive: Driver, offer: str
+):
     drive.node("n1", 2, resources={"gpu": 2})
     drive.node("n2", 3)
     drive.held(needs="slots=1 gpu=1")
-    assert drive.run(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == ["ok", "up", "0"]
+    assert drive.run(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == [
+        "ok",
+        "up",
+        "0",
+    ]
     assert audit(drive.store) == []
-    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == ["ok", "up", "0"]
+    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == [
+        "ok",
+        "up",
+        "0",
+    ]
 
 
 def test_a_lease_that_is_put_back_leaves_no_amounts_that_its_node_does_not_declare(drive: Driver):
@@ -179,7 +198,7 @@ def test_a_lease_that_is_put_back_leaves_no_amounts_that_its_node_does_not_decla
     assert audit(drive.store) == []
 
 
-# -- a pool that changes its size ------------------------------------------------------------------------------------
+# -- a pool that changes its size ------------------------------------------------------------------
 
 
 def resize(drive: Driver, slots: int, more: str = "") -> None:
@@ -200,7 +219,9 @@ def test_a_node_whose_pool_shrank_gets_no_claims_for_the_slots_that_are_gone(dri
 
 
 def test_what_runs_behind_the_slots_has_the_processes_of_slots(drive: Driver):
-    """Else a task would start on a free slot, and wait for a process of the full pool as a running one."""
+    """Else a task would start on a free slot, and wait for a process of the full pool as a running
+    one.
+    """
     drive.node("n1", 6)
     places = {slot: drive.held(f"t{slot}", f"1@{slot}", slots=(slot,)) for slot in (1, 4, 5)}
     resize(drive, 3)
@@ -225,12 +246,18 @@ def test_a_task_of_several_slots_has_one_process(drive: Driver):
     assert drive.bits() == "10000000", "one runs on a pool of two"
 
 
-def test_slots_are_shut_as_long_as_what_runs_behind_them_and_no_waiting_seats_open_there(drive: Driver):
+def test_slots_are_shut_as_long_as_what_runs_behind_them_and_no_waiting_seats_open_there(
+    drive: Driver,
+):
     drive.node("n1", 3)
     drive.held("a", slots=(2,))
     resize(drive, 1)
     assert drive.bits() == "00000000"
-    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "ahead", 1, "1")) == ["ok", "up", "0"]
+    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "ahead", 1, "1")) == [
+        "ok",
+        "up",
+        "0",
+    ]
     drive.run(drive.commands.set_node(0, "n1", "drain"))
     drive.run(drive.commands.set_node(0, "n1", "undrain"))
     assert drive.bits() == "00000000"

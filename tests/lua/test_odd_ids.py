@@ -1,4 +1,6 @@
-"""Ids that are not their own form in keys ('a b' is `a%20b` there): what people see and throw away."""
+"""Ids that are not their own form in keys ('a b' is `a%20b` there): what people see and
+throw away.
+"""
 
 from typing import Any
 
@@ -65,13 +67,17 @@ def test_why_a_task_waits_names_the_holder_by_its_id(drive: Driver):
     drive.submit("a%20b")
     drive.held("a%20b", drive.take()["a%20b"])
     drive.submit("c")
-    placed, waits = (task.why for task in explain_tasks(drive.store, drive.store.statuses(["a%20b", "c"])))
+    placed, waits = (
+        task.why for task in explain_tasks(drive.store, drive.store.statuses(["a%20b", "c"]))
+    )
     assert "until task a b ends" in waits, waits
     assert placed == "a scheduler has just placed it on n1"
 
 
 @pytest.mark.parametrize("count", [1, 19, 20, 21, 40])
-def test_a_long_queue_is_listed_in_its_order_page_by_page(drive: Driver, count: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_long_queue_is_listed_in_its_order_page_by_page(
+    drive: Driver, count: int, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(tasks, "_PAGE", 20)
     for number in range(count):
         drive.submit(f"t{number}")

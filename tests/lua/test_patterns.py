@@ -1,8 +1,9 @@
 """Every pattern of Lua takes time in proportion to the text: a script runs alone on its server.
 
-Each pattern in lua/ is tried on texts that nearly match it, of 4 kB, and of less if that takes long: for each repeated
-item of the pattern the shortest text that matches all before, then the item's own characters, then one that fails; and
-the same for whole repetitions. The server measures the time of its scripts.
+Each pattern in lua/ is tried on texts that nearly match it, of 4 kB, and of less if that takes
+long: for each repeated item of the pattern the shortest text that matches all before, then the
+item's own characters, then one that fails; and the same for whole repetitions. The server measures
+the time of its scripts.
 """
 
 import re
@@ -50,7 +51,10 @@ def patterns() -> Iterator[tuple[str, str, str]]:
 
 def arguments(text: str, start: int) -> list[str]:
     """The arguments of a call, of which the bracket is before `start`."""
-    depth, found, at, begin = 1, [], start, start
+    depth = 1
+    found = []
+    at = start
+    begin = start
     while depth:
         if text[at] == "'":
             at = LITERAL.match(text, at).end() - 1  # type: ignore[union-attr]
@@ -65,12 +69,26 @@ def arguments(text: str, start: int) -> list[str]:
     return found
 
 
-CLASSES = {"d": "1", "l": "a", "a": "a", "w": "a1", "x": "a1", "s": " ", "S": "a1=:,./", "D": "a ", "L": "1 ", "%": "%"}
+CLASSES = {
+    "d": "1",
+    "l": "a",
+    "a": "a",
+    "w": "a1",
+    "x": "a1",
+    "s": " ",
+    "S": "a1=:,./",
+    "D": "a ",
+    "L": "1 ",
+    "%": "%",
+}
 
 
 def items(pattern: str) -> list[tuple[str, bool]]:
-    """The items of a pattern: characters that each matches, and whether it is repeated without end."""
-    found, at = [], 0
+    """The items of a pattern: characters that each matches, and whether it is repeated
+    without end.
+    """
+    found = []
+    at = 0
     while at < len(pattern):
         if pattern[at] in "()^$" and (pattern[at] in "()" or at in (0, len(pattern) - 1)):
             at += 1
@@ -80,13 +98,17 @@ def items(pattern: str) -> list[tuple[str, bool]]:
             continue
         if pattern[at] == "[":
             end = pattern.index("]", at + 2)
-            matched, at = of_set(pattern[at + 1 : end]), end + 1
+            matched = of_set(pattern[at + 1 : end])
+            at = end + 1
         elif pattern[at] == "%":
-            matched, at = CLASSES.get(pattern[at + 1], pattern[at + 1]), at + 2
+            matched = CLASSES.get(pattern[at + 1], pattern[at + 1])
+            at = at + 2
         elif pattern[at] == ".":
-            matched, at = "a1 =:/.\n", at + 1
+            matched = "a1 =:/.\n"
+            at = at + 1
         else:
-            matched, at = pattern[at], at + 1
+            matched = pattern[at]
+            at = at + 1
         quantifier = pattern[at] if at < len(pattern) and pattern[at] in "*+-?" else ""
         at += len(quantifier)
         found.append((matched, quantifier in ("*", "+", "-") and quantifier != ""))
@@ -129,12 +151,17 @@ def took_us(client: Any, function: str, text: str, pattern: str) -> int:
 
 
 def slow(client: Any, function: str, pattern: str) -> str:
-    """Say which text makes a pattern take more than a time in proportion to its size, '' if none does."""
+    """Say which text makes a pattern take more than a time in proportion to its size, '' if none
+    does.
+    """
     for texts in zip(*(hostile(pattern, size) for size in SIZES), strict=True):
         if took_us(client, function, texts[-1], pattern) <= NOTICED_US:
             continue
         for short, long in pairwise(texts):  # the shorter first: ten times quadratic time is long
-            least = [min(took_us(client, function, text, pattern) for _ in range(10)) for text in (short, long)]
+            least = [
+                min(took_us(client, function, text, pattern) for _ in range(10))
+                for text in (short, long)
+            ]
             if least[1] > NOTICED_US and least[1] > 8 * least[0]:
                 times = f"{least[0]} us for {len(short)} bytes and {least[1]} us for {len(long)}"
                 return f"{pattern!r} takes {times}: {long[:60]!r}"
@@ -146,9 +173,14 @@ FOUND = sorted({(function, pattern) for _, function, pattern in patterns()})
 
 def test_the_patterns_of_every_file_are_found():
     assert len(FOUND) > 60
-    calls = sum(len(FUNCTIONS.findall(re.sub(r"--.*", "", path.read_text()))) for path in lua_folder().rglob("*.lua"))
+    calls = sum(
+        len(FUNCTIONS.findall(re.sub(r"--.*", "", path.read_text())))
+        for path in lua_folder().rglob("*.lua")
+    )
     plain = sum(path.read_text().count(", true)") for path in lua_folder().rglob("*.lua"))
-    assert len([*patterns()]) >= calls - plain - 12, "those that are made of parts or have a name are few"
+    assert len([*patterns()]) >= calls - plain - 12, (
+        "those that are made of parts or have a name are few"
+    )
 
 
 def test_a_pattern_takes_time_in_proportion_to_the_text(client: Any):
@@ -166,7 +198,11 @@ def test_a_pattern_takes_time_in_proportion_to_the_text(client: Any):
         ("match", r" p%d+ (%S+)/(%d+)%S* inc=(%d+)"),
         ("match", r"^(%d+)%.?%x*$"),
         ("match", "^(%l+)[^\n]*\n([^\n]*)\n([^\n]*)"),
-        ("match", r"^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)(.-) score=([%d.e+-]+) ([^\n]*)$"),
+        (
+            "match",
+            r"^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)(.-) score=([%d.e+-]+) "
+            r"([^\n]*)$",
+        ),
     ],
 )
 def test_patterns_that_take_quadratic_time_are_noticed(client: Any, function: str, pattern: str):

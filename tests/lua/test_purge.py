@@ -12,11 +12,20 @@ def test_only_what_is_in_the_state_that_was_seen_is_deleted(drive: Driver, state
     drive.bring(TaskState(state), "a")
     drive.submit("b")
     other = "failed" if state != "failed" else "dead"
-    assert drive.unchanged_by(drive.commands.purge(other, ["a", "b", "c"])) == [state, "pending", "gone"]
+    assert drive.unchanged_by(drive.commands.purge(other, ["a", "b", "c"])) == [
+        state,
+        "pending",
+        "gone",
+    ]
     assert drive.run(drive.commands.purge(state, ["a", "b"])) == ["purged", "pending"]
     assert drive.run(drive.commands.purge(state, ["a"])) == ["gone"], "its repeat"
     assert not drive.store.client.exists(drive.keys.extra("a"))
-    assert [drive.index(name) for name in ("tasks", "messages", "ended", "dead")] == [["b"], ["b"], [], []]
+    assert [drive.index(name) for name in ("tasks", "messages", "ended", "dead")] == [
+        ["b"],
+        ["b"],
+        [],
+        [],
+    ]
 
 
 def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):

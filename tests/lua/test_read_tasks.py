@@ -9,7 +9,8 @@ from tests.lua.driver import NEVER_MS, Driver, dump
 
 
 def test_a_task_in_each_state_is_read_in_one_call(drive: Driver):
-    places = {state: drive.bring(state, state) for state in reversed(TaskState)}  # the one that waits last
+    # the one that waits last
+    places = {state: drive.bring(state, state) for state in reversed(TaskState)}
     drive.submit("late", delay_ms=NEVER_MS)
     before = dump(drive.store)
     found = drive.run(drive.commands.read_tasks([*TaskState, "late", "nobody"]))
@@ -18,7 +19,13 @@ def test_a_task_in_each_state_is_read_in_one_call(drive: Driver):
     assert len({record.now_ms for record in found}) == 1
     assert dump(drive.store) == before
     known = {record.state: record for record in found[: len(TaskState)]}
-    for state in (TaskState.PLACED, TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.FAILED, TaskState.DEAD):
+    for state in (
+        TaskState.PLACED,
+        TaskState.RUNNING,
+        TaskState.SUCCEEDED,
+        TaskState.FAILED,
+        TaskState.DEAD,
+    ):
         assert (known[state].place, known[state].attempt) == (places[state], places[state].attempt)
         assert (known[state].started_ms is None) == (state == TaskState.PLACED)
     assert (known["taken"].attempt, known["taken"].place, known["taken"].scheduler) == (
@@ -28,8 +35,12 @@ def test_a_task_in_each_state_is_read_in_one_call(drive: Driver):
     )
     for record in found:
         assert (record.line is None) == (record.state == "gone")
-        assert (record.ended_ms is not None) == (record.state in ("succeeded", "failed", "cancelled", "dead"))
-        assert record.kind_line == (drive.kinds()["work slots=1"] if record.state == "pending" else "")
+        assert (record.ended_ms is not None) == (
+            record.state in ("succeeded", "failed", "cancelled", "dead")
+        )
+        assert record.kind_line == (
+            drive.kinds()["work slots=1"] if record.state == "pending" else ""
+        )
 
 
 def test_a_task_that_is_named_twice_is_read_twice(drive: Driver):
@@ -68,7 +79,11 @@ def test_an_end_that_is_damaged_is_one_that_says_so(drive: Driver, text: str):
 @pytest.mark.parametrize("count", [1, 999, 1000])
 def test_many_tasks_are_read_in_one_call(drive: Driver, count: int):
     client: Any = drive.store.client
-    client.hset(drive.keys.queue("ended"), f"t{count - 1}", f"failed 1\n0@1 1 1 1 - work slots=1\n\nwhy {count}")
+    client.hset(
+        drive.keys.queue("ended"),
+        f"t{count - 1}",
+        f"failed 1\n0@1 1 1 1 - work slots=1\n\nwhy {count}",
+    )
     found = drive.run(drive.commands.read_tasks([f"t{n}" for n in range(count)]))
     assert [record.state for record in found] == ["gone"] * (count - 1) + ["failed"]
     assert found[-1].why == f"why {count}"

@@ -1,4 +1,7 @@
-"""The leader rebuilds the keys of a shard and of a partition from what is left. Promises 1, 3 and 10."""
+"""The leader rebuilds the keys of a shard and of a partition from what is left.
+
+Promises 1, 3 and 10.
+"""
 
 import re
 from dataclasses import replace
@@ -36,13 +39,19 @@ STATES = {
 def busy(drive: Driver) -> Driver:
     """Return a cluster with a task in each state, and a leader's first pass behind it."""
     drive.node("n1", slots=4, resources={"gpu": 4})
-    drive.run(drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000, "shards": 1}))
+    drive.run(
+        drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000, "shards": 1})
+    )
     drive.bring(TaskState.DEAD, "dead")
     for id in ("runs", "placed"):
-        drive.submit(id, {"slots": 2} if id == "runs" else {"resources": {"gpu": 1}}, message=MESSAGE)
+        drive.submit(
+            id, {"slots": 2} if id == "runs" else {"resources": {"gpu": 1}}, message=MESSAGE
+        )
         (task,) = drive.run(drive.commands.take("s1", [(drive.line(id).kind, 1)])).tasks
         slots = (0, 1) if id == "runs" else (2,)
-        place = drive.held(id, task.attempt, slots=slots, needs="slots=2" if id == "runs" else "slots=1 gpu=1")
+        place = drive.held(
+            id, task.attempt, slots=slots, needs="slots=2" if id == "runs" else "slots=1 gpu=1"
+        )
         assert drive.confirm(place) == "placed"
         if id == "runs":
             assert drive.start(place) == "ok"
@@ -93,7 +102,10 @@ LOST = {
     "taken": {"taken": "pending"},
     "running": {"placed": "running"},
 }
-"""What becomes of tasks by the damage: nothing tells more of them. A place that was lost counts as a start."""
+"""What becomes of tasks by the damage: nothing tells more of them.
+
+A place that was lost counts as a start.
+"""
 
 
 @pytest.mark.dealt
@@ -103,7 +115,9 @@ LOST = {
 def test_a_key_of_the_queue_is_made_anew(busy: Driver, kind: str, how: str, by: str) -> None:
     janitor = leader(busy)
     sound(busy)
-    damage(busy, busy.keys.pending("work slots=2") if kind == "pending" else busy.keys.queue(kind), how)
+    damage(
+        busy, busy.keys.pending("work slots=2") if kind == "pending" else busy.keys.queue(kind), how
+    )
     if by == "the leader":
         passes(busy, janitor)
     else:
@@ -158,7 +172,9 @@ def test_parts_of_a_resource_that_add_up_to_a_whole_are_sound(drive: Driver) -> 
     drive.node("n1", slots=4, resources={"gpu": 2})
     for slot, amount in enumerate(["0.5", "0.25", "0.25"]):
         drive.submit(f"t{slot}", {"resources": {"gpu": float(amount)}})
-        place = drive.held(f"t{slot}", drive.take()[f"t{slot}"], slots=(slot,), needs=f"slots=1 gpu={amount}")
+        place = drive.held(
+            f"t{slot}", drive.take()[f"t{slot}"], slots=(slot,), needs=f"slots=1 gpu={amount}"
+        )
         assert drive.confirm(place) == "placed"
     assert drive.hash("left")["n1"] == "gpu=1"
     assert drive.run(drive.commands.repair_partition(0, "look")) == []
@@ -185,7 +201,9 @@ def test_a_seat_that_has_no_lease_is_repaired_before_a_lost_lease_is_put_back(bu
 
 
 @pytest.mark.parametrize("ledger", ["gpu=3", "gpu=2.5", "gpu=9"])
-def test_what_a_lost_lease_holds_is_not_offered_before_it_is_put_back(busy: Driver, ledger: str) -> None:
+def test_what_a_lost_lease_holds_is_not_offered_before_it_is_put_back(
+    busy: Driver, ledger: str
+) -> None:
     client: Any = busy.store.client
     client.hdel(busy.keys.partition(0, "slots"), "n1/2")
     client.hset(busy.keys.partition(0, "left"), "n1", ledger)
@@ -231,12 +249,16 @@ def test_a_number_of_submissions_that_went_back_is_a_loss_that_the_leader_record
     passes(busy, janitor)
     (loss,) = read_losses(busy.store)
     assert (loss.seen_by, loss.went_back) == ("leader", (f"submitted {before} -> {left or 0}",))
-    assert [entry for entry in entries(busy.store) if "submitted" in entry.where] == [], "scripts have written it"
+    assert [entry for entry in entries(busy.store) if "submitted" in entry.where] == [], (
+        "scripts have written it"
+    )
     sound(busy)
 
 
 @pytest.mark.parametrize("by", ["the leader", "parsync repair"])
-def test_a_true_lease_comes_back_in_the_place_of_one_whose_attempt_no_task_has(busy: Driver, by: str) -> None:
+def test_a_true_lease_comes_back_in_the_place_of_one_whose_attempt_no_task_has(
+    busy: Driver, by: str
+) -> None:
     client: Any = busy.store.client
     before = client.hgetall(busy.keys.partition(0, "slots"))
     client.hset(busy.keys.partition(0, "slots"), "n1/2", "ghost 1@1.s1.0 p0 n1/2 inc=1 since=1")
@@ -263,7 +285,9 @@ def test_a_lease_is_not_freed_while_its_task_has_its_attempt(busy: Driver) -> No
 @pytest.mark.one_server(-1)
 def test_more_leases_are_put_back_than_a_call_takes(store: Store) -> None:
     drive = Driver(store)
-    drive.run(drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000, "shards": 1}))
+    drive.run(
+        drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000, "shards": 1})
+    )
     drive.node("n1", slots=MAX_ROWS + 2)
     ids = [f"t{n}" for n in range(MAX_ROWS + 2)]
     for id in ids:
@@ -283,7 +307,9 @@ def test_a_task_that_is_gone_names_the_newest_losses_of_the_server(drive: Driver
     client: Any = drive.store.client
     for number in range(1, 5):
         drive.run(drive.commands.record_loss(f"s1 p{number}=9->1", 60))
-        (line,) = [line for line in client.hkeys(drive.keys.shared("losses")) if b"p%d=" % number in line]
+        (line,) = [
+            line for line in client.hkeys(drive.keys.shared("losses")) if b"p%d=" % number in line
+        ]
         client.hset(drive.keys.shared("losses"), line, number * 1000)
     (gone,) = drive.store.statuses(["nobody"])
     assert re.findall(r"p\d 9 -> 1", gone.why) == ["p4 9 -> 1", "p3 9 -> 1", "p2 9 -> 1"]

@@ -1,4 +1,6 @@
-"""A record of a node that contradicts its counter costs neither its lease nor what it runs: one renewal corrects it."""
+"""A record of a node that contradicts its counter costs neither its lease nor what it runs: one
+renewal corrects it.
+"""
 
 import pytest
 
@@ -34,7 +36,9 @@ def damage(drive: Driver, what: str) -> None:
 
 @pytest.mark.parametrize("repaired", ["", "shut", "open"])
 @pytest.mark.parametrize("what", WRONG)
-def test_a_renewal_corrects_the_record_and_the_run_goes_on(running: Driver, what: str, repaired: str) -> None:
+def test_a_renewal_corrects_the_record_and_the_run_goes_on(
+    running: Driver, what: str, repaired: str
+) -> None:
     before = running.hash("nodes")["n1"]
     epoch = running.hash("meta")["epoch"]
     damage(running, what)
@@ -66,7 +70,9 @@ def test_a_node_that_is_corrected_to_up_has_the_bits_of_its_free_slots(running: 
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_node_with_a_wrong_record_that_nobody_renews_is_given_up(running: Driver, what: str) -> None:
+def test_a_node_with_a_wrong_record_that_nobody_renews_is_given_up(
+    running: Driver, what: str
+) -> None:
     damage(running, what)
     running.run(running.commands.repair_partition(0, "shut"))
     running.lose("n1", 3)

@@ -74,7 +74,12 @@ def refused_without_trace(drive: Driver, call: Call[Any], code: str) -> None:
 
 @pytest.mark.parametrize(
     ("at", "value", "code"),
-    [(4, 2, "PSARGS commit"), (2, "n1/1 n1/2", "PSARGS commit"), (3, "1 2", "commit: "), (3, "", "commit: ")],
+    [
+        (4, 2, "PSARGS commit"),
+        (2, "n1/1 n1/2", "PSARGS commit"),
+        (3, "1 2", "commit: "),
+        (3, "", "commit: "),
+    ],
     ids=["no inbox", "no bit", "more bits", "an empty bit"],
 )
 def test_a_claim_that_is_not_well_formed_spoils_the_whole_call_before_anything_is_written(
@@ -89,7 +94,9 @@ def test_a_claim_that_is_not_well_formed_spoils_the_whole_call_before_anything_i
 
 def test_an_unknown_outcome_spoils_the_whole_call_before_anything_is_written(busy: Driver):
     place = busy.place("a", "1@1")
-    refused_without_trace(busy, busy.commands.finish([(place, "succeeded", ""), (place, "great", "")]), "PSOUTCOME")
+    refused_without_trace(
+        busy, busy.commands.finish([(place, "succeeded", ""), (place, "great", "")]), "PSOUTCOME"
+    )
 
 
 def test_an_unknown_word_for_a_node_changes_nothing(busy: Driver):
@@ -98,7 +105,9 @@ def test_an_unknown_word_for_a_node_changes_nothing(busy: Driver):
 
 @pytest.mark.parametrize("offer", ["", "gpu=1"])
 def test_an_offer_without_slots_changes_nothing(busy: Driver, offer: str):
-    refused_without_trace(busy, busy.commands.register_node(0, "n1", 0, 1.0, offer), "PSARGS register_node")
+    refused_without_trace(
+        busy, busy.commands.register_node(0, "n1", 0, 1.0, offer), "PSARGS register_node"
+    )
 
 
 def test_scripts_that_are_flushed_again_while_they_are_loaded_are_no_damage(

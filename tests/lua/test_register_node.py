@@ -1,4 +1,6 @@
-"""register_node, forget_node: a process takes a node's name, and what earlier ones held is the leader's to repair."""
+"""register_node, forget_node: a process takes a node's name, and what earlier ones held is the
+leader's to repair.
+"""
 
 import time
 
@@ -11,7 +13,9 @@ def test_a_new_node_has_free_slots_and_all_its_amounts(drive: Driver):
     assert drive.node("n1", 3, {"gpu": 2, "mem": "4KiB"}, {"zone": "a"}) == 1
     assert drive.bits() == "11100000"
     assert drive.hash("left") == {"n1": "gpu=2 mem=4096"}
-    assert drive.hash("nodes")["n1"] == ("up inc=1 drain=0 first=0 span=3 score=1.0 slots=3 gpu=2 mem=4096 zone:a")
+    assert drive.hash("nodes")["n1"] == (
+        "up inc=1 drain=0 first=0 span=3 score=1.0 slots=3 gpu=2 mem=4096 zone:a"
+    )
     assert (drive.hash("meta")["slots"], drive.hash("meta")["free"]) == ("3", "3")
 
 
@@ -33,7 +37,12 @@ def test_nodes_do_not_share_bits_and_gaps_are_filled(drive: Driver):
 
 
 def test_incarnations_grow_over_all_nodes_and_past_what_a_process_knew(drive: Driver):
-    assert [drive.node("n1"), drive.node("n2"), drive.node("n1"), drive.node("n1", known_inc=40)] == [1, 2, 3, 41]
+    assert [
+        drive.node("n1"),
+        drive.node("n2"),
+        drive.node("n1"),
+        drive.node("n1", known_inc=40),
+    ] == [1, 2, 3, 41]
     assert drive.node("n2", known_inc=7) == 42
 
 
@@ -45,7 +54,9 @@ def test_a_forgotten_name_does_not_begin_again(drive: Driver):
 
 
 def test_incarnation(drive: Driver):
-    """The lease of an earlier process stays that process's: the new one does not hold it, and its slot is not free."""
+    """The lease of an earlier process stays that process's: the new one does not hold it, and its
+    slot is not free.
+    """
     drive.node("n1", 2)
     old = drive.held("a", "1@1", slots=(0,))
     assert drive.node("n1", 2) == 2
@@ -58,7 +69,9 @@ def test_incarnation(drive: Driver):
 
 
 def test_ledger_from_leases(drive: Driver):
-    """The ledger of a node that registers again is its new offer minus the amounts that leases still hold."""
+    """The ledger of a node that registers again is its new offer minus the amounts that leases
+    still hold.
+    """
     drive.node("n1", 2, {"gpu": 2})
     place = drive.held("a", "1@1", needs="slots=1 gpu=2")
     drive.node("n1", 2, {"gpu": 3})
@@ -81,7 +94,9 @@ def test_a_node_may_come_back_with_other_resources(drive: Driver):
 
 
 def test_span_remembers(drive: Driver):
-    """A lease beyond the slots that a node declares now is still looked at, and its bit stays 0 when it is freed."""
+    """A lease beyond the slots that a node declares now is still looked at, and its bit stays 0
+    when it is freed.
+    """
     drive.node("n1", 4)
     drive.node("n2", 1)
     place = drive.held("a", "1@1", slots=(3,))
@@ -155,7 +170,9 @@ def test_only_a_node_that_is_down_and_holds_nothing_is_forgotten(drive: Driver):
 
 def test_an_epoch_that_was_lost_is_not_given_again_though_the_clock_was_set_back(drive: Driver):
     drive.node()
-    client, meta, epochs = drive.store.client, drive.keys.partition(0, "meta"), set()
+    client = drive.store.client
+    meta = drive.keys.partition(0, "meta")
+    epochs = set()
     ahead = int(drive.hash("meta")["epoch"]) + 3_600_000
     for _ in range(50):
         time.sleep(0.003)

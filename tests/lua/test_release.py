@@ -13,7 +13,11 @@ def test_a_freed_slot_is_free_with_its_amounts(drive: Driver):
     drive.node("n1", 2, {"gpu": 2})
     place = drive.held("a", needs="slots=1 gpu=2")
     assert drive.release(place) == "freed"
-    assert (drive.bits(), drive.hash("slots"), drive.hash("left")) == ("11000000", {}, {"n1": "gpu=2"})
+    assert (drive.bits(), drive.hash("slots"), drive.hash("left")) == (
+        "11000000",
+        {},
+        {"n1": "gpu=2"},
+    )
 
 
 def test_asked_again_it_frees_nothing(drive: Driver):
@@ -33,7 +37,9 @@ def test_release_fenced(drive: Driver, other: dict[str, Any]):
 
 
 def test_release_names_incarnation(drive: Driver):
-    """Another process's release of the same attempt at the same slot is late: that lease is gone, this one stands."""
+    """Another process's release of the same attempt at the same slot is late: that lease is gone,
+    this one stands.
+    """
     drive.node("n1", 1)
     old = drive.held("a")
     drive.node("n1", 1)
@@ -60,11 +66,15 @@ def test_release_guards_bit(drive: Driver, word: str):
 
 
 @pytest.mark.parametrize("slots", [(0,), (2,), (2, 0), (0, 1, 2)])
-def test_a_task_s_slots_are_released_together_and_as_they_were_claimed(drive: Driver, slots: tuple[int, ...]):
+def test_a_task_s_slots_are_released_together_and_as_they_were_claimed(
+    drive: Driver, slots: tuple[int, ...]
+):
     drive.node("n1", 3, {"gpu": 2})
     place = drive.held("a", slots=(0, 2), needs="slots=2 gpu=2")
     assert drive.unchanged_by(drive.commands.release(0, [replace(place, slots=slots)])) == ["none"]
-    assert drive.unchanged_by(drive.commands.release(0, [replace(place, asked="gpu=1")])) == ["none"]
+    assert drive.unchanged_by(drive.commands.release(0, [replace(place, asked="gpu=1")])) == [
+        "none"
+    ]
     assert drive.run(drive.commands.release(0, [place, place])) == ["freed", "none"]
     assert (drive.hash("slots"), drive.bits(3), drive.hash("left")) == ({}, "111", {"n1": "gpu=2"})
     assert drive.hash("meta")["free"] == "3"
@@ -84,7 +94,9 @@ def test_places_on_several_nodes_go_back_to_their_own(drive: Driver):
     for at, name in enumerate(("n1", "n2", "n3")):
         drive.node(name, 2, {"gpu": 2} if at else None)
     for at, name in enumerate(("n1", "n2", "n3")):
-        places.append(drive.held(name, f"1@{at}", node=name, inc=at + 1, slots=(at % 2,), needs=f"gpu={at}"))
+        places.append(
+            drive.held(name, f"1@{at}", node=name, inc=at + 1, slots=(at % 2,), needs=f"gpu={at}")
+        )
     drive.run(drive.commands.set_node(0, "n2", "drain"))
     assert drive.run(drive.commands.release(0, places)) == ["freed"] * 3
     assert (drive.bits(6), drive.hash("left")) == ("110011", {"n2": "gpu=2", "n3": "gpu=2"})
@@ -92,14 +104,20 @@ def test_places_on_several_nodes_go_back_to_their_own(drive: Driver):
 
 def test_each_lease_is_judged_by_itself(drive: Driver):
     drive.node("n1", 2)
-    a, b = drive.held("a"), drive.held("b", "1@2", slots=(1,))
-    assert drive.run(drive.commands.release(0, [a, replace(b, attempt="9@9"), b])) == ["freed", "none", "freed"]
+    a = drive.held("a")
+    b = drive.held("b", "1@2", slots=(1,))
+    assert drive.run(drive.commands.release(0, [a, replace(b, attempt="9@9"), b])) == [
+        "freed",
+        "none",
+        "freed",
+    ]
     assert drive.hash("meta")["free"] == "2"
 
 
 def test_schedulers_that_wait_hear_of_a_freed_slot_once_each_in_the_order_they_asked(drive: Driver):
     drive.node("n1", 2)
-    a, b = drive.held("a"), drive.held("b", "1@2", slots=(1,))
+    a = drive.held("a")
+    b = drive.held("b", "1@2", slots=(1,))
     for waiter in ("s1", "s2", "s1"):
         drive.run(drive.commands.read_partition(0, waiter=waiter))
     channels = [f"{drive.keys.frees(0)}:{name}" for name in ("s1", "s2")]
@@ -120,13 +138,17 @@ def test_who_waits_is_not_told_of_a_slot_that_nobody_may_claim(drive: Driver):
 @pytest.mark.unaudited
 @pytest.mark.parametrize("needs", ["slots=1", "slots=1 gpu=1"])
 @pytest.mark.parametrize("damaged", ["inc=1 moved=x", "gpu=1 x", "gpu=x"])
-def test_a_damaged_ledger_stays_as_it_is_until_it_is_repaired(drive: Driver, needs: str, damaged: str):
+def test_a_damaged_ledger_stays_as_it_is_until_it_is_repaired(
+    drive: Driver, needs: str, damaged: str
+):
     """A ledger written back from its readable part would look sound, and stay wrong for ever."""
     drive.node("n1", slots=2, resources={"gpu": 2})
     held = drive.held("a", slots=(0,), needs=needs)
     drive.store.client.hset(drive.keys.partition(0, "left"), "n1", damaged)
     assert drive.release(held) == "freed"
-    assert drive.commit("b", slots=(1,), needs=needs).word == ("held" if needs == "slots=1" else "short")
+    assert drive.commit("b", slots=(1,), needs=needs).word == (
+        "held" if needs == "slots=1" else "short"
+    )
     assert drive.hash("left") == {"n1": damaged}
     assert repair_partition(drive.store, 0) == 1
     assert drive.hash("left") == {"n1": "gpu=2"}

@@ -31,15 +31,21 @@ def other_type(drive: Driver, key: str) -> None:
 
 
 def facts(drive: Driver) -> list[str]:
-    """Return what the audit says of the partition; a node without a record is at no incarnation until it registers."""
-    return [fact for fact in audit(drive.store) if fact.startswith("p0: ") and "but the node is at 0" not in fact]
+    """Return what the audit says of the partition; a node without a record is at no incarnation
+    until it registers.
+    """
+    return [
+        fact
+        for fact in audit(drive.store)
+        if fact.startswith("p0: ") and "but the node is at 0" not in fact
+    ]
 
 
 def whys(drive: Driver) -> list[str]:
     return [f"{entry.where} {entry.why}" for entry in quarantine.entries(drive.store)]
 
 
-# -- leases of several slots -----------------------------------------------------------------------------------------
+# -- leases of several slots -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -71,7 +77,9 @@ def test_a_slot_whose_lead_is_gone_is_free_again(pair: Driver, damage: Any, meet
         repair_partition(pair.store, 0)
     elif meet == "set_node":
         pair.run(pair.commands.set_node(0, "n1", "undrain"))
-        assert pair.bits(4) == "0001", "only the leader opens slots: it has put back lost leases before"
+        assert pair.bits(4) == "0001", (
+            "only the leader opens slots: it has put back lost leases before"
+        )
         repair_partition(pair.store, 0)
     elif meet == "register_node":
         pair.node("n1", slots=4, resources={"gpu": 4})
@@ -84,8 +92,12 @@ def test_a_slot_whose_lead_is_gone_is_free_again(pair: Driver, damage: Any, meet
     assert facts(pair) == []
 
 
-@pytest.mark.parametrize(("old", "new"), [("two", ""), ("n1/0", "n1/1"), ("two", "six"), ("inc=1", "inc=0")])
-def test_slots_that_are_leased_together_are_freed_together(pair: Driver, old: str, new: str) -> None:
+@pytest.mark.parametrize(
+    ("old", "new"), [("two", ""), ("n1/0", "n1/1"), ("two", "six"), ("inc=1", "inc=0")]
+)
+def test_slots_that_are_leased_together_are_freed_together(
+    pair: Driver, old: str, new: str
+) -> None:
     write(pair, "slots", "n1/2", pair.hash("slots")["n1/2"].replace(old, new))
     repair_partition(pair.store, 0)
     assert list(pair.hash("slots")) == ["n1/1"]
@@ -93,7 +105,9 @@ def test_slots_that_are_leased_together_are_freed_together(pair: Driver, old: st
     assert facts(pair) == []
 
 
-def test_a_lease_that_names_the_slot_of_another_is_not_released_as_what_it_was(pair: Driver) -> None:
+def test_a_lease_that_names_the_slot_of_another_is_not_released_as_what_it_was(
+    pair: Driver,
+) -> None:
     text = pair.hash("slots")["n1/0"]
     write(pair, "slots", "n1/0", text.replace("n1/0,2", "n1/0,1"))
     assert pair.release(Place.of(text)) == "none"
@@ -147,7 +161,7 @@ def test_what_no_reader_takes_for_a_lease_is_repaired(pair: Driver, text: str) -
     assert facts(pair) == []
 
 
-# -- keys of another type, and numbers of too many digits --------------------------------------------------------------
+# -- keys of another type, and numbers of too many digits ------------------------------------------
 
 
 def test_notes_of_another_type_are_made_anew_and_a_drain_stays_one(drive: Driver) -> None:
@@ -173,7 +187,9 @@ def test_a_list_of_dead_tasks_of_another_type_is_made_anew_by_the_leader(drive: 
     assert drive.state("a") == "pending"
 
 
-def test_expiries_of_another_type_are_deleted_and_what_has_expired_ends_when_it_is_taken(drive: Driver) -> None:
+def test_expiries_of_another_type_are_deleted_and_what_has_expired_ends_when_it_is_taken(
+    drive: Driver,
+) -> None:
     drive.submit("a", expiry_ms=-1)
     other_type(drive, drive.keys.queue("expires"))
     assert drive.submit("b", expiry_ms=10**9) == "submitted"
@@ -197,9 +213,14 @@ def test_numbers_of_too_many_digits_are_made_anew(drive: Driver) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "field", "text"),
-    [("alive", "n1", f"inc=1 moved={MANY}"), ("slots", "n1/0", f"a 1@1 p0 n1/0 inc={MANY} since=1")],
+    [
+        ("alive", "n1", f"inc=1 moved={MANY}"),
+        ("slots", "n1/0", f"a 1@1 p0 n1/0 inc={MANY} since=1"),
+    ],
 )
-def test_lines_with_numbers_of_too_many_digits_are_repaired(drive: Driver, kind: str, field: str, text: str) -> None:
+def test_lines_with_numbers_of_too_many_digits_are_repaired(
+    drive: Driver, kind: str, field: str, text: str
+) -> None:
     drive.node()
     write(drive, kind, field, text)
     assert repair_partition(drive.store, 0) == 1
@@ -207,7 +228,7 @@ def test_lines_with_numbers_of_too_many_digits_are_repaired(drive: Driver, kind:
     assert facts(drive) == []
 
 
-# -- records of nodes that somebody made up ----------------------------------------------------------------------------
+# -- records of nodes that somebody made up --------------------------------------------------------
 
 
 def record(inc: int = 1, state: str = "up", drain: int = 0, first: int = 0, slots: int = 2) -> str:
@@ -251,7 +272,9 @@ def test_a_made_up_node_is_down_after_a_lease(drive: Driver) -> None:
 def test_a_made_up_incarnation_ends_no_worker(drive: Driver) -> None:
     inc = drive.node()
     write(drive, "nodes", "n1", record(inc=99))
-    assert drive.run(drive.commands.renew(0, "n1", inc))[0] == "ok", "no process has registered as that"
+    assert drive.run(drive.commands.renew(0, "n1", inc))[0] == "ok", (
+        "no process has registered as that"
+    )
     newer = drive.node(known_inc=inc)
     assert newer < 99
     drive.store.client.hdel(drive.keys.partition(0, "alive"), "n1")
@@ -303,7 +326,10 @@ LINES = {
     "left": ["x y", "gpu=9", "gpu=0"],
     "meta": ["x", "-1", "0", MANY],
 }
-FIELDS = {"slots": ["n1/0", "n1/1", "n1/2", "n1/3", "n2/0", "n9/1", "/"], "meta": ["version", "epoch", "inc"]}
+FIELDS = {
+    "slots": ["n1/0", "n1/1", "n1/2", "n1/3", "n2/0", "n9/1", "/"],
+    "meta": ["version", "epoch", "inc"],
+}
 DAMAGES = [
     (kind, field, text)
     for kind, texts in LINES.items()
@@ -326,13 +352,17 @@ def test_whatever_is_damaged_together_one_repairing_leaves_nothing_of_it(drive: 
         drive.run(drive.commands.set_node(0, "n2", "drain", note=drain_terms(60, "a disk")))
         for kind, field, text in damages:
             write(drive, kind, field, text)
-        hashes = [client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")]
+        hashes = [
+            client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")
+        ]
         seen = are_consistent(*hashes)
         told = repair_partition(drive.store, 0)
         assert told or seen, "what the leader sees is damage"
         assert facts(drive) == []
         assert repair_partition(drive.store, 0) == 0
-        assert are_consistent(*(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")))
+        assert are_consistent(
+            *(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes"))
+        )
 
     one()
 
@@ -342,7 +372,9 @@ def test_a_note_by_itself_ends_nothing_that_runs(drive: Driver) -> None:
     drive.held("a", drive.taken())
     write(drive, "notes", "n1", "deadline_s=60: a disk")
     passes(Janitor(drive.store, 1, LEASE_S), 1)
-    assert drive.run(drive.commands.renew(0, "n1", inc))[3] == "1", "no new claims, and what runs goes on"
+    assert drive.run(drive.commands.renew(0, "n1", inc))[3] == "1", (
+        "no new claims, and what runs goes on"
+    )
     assert facts(drive) == []
 
 

@@ -1,4 +1,6 @@
-"""report_failures: streaks of nodes, and what other nodes report of the same names while they go on."""
+"""report_failures: streaks of nodes, and what other nodes report of the same names while they go
+on.
+"""
 
 import pytest
 
@@ -31,7 +33,9 @@ def report(
     all_fail: bool = True,
     held: int = 0,
 ) -> Compared:
-    call = drive.commands.report_failures(0, node, inc, since_ms, all_fail, [("work", runs, failed, length, held)])
+    call = drive.commands.report_failures(
+        0, node, inc, since_ms, all_fail, [("work", runs, failed, length, held)]
+    )
     return drive.run(call)
 
 
@@ -58,7 +62,9 @@ def test_a_streak_has_what_others_report_that_began_to_count_after_it(drive: Dri
     first = report(drive, "n1", 0, 2, 2, length=2)
     assert (first.others, first.elsewhere) == (True, {"work": Elsewhere(0, 0)})
     report(drive, "n2", first.now_ms - 1, 9)
-    assert report(drive, "n1", 0, 0, 0, length=2).elsewhere == {"work": Elsewhere(0, 0)}, "runs from before it began"
+    assert report(drive, "n1", 0, 0, 0, length=2).elsewhere == {"work": Elsewhere(0, 0)}, (
+        "runs from before it began"
+    )
     report(drive, "n2", first.now_ms, 9, 1)
     assert report(drive, "n1", 0, 0, 0, length=2).elsewhere == {"work": Elsewhere(9, 1)}
 
@@ -66,12 +72,16 @@ def test_a_streak_has_what_others_report_that_began_to_count_after_it(drive: Dri
 def test_a_try_is_a_report_in_which_a_streak_goes_on_half_a_second_later(drive: Driver):
     report(drive, "n1", 0, 2, 2, length=2)
     report(drive, "n1", 0, 50, 50, length=52)
-    assert [(streak.length, streak.tries) for streak in streaks(drive)] == [(52, 0)], "at one moment"
+    assert [(streak.length, streak.tries) for streak in streaks(drive)] == [(52, 0)], (
+        "at one moment"
+    )
     age(drive, SECOND)
     report(drive, "n1", 0, 0, 0, length=52)
     assert streaks(drive)[0].tries == 0, "nothing failed since"
     report(drive, "n1", 0, 1, 1, length=53)
-    assert [(streak.length, streak.tries, streak.all_fail) for streak in streaks(drive)] == [(53, 1, True)]
+    assert [(streak.length, streak.tries, streak.all_fail) for streak in streaks(drive)] == [
+        (53, 1, True)
+    ]
 
 
 def test_a_streak_says_whether_its_node_holds_the_name_back(drive: Driver):
@@ -81,7 +91,9 @@ def test_a_streak_says_whether_its_node_holds_the_name_back(drive: Driver):
         assert [streak.held_ms for streak in streaks(drive)] == [now + held_ms if held_ms else 0]
 
 
-def test_holds_end_and_only_lines_with_one_are_parsed(drive: Driver, monkeypatch: pytest.MonkeyPatch):
+def test_holds_end_and_only_lines_with_one_are_parsed(
+    drive: Driver, monkeypatch: pytest.MonkeyPatch
+):
     """A line may stay: its node is gone, or its last report was lost."""
     key = drive.keys.shared("streaks")
     report(drive, "n1", 0, 2, 2, length=2, held=60_000)
@@ -92,14 +104,20 @@ def test_holds_end_and_only_lines_with_one_are_parsed(drive: Driver, monkeypatch
     assert [line.split()[1] for line in read] == ["n1"]
     text = drive.store.hash(key)["work"]
     held_ms = int(text.partition(" held=")[2].split()[0])
-    drive.store.client.hset(key, "work", text.replace(f"held={held_ms}", f"held={held_ms - 60_000}"))
+    drive.store.client.hset(
+        key, "work", text.replace(f"held={held_ms}", f"held={held_ms - 60_000}")
+    )
     assert read_holds(drive.store) == {}
 
 
 def test_a_report_of_nobody_drops_old_lines_alone(drive: Driver):
     report(drive, "n1", 0, 2, 2, length=2)
     age(drive, 3600 * SECOND)
-    drive.run(drive.commands.report_failures(0, "", 0, 0, False, [("work", 9, 9, 9, 9), ("other", 1, 1, 1, 1)]))
+    drive.run(
+        drive.commands.report_failures(
+            0, "", 0, 0, False, [("work", 9, 9, 9, 9), ("other", 1, 1, 1, 1)]
+        )
+    )
     assert not drive.store.client.exists(drive.keys.shared("streaks"))
     report(drive, "n1", 0, 2, 2, length=2)
     drive.run(drive.commands.report_failures(0, "", 0, 0, False, [("work", 0, 0, 0, 0)]))

@@ -19,14 +19,17 @@ HELD = [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING]
 def test_the_task_of_a_lost_lease_waits_again_without_a_place(drive: Driver, state: TaskState):
     place = drive.bring(state)
     assert drive.requeue(place, "n1 was lost") == "pending"
-    record, status = drive.record("a"), drive.status()
+    record = drive.record("a")
+    status = drive.status()
     assert (record.state, status.why) == ("pending", "n1 was lost")
     assert (record.place, status.node, status.scheduler) == (None, None, None)
     assert (drive.index("pending"), drive.index("running")) == (["a"], [])
 
 
 def test_requeue_taken(drive: Driver):
-    """A lost lease of the current attempt puts back a task that is only taken: its confirm or start may never come."""
+    """A lost lease of the current attempt puts back a task that is only taken: its confirm or start
+    may never come.
+    """
     place = drive.bring(TaskState.TAKEN)
     assert drive.requeue(place) == "pending"
     assert (drive.index("pending"), drive.index("taken")) == (["a"], [])
@@ -37,13 +40,17 @@ def test_requeue_taken(drive: Driver):
 def test_requeue_is_fenced_by_the_attempt(drive: Driver, state: TaskState):
     place = drive.bring(state)
     for attempt in (nth(0), nth(2), nth(1, 2), nth(1, 1, "s2")):
-        assert drive.unchanged_by(drive.commands.requeue([(replace(place, attempt=attempt), "")])) == ["none"]
+        assert drive.unchanged_by(
+            drive.commands.requeue([(replace(place, attempt=attempt), "")])
+        ) == ["none"]
 
 
 @pytest.mark.parametrize("state", [TaskState.PLACED, TaskState.RUNNING])
 @pytest.mark.parametrize("other", [{"node": "n2"}, {"slots": (1,)}, {"inc": 2}])
 def test_place_fenced_requeue(drive: Driver, state: TaskState, other: dict[str, Any]):
-    """Another lease of the same attempt, which lost the race, says nothing of the one that counts."""
+    """Another lease of the same attempt, which lost the race, says nothing of the one
+    that counts.
+    """
     place = drive.bring(state)
     assert drive.unchanged_by(drive.commands.requeue([(replace(place, **other), "")])) == ["none"]
 
@@ -58,7 +65,9 @@ def test_requeue_touches_only_what_is_on_its_way(drive: Driver, state: TaskState
 
 
 def test_limit_counts_starts(drive: Driver):
-    """Takes and placements that came to nothing do not count; the last lost start that is allowed makes it dead."""
+    """Takes and placements that came to nothing do not count; the last lost start that is allowed
+    makes it dead.
+    """
     drive.submit("a")
     for _ in range(5):
         place = drive.place("a", drive.take()["a"])
@@ -96,8 +105,11 @@ def test_cancel_survives_requeue(drive: Driver):
 
 
 def test_requeue_judges_each_task_by_itself(drive: Driver):
-    a, b = drive.bring(TaskState.RUNNING, "a"), drive.bring(TaskState.PLACED, "b")
-    assert drive.run(drive.commands.requeue([(a, ""), (replace(b, attempt=nth(9, 9)), ""), (b, "")])) == [
+    a = drive.bring(TaskState.RUNNING, "a")
+    b = drive.bring(TaskState.PLACED, "b")
+    assert drive.run(
+        drive.commands.requeue([(a, ""), (replace(b, attempt=nth(9, 9)), ""), (b, "")])
+    ) == [
         "pending",
         "none",
         "pending",
@@ -109,10 +121,17 @@ def test_a_task_that_does_not_run_is_cancelled_and_never_starts(drive: Driver, s
     place = drive.bring(state)
     assert drive.cancel("a", "not wanted") == ("cancelled", "")
     assert (drive.state("a"), drive.record("a").why) == ("cancelled", "not wanted")
-    assert [drive.index(kind) for kind in ("pending", "later", "taken", "running")] == [[], [], [], []]
+    assert [drive.index(kind) for kind in ("pending", "later", "taken", "running")] == [
+        [],
+        [],
+        [],
+        [],
+    ]
     assert drive.take() == {}
     assert drive.start(place) == "refused"
-    assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1) == [b"a cancelled not wanted"]
+    assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1) == [
+        b"a cancelled not wanted"
+    ]
 
 
 def test_a_task_that_waits_for_its_time_is_cancelled(drive: Driver):
@@ -181,7 +200,9 @@ def test_a_run_that_did_not_begin_leaves_its_task_ready_since_before(drive: Driv
     drive.run(drive.taking())
     assert (drive.status().times["ready"], drive.line("a").options) == (ready_ms, {})
     (task,) = drive.run(drive.taking()).tasks
-    assert (task.ready_ms, task.attempt.partition("@")[0]) == (ready_ms, "2"), "the attempt had started"
+    assert (task.ready_ms, task.attempt.partition("@")[0]) == (ready_ms, "2"), (
+        "the attempt had started"
+    )
     place = drive.place("a", task.attempt)
     drive.start(place)
     assert drive.requeue(place, "it had not begun", "unbegun") == "pending"
@@ -189,7 +210,9 @@ def test_a_run_that_did_not_begin_leaves_its_task_ready_since_before(drive: Driv
 
 
 @pytest.mark.parametrize("unbegun", [True, False])
-def test_a_worker_tells_whether_a_task_was_ready_although_its_run_did_not_begin(drive: Driver, unbegun: bool):
+def test_a_worker_tells_whether_a_task_was_ready_although_its_run_did_not_begin(
+    drive: Driver, unbegun: bool
+):
     place = drive.bring(TaskState.RUNNING)
     drive.store.client.hset(drive.keys.queue("tasks"), "a", "0@1 9000000000001 7 7 - work slots=1")
     run = Run(place, outcome="recalled", why="its rate limit", delay_ms=0, unbegun=unbegun)

@@ -15,7 +15,9 @@ GOLDEN = ROOT / "tests" / "lua" / "golden" / "take.lua"
 def parsync(*words: str) -> subprocess.CompletedProcess[str]:
     program = "import sys; from parsync_redis.cli import main; main()"
     command = [sys.executable, "-c", program, "lua", *words]
-    return subprocess.run(command, cwd=ROOT, env=marked(), capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, env=marked(), capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_a_script_is_shown_as_it_is_sent():

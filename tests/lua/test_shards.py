@@ -1,4 +1,6 @@
-"""Several shards: each task is in the shard that its id tells, and calls, lists and repairs go to all of them."""
+"""Several shards: each task is in the shard that its id tells, and calls, lists and repairs go to
+all of them.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -43,12 +45,17 @@ def drive(store: Store) -> Driver:
 
 
 def submit(drive: Driver, *ids: str) -> list[str]:
-    words: list[str] = drive.run(drive.commands.submit([Submission(id, "work", b"message") for id in ids]))
+    words: list[str] = drive.run(
+        drive.commands.submit([Submission(id, "work", b"message") for id in ids])
+    )
     return words
 
 
 def take_all(drive: Driver) -> dict[str, str]:
-    tooks = [drive.run(drive.commands.take("s1", [("work slots=1", 100)], shard=shard)) for shard in range(SHARDS)]
+    tooks = [
+        drive.run(drive.commands.take("s1", [("work slots=1", 100)], shard=shard))
+        for shard in range(SHARDS)
+    ]
     assert [took.shard for took in tooks] == [*range(SHARDS)]
     return {task.id: task.attempt for took in tooks for task in took.tasks}
 
@@ -75,12 +82,16 @@ def test_the_replies_of_all_shards_are_in_the_order_of_the_rows(drive: Driver):
     assert [place for word, place in started if word == "ok"] == [b"message"] * 7
     outcomes = [(places[5], "succeeded", ""), (late[0], "failed", ""), (places[6], "failed", "why")]
     assert drive.run(drive.commands.finish(outcomes)) == ["ok", "stale", "ok"]
-    assert drive.run(drive.commands.requeue([(places[7], "lost"), (late[0], ""), (places[8], "lost")])) == [
+    assert drive.run(
+        drive.commands.requeue([(places[7], "lost"), (late[0], ""), (places[8], "lost")])
+    ) == [
         "pending",
         "none",
         "pending",
     ]
-    assert drive.run(drive.commands.give_back("s1", [(id, "", "", "") for id in ("t3", "t0", "t4")])) == [
+    assert drive.run(
+        drive.commands.give_back("s1", [(id, "", "", "") for id in ("t3", "t0", "t4")])
+    ) == [
         "pending",
         "stale",
         "pending",
@@ -118,7 +129,9 @@ def test_what_submit_judges_by_is_in_every_shard(drive: Driver):
     tasks = [Submission(f"new{number}", "work", b"") for number in range(12)]
     assert drive.run(drive.commands.submit(tasks, apps.stamps)) == ["submitted"] * 12
     drive.store.client.hset(drive.keys.queue("meta", 1), "apps", "99")
-    words = drive.run(drive.commands.submit([t._replace(id=f"x{t.id}") for t in tasks], apps.stamps))
+    words = drive.run(
+        drive.commands.submit([t._replace(id=f"x{t.id}") for t in tasks], apps.stamps)
+    )
     assert words == ["changed" if shard_of(f"x{t.id}", SHARDS) == 1 else "submitted" for t in tasks]
     assert drive.store.run(drive.commands.offer("n1", "")) == 1
     assert not any(drive.store.client.exists(key) for key in drive.keys.queues("shapes"))
@@ -127,13 +140,17 @@ def test_what_submit_judges_by_is_in_every_shard(drive: Driver):
 def test_lists_and_selections_are_of_all_shards(drive: Driver):
     for priority, id in enumerate([*IDS, "late"]):
         drive.submit(id, {"priority": priority % 2 * 5}, delay_ms=10**8 if id == "late" else None)
-    assert [(kind.kind, kind.waiting) for kind in read_demand(drive.store)] == [("work slots=1", 12)]
+    assert [(kind.kind, kind.waiting) for kind in read_demand(drive.store)] == [
+        ("work slots=1", 12)
+    ]
     first = [task.id for task in list_tasks(drive.store, {TaskState.PENDING}, 6)]
     assert sorted(first) == sorted(IDS[1::2]), "the higher priority, of all shards"
     assert len(list_tasks(drive.store, {TaskState.PENDING}, 100)) == 13
     assert sorted(find_selected(drive.store, Selection(name="work"))) == sorted([*IDS, "late"])
     attempts = take_all(drive)
-    assert sorted(task.id for task in list_tasks(drive.store, {TaskState.TAKEN}, 100)) == sorted(IDS)
+    assert sorted(task.id for task in list_tasks(drive.store, {TaskState.TAKEN}, 100)) == sorted(
+        IDS
+    )
     places = [drive.place(id, attempts[id]) for id in IDS]
     drive.run(drive.commands.start(places))
     assert sorted(find_selected(drive.store, Selection("running"))) == sorted(IDS)
@@ -163,7 +180,8 @@ def test_the_leader_raises_the_numbers_of_all_shards_to_one_level(drive: Driver)
     duty.work()
     after = [f"{id}.2" for id in IDS]
     submit(drive, *after)
-    last, first = max(drive.line(id).order for id in IDS), min(drive.line(id).order for id in after)
+    last = max(drive.line(id).order for id in IDS)
+    first = min(drive.line(id).order for id in after)
     assert last < first, "first come, first served across shards"
 
 
@@ -187,13 +205,17 @@ def test_an_error_that_is_not_of_a_server_that_is_away_is_raised(drive: Driver):
         OrderDuty(drive.store).work()
 
 
-def test_the_audit_does_not_advise_to_submit_a_task_again_that_may_run_in_a_wrong_shard(drive: Driver):
+def test_the_audit_does_not_advise_to_submit_a_task_again_that_may_run_in_a_wrong_shard(
+    drive: Driver,
+):
     submit(drive, *IDS)
     taken = take_all(drive)
     drive.keys.shards = 3
     advised = [fact for fact in audit(drive.store) if "where nobody looks for it" in fact]
     assert advised, taken
-    assert all(fact.endswith("do not submit it again while it may run") for fact in advised), advised
+    assert all(fact.endswith("do not submit it again while it may run") for fact in advised), (
+        advised
+    )
     drive.keys.shards = SHARDS
 
 
@@ -203,7 +225,9 @@ def test_a_task_in_a_shard_that_is_not_its_own_is_named_by_the_audit_with_the_re
     drive.keys.shards = 3
     moved = [id for id in IDS if shard_of(id, SHARDS) != shard_of(id, 3)]
     found = audit(drive.store)
-    assert [any(f"task {id} is in shard q" in fact for fact in found) for id in IDS] == [id in moved for id in IDS]
+    assert [any(f"task {id} is in shard q" in fact for fact in found) for id in IDS] == [
+        id in moved for id in IDS
+    ]
     assert submit(drive, *moved) == ["submitted"] * len(moved)
     for id, fact in zip(sorted(moved), sorted(found), strict=True):
         assert "; submit it again (the same id is safe), then " in fact
@@ -239,7 +263,7 @@ def test_the_audit_counts_what_a_node_runs_of_all_shards(drive: Driver):
     drive.run(drive.commands.finish([(place, "succeeded", "") for place in places]))
 
 
-# -- how processes learn the number of shards --------------------------------------------------------------------------
+# -- how processes learn the number of shards ------------------------------------------------------
 
 
 def settings_of(server: EmbeddedServer, **more: Any) -> Settings:
@@ -257,7 +281,9 @@ def test_a_process_that_opens_a_cluster_learns_its_number_of_shards(server: Embe
     late = store_of(server)
     twin = late.again()
     assert join_cluster(late, settings_of(server), create=False) == config
-    assert late.keys.shards == twin.keys.shards == 4, "the threads of a process know what one of them has learnt"
+    assert late.keys.shards == twin.keys.shards == 4, (
+        "the threads of a process know what one of them has learnt"
+    )
     with pytest.raises(ClusterMismatch, match=r"shards=4 \(you asked for 2\)"):
         join_cluster(store_of(server), settings_of(server, shards=2), create=True)
 
@@ -275,9 +301,14 @@ def test_a_client_from_before_the_cluster_goes_by_the_clusters_shards(server: Em
         assert len({shard_of(id, 4) for id in early.submit_many([("work",)] * 50)}) == 1
 
 
-def test_a_submission_by_another_number_of_shards_changes_nothing_and_is_repeated(server: EmbeddedServer):
-    """Between the client's look at the settings and its submission a scheduler has made the cluster."""
-    store, early = store_of(server), store_of(server)
+def test_a_submission_by_another_number_of_shards_changes_nothing_and_is_repeated(
+    server: EmbeddedServer,
+):
+    """Between the client's look at the settings and its submission a scheduler has made the
+    cluster.
+    """
+    store = store_of(server)
+    early = store_of(server)
     join_cluster(store, settings_of(server, shards=4), create=True)
     call = early.commands.submit([Submission("t1", "work", b""), Submission("t2", "work", b"")])
     assert early.run(call) == ["elsewhere", "elsewhere"]
@@ -293,7 +324,9 @@ def test_a_submission_by_another_number_of_shards_changes_nothing_and_is_repeate
 def test_a_scheduler_does_not_leave_tasks_where_it_would_not_look(server: EmbeddedServer):
     with ParsyncClient(settings_of(server)) as early:
         early.submit("work", id="t1")
-        with pytest.raises(ClusterMismatch, match=r"were submitted with shards=1 \(you asked for 4\)"):
+        with pytest.raises(
+            ClusterMismatch, match=r"were submitted with shards=1 \(you asked for 4\)"
+        ):
             join_cluster(store_of(server), settings_of(server, shards=4), create=True)
         assert store_of(server).config() == {}
         config = join_cluster(store_of(server), settings_of(server), create=True)
@@ -305,7 +338,8 @@ def test_a_scheduler_does_not_leave_tasks_where_it_would_not_look(server: Embedd
 class Between(Store):
     """A store of 16 shards that does something else before it sends for the Nth time."""
 
-    sends, step = 0, 0
+    sends = 0
+    step = 0
     between: Callable[[], object] = staticmethod(lambda: None)
 
     def _send(self, *args: Any) -> list[Any]:
@@ -315,9 +349,12 @@ class Between(Store):
         return super()._send(*args)
 
 
-def between(server: EmbeddedServer, step: int = 0, do: Callable[[], object] = lambda: None) -> Between:
+def between(
+    server: EmbeddedServer, step: int = 0, do: Callable[[], object] = lambda: None
+) -> Between:
     made = Between(connect(server.url), "sharded", shards=16)
-    made.step, made.between = step, do
+    made.step = step
+    made.between = do
     return made
 
 
@@ -332,7 +369,9 @@ def create(store: Store, server: EmbeddedServer, shards: int) -> int:
 
 
 @pytest.mark.parametrize("step", range(5))
-def test_no_task_is_stranded_by_a_client_that_submits_while_the_cluster_is_made(server: EmbeddedServer, step: int):
+def test_no_task_is_stranded_by_a_client_that_submits_while_the_cluster_is_made(
+    server: EmbeddedServer, step: int
+):
     early = between(server)
     words: list[str] = []
     call = early.commands.submit([Submission(id_in_shard(9, 16), "work", b"")])
@@ -342,7 +381,9 @@ def test_no_task_is_stranded_by_a_client_that_submits_while_the_cluster_is_made(
 
 
 @pytest.mark.parametrize("step", range(5))
-def test_a_scheduler_that_dies_while_it_makes_the_cluster_strands_no_task(server: EmbeddedServer, step: int):
+def test_a_scheduler_that_dies_while_it_makes_the_cluster_strands_no_task(
+    server: EmbeddedServer, step: int
+):
     def die() -> None:
         raise KeyboardInterrupt
 
@@ -355,7 +396,9 @@ def test_a_scheduler_that_dies_while_it_makes_the_cluster_strands_no_task(server
 
 def test_a_cluster_that_is_refused_is_open_to_clients(server: EmbeddedServer):
     early = between(server)
-    submit = [early.commands.submit([Submission(id_in_shard(shard, 16), "work", b"")]) for shard in (3, 5)]
+    submit = [
+        early.commands.submit([Submission(id_in_shard(shard, 16), "work", b"")]) for shard in (3, 5)
+    ]
     assert early.run(submit[0]) == ["submitted"]
     with pytest.raises(ClusterMismatch):
         join_cluster(between(server), settings_of(server, shards=4), create=True)
@@ -374,7 +417,12 @@ def test_the_number_that_is_fixed_first_counts(store: Store):
     assert store.run(align(0, 4, 1, 256)) == 4
     store.client.hset(store.keys.queue("meta"), "shards", "many")
     assert store.run(align(0, 4, 2)) == 2, "somebody has submitted"
-    assert store.run_all([align(1, 0, 2), align(1, 0, 2, 5), align(1, 0, 2), align(1, 4, 4)]) == [0, 0, 2, 4]
+    assert store.run_all([align(1, 0, 2), align(1, 0, 2, 5), align(1, 0, 2), align(1, 4, 4)]) == [
+        0,
+        0,
+        2,
+        4,
+    ]
 
 
 class Changing(Keys):

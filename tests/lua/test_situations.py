@@ -1,7 +1,8 @@
-"""What people are told of a task that waits is true, and what they are told to do is enough: situation after situation.
+"""What people are told of a task that waits is true, and what they are told to do is enough:
+situation after situation.
 
-Each has a cause that is not a free slot alone. `explain` says why. Whoever then does what it names as the remedy has a
-task that a scheduler can place.
+Each has a cause that is not a free slot alone. `explain` says why. Whoever then does what it names
+as the remedy has a task that a scheduler can place.
 """
 
 from collections.abc import Callable
@@ -34,11 +35,15 @@ def node(drive: Driver, name: str = "n1", slots: int = 1, **more: Any) -> None:
     drive.node(name, slots, **more)
 
 
-def run(drive: Driver, id: str, slot: int = 0, options: dict[str, Any] | None = None, name: str = "n1") -> Any:
+def run(
+    drive: Driver, id: str, slot: int = 0, options: dict[str, Any] | None = None, name: str = "n1"
+) -> Any:
     """Let a task run on a node; return its place."""
     drive.submit(id, options)
     needs = drive.line(id).kind.partition(" ")[2]
-    place = drive.held(id, drive.take()[id], node=name, slots=(slot,), inc=inc_of(drive, name), needs=needs)
+    place = drive.held(
+        id, drive.take()[id], node=name, slots=(slot,), inc=inc_of(drive, name), needs=needs
+    )
     assert drive.start(place) == "ok"
     return place
 
@@ -78,7 +83,8 @@ def put_off(drive: Driver, why: str, delay_ms: int = 20_000) -> None:
 class Scene:
     """A situation: how it comes, why the task waits, what is named as remedy, and how that is done.
 
-    ahead: waiting tasks before it. not_told: words that the reason must not have. outlook: what to expect.
+    ahead: waiting tasks before it. not_told: words that the reason must not have. outlook: what to
+    expect.
     """
 
     come: Callable[[Driver], Any]
@@ -212,7 +218,9 @@ def low_done(drive: Driver, place: Any) -> None:
 FULL = ("1 more free slot on n1",)
 
 SCENES: dict[str, Scene] = {
-    "full, and who holds it": Scene(full, "only node n1 fits: it is full until task x ends", FULL, end),
+    "full, and who holds it": Scene(
+        full, "only node n1 fits: it is full until task x ends", FULL, end
+    ),
     "full, and who held it has ended": Scene(
         ended,
         "only node n1 fits: it is full; task x has ended and its slots are not free yet",
@@ -276,17 +284,28 @@ SCENES: dict[str, Scene] = {
             waits(drive),
         ),
         "only node n1 fits: it is suspect: tasks fail there; after 30 s it gets a task on trial",
-        ("mend why tasks fail on n1 (parsync events --event failed --node n1), then parsync undrain n1",),
+        (
+            "mend why tasks fail on n1 (parsync events --event failed --node n1), then parsync "
+            "undrain n1",
+        ),
         lambda drive, _: set_node(drive, "undrain"),
     ),
     "tasks do not start": Scene(
-        lambda drive: (node(drive), set_node(drive, "suspect", "alive, but 3 tasks did not start"), waits(drive)),
+        lambda drive: (
+            node(drive),
+            set_node(drive, "suspect", "alive, but 3 tasks did not start"),
+            waits(drive),
+        ),
         "only node n1 fits: it is suspect: alive, but 3 tasks did not start",
         ("parsync undrain n1",),
         lambda drive, _: set_node(drive, "undrain"),
     ),
     "its worker stands still": Scene(
-        lambda drive: (node(drive), set_node(drive, "suspect", "its worker stands still: it is stopped"), waits(drive)),
+        lambda drive: (
+            node(drive),
+            set_node(drive, "suspect", "its worker stands still: it is stopped"),
+            waits(drive),
+        ),
         "only node n1 fits: it is suspect: its worker stands still",
         ("restart the worker of node n1, or end what blocks it: its log says where",),
         lambda drive, _: drive.node("n1", 1),
@@ -295,7 +314,9 @@ SCENES: dict[str, Scene] = {
         held_back,
         "only node n1 fits: it holds such tasks back, because they fail there",
         ("mend why such tasks fail on n1: parsync events --event failed --node n1",),
-        lambda drive, _: drive.run(drive.commands.report_failures(0, "n1", 1, 0, False, [("work", 1, 0, 0, 0)])),
+        lambda drive, _: drive.run(
+            drive.commands.report_failures(0, "n1", 1, 0, False, [("work", 1, 0, 0, 0)])
+        ),
     ),
     "reserved for a large task": Scene(
         booked,
@@ -311,7 +332,12 @@ SCENES: dict[str, Scene] = {
         lambda drive, _: node(drive),
     ),
     "no node knows the name": Scene(
-        lambda drive: (drive.node("n1", 1), waits(drive), drive.offer("n1", "slots=1", "other"), others_only(drive)),
+        lambda drive: (
+            drive.node("n1", 1),
+            waits(drive),
+            drive.offer("n1", "slots=1", "other"),
+            others_only(drive),
+        ),
         "no node knows a task of that name",
         ("start a worker that has slots=1 and knows work",),
         lambda drive, _: node(drive, "n2"),
@@ -343,7 +369,10 @@ SCENES: dict[str, Scene] = {
         outlook=Outlook.NEVER,
     ),
     "a taint": Scene(
-        lambda drive: (offer(drive, Resources.of(1, None, None, offered_taints(["spot"]))), waits(drive)),
+        lambda drive: (
+            offer(drive, Resources.of(1, None, None, offered_taints(["spot"]))),
+            waits(drive),
+        ),
         "no node fits: every node has a taint that the task does not tolerate",
         (
             "start a worker that has slots=1",
@@ -379,7 +408,10 @@ SCENES: dict[str, Scene] = {
         outlook=Outlook.NEVER,
     ),
     "put off by a rate limit": Scene(
-        lambda drive: (node(drive), put_off(drive, "n1 has run as many of work as its rate limit allows")),
+        lambda drive: (
+            node(drive),
+            put_off(drive, "n1 has run as many of work as its rate limit allows"),
+        ),
         "n1 has run as many of work as its rate limit allows: it is tried again at ",
         (),
         not_told="it is due",
@@ -391,12 +423,18 @@ SCENES: dict[str, Scene] = {
         not_told="it is due",
     ),
     "put off by its message": Scene(
-        lambda drive: (node(drive), put_off(drive, "its message says that it must not start before noon")),
+        lambda drive: (
+            node(drive),
+            put_off(drive, "its message says that it must not start before noon"),
+        ),
         "its message says that it must not start before noon: it is tried again at ",
         (),
     ),
     "a countdown": Scene(
-        lambda drive: (node(drive), drive.submit(ID, delay_ms=60_000)), "it is due at ", (), not_told="tried again"
+        lambda drive: (node(drive), drive.submit(ID, delay_ms=60_000)),
+        "it is due at ",
+        (),
+        not_told="tried again",
     ),
     "it could not begin": Scene(
         lambda drive: (node(drive), could_not_begin(drive)),
@@ -409,7 +447,8 @@ SCENES: dict[str, Scene] = {
     ),
     "low priority": Scene(
         low,
-        "n1 fits: it is full until task x ends; 2 tasks go first that came later, by a higher priority than 0",
+        "n1 fits: it is full until task x ends; 2 tasks go first that came later, by a higher "
+        "priority than 0",
         FULL,
         low_done,
         ahead=3,
@@ -469,12 +508,16 @@ def test_a_holder_that_has_ended_is_neither_named_nor_forecast(cluster: Driver) 
     assert explanation.no_forecast == "slots of a task that has ended are not free yet"
 
 
-def test_a_client_that_may_not_read_which_tasks_wait_gets_an_explanation_without_a_forecast(cluster: Driver) -> None:
+def test_a_client_that_may_not_read_which_tasks_wait_gets_an_explanation_without_a_forecast(
+    cluster: Driver,
+) -> None:
     full(cluster)
     waits(cluster, "behind")
     name = cluster.keys.cluster
     orders = cluster.store.client
-    orders.execute_command("ACL", "SETUSER", *user_line(Role.CLIENT, name, "0" * 64).split(), ">secret")
+    orders.execute_command(
+        "ACL", "SETUSER", *user_line(Role.CLIENT, name, "0" * 64).split(), ">secret"
+    )
     client = Store.from_url(f"redis://{name}-client:secret@{cluster.store.address}/0", name)
     try:
         explanation = explain_task(client, encode_id("behind"))

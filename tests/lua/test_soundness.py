@@ -19,7 +19,11 @@ ALL = [
     *DAMAGES,
     *(("free", bit, value) for bit in "01234567" for value in "01"),
     *(("lost", node, "") for node in ("n1", "n9")),
-    *(("changed", node, score) for node in ("", "n1", "n9") for score in ("0", "1.5", "-1", "99", "inf")),
+    *(
+        ("changed", node, score)
+        for node in ("", "n1", "n9")
+        for score in ("0", "1.5", "-1", "99", "inf")
+    ),
     ("changed", "", "removed"),
 ]
 
@@ -40,7 +44,9 @@ def do(drive: Driver, kind: str, field: str, text: str) -> None:
 
 
 def cluster(drive: Driver) -> None:
-    """Start with two nodes: n1 runs a task of two slots and two GPUs and one of one slot; n2 is drained."""
+    """Start with two nodes: n1 runs a task of two slots and two GPUs and one of one slot; n2 is
+    drained.
+    """
     drive.store.client.flushall()
     drive.node("n1", slots=4, resources={"gpu": 4})
     drive.node("n2")
@@ -53,7 +59,9 @@ def cluster(drive: Driver) -> None:
 
 
 def disagree(drive: Driver, damages: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    """Say for which sizes of a piece the look piece by piece finds other damage than the look at the whole."""
+    """Say for which sizes of a piece the look piece by piece finds other damage than the look at
+    the whole.
+    """
     cluster(drive)
     for damage in damages:
         do(drive, *damage)
@@ -84,7 +92,9 @@ def test_pieces_tell_several_damages_as_the_whole_does(drive: Driver) -> None:
 @pytest.mark.unaudited
 @pytest.mark.parametrize("kind", [kind for kind in PARTITION_KINDS if kind != "events"])
 @pytest.mark.parametrize("damage", ["deleted", "other type"])
-def test_pieces_tell_a_key_that_is_gone_or_of_another_type(drive: Driver, kind: str, damage: str) -> None:
+def test_pieces_tell_a_key_that_is_gone_or_of_another_type(
+    drive: Driver, kind: str, damage: str
+) -> None:
     cluster(drive)
     if damage == "deleted":
         drive.store.client.delete(drive.keys.partition(0, kind))
@@ -94,7 +104,8 @@ def test_pieces_tell_a_key_that_is_gone_or_of_another_type(drive: Driver, kind: 
 
 
 def test_a_pass_rests_four_times_as_long_as_a_call_took_until_its_time_is_over() -> None:
-    now, rests = [10.0], list[float]()
+    now = [10.0]
+    rests = list[float]()
     pacer = Rests(lambda: now[0], 10.5, rests.append)
     for took in (0.01, 0.02, 0.1, 0.5):
         now[0] += took

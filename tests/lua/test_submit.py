@@ -17,9 +17,16 @@ from tests.lua.driver import NEVER_MS, Driver, dump, nth
 def test_a_submitted_task_is_pending_with_its_message(drive: Driver):
     assert drive.submit("a", {"priority": 3}, message=b"\x00\xff{}") == "submitted"
     assert drive.index("pending") == ["a"]
-    record, line = drive.record("a"), drive.line("a")
+    record = drive.record("a")
+    line = drive.line("a")
     assert (record.state, record.attempt, record.extra) == ("pending", "", {})
-    assert (line.takes, line.life, line.priority, line.options, line.kind) == (0, 1, 3, {}, "work slots=1")
+    assert (line.takes, line.life, line.priority, line.options, line.kind) == (
+        0,
+        1,
+        3,
+        {},
+        "work slots=1",
+    )
     assert line.ready_ms == line.submitted_ms == record.now_ms or line.ready_ms <= record.now_ms
     assert drive.message("a") == b"\x00\xff{}"
 
@@ -57,10 +64,18 @@ def test_a_delayed_task_is_later_and_not_pending(drive: Driver):
 
 def test_a_task_that_no_node_could_hold_is_infeasible_and_leaves_no_trace(drive: Driver):
     drive.offer("n1", "slots=2 gpu=1 zone:a", "work")
-    for options in ({"slots": 3}, {"resources": {"gpu": 2}}, {"resources": {"mem": 1}}, {"require": {"zone": "b"}}):
+    for options in (
+        {"slots": 3},
+        {"resources": {"gpu": 2}},
+        {"resources": {"mem": 1}},
+        {"require": {"zone": "b"}},
+    ):
         submission = Submission("a", "work", b"", TaskOptions.of(options))
         assert drive.unchanged_by(drive.commands.submit([submission])) == ["infeasible"]
-    assert drive.submit("a", {"slots": 2, "resources": {"gpu": 1}, "require": {"zone": "a"}}) == "submitted"
+    assert (
+        drive.submit("a", {"slots": 2, "resources": {"gpu": 1}, "require": {"zone": "a"}})
+        == "submitted"
+    )
 
 
 def test_a_name_that_no_worker_knows_is_unknown_and_leaves_no_trace(drive: Driver):
@@ -70,14 +85,19 @@ def test_a_name_that_no_worker_knows_is_unknown_and_leaves_no_trace(drive: Drive
 
 def test_each_task_of_a_call_is_judged_by_itself(drive: Driver):
     drive.offer("n1", "slots=2", "work")
-    tasks = [Submission("a", "work", b"", TaskOptions.of({"slots": 3})), Submission("b", "work", b"")]
+    tasks = [
+        Submission("a", "work", b"", TaskOptions.of({"slots": 3})),
+        Submission("b", "work", b""),
+    ]
     assert drive.run(drive.commands.submit(tasks)) == ["infeasible", "submitted"]
     assert drive.index("pending") == ["b"]
 
 
 def test_a_task_that_may_wait_for_capacity_is_not_judged(drive: Driver):
     drive.offer("n1", "slots=2", "work")
-    assert drive.submit("a", {"slots": 9, "wait_for_capacity": True}, name="elsewhere") == "submitted"
+    assert (
+        drive.submit("a", {"slots": 9, "wait_for_capacity": True}, name="elsewhere") == "submitted"
+    )
 
 
 def test_before_any_node_everything_may_be_feasible(drive: Driver):
@@ -103,10 +123,17 @@ def test_an_offer_that_is_known_already_changes_nothing(drive: Driver):
 
 def test_a_running_attempt_says_what_its_id_does_next(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
-    assert drive.submit("a", {"slots": 2}, name="other", message=b"next", after=place.attempt) == "next"
+    assert (
+        drive.submit("a", {"slots": 2}, name="other", message=b"next", after=place.attempt)
+        == "next"
+    )
     assert drive.message("a") == b"message"
     assert drive.finish(place) == "again"
-    assert (drive.state("a"), drive.line("a").kind, drive.message("a")) == ("pending", "other slots=2", b"next")
+    assert (drive.state("a"), drive.line("a").kind, drive.message("a")) == (
+        "pending",
+        "other slots=2",
+        b"next",
+    )
 
 
 def test_only_the_current_attempt_and_only_while_it_runs_says_what_is_next(drive: Driver):
@@ -148,8 +175,12 @@ def test_fence_survives_purge(drive: Driver):
 def test_the_first_task_of_a_kind_wakes_one_scheduler(drive: Driver):
     drive.wait("s1", "s2", "gone")
     first, second = (f"{drive.keys.wakes()}:{name}" for name in ("s1", "s2"))
-    assert drive.heard(lambda: (drive.submit("a"), drive.submit("b")), first, second) == [(second, b"wake")]
-    assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1 s2 gone", "it writes no text"
+    assert drive.heard(lambda: (drive.submit("a"), drive.submit("b")), first, second) == [
+        (second, b"wake")
+    ]
+    assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1 s2 gone", (
+        "it writes no text"
+    )
     drive.take("s2")
     assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1 gone"
 
@@ -162,8 +193,12 @@ def with_argument(drive: Driver, **changed: str) -> Any:
     return call._replace(args=args)
 
 
-@pytest.mark.parametrize("needs", ["slots=1\tgpu=1", "slots=1\r", "slots=1 gpu=\x001", "gpu=1 slots=1"])
-def test_needs_that_the_view_could_not_read_are_refused_by_the_script_too(drive: Driver, needs: str):
+@pytest.mark.parametrize(
+    "needs", ["slots=1\tgpu=1", "slots=1\r", "slots=1 gpu=\x001", "gpu=1 slots=1"]
+)
+def test_needs_that_the_view_could_not_read_are_refused_by_the_script_too(
+    drive: Driver, needs: str
+):
     with pytest.raises(BrokenContract, match="needs are words"):
         drive.unchanged_by(with_argument(drive, what=f"0 work {needs}"))
 
@@ -207,7 +242,7 @@ def test_options_that_no_line_could_keep_are_refused(drive: Driver, options: str
         drive.unchanged_by(with_argument(drive, options=options))
 
 
-# -- what Celery publishes: an id may be published again ---------------------------------------------------------------
+# -- what Celery publishes: an id may be published again -------------------------------------------
 
 ENDED = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD]
 
@@ -216,8 +251,14 @@ ENDED = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.D
 def test_another_publish_of_an_id_that_has_ended_begins_a_new_life(drive: Driver, state: TaskState):
     old = drive.bring(state)
     assert drive.submit("a", {"slots": 2}, message=b"anew", publication="c1") == "submitted"
-    line, status = drive.line("a"), drive.status("a")
-    assert (status.state, drive.message("a"), line.takes, line.life) == (TaskState.PENDING, b"anew", 0, 2)
+    line = drive.line("a")
+    status = drive.status("a")
+    assert (status.state, drive.message("a"), line.takes, line.life) == (
+        TaskState.PENDING,
+        b"anew",
+        0,
+        2,
+    )
     assert (status.starts, status.times["finished"], status.history) == (0, None, ())
     assert [drive.index(name) for name in ("ended", "ended_1", "ended_2")] == [[], [], []]
     assert not drive.store.client.exists(drive.keys.extra("a"))
@@ -228,7 +269,9 @@ def test_another_publish_of_an_id_that_has_ended_begins_a_new_life(drive: Driver
 
 @pytest.mark.parametrize("state", ENDED)
 def test_the_same_publish_again_is_the_same_life(drive: Driver, state: TaskState):
-    """A client whose request was executed and not answered sends it again, perhaps after the task has ended."""
+    """A client whose request was executed and not answered sends it again, perhaps after the task
+    has ended.
+    """
     drive.submit("a", publication="c1")
     place = drive.place("a", drive.take()["a"])
     repeat = drive.commands.submit([Submission("a", "work", b"message", publication="c1")])
@@ -239,7 +282,9 @@ def test_the_same_publish_again_is_the_same_life(drive: Driver, state: TaskState
     assert drive.unchanged_by(repeat) == ["exists"]
 
 
-def test_a_publish_of_a_running_id_is_what_it_does_next_whether_or_not_its_run_is_lost(drive: Driver):
+def test_a_publish_of_a_running_id_is_what_it_does_next_whether_or_not_its_run_is_lost(
+    drive: Driver,
+):
     place = drive.bring(TaskState.RUNNING)
     assert drive.submit("a", message=b"next", publication="c1") == "next"
     repeat = drive.commands.submit([Submission("a", "work", b"next", publication="c1")])
@@ -261,14 +306,22 @@ WAITING = [TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED]
 
 
 @pytest.mark.parametrize("state", WAITING)
-def test_a_publish_of_an_id_that_waits_for_its_first_run_is_that_task(drive: Driver, state: TaskState):
+def test_a_publish_of_an_id_that_waits_for_its_first_run_is_that_task(
+    drive: Driver, state: TaskState
+):
     drive.bring(state)
-    assert drive.unchanged_by(drive.commands.submit([Submission("a", "work", b"2", publication="c1")])) == ["exists"]
+    assert drive.unchanged_by(
+        drive.commands.submit([Submission("a", "work", b"2", publication="c1")])
+    ) == ["exists"]
 
 
 @pytest.mark.parametrize("state", WAITING)
-def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_next(drive: Driver, state: TaskState):
-    """A task was replaced by a chain, its run was lost, and the chain's last step comes before the task runs again."""
+def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_next(
+    drive: Driver, state: TaskState
+):
+    """A task was replaced by a chain, its run was lost, and the chain's last step comes before the
+    task runs again.
+    """
     assert drive.requeue(drive.bring(TaskState.RUNNING)) == "pending"
     if state != TaskState.PENDING:
         place = drive.place("a", drive.take()["a"])
@@ -283,7 +336,9 @@ def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_ne
     assert drive.submit("a", message=b"a retry", after=place.attempt) == "next"
     assert drive.finish(place) == "again"
     assert drive.message("a") == b"last step"
-    assert not [field for field in drive.store.hash(drive.keys.extra("a")) if field.startswith("next")]
+    assert not [
+        field for field in drive.store.hash(drive.keys.extra("a")) if field.startswith("next")
+    ]
 
 
 def test_a_chain_does_not_go_on_where_its_last_step_was_cancelled(drive: Driver):
@@ -300,7 +355,7 @@ def test_a_new_life_that_no_node_could_hold_leaves_the_old_one(drive: Driver):
     assert drive.unchanged_by(drive.commands.submit([refused])) == ["infeasible"]
 
 
-# -- which nodes know a name -------------------------------------------------------------------------------------------
+# -- which nodes know a name -----------------------------------------------------------------------
 
 
 def test_a_name_must_be_known_by_a_node_that_could_hold_the_task(drive: Driver):
@@ -331,7 +386,9 @@ def test_the_newest_app_is_that_which_was_registered_last(drive: Driver):
     assert directory.read().declared(["train"]) == {}
     for node, gpus in (("n1", 1), ("n2", 2), ("n1", 1)):
         tasks = KnownTasks.of({"train": {"resources": {"gpu": gpus}}, f"only.{gpus}": None})
-        drive.run(drive.commands.offer(node, offer_with(Resources.of(4, {"gpu": 4}), tasks).text, tasks))
+        drive.run(
+            drive.commands.offer(node, offer_with(Resources.of(4, {"gpu": 4}), tasks).text, tasks)
+        )
     declared = directory.read().declared(["train", "only.1", "only.2", "none"])
     assert declared == {"train": {"resources": {"gpu": 2}}, "only.1": None, "only.2": None}
 
@@ -348,7 +405,9 @@ def test_a_queue_that_nobody_consumes_yet_is_no_reason_to_refuse_a_task(drive: D
 def test_a_refusal_speaks_only_of_nodes_that_know_the_name_and_never_of_the_queue(drive: Driver):
     drive.offer("gpu", "slots=1 gpu=1", "train")
     drive.offer("cpu", "slots=2", "work")
-    task = Submission("a", "work", b"", TaskOptions.of({"slots": 4, "resources": {"gpu": 1}}, "video"))
+    task = Submission(
+        "a", "work", b"", TaskOptions.of({"slots": 4, "resources": {"gpu": 1}}, "video")
+    )
     (word,) = drive.run(drive.commands.submit([task]))
     why = str(explain_refusal(drive.store, task, word))
     assert "slots=4; the largest node has 2 (cpu)" in why
@@ -373,14 +432,18 @@ def test_what_was_made_from_other_apps_is_not_submitted(drive: Driver):
 
 @pytest.mark.parametrize("stamp", ["", "damaged", "9" * 400, "12"])
 def test_apps_get_a_stamp_that_they_never_had(drive: Driver, stamp: str):
-    """A server that lost writes must not come to a stamp that a client has of other apps, so it is a time."""
+    """A server that lost writes must not come to a stamp that a client has of other apps, so it is
+    a time.
+    """
     drive.store.client.hset(drive.keys.queue("meta"), "apps", stamp)
     before = int(drive.store.client.time()[0]) * 1000
     drive.offer("n1", "slots=2", "work")
     assert int(Directory(drive.store).read().stamps[0].split(".")[0]) >= before
 
 
-def test_a_server_that_lost_writes_and_whose_clock_was_set_back_has_another_stamp_for_other_apps(drive: Driver):
+def test_a_server_that_lost_writes_and_whose_clock_was_set_back_has_another_stamp_for_other_apps(
+    drive: Driver,
+):
     stamps = set()
     for node, name in (("n1", "work"), ("n2", "other")):
         drive.store.client.hset(drive.keys.queue("meta"), "apps", 9 * 10**13)
@@ -394,4 +457,6 @@ def test_an_empty_stamp_is_read_as_none(drive: Driver):
     drive.offer("n1", "slots=2", "work")
     drive.store.client.hset(drive.keys.queue("meta"), "apps", "")
     apps = Directory(drive.store).read()
-    assert drive.run(drive.commands.submit([Submission("a", "work", b"")], apps.stamps)) == ["submitted"]
+    assert drive.run(drive.commands.submit([Submission("a", "work", b"")], apps.stamps)) == [
+        "submitted"
+    ]

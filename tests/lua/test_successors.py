@@ -18,11 +18,19 @@ def run(drive: Driver, id: str = "a", **options: object):
 def test_a_successor_has_its_own_options_and_the_place_in_the_order_of_its_id(drive: Driver):
     place = run(drive, priority=1, max_starts=5, strategy="latency")
     drive.submit("b")
-    word = drive.submit("a", {"priority": 7, "max_starts": 2}, "next", b"n", after=place.attempt, expiry_ms=NEVER_MS)
+    word = drive.submit(
+        "a", {"priority": 7, "max_starts": 2}, "next", b"n", after=place.attempt, expiry_ms=NEVER_MS
+    )
     assert word == "next"
     assert drive.finish(place) == "again"
     line = drive.line()
-    assert (line.kind, line.priority, line.takes, line.life, line.number("max")) == ("next slots=1", 7, 1, 1, 2)
+    assert (line.kind, line.priority, line.takes, line.life, line.number("max")) == (
+        "next slots=1",
+        7,
+        1,
+        1,
+        2,
+    )
     assert (set(line.options), drive.message()) == ({"expires", "max", "ran"}, b"n")
     assert drive.index("pending") == ["a", "b"]
     assert drive.take() == {"a": nth(2), "b": nth(1, 2)}
@@ -138,7 +146,9 @@ def test_a_submit_that_meets_damage_has_written_no_successor(drive: Driver, kind
     assert dump(drive.store) == before
 
 
-def test_a_line_says_that_a_run_of_its_message_had_begun_until_another_message_takes_its_place(drive: Driver):
+def test_a_line_says_that_a_run_of_its_message_had_begun_until_another_message_takes_its_place(
+    drive: Driver,
+):
     """A worker tells Celery by it what a broker tells: that the message was delivered before."""
 
     def begins(id: str = "a"):

@@ -1,4 +1,6 @@
-"""A worker that registers anew may meet the one before it alive: its runs end before their tasks go elsewhere."""
+"""A worker that registers anew may meet the one before it alive: its runs end before their tasks go
+elsewhere.
+"""
 
 from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.scheduler.leader.nodes import Superseded
@@ -7,10 +9,14 @@ from tests.lua.test_leader_damage import LEASE_S, running
 
 
 class Leader:
-    """A leader whose passes are a third of a lease apart, while the present process of n1 renews."""
+    """A leader whose passes are a third of a lease apart, while the present process of
+    n1 renews.
+    """
 
     def __init__(self, drive: Driver) -> None:
-        self.drive, self.janitor, self.now_s = drive, Janitor(drive.store, 1, LEASE_S), 0.0
+        self.drive = drive
+        self.janitor = Janitor(drive.store, 1, LEASE_S)
+        self.now_s = 0.0
 
     def work(self, passes: int = 1) -> None:
         for _ in range(passes):
@@ -32,7 +38,9 @@ def test_a_task_of_a_superseded_process_may_end_until_its_lease_is_over(drive: D
     assert drive.hash("slots") == {}
 
 
-def test_what_a_superseded_process_ran_goes_back_after_a_lease_also_if_others_supersede_it_again(drive: Driver) -> None:
+def test_what_a_superseded_process_ran_goes_back_after_a_lease_also_if_others_supersede_it_again(
+    drive: Driver,
+) -> None:
     running(drive, "a", "n1")
     leader = Leader(drive)
     leader.work()

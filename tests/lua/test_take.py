@@ -12,7 +12,9 @@ from tests.lua.driver import NEVER_MS, Driver, dump, nth
 def test_a_taken_task_is_in_taken_and_not_in_pending(drive: Driver):
     drive.submit("a")
     took = drive.run(drive.taking())
-    assert [(task.id, task.attempt, task.kind.text) for task in took.tasks] == [("a", nth(1), "work slots=1")]
+    assert [(task.id, task.attempt, task.kind.text) for task in took.tasks] == [
+        ("a", nth(1), "work slots=1")
+    ]
     assert took.changes == [("work slots=1", "")]
     assert (drive.index("pending"), drive.index("taken")) == ([], ["a"])
     assert drive.status().scheduler == "s1"
@@ -95,11 +97,17 @@ def long_ago(drive: Driver, id: str) -> None:
 
 
 def records(drive: Driver) -> dict[str, Any]:
-    """Return all keys but `meta` and `changed`, which tell copies of `kinds` of a take and count undone ones."""
+    """Return all keys but `meta` and `changed`, which tell copies of `kinds` of a take and count
+    undone ones.
+    """
     found = {key.decode(): value for key, value in dump(drive.store).items()}
     queues = {key for key in found if "pending:" in key}
     found |= {key: drive.store.client.zrange(key, 0, -1, withscores=True) for key in queues}
-    return {key: value for key, value in found.items() if key.rpartition("}:")[2] not in ("meta", "changed")}
+    return {
+        key: value
+        for key, value in found.items()
+        if key.rpartition("}:")[2] not in ("meta", "changed")
+    }
 
 
 @pytest.mark.parametrize("rare", [False, True], ids=["plain", "rare"])
@@ -120,7 +128,8 @@ def test_a_take_that_is_undone_leaves_every_record_as_it_was(drive: Driver, rare
 
 def test_a_request_of_an_undone_take_that_comes_again_gives_out_another_attempt(drive: Driver):
     drive.submit("a")
-    take, given = drive.taking(), list[str]()
+    take = drive.taking()
+    given = list[str]()
     for _ in range(3):
         (task,) = drive.run(take).tasks
         given.append(task.attempt)
@@ -133,11 +142,15 @@ def test_a_request_of_an_undone_take_that_comes_again_gives_out_another_attempt(
 
 
 @pytest.mark.parametrize("damaged", ["x", "-5", "-1", "1234567890123456", "999999999999999"])
-def test_a_damaged_count_of_undone_takes_begins_beyond_all_that_were_counted(drive: Driver, damaged: str):
+def test_a_damaged_count_of_undone_takes_begins_beyond_all_that_were_counted(
+    drive: Driver, damaged: str
+):
     drive.store.client.hset(drive.keys.queue("meta"), "undone", damaged)
     drive.submit("a")
     drive.submit("b")
-    back: list[Back] = [(task.id, task.attempt, "undo", "") for task in drive.run(drive.taking(limit=2)).tasks]
+    back: list[Back] = [
+        (task.id, task.attempt, "undo", "") for task in drive.run(drive.taking(limit=2)).tasks
+    ]
     assert drive.run(drive.commands.give_back("s1", back)) == ["pending"] * 2
     undone: Any = drive.store.client.hget(drive.keys.queue("meta"), "undone")
     assert 10**12 < int(undone) < 10**14
@@ -167,7 +180,9 @@ def test_a_task_that_has_not_started_has_waited_since_it_could_first_be_taken(dr
 def test_give_back_is_fenced_by_scheduler_and_attempt(drive: Driver):
     attempt = drive.taken("a")
     for scheduler, named in (("s2", attempt), ("s1", nth(0)), ("s1", nth(2)), ("s2", "")):
-        assert drive.unchanged_by(drive.commands.give_back(scheduler, [("a", named, "", "")])) == ["stale"]
+        assert drive.unchanged_by(drive.commands.give_back(scheduler, [("a", named, "", "")])) == [
+            "stale"
+        ]
 
 
 def test_give_back_touches_only_what_is_taken(drive: Driver):
@@ -193,7 +208,12 @@ def test_a_kind_of_which_tasks_wait_has_a_reason_until_none_waits(drive: Driver)
     for id in "ab":
         drive.submit(id)
     version = drive.version()
-    assert drive.run(drive.commands.set_reason([("work slots=1", "no slot free"), ("gone slots=1", "x")])) == 1
+    assert (
+        drive.run(
+            drive.commands.set_reason([("work slots=1", "no slot free"), ("gone slots=1", "x")])
+        )
+        == 1
+    )
     assert drive.kinds() == {"work slots=1": "2 9000000000001 9000000000002 no slot free"}
     assert drive.version() == version, "the reason was no change"
     drive.take(limit=1)
@@ -260,7 +280,12 @@ def test_a_take_may_wake_another_and_never_itself(drive: Driver):
 def test_who_gives_back_wakes_nobody(drive: Driver):
     drive.taken("a")
     drive.wait("s2")
-    assert heard_by(drive, lambda: drive.run(drive.commands.give_back("s1", [("a", "", "", "")])), "s2") == []
+    assert (
+        heard_by(
+            drive, lambda: drive.run(drive.commands.give_back("s1", [("a", "", "", "")])), "s2"
+        )
+        == []
+    )
 
 
 def test_the_dead_among_those_who_wait_cost_a_wake_up_little_and_leave(drive: Driver):
@@ -271,7 +296,9 @@ def test_the_dead_among_those_who_wait_cost_a_wake_up_little_and_leave(drive: Dr
     drive.wait(*dead[15:])
     assert heard_by(drive, lambda: drive.submit("a"), "s1") == []
     drive.wait("s1")
-    assert waiters(drive).split() == [*dead, "s1"], "so many dead behind it that no wake would reach it"
+    assert waiters(drive).split() == [*dead, "s1"], (
+        "so many dead behind it that no wake would reach it"
+    )
     assert heard_by(drive, lambda: drive.submit("b", {"slots": 2}), "s1") == ["s1"]
     drive.run(drive.commands.take("s1", waits="wake"))
     assert waiters(drive).split() == dead[:25], "nobody heard: it and 15 leave"
@@ -295,7 +322,9 @@ def test_the_list_of_those_who_wait_is_bounded_and_the_oldest_leave(drive: Drive
 def test_who_finds_only_what_has_ended_takes_nothing(drive: Driver):
     drive.submit("a", expiry_ms=0)
     drive.submit("b")
-    drive.store.client.hset(drive.keys.queue("tasks"), "b", drive.record("b").text.replace("slots=1", "x"))
+    drive.store.client.hset(
+        drive.keys.queue("tasks"), "b", drive.record("b").text.replace("slots=1", "x")
+    )
     took = drive.run(drive.commands.take("s1", [("work slots=1", 10)]))
     assert (took.tasks, took.failed) == ([], [("b", "its record is damaged: line")])
     assert (drive.state("a"), drive.state("b")) == ("cancelled", "failed")

@@ -1,4 +1,7 @@
-"""Damaged tasks: lines, attempts, places, messages and indexes that say something no script writes. Promise 10."""
+"""Damaged tasks: lines, attempts, places, messages and indexes that say something no script writes.
+
+Promise 10.
+"""
 
 from collections import deque
 from typing import Any
@@ -52,7 +55,10 @@ def test_a_task_that_waits_and_has_no_line_fails_when_it_is_taken(drive: Driver,
     drive.submit("b")
     write(drive, "tasks", line)
     took = drive.run(drive.commands.take("s1", [(WORK, 9)]))
-    assert ([task.id for task in took.tasks], took.failed) == (["b"], [("a", "its record is damaged: line")])
+    assert ([task.id for task in took.tasks], took.failed) == (
+        ["b"],
+        [("a", "its record is damaged: line")],
+    )
     assert (drive.state("a"), drive.record("a").why) == ("failed", "its record is damaged: line")
     assert outbox(drive) == [b"a failed its record is damaged: line"]
 
@@ -73,7 +79,9 @@ def test_a_taken_task_that_has_no_line_fails_when_it_is_given_back(drive: Driver
     write(drive, "tasks", line)
     give_back(drive.store, "s1", 0, ["a"], "")
     assert (drive.state("a"), drive.index("taken")) == ("failed", [])
-    assert [entry.where for entry in quarantine.entries(drive.store)] == [f"{drive.keys.queue('tasks')}\\x20a"]
+    assert [entry.where for entry in quarantine.entries(drive.store)] == [
+        f"{drive.keys.queue('tasks')}\\x20a"
+    ]
 
 
 @pytest.mark.dealt
@@ -95,8 +103,12 @@ def test_a_run_that_has_no_line_ends_as_it_likes(drive: Driver, line: str):
 
 @pytest.mark.dealt
 @pytest.mark.parametrize("line", LINES)
-@pytest.mark.parametrize("state", [state for state in TaskState if state not in (TaskState.GONE, TaskState.SUCCEEDED)])
-def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(drive: Driver, state: TaskState, line: str):
+@pytest.mark.parametrize(
+    "state", [state for state in TaskState if state not in (TaskState.GONE, TaskState.SUCCEEDED)]
+)
+def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(
+    drive: Driver, state: TaskState, line: str
+):
     drive.bring(state)
     if state not in (TaskState.FAILED, TaskState.CANCELLED):
         write(drive, "tasks", line)
@@ -108,10 +120,18 @@ def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(drive: D
     drive.run(drive.commands.repair_task("a", "why", WORK))
 
 
-@pytest.mark.parametrize("odd", ["inc=01", "inc=1 GPU=1", "since=0123", "n1/0,0", "n1/00", "started=x", "p00"])
+@pytest.mark.parametrize(
+    "odd", ["inc=01", "inc=1 GPU=1", "since=0123", "n1/0,0", "n1/00", "started=x", "p00"]
+)
 def test_what_no_reader_takes_for_a_place_is_none_for_the_repair_either(drive: Driver, odd: str):
     place = drive.bring(TaskState.RUNNING)
-    mend = {"inc": " inc=1", "since": f" since={place.since_ms}", "n1/": " n1/0", "started": "", "p00": " p0"}
+    mend = {
+        "inc": " inc=1",
+        "since": f" since={place.since_ms}",
+        "n1/": " n1/0",
+        "started": "",
+        "p00": " p0",
+    }
     (part,) = [old for word, old in mend.items() if odd.startswith(word)]
     run = place.text.replace(part, f" {odd}") if part else f"{place.text} {odd}"
     write(drive, "running", run)
@@ -165,17 +185,24 @@ def test_a_call_of_more_tasks_than_lua_can_name_is_refused(drive: Driver, verb: 
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("attempt", ["", "x", "1", "1@1", "1@1.s1", "@1.s1.0", "x@1.s1.0", "1@x.s1.0"])
+@pytest.mark.parametrize(
+    "attempt", ["", "x", "1", "1@1", "1@1.s1", "@1.s1.0", "x@1.s1.0", "1@x.s1.0"]
+)
 def test_a_taken_task_whose_attempt_is_damaged_waits_again(drive: Driver, attempt: str):
     drive.taken("a")
     write(drive, "taken", attempt)
     give_back(drive.store, "", 0, ["a"], "its scheduler was lost")
-    assert (drive.state("a"), drive.index("taken"), drive.index("pending")) == ("pending", [], ["a"])
+    assert (drive.state("a"), drive.index("taken"), drive.index("pending")) == (
+        "pending",
+        [],
+        ["a"],
+    )
     assert [attempt.split("@")[1] for attempt in drive.take().values()] == ["1.s1.0"]
 
 
 @pytest.mark.parametrize(
-    "run", ["", "x", "p0 n1/0 inc=1", f"b {nth(1)} p0 n1/0 inc=1 since=1", "a x p0 n1/0 inc=1 since=1"]
+    "run",
+    ["", "x", "p0 n1/0 inc=1", f"b {nth(1)} p0 n1/0 inc=1 since=1", "a x p0 n1/0 inc=1 since=1"],
 )
 def test_a_task_whose_place_is_damaged_waits_again(drive: Driver, run: str):
     place = drive.bring(TaskState.RUNNING)
@@ -199,7 +226,7 @@ def test_a_task_without_a_message_fails_when_it_is_repaired(drive: Driver):
     assert (drive.record("a").why, drive.index("pending")) == ("its record is damaged: message", [])
 
 
-# -- repair_task -------------------------------------------------------------------------------------------------------
+# -- repair_task -----------------------------------------------------------------------------------
 
 
 @pytest.mark.dealt
@@ -217,11 +244,15 @@ def test_a_delayed_task_is_sound(drive: Driver):
 @pytest.mark.dealt
 @pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.PENDING])
 @pytest.mark.parametrize("index", ["pending", "later", "dead"])
-def test_a_task_that_is_listed_once_too_often_stays_what_it_is(drive: Driver, state: TaskState, index: str):
+def test_a_task_that_is_listed_once_too_often_stays_what_it_is(
+    drive: Driver, state: TaskState, index: str
+):
     if state == TaskState.DEAD == index:
         return
     drive.bring(state)
-    drive.store.client.zadd(drive.keys.pending(WORK) if index == "pending" else drive.keys.queue(index), {"a": 1})
+    drive.store.client.zadd(
+        drive.keys.pending(WORK) if index == "pending" else drive.keys.queue(index), {"a": 1}
+    )
     assert drive.run(drive.commands.repair_task("a", "why", WORK)) == state
     drive.run(drive.commands.repair_kind(WORK))
     assert drive.state("a") == state
@@ -245,7 +276,9 @@ def test_of_a_task_that_is_taken_and_runs_the_run_stays(drive: Driver):
 
 
 def test_what_is_listed_and_nobody_knows_is_gone(drive: Driver):
-    """A leader may look at a task that ended, and whose record has expired since it was read as placed."""
+    """A leader may look at a task that ended, and whose record has expired since it was read as
+    placed.
+    """
     for word in ("gone", "failed"):
         drive.store.client.zadd(drive.keys.queue("later"), {"a": 1})
         drive.store.client.zadd(drive.keys.queue("dead"), {"a": 1})
@@ -259,7 +292,7 @@ def test_what_is_listed_and_nobody_knows_is_gone(drive: Driver):
     assert drive.index("running") == []
 
 
-# -- rare fields -------------------------------------------------------------------------------------------------------
+# -- rare fields -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -272,7 +305,9 @@ def test_what_is_listed_and_nobody_knows_is_gone(drive: Driver):
         ("history", "x\ny", "ok"),
     ],
 )
-def test_half_a_next_attempt_holds_up_no_outcome(drive: Driver, field: str, text: str, word: str) -> None:
+def test_half_a_next_attempt_holds_up_no_outcome(
+    drive: Driver, field: str, text: str, word: str
+) -> None:
     places = [drive.bring(TaskState.RUNNING, id) for id in ("a", "b")]
     drive.store.client.hset(drive.keys.extra("b"), field, text)
     write(drive, "tasks", "+" + drive.record("b").text, "b")
@@ -289,7 +324,9 @@ def test_half_a_next_attempt_holds_up_no_outcome(drive: Driver, field: str, text
     "verb", ["submit", "give_back", "finish", "requeue", "cancel", "expire", "revive", "read_tasks"]
 )
 def test_rare_fields_of_another_type_are_named_before_anything_is_written(drive: Driver, verb: str):
-    place = drive.bring({"give_back": TaskState.TAKEN, "revive": TaskState.DEAD}.get(verb, TaskState.RUNNING))
+    place = drive.bring(
+        {"give_back": TaskState.TAKEN, "revive": TaskState.DEAD}.get(verb, TaskState.RUNNING)
+    )
     drive.submit("b", expiry_ms=0)
     client: Any = drive.store.client
     if verb != "revive":
@@ -299,7 +336,9 @@ def test_rare_fields_of_another_type_are_named_before_anything_is_written(drive:
     client.zadd(drive.keys.queue("expires"), {"a": 1})
     commands = drive.commands
     call: Any = {
-        "submit": commands.submit([Submission("c", "work", b""), Submission("a", "work", b"", after=place.attempt)]),
+        "submit": commands.submit(
+            [Submission("c", "work", b""), Submission("a", "work", b"", after=place.attempt)]
+        ),
         "give_back": commands.give_back("s1", [("a", "", "", "why")]),
         "finish": commands.finish([(place, "succeeded", "")]),
         "requeue": commands.requeue([(place, "why")]),
@@ -309,7 +348,9 @@ def test_rare_fields_of_another_type_are_named_before_anything_is_written(drive:
         "read_tasks": commands.read_tasks(["a"]),
     }[verb]
     before = dump(drive.store)
-    with pytest.raises(ResponseError, match=f"PSRECORD {drive.keys.extra('a')} is a list, not a hash"):
+    with pytest.raises(
+        ResponseError, match=f"PSRECORD {drive.keys.extra('a')} is a list, not a hash"
+    ):
         client.eval(call.script.text, len(call.keys), *call.keys, *call.args)
     assert dump(drive.store) == before
     drive.run(call)
@@ -322,5 +363,7 @@ def test_an_end_that_cannot_be_looked_up_stays_in_the_outbox(drive: Driver):
     client.lpush(drive.keys.queue("outbox"), "a cancelled why")
     client.lpush(drive.keys.extra("a"), "of another type")
     app = Celery("app", backend="cache+memory://", set_as_current=False)
-    assert announce_entries(drive.store, app, [line.decode() for line in outbox(drive)], deque()) == 0
+    assert (
+        announce_entries(drive.store, app, [line.decode() for line in outbox(drive)], deque()) == 0
+    )
     assert outbox(drive) == [b"a cancelled why"]

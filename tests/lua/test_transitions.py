@@ -70,6 +70,7 @@ def test_only_listed_changes_of_state_happen_and_all_of_them(store, state: TaskS
                     seen.setdefault(verb, set()).add(after)
     listed = {verb: set(after) for (before, verb), after in TRANSITIONS.items() if before == state}
     unreachable = {TaskState.CANCELLED} if state in (TaskState.TAKEN, TaskState.PLACED) else set()
-    if "requeue" in listed:  # a cancel is only ever asked of a running task, which then is not taken or placed again
+    # a cancel is only ever asked of a running task, which then is not taken or placed again
+    if "requeue" in listed:
         listed["requeue"] -= unreachable
     assert seen == listed

@@ -1,4 +1,6 @@
-"""Two rows of one task in one call: a script judges them one after the other, as if they were two calls."""
+"""Two rows of one task in one call: a script judges them one after the other, as if they were two
+calls.
+"""
 
 import re
 from collections.abc import Callable
@@ -28,19 +30,25 @@ def other(place: Place) -> Place:
 TWICE: dict[str, tuple[TaskState, Rows, list[Any], TaskState]] = {
     "submit": (
         TaskState.GONE,
-        lambda c, p: c.submit([task(p), task(p), task(p, publication="c1"), task(p, after=p.attempt)]),
+        lambda c, p: c.submit(
+            [task(p), task(p), task(p, publication="c1"), task(p, after=p.attempt)]
+        ),
         ["submitted", "exists", "exists", "stale"],
         TaskState.PENDING,
     ),
     "submit a new life": (
         TaskState.FAILED,
-        lambda c, p: c.submit([task(p), task(p, publication="c1"), task(p, publication="c1"), task(p)]),
+        lambda c, p: c.submit(
+            [task(p), task(p, publication="c1"), task(p, publication="c1"), task(p)]
+        ),
         ["exists", "submitted", "exists", "exists"],
         TaskState.PENDING,
     ),
     "submit successors": (
         TaskState.RUNNING,
-        lambda c, p: c.submit([task(p, after=p.attempt), task(p, publication="c1"), task(p, publication="c1")]),
+        lambda c, p: c.submit(
+            [task(p, after=p.attempt), task(p, publication="c1"), task(p, publication="c1")]
+        ),
         ["next", "next", "exists"],
         TaskState.RUNNING,
     ),
@@ -59,12 +67,19 @@ TWICE: dict[str, tuple[TaskState, Rows, list[Any], TaskState]] = {
     "start": (
         TaskState.PLACED,
         lambda c, p: c.start([other(p), p, p, other(p)]),
-        [("refused", b"placed"), ("ok", b"message"), ("yours", b"message"), ("refused", b"running")],
+        [
+            ("refused", b"placed"),
+            ("ok", b"message"),
+            ("yours", b"message"),
+            ("refused", b"running"),
+        ],
         TaskState.RUNNING,
     ),
     "finish": (
         TaskState.RUNNING,
-        lambda c, p: c.finish([(p, "failed", "why"), (p, "failed", ""), (p, "succeeded", ""), (p, "again", "")]),
+        lambda c, p: c.finish(
+            [(p, "failed", "why"), (p, "failed", ""), (p, "succeeded", ""), (p, "again", "")]
+        ),
         ["ok", "yours", "stale", "stale"],
         TaskState.FAILED,
     ),
@@ -80,7 +95,12 @@ TWICE: dict[str, tuple[TaskState, Rows, list[Any], TaskState]] = {
         ["none", "pending", "none"],
         TaskState.PENDING,
     ),
-    "revive": (TaskState.DEAD, lambda c, p: c.revive([p.task] * 2, "why"), ["revived", "pending"], TaskState.PENDING),
+    "revive": (
+        TaskState.DEAD,
+        lambda c, p: c.revive([p.task] * 2, "why"),
+        ["revived", "pending"],
+        TaskState.PENDING,
+    ),
     "cancel": (
         TaskState.PLACED,
         lambda c, p: c.cancel([p.task] * 2),
@@ -93,8 +113,18 @@ TWICE: dict[str, tuple[TaskState, Rows, list[Any], TaskState]] = {
         [("asked", ""), ("asked", "")],
         TaskState.RUNNING,
     ),
-    "purge": (TaskState.FAILED, lambda c, p: c.purge("failed", [p.task] * 2), ["purged", "gone"], TaskState.GONE),
-    "purge the dead": (TaskState.DEAD, lambda c, p: c.purge("dead", [p.task] * 2), ["purged", "gone"], TaskState.GONE),
+    "purge": (
+        TaskState.FAILED,
+        lambda c, p: c.purge("failed", [p.task] * 2),
+        ["purged", "gone"],
+        TaskState.GONE,
+    ),
+    "purge the dead": (
+        TaskState.DEAD,
+        lambda c, p: c.purge("dead", [p.task] * 2),
+        ["purged", "gone"],
+        TaskState.GONE,
+    ),
 }
 
 
@@ -124,8 +154,15 @@ def test_two_rows_leave_what_two_calls_leave(drive: Driver, what: str):
         for some in rows if split else [[word for row in rows for word in row]]:
             once[call.script.header.once.index("count")] = len(some) // width
             drive.run(call._replace(args=[*once, *some], read=lambda reply: reply))
-        state = {key: value for key, (value, _) in dump(drive.store).items() if not key.endswith(b":meta")}
+        state = {
+            key: value
+            for key, (value, _) in dump(drive.store).items()
+            if not key.endswith(b":meta")
+        }
         left.append(
-            {key: TIME.sub("T", repr(value)) if isinstance(value, dict) else "" for key, value in state.items()}
+            {
+                key: TIME.sub("T", repr(value)) if isinstance(value, dict) else ""
+                for key, value in state.items()
+            }
         )
     assert left[0] == left[1]

@@ -1,4 +1,6 @@
-"""The reader of `parsync serve` shows each change as a first reading does, and parses only what has changed."""
+"""The reader of `parsync serve` shows each change as a first reading does, and parses only what has
+changed.
+"""
 
 import pytest
 
@@ -10,7 +12,8 @@ from tests.lua.driver import Driver
 
 @pytest.mark.unaudited
 def test_it_shows_each_change_as_a_first_reading_does(drive: Driver):
-    reader, commands = ViewReader(), drive.commands
+    reader = ViewReader()
+    commands = drive.commands
 
     def check(of: str) -> None:
         assert read_all_views(drive.store, reader.read) == read_all_views(drive.store), of
@@ -28,7 +31,9 @@ def test_it_shows_each_change_as_a_first_reading_does(drive: Driver):
     check("a task runs")
     for word in ("drain", "over", "undrain", "suspect", "undrain", "leaving"):
         drive.run(
-            commands.set_node(0, "n2", word, None, drain_terms(60, "a disk") if word in ("drain", "over") else "")
+            commands.set_node(
+                0, "n2", word, None, drain_terms(60, "a disk") if word in ("drain", "over") else ""
+            )
         )
         check(f"n2 is told {word}")
     drive.finish(place)
@@ -40,7 +45,9 @@ def test_it_shows_each_change_as_a_first_reading_does(drive: Driver):
     check("a node is down")
     drive.run(commands.register_node(0, "n1", 1, 2.0, "slots=5 zone:b"))
     check("a node offers something else")
-    drive.store.client.hset(drive.store.keys.partition(0, "nodes"), mapping={"n1": "odd", "\xff": "odd"})
+    drive.store.client.hset(
+        drive.store.keys.partition(0, "nodes"), mapping={"n1": "odd", "\xff": "odd"}
+    )
     check("records are damaged")
     drive.store.client.hdel(drive.store.keys.partition(0, "nodes"), "n1")
     check("a node is gone")

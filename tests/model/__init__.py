@@ -1,1 +1,3 @@
-"""Property tests that compare the scripts with the store in memory (store/reference), their specification."""
+"""Property tests that compare the scripts with the store in memory (store/reference), their
+specification.
+"""

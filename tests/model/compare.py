@@ -1,4 +1,6 @@
-"""The whole state as plain values, of a server and of the reference, without times: equal states are equal values."""
+"""The whole state as plain values, of a server and of the reference, without times: equal states
+are equal values.
+"""
 
 import re
 from dataclasses import replace
@@ -25,10 +27,13 @@ def state_of_server(store: Store) -> State:
     client: Any = store.client
     keys = sorted(client.scan_iter(count=1000))
     with client.pipeline(transaction=False) as pipe:
-        keys = [key for key in keys if not key.endswith(b"}:events")]  # for people: the reference has none
+        # for people: the reference has none
+        keys = [key for key in keys if not key.endswith(b"}:events")]
         for key in keys:
             kind = key.partition(b"}:")[2].decode()
-            if kind in ("changed", "later", "dead", "expires", "apps") or kind.startswith("pending:"):
+            if kind in ("changed", "later", "dead", "expires", "apps") or kind.startswith(
+                "pending:"
+            ):
                 pipe.zrange(key, 0, -1)
             elif kind == "outbox" or kind.startswith("inbox:"):
                 pipe.lrange(key, 0, -1)
@@ -45,7 +50,9 @@ def state_of_server(store: Store) -> State:
         name = key.decode().partition("{" + store.keys.cluster)[2]
         state[name] = _value(name.partition("}:")[2], value, ttl)
     _check_marks(keys, replies[::2])
-    return {name: value for name, value in state.items() if value and not name.endswith(":feasible")}
+    return {
+        name: value for name, value in state.items() if value and not name.endswith(":feasible")
+    }
 
 
 def _check_marks(keys: list[bytes], values: list[Any]) -> None:
@@ -64,7 +71,11 @@ def _check_marks(keys: list[bytes], values: list[Any]) -> None:
 
 def _value(kind: str, value: Any, ttl: int) -> Any:
     if kind == "dealt":
-        return {name.decode(): v.decode().rstrip() for name, v in value.items() if name.startswith(b"node:")}
+        return {
+            name.decode(): v.decode().rstrip()
+            for name, v in value.items()
+            if name.startswith(b"node:")
+        }
     if kind == "free":
         return value.rstrip(b"\0")
     if kind == "slots":
@@ -80,7 +91,8 @@ def _value(kind: str, value: Any, ttl: int) -> Any:
     if isinstance(value, dict):
         read = _READ.get(kind, lambda v: _SINCE.sub(r"\1=T", v))
         return {
-            name.decode(): "T" if name in (b"rotated_ms", b"apps") else read(v.decode()) for name, v in value.items()
+            name.decode(): "T" if name in (b"rotated_ms", b"apps") else read(v.decode())
+            for name, v in value.items()
         }
     if isinstance(value, set):
         return {name.decode() for name in value}
@@ -107,12 +119,24 @@ def _rare(name: str, value: str) -> str:
     """Return a rare field without its times."""
     if name == "next":
         priority, due, options, kind = value.split(" ", 3)
-        options = ",".join(sorted("expires=T" if word.startswith("expires=") else word for word in options.split(",")))
+        options = ",".join(
+            sorted(
+                "expires=T" if word.startswith("expires=") else word for word in options.split(",")
+            )
+        )
         return f"{priority} {'-' if due == '-' else 'T'} {options} {kind}"
-    return {"ended_ms": "T", "run": _run(value), "history": _SINCE.sub(r"\1=T", value)}.get(name, value)
+    return {"ended_ms": "T", "run": _run(value), "history": _SINCE.sub(r"\1=T", value)}.get(
+        name, value
+    )
 
 
-_READ: Final = {"tasks": _line, "running": _run, "ended": _ended, "ended_1": _ended, "ended_2": _ended}
+_READ: Final = {
+    "tasks": _line,
+    "running": _run,
+    "ended": _ended,
+    "ended_1": _ended,
+    "ended_2": _ended,
+}
 
 
 def told(records: list[Record]) -> list[Any]:
@@ -131,7 +155,9 @@ def told(records: list[Record]) -> list[Any]:
                 status,
                 times={step: ms is not None for step, ms in status.times.items()},
                 expires_ms=status.expires_ms is not None,
-                history=tuple(replace(setback, since_ms=0, until_ms=0) for setback in status.history),
+                history=tuple(
+                    replace(setback, since_ms=0, until_ms=0) for setback in status.history
+                ),
             ),
         )
         for record in records
@@ -143,7 +169,11 @@ def state_of_reference(reference: MemoryStore) -> State:
     """Return what a server would have, had it done what the reference did."""
     cluster = reference.cluster
     state: State = {
-        **{name: value for shard, queue in enumerate(reference.queues) for name, value in _queue(shard, queue).items()},
+        **{
+            name: value
+            for shard, queue in enumerate(reference.queues)
+            for name, value in _queue(shard, queue).items()
+        },
         **{
             f":p{number}}}:{kind}": value
             for number, partition in reference.partitions.items()
@@ -156,7 +186,10 @@ def state_of_reference(reference: MemoryStore) -> State:
             **({"epoch": str(cluster.epoch)} if cluster.epoch else {}),
         },
         "}:bookings": cluster.bookings,
-        "}:dealt": {f"node:{name}": text.DEALT.write(**w._asdict()).rstrip() for name, w in cluster.dealt.items()},
+        "}:dealt": {
+            f"node:{name}": text.DEALT.write(**w._asdict()).rstrip()
+            for name, w in cluster.dealt.items()
+        },
         **{f"}}:stats:{name}": stats for name, stats in cluster.stats.items()},
     }
     return {key: value for key, value in state.items() if value}
@@ -190,9 +223,14 @@ def _queue(shard: int, queue: Queue) -> State:
         "tasks": {id: _line(task.line) for id, task in tasks.items()},
         "messages": {id: task.job.message for id, task in tasks.items()},
         "taken": {id: task.attempt for id, task in tasks.items() if task.state == "taken"},
-        "running": {id: _run(task.run) for id, task in tasks.items() if task.state in ("placed", "running")},
+        "running": {
+            id: _run(task.run) for id, task in tasks.items() if task.state in ("placed", "running")
+        },
         **{
-            kind: {id: (task.state, _line(task.line), _run(task.run), task.ended_why) for id, task in some.items()}
+            kind: {
+                id: (task.state, _line(task.line), _run(task.run), task.ended_why)
+                for id, task in some.items()
+            }
             for kind, some in zip(("ended", "ended_1", "ended_2"), queue.ended, strict=True)
         },
         **dict(zip(("choices", "choices_1"), queue.choices, strict=True)),
@@ -201,10 +239,18 @@ def _queue(shard: int, queue: Queue) -> State:
         "names": {digest: tasks.text for digest, tasks in queue.names.items()},
         "apps": sorted(queue.apps, key=lambda digest: queue.apps[digest]),
     }
-    known = [(id, task, task is not tasks.get(id)) for some in (tasks, *queue.ended) for id, task in some.items()]
+    known = [
+        (id, task, task is not tasks.get(id))
+        for some in (tasks, *queue.ended)
+        for id, task in some.items()
+    ]
     return {
         **{f":q{shard}}}:{kind}": value for kind, value in indexes.items()},
-        **{f":q{shard}}}:extra:{id}": _extra(task) | {"expires": over} for id, task, over in known if _extra(task)},
+        **{
+            f":q{shard}}}:extra:{id}": _extra(task) | {"expires": over}
+            for id, task, over in known
+            if _extra(task)
+        },
     }
 
 
@@ -237,7 +283,9 @@ def _partition(partition: Partition) -> State:
         "left": {node.name: amounts_text(sorted(node.left.items())) for node in nodes if node.left},
         "nodes": {node.name: _node(node) for node in nodes},
         "alive": {
-            n.name: text.COUNTER.write(inc=n.inc, moved=n.moved, since="T" if n.state == "down" else None)
+            n.name: text.COUNTER.write(
+                inc=n.inc, moved=n.moved, since="T" if n.state == "down" else None
+            )
             for n in nodes
         },
         "lost": partition.lost,
@@ -247,5 +295,8 @@ def _partition(partition: Partition) -> State:
 
 
 def _node(node: NodeRecord) -> str:
-    values = {field: getattr(node, field) for field in ("state", "inc", "drain", "first", "span", "ahead", "score")}
+    values = {
+        field: getattr(node, field)
+        for field in ("state", "inc", "drain", "first", "span", "ahead", "score")
+    }
     return text.NODE.write(**values, offer=node.offer.text)

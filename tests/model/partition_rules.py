@@ -1,4 +1,6 @@
-"""The scripts on one server and the reference side by side: how a call is compared, and the rules of partitions."""
+"""The scripts on one server and the reference side by side: how a call is compared, and the rules
+of partitions.
+"""
 
 import re
 from dataclasses import replace
@@ -18,7 +20,9 @@ from parsync_redis.store.reference import MemoryStore
 
 from .compare import state_of_reference, state_of_server, told
 
-IDS, NODES, SCHEDULERS = st.sampled_from("abcd"), st.sampled_from(["n1", "n2"]), st.sampled_from(["s1", "s2"])
+IDS = st.sampled_from("abcd")
+NODES = st.sampled_from(["n1", "n2"])
+SCHEDULERS = st.sampled_from(["s1", "s2"])
 PARTITIONS = st.sampled_from([0] * 7 + [1])
 NEEDS = st.sampled_from(
     [
@@ -56,7 +60,9 @@ OFFERS = st.sampled_from(
         Resources.of(3, {"gpu": 1, "mem": 7}, {"zone": "a"}),
         Resources.of(3, {"gpu": 1}, {"zone": ["b", "c"], "vram_gb": "24.5"}),
         Resources.of(4, {"mem": 3}, None, (), {"gpu": [0, 1]}, {"gpu.mem": 8}),
-        Resources.of(9, {}, None, (), {"gpu": [1, 3, 10]}, {"gpu.mem": "8.5", "gpu.mem@3": 16}, True),
+        Resources.of(
+            9, {}, None, (), {"gpu": [1, 3, 10]}, {"gpu.mem": "8.5", "gpu.mem@3": 16}, True
+        ),
     ]
 )
 SLOTS = st.sampled_from([(0,), (0,), (1,), (0, 1), (2, 3), (1, 8)])
@@ -81,7 +87,9 @@ def comparable(answer: Any) -> Any:
 
 
 class PartitionRules(RuleBasedStateMachine):
-    """Drives the scripts on one server and the reference; old places and attempts stay in use, as on a slow network."""
+    """Drives the scripts on one server and the reference; old places and attempts stay in use, as
+    on a slow network.
+    """
 
     def __init__(self, store: Store) -> None:
         super().__init__()
@@ -90,22 +98,34 @@ class PartitionRules(RuleBasedStateMachine):
         self.reference = MemoryStore(store.keys.cluster, shards=store.keys.shards)
         self.calls = 0
         self.commands = store.commands
-        self.attempts: list[tuple[str, str, str]] = []  # scheduler, task, attempt: every take ever, the newest last
+        # scheduler, task, attempt: every take ever, the newest last
+        self.attempts: list[tuple[str, str, str]] = []
         self.places: list[Place] = []  # every place that was ever held, the newest last
         self.claims: list[Claim] = []  # theirs
-        self.copies: dict[tuple[str, int], dict[str, list[str]]] = {}  # of a scheduler, of a shard's index of kinds
+        # of a scheduler, of a shard's index of kinds
+        self.copies: dict[tuple[str, int], dict[str, list[str]]] = {}
         self.since: dict[tuple[str, int], str] = {}
 
     def both(self, call: Call[Any]) -> Any:
-        """Run a call on both sides; the answers must be equal, and the states afterwards equal and sound."""
+        """Run a call on both sides; the answers must be equal, and the states afterwards equal and
+        sound.
+        """
         both = [self.both_parts(part) for part in call.parts or (call,)]
         answer, expected = both[0]
         if call.parts:
             answer, expected = (call.read(list(side)) for side in zip(*both, strict=True))
         self.calls += 1
-        verb, server, reference = call.script.verb, state_of_server(self.store), state_of_reference(self.reference)
-        assert comparable(answer) == comparable(expected), (verb, comparable(answer), comparable(expected))
-        wrong = [name for name in {**server, **reference} if server.get(name) != reference.get(name)]
+        verb = call.script.verb
+        server = state_of_server(self.store)
+        reference = state_of_reference(self.reference)
+        assert comparable(answer) == comparable(expected), (
+            verb,
+            comparable(answer),
+            comparable(expected),
+        )
+        wrong = [
+            name for name in {**server, **reference} if server.get(name) != reference.get(name)
+        ]
         assert not wrong, (verb, [(name, server.get(name), reference.get(name)) for name in wrong])
         if self.calls % 8 == 0:
             self.teardown()
@@ -114,7 +134,8 @@ class PartitionRules(RuleBasedStateMachine):
     def both_parts(self, call: Call[Any]) -> tuple[Any, Any]:
         """Run a call without parts on both sides, at the same time; return both answers."""
         queue = self.reference.queues[self.store.keys.shard_in(call.keys[0]) or 0]
-        self.reference.now_ms, version = self.server_ms(), queue.version
+        self.reference.now_ms = self.server_ms()
+        version = queue.version
         answer = self.store.run(call)
         self.reference.now_ms = self.time_of(call, answer, version) or self.reference.now_ms
         return answer, self.reference.run(call)
@@ -125,7 +146,8 @@ class PartitionRules(RuleBasedStateMachine):
         return seconds * 1000 + microseconds // 1000
 
     def time_of(self, call: Call[Any], answer: Any, version: int) -> int:
-        """Return the server's time of a call if it can be in the state: in a lease, an epoch or a version; else 0.
+        """Return the server's time of a call if it can be in the state: in a lease, an epoch or a
+        version; else 0.
 
         version: that of the queue before the call.
         """
@@ -137,16 +159,23 @@ class PartitionRules(RuleBasedStateMachine):
             shard = self.store.keys.shard_in(call.keys[0]) or 0
             now = int(client.hget(self.store.keys.queue("meta", shard), "version") or 0)
             return now // 100 if now > version else 0
-        return int(client.hget(self.store.keys.partition(int(at[1]), "meta"), "epoch") or 0) if at else 0
+        return (
+            int(client.hget(self.store.keys.partition(int(at[1]), "meta"), "epoch") or 0)
+            if at
+            else 0
+        )
 
     def teardown(self) -> None:
-        """Find equal states that are both wrong, but for what the scripts leave to the processes, which are not here.
+        """Find equal states that are both wrong, but for what the scripts leave to the processes,
+        which are not here.
 
-        Here slips confirm places that have no lease, and slots are released that are used. Nobody keeps to the number
-        of slots: the worker tells `start` how many tasks may run.
+        Here slips confirm places that have no lease, and slots are released that are used. Nobody
+        keeps to the number of slots: the worker tells `start` how many tasks may run.
         """
         not_theirs = ("has no lease at its place", " run tasks")
-        assert [fact for fact in audit(self.store) if not any(words in fact for words in not_theirs)] == []
+        assert [
+            fact for fact in audit(self.store) if not any(words in fact for words in not_theirs)
+        ] == []
 
     def a_place(self, data: st.DataObject) -> Place:
         """Return a place of any time, mostly a late one, perhaps with a slip."""
@@ -160,7 +189,9 @@ class PartitionRules(RuleBasedStateMachine):
         return known[-1 - data.draw(st.integers(0, len(known) - 1), "how late")]
 
     def a_claim(self, id, attempt, p, name, slots, needs, behind=0) -> Claim:
-        """Return a claim as a scheduler makes it that has read the nodes, `behind` changes of them ago."""
+        """Return a claim as a scheduler makes it that has read the nodes, `behind` changes of them
+        ago.
+        """
         partition = self.reference.partition(p)
         node = partition.nodes.get(name)
         inc, first = (node.inc, node.first) if node else (1, 0)
@@ -174,11 +205,24 @@ class PartitionRules(RuleBasedStateMachine):
             self.places.append(claim.won(judged.now_ms, judged.verdicts[0].held))
             self.claims.append(claim)
 
-    @rule(p=PARTITIONS, node=NODES, known=st.sampled_from([0, 0, 1, 7]), offer=OFFERS, room=st.sampled_from([0, 0, 3]))
+    @rule(
+        p=PARTITIONS,
+        node=NODES,
+        known=st.sampled_from([0, 0, 1, 7]),
+        offer=OFFERS,
+        room=st.sampled_from([0, 0, 3]),
+    )
     def register_node(self, p, node, known, offer, room=0):
         self.both(self.commands.register_node(p, node, known, 1.5, offer.text, room))
 
-    @rule(data=st.data(), p=PARTITIONS, node=NODES, slots=SLOTS, needs=NEEDS, behind=st.sampled_from([0, 0, 0, 1]))
+    @rule(
+        data=st.data(),
+        p=PARTITIONS,
+        node=NODES,
+        slots=SLOTS,
+        needs=NEEDS,
+        behind=st.sampled_from([0, 0, 0, 1]),
+    )
     def commit(self, data, p, node, slots, needs, behind):
         """Claim any slots; a scheduler that has read the nodes claims slots that there are."""
         _, id, attempt = self.an_attempt(data)
@@ -189,7 +233,9 @@ class PartitionRules(RuleBasedStateMachine):
 
     @rule(data=st.data(), slots=st.sampled_from([None, None, (0,), (1, 0)]))
     def commit_again(self, data, slots):
-        """Repeat a claim of any time, whatever has become of the node; or claim other slots by the same old copy."""
+        """Repeat a claim of any time, whatever has become of the node; or claim other slots by the
+        same old copy.
+        """
         if self.claims:
             claim = self.claims[-1 - data.draw(st.integers(0, len(self.claims) - 1), "how late")]
             other = claim._replace(slots=slots or claim.slots)
@@ -208,7 +254,9 @@ class PartitionRules(RuleBasedStateMachine):
 
     @rule(p=PARTITIONS, back=st.integers(0, 2), waiter=st.sampled_from(["", "s1", "s2"]))
     def read_partition(self, p, back, waiter):
-        self.both(self.commands.read_partition(p, self.reference.partition(p).version - back, waiter))
+        self.both(
+            self.commands.read_partition(p, self.reference.partition(p).version - back, waiter)
+        )
 
     @rule(p=PARTITIONS, node=NODES, inc=st.integers(1, 3))
     def renew(self, p, node, inc):
@@ -230,7 +278,9 @@ class PartitionRules(RuleBasedStateMachine):
     @rule(
         p=PARTITIONS,
         node=NODES,
-        word=st.sampled_from(["drain", "drain", "over", "over", "undrain", "suspect", "trust", "leaving"]),
+        word=st.sampled_from(
+            ["drain", "drain", "over", "over", "undrain", "suspect", "trust", "leaving"]
+        ),
         inc=st.sampled_from([None, None, 1, 2]),
         terms=st.sampled_from(["", "deadline_s=5", "deadline_s=5", "deadline_s=7: why"]),
         why=st.sampled_from(["", "why"]),
@@ -239,11 +289,17 @@ class PartitionRules(RuleBasedStateMachine):
         note = why if word == "suspect" else terms
         self.both(self.commands.set_node(p, node, word, inc, note))
 
-    @rule(p=PARTITIONS, node=NODES, seats=st.integers(0, 3), inc=st.sampled_from([None, None, 1, 2]))
+    @rule(
+        p=PARTITIONS, node=NODES, seats=st.integers(0, 3), inc=st.sampled_from([None, None, 1, 2])
+    )
     def set_ahead(self, p, node, seats, inc):
         known = self.reference.partition(p).nodes.get(node)
         if known:
-            self.both(self.commands.set_node(p, node, "ahead", inc, str(min(seats, known.span - known.offer.slots))))
+            self.both(
+                self.commands.set_node(
+                    p, node, "ahead", inc, str(min(seats, known.span - known.offer.slots))
+                )
+            )
 
     @rule(p=PARTITIONS, node=NODES, offer=OFFERS, inc=st.sampled_from([None, 1, 1, 2]))
     def set_offer(self, p, node, offer, inc):

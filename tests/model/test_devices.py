@@ -44,7 +44,9 @@ return answers
 )
 
 
-def test_the_scripts_hand_out_the_devices_that_the_definition_says(every_store: list[Store]) -> None:
+def test_the_scripts_hand_out_the_devices_that_the_definition_says(
+    every_store: list[Store],
+) -> None:
     clients: list[Any] = [store.client for store in every_store]
 
     @settings(max_examples=200)
@@ -66,16 +68,22 @@ def test_the_scripts_hand_out_the_devices_that_the_definition_says(every_store: 
 def test_the_view_has_just_the_seats_that_commit_would_give(
     nodes: list[tuple[Resources, dict[str, int]]], needs: Resources
 ) -> None:
-    """Each seat of the view is one that the definition gives, one after another, and there are no more."""
+    """Each seat of the view is one that the definition gives, one after another, and there are no
+    more.
+    """
     copy = PartitionCopy(0)
-    copy.set_nodes([Node(f"n{at}", "up", 1, 0, 4 * at, 4, 1.0, offer) for at, (offer, _) in enumerate(nodes)], 1)
+    copy.set_nodes(
+        [Node(f"n{at}", "up", 1, 0, 4 * at, 4, 1.0, offer) for at, (offer, _) in enumerate(nodes)],
+        1,
+    )
     left = {f"n{at}": amounts_text(left.items()) for at, (_, left) in enumerate(nodes) if left}
     copy.set_free(b"\xff" * len(nodes), left, 1)
     before = [copy.left.of_node(at) for at in range(len(nodes))]
     seats = copy.seats(needs)
     expected = []
     for at, (offer, rest) in enumerate(nodes):
-        rest, free = dict(rest), offer.slots
+        rest = dict(rest)
+        free = offer.slots
         while all(rule.admits(offer, needs) for rule in RULES) and free >= needs.slots:
             held = hold(rest, needs.amounts)
             if held is None:

@@ -18,9 +18,13 @@ from tests.model.libraries import library_text
 
 AMOUNTS = st.dictionaries(
     st.sampled_from(["gpu", "mem", "cpu"]),
-    st.integers(0, 3) | st.integers(0, 2**53 - 1) | st.sampled_from(["500m", 0.5, "1.5", "2.999", 0.001]),
+    st.integers(0, 3)
+    | st.integers(0, 2**53 - 1)
+    | st.sampled_from(["500m", 0.5, "1.5", "2.999", 0.001]),
 )
-VALUES = st.sampled_from(["a", "ab", "a.b", "b/c", "3", "-3.5", "03", "16.0", "2.", "1e3", "0x10", "123456789012345"])
+VALUES = st.sampled_from(
+    ["a", "ab", "a.b", "b/c", "3", "-3.5", "03", "16.0", "2.", "1e3", "0x10", "123456789012345"]
+)
 NAMES = st.sampled_from(["zone", "gpu", "z", "zone.a"])
 LABELS = st.dictionaries(NAMES, VALUES | st.lists(VALUES, min_size=1, max_size=3))
 NUMBERS = st.sampled_from([3, -3.5, "16", "2.0", 123456789012345])
@@ -30,7 +34,11 @@ REQUIRED = (
     | st.builds(lambda sign, value: {sign: value}, st.sampled_from(["=", "in", "not"]), VALUES)
     | st.builds(lambda sign, number: {sign: number}, st.sampled_from([*COMPARISONS]), NUMBERS)
     | st.builds(lambda exists: {"exists": exists}, st.booleans())
-    | st.builds(lambda low, values: {">=": low, "not": values}, NUMBERS, st.lists(VALUES, min_size=1, max_size=2))
+    | st.builds(
+        lambda low, values: {">=": low, "not": values},
+        NUMBERS,
+        st.lists(VALUES, min_size=1, max_size=2),
+    )
 )
 TAINTS = st.lists(st.sampled_from(["spot", "spo", "old.1", "a/b"]), max_size=3)
 SHARES = st.sampled_from([0, 1, 2, 3, 0.5, 0.3, "999m", 1.5])
@@ -43,21 +51,34 @@ def offer_of(
     """Return an offer that has what it can of these: no resource is an amount and devices."""
     amounts = {name: amount_text(amount) for name, amount in plain.amounts if name not in devices}
     of_devices = {name: amount for name, amount in mem.items() if name.partition(".")[0] in devices}
-    of_devices = {name: a for name, a in of_devices.items() if "@" not in name or int(name[-1]) in devices["gpu"]}
+    of_devices = {
+        name: a
+        for name, a in of_devices.items()
+        if "@" not in name or int(name[-1]) in devices["gpu"]
+    }
     labels: dict[str, list[str]] = {}
     for name, value in plain.labels:
         labels.setdefault(name, []).append(value)
-    return Resources.of(plain.slots, amounts, labels, offered_taints(taints), devices, of_devices, shared)
+    return Resources.of(
+        plain.slots, amounts, labels, offered_taints(taints), devices, of_devices, shared
+    )
 
 
 DEVICES = st.dictionaries(
     st.sampled_from(["gpu", "gpu", "nic"]),
     st.lists(st.sampled_from([0, 1, 2, 10]), min_size=1, max_size=4, unique=True),
 )
-OF_DEVICES = st.dictionaries(st.sampled_from(["gpu.mem", "gpu.mem@0", "gpu.mem@2", "nic.rate"]), MEMORY)
+OF_DEVICES = st.dictionaries(
+    st.sampled_from(["gpu.mem", "gpu.mem@0", "gpu.mem@2", "nic.rate"]), MEMORY
+)
 PLAIN = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS, TAINTS.map(offered_taints))
 OFFERS = PLAIN | st.builds(
-    offer_of, st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS), TAINTS, DEVICES, OF_DEVICES, st.booleans()
+    offer_of,
+    st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS),
+    TAINTS,
+    DEVICES,
+    OF_DEVICES,
+    st.booleans(),
 )
 ASKED = st.dictionaries(st.sampled_from(["gpu", "nic"]), SHARES) | st.dictionaries(
     st.sampled_from(["gpu", "gpu.mem", "nic.rate", "mem"]), MEMORY
@@ -88,7 +109,9 @@ return answers
 
 @given(st.lists(OFFERS, max_size=6), NEEDS)
 def test_many_nodes_at_once_fit_as_each_does(offers: list[Resources], needs: Resources) -> None:
-    nodes = [Node(f"n{at}", "up", 1, False, 4 * at, 4, 1.0, offer) for at, offer in enumerate(offers)]
+    nodes = [
+        Node(f"n{at}", "up", 1, False, 4 * at, 4, 1.0, offer) for at, offer in enumerate(offers)
+    ]
     assert Offers(nodes).fitting(needs, None).tolist() == [fits(offer, needs) for offer in offers]
 
 
@@ -100,8 +123,13 @@ def test_what_fits_for_the_view_fits_for_the_scripts(every_store: list[Store]):
     def same(pairs: list[tuple[Resources, Resources]]) -> None:
         expected = [fits(offer, needs) for offer, needs in pairs]
         for client in clients:
-            answers = client.eval(SCRIPT, 0, *(resources.text for pair in pairs for resources in pair))
+            answers = client.eval(
+                SCRIPT, 0, *(resources.text for pair in pairs for resources in pair)
+            )
             assert [bool(answer) for answer in answers] == expected, client
-        assert all(parse_resources(offer.text) == offer and parse_needs(needs.text) == needs for offer, needs in pairs)
+        assert all(
+            parse_resources(offer.text) == offer and parse_needs(needs.text) == needs
+            for offer, needs in pairs
+        )
 
     same()

@@ -1,4 +1,6 @@
-"""Histograms: each duration is in the octave whose bound it does not exceed; numbers by name are bounded, and grow."""
+"""Histograms: each duration is in the octave whose bound it does not exceed; numbers by name are
+bounded, and grow.
+"""
 
 import pytest
 from hypothesis import given
@@ -29,7 +31,9 @@ def test_a_histogram_is_read_as_it_was_written(many_ms: list[float]) -> None:
     assert again.total_ms == pytest.approx(found.total_ms, abs=1e-3, rel=1e-9)
 
 
-@pytest.mark.parametrize("text", ["", "odd", "1 2", "1 2:", "1 2:3,", "-1 2:3", "1 2:3 ", "nan 2:3", "1 2:-3"])
+@pytest.mark.parametrize(
+    "text", ["", "odd", "1 2", "1 2:", "1 2:3,", "-1 2:3", "1 2:3 ", "nan 2:3", "1 2:-3"]
+)
 def test_what_is_no_histogram_has_nothing(text: str) -> None:
     assert TimeHistogram.of(text).count == 0
 

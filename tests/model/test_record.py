@@ -1,4 +1,6 @@
-"""Lines, runs, ends and successors of tasks: the scripts and Python read the same, and no other texts."""
+"""Lines, runs, ends and successors of tasks: the scripts and Python read the same, and no other
+texts.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +18,14 @@ from parsync_redis.store.scripts.scripts import lua_folder
 from tests.model.test_text import DAMAGE, NUMBERS, damaged
 
 OPTIONS = ["starts", "ran", "since", "expires", "max", "pub"]
-KINDS = ["work slots=1", "proj.render slots=2 gpu=1 gpu_model:a100 latency", "a:b/c slots=1 celery.queue:a%20b quality"]
-WORDS = st.dictionaries(st.sampled_from(OPTIONS), NUMBERS | st.sampled_from(["c1", "s7"]), max_size=5)
+KINDS = [
+    "work slots=1",
+    "proj.render slots=2 gpu=1 gpu_model:a100 latency",
+    "a:b/c slots=1 celery.queue:a%20b quality",
+]
+WORDS = st.dictionaries(
+    st.sampled_from(OPTIONS), NUMBERS | st.sampled_from(["c1", "s7"]), max_size=5
+)
 LINES = st.builds(
     lambda mark, takes, life, order, ready, submitted, options, kind: (
         f"{mark}{takes}@{life} {order} {ready} {submitted} "
@@ -31,7 +39,8 @@ LINES = st.builds(
 )
 RUNS = st.builds(
     lambda attempt, slots, asked, since, started: (
-        f"a81f {attempt} p0 n1/{slots} inc=3{asked} since={since}{started and f' started={started}'}"
+        f"a81f {attempt} p0 n1/{slots} inc=3{asked} "
+        f"since={since}{started and f' started={started}'}"
     ),
     st.sampled_from(["1@17.s1.482913", "12@3.host-1.a.0", "1@1"]),
     st.sampled_from(["3", "3,4"]),
@@ -43,7 +52,9 @@ RUNS = st.builds(
 
 def script(*names: str) -> Callable[[Any, str, list[str]], Any]:
     """Return a call of a piece of Lua behind these libraries."""
-    head = "local KEY = {}\n" + "\n".join((lua_folder() / "lib" / f"{name}.lua").read_text() for name in names)
+    head = "local KEY = {}\n" + "\n".join(
+        (lua_folder() / "lib" / f"{name}.lua").read_text() for name in names
+    )
 
     def call(client: Any, code: str, args: list[str]) -> Any:
         found = client.eval(f"{head}\n{code}", 0, *args)
@@ -58,7 +69,8 @@ def the_same(client: Any, line: str) -> None:
         "local l = parse_line(ARGV[1])\n"
         "if not l then return false end\n"
         "local takes = string.format('%d', l.takes)\n"
-        "local found = {l.mark, takes, l.life, l.order, l.ready, l.submitted, l.kind, line_text(l)}\n"
+        "local found = {l.mark, takes, l.life, l.order, l.ready, l.submitted, l.kind, "
+        "line_text(l)}\n"
         "for i = 2, #ARGV do found[#found + 1] = option(l, ARGV[i]) or '' end\n"
         "return found"
     )
@@ -70,10 +82,19 @@ def the_same(client: Any, line: str) -> None:
         return
     assert found is not None, line
     mark, takes, life, order, ready, submitted, kind, again, *options = found
-    assert (mark == "+", int(takes), int(life), int(order)) == (known.marked, known.takes, known.life, known.order)
+    assert (mark == "+", int(takes), int(life), int(order)) == (
+        known.marked,
+        known.takes,
+        known.life,
+        known.order,
+    )
     assert (int(ready), int(submitted), kind) == (known.ready_ms, known.submitted_ms, known.kind)
-    assert again == line or takes != line.partition("@")[0].removeprefix("+"), "a number with zeros in front"
-    assert dict(zip(OPTIONS, options, strict=True)) == {name: known.options.get(name, "") for name in OPTIONS}
+    assert again == line or takes != line.partition("@")[0].removeprefix("+"), (
+        "a number with zeros in front"
+    )
+    assert dict(zip(OPTIONS, options, strict=True)) == {
+        name: known.options.get(name, "") for name in OPTIONS
+    }
 
 
 def test_a_line_is_the_same_for_the_scripts(any_store: Store) -> None:
@@ -94,13 +115,15 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store) -> None:
 
 def test_an_option_is_set_changed_and_taken_out(any_store: Store) -> None:
     code = (
-        "local l = parse_line(ARGV[1])\nset_option(l, ARGV[2], ARGV[3] ~= '' and ARGV[3] or nil)\nreturn {line_text(l)}"
+        "local l = parse_line(ARGV[1])\nset_option(l, ARGV[2], ARGV[3] ~= '' and ARGV[3] or "
+        "nil)\nreturn {line_text(l)}"
     )
 
     @given(LINES, st.sampled_from(OPTIONS), st.sampled_from(["", "7"]))
     def one(line: str, name: str, value: str) -> None:
         (changed,) = script("task/line")(any_store.client, code, [line, name, value])
-        before, after = TaskLine.of(line), TaskLine.of(changed)
+        before = TaskLine.of(line)
+        after = TaskLine.of(changed)
         assert after.options == {k: v for k, v in before.options.items() if k != name} | (
             {name: value} if value else {}
         )
@@ -119,7 +142,8 @@ def test_a_kind_is_split_the_same(any_store: Store, kind: str) -> None:
 def test_a_run_is_the_same_for_the_scripts(any_store: Store) -> None:
     """Scripts read of what Python reads as a run the same place, start and attempt."""
     code = (
-        "local place, started = run_parts(ARGV[1])\nreturn {place or ARGV[1], started or '', attempt_of(ARGV[1]) or ''}"
+        "local place, started = run_parts(ARGV[1])\nreturn {place or ARGV[1], started or '', "
+        "attempt_of(ARGV[1]) or ''}"
     )
 
     @given(RUNS, DAMAGE | st.none())
@@ -137,7 +161,8 @@ def test_a_run_is_the_same_for_the_scripts(any_store: Store) -> None:
 def test_a_successor_reads_back_what_was_written(any_store: Store) -> None:
     code = (
         "local n = parse_next(ARGV[1])\n"
-        "return n and {string.format('%d', n.priority or -1), n.due or '', n.options, n.kind} or false"
+        "return n and {string.format('%d', n.priority or -1), n.due or '', n.options, n.kind} or "
+        "false"
     )
 
     @given(
@@ -147,7 +172,9 @@ def test_a_successor_reads_back_what_was_written(any_store: Store) -> None:
         st.sampled_from(KINDS),
     )
     def one(priority: int, due: str, options: str, kind: str) -> None:
-        found = script("task/line", "task/successor")(any_store.client, code, [f"{priority} {due} {options} {kind}"])
+        found = script("task/line", "task/successor")(
+            any_store.client, code, [f"{priority} {due} {options} {kind}"]
+        )
         assert found == [str(priority), due.strip("-"), options, kind]
 
     one()
@@ -155,7 +182,14 @@ def test_a_successor_reads_back_what_was_written(any_store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("attempt", "owner"),
-    [("1@17.s1.482913", "s1"), ("1@1.host.a-7.0", "host.a-7"), ("1@1", ""), ("1@1.s1", ""), ("x@1.s1.0", ""), ("", "")],
+    [
+        ("1@17.s1.482913", "s1"),
+        ("1@1.host.a-7.0", "host.a-7"),
+        ("1@1", ""),
+        ("1@1.s1", ""),
+        ("x@1.s1.0", ""),
+        ("", ""),
+    ],
 )
 def test_an_attempt_names_its_scheduler(attempt: str, owner: str) -> None:
     assert owner_of(attempt) == owner

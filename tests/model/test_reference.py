@@ -1,4 +1,6 @@
-"""The scripts and the reference store are the same: driven side by side, same replies, same state, nothing violated."""
+"""The scripts and the reference store are the same: driven side by side, same replies, same state,
+nothing violated.
+"""
 
 import os
 from dataclasses import replace
@@ -43,7 +45,7 @@ class SideBySide(PartitionRules):
         """Return the shard of a task."""
         return self.reference.queues[self.store.keys.shard_of(id)]
 
-    # -- the way of a task, as it should be ---------------------------------------------------------------------------
+    # -- the way of a task, as it should be --------------------------------------------------------
 
     @initialize(offer=OFFERS, other=OFFERS)
     def nodes_and_some_tasks(self, offer, other):
@@ -59,7 +61,11 @@ class SideBySide(PartitionRules):
     def go_on(self, id, data):
         """Take the step that comes next for a task."""
         task = self.queue_of(id).find(id)
-        held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
+        held = [
+            place
+            for place in self.places
+            if task and (place.task, place.attempt) == (id, task.attempt)
+        ]
         if task is None:
             self.publish(id, data.draw(NEEDS), data.draw(PUBLICATIONS), None, None)
         elif task.state == "pending":
@@ -75,25 +81,39 @@ class SideBySide(PartitionRules):
         elif held and task.state == "running":
             outcome = data.draw(st.sampled_from(["succeeded", "failed", "again"]), "outcome")
             self.both(self.commands.finish([(held[0], outcome, "")]))
-        elif held and (held[0].node, held[0].slot) in self.reference.partition(held[0].partition).leases:
+        elif (
+            held
+            and (held[0].node, held[0].slot) in self.reference.partition(held[0].partition).leases
+        ):
             self.both(self.commands.release(held[0].partition, [held[0]]))
         else:
             self.both(self.commands.purge(task.state, [id]))
 
     @rule(
-        id=IDS, slip=SLIPS, verb=st.sampled_from(["confirm", "start", "finish", "requeue", "release"]), data=st.data()
+        id=IDS,
+        slip=SLIPS,
+        verb=st.sampled_from(["confirm", "start", "finish", "requeue", "release"]),
+        data=st.data(),
     )
     def again_or_with_a_slip(self, id, slip, verb, data):
-        """Send a request of a task's present attempt twice in one call, perhaps once from another place."""
+        """Send a request of a task's present attempt twice in one call, perhaps once from another
+        place.
+        """
         task = self.queue_of(id).find(id)
-        held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
+        held = [
+            place
+            for place in self.places
+            if task and (place.task, place.attempt) == (id, task.attempt)
+        ]
         if held:
             two = [held[-1], replace(held[-1], **slip)]
             some = two if data.draw(st.booleans(), "both") else two[1:]
             calls: dict[str, Call[Any]] = {
                 "confirm": self.commands.confirm(some),
                 "start": self.commands.start(some),
-                "finish": self.commands.finish([(place, data.draw(OUTCOMES, "outcome"), "") for place in some]),
+                "finish": self.commands.finish(
+                    [(place, data.draw(OUTCOMES, "outcome"), "") for place in some]
+                ),
                 "requeue": self.commands.requeue([(place, "") for place in some]),
                 "release": self.commands.release(two[0].partition, some),
             }
@@ -121,11 +141,15 @@ class SideBySide(PartitionRules):
         then=st.sampled_from(["revive", "publish", "run", "run"]),
     )
     def lose(self, id, data, why, how, last, then):
-        """Requeue a task that runs, perhaps as its last attempt; then it may be revived, or run again."""
+        """Requeue a task that runs, perhaps as its last attempt; then it may be revived, or run
+        again.
+        """
         if place := self.until_it_runs(id, data):
             if last:
                 self.a_task_is_near_its_end(id)
-            self.both(self.commands.requeue([(place, why)], how, [data.draw(DELAYS, "for how long")]))
+            self.both(
+                self.commands.requeue([(place, why)], how, [data.draw(DELAYS, "for how long")])
+            )
             if then != "run":
                 self.revive([id])
             if then == "publish":
@@ -143,7 +167,9 @@ class SideBySide(PartitionRules):
         before=st.sampled_from(["", "", "requeue", "cancel"]),
     )
     def go_on_as_something_else(self, id, data, delay, expiry, publication, before):
-        """Submit what a task that has run does next, as its run does or as others do; and perhaps end the run."""
+        """Submit what a task that has run does next, as its run does or as others do; and perhaps
+        end the run.
+        """
         if place := self.until_it_runs(id, data):
             after = "" if publication else place.attempt
             if before == "requeue":
@@ -152,7 +178,9 @@ class SideBySide(PartitionRules):
                 for how in data.draw(st.permutations(["SIGTERM", "after"]), "how"):
                     self.both(self.commands.cancel([id], how=how))
             asked = TaskOptions.of(data.draw(NEEDS, "options"), "q" if publication else "")
-            next = Submission(id, "f", b"next" + publication.encode(), asked, delay, after, expiry, publication)
+            next = Submission(
+                id, "f", b"next" + publication.encode(), asked, delay, after, expiry, publication
+            )
             self.both(self.commands.submit([next, next]))
             if data.draw(st.booleans(), "ends"):
                 self.both(self.commands.finish([(place, data.draw(OUTCOMES, "outcome"), "")]))
@@ -164,13 +192,19 @@ class SideBySide(PartitionRules):
         for p, partition in self.reference.partitions.items():
             for node in partition.nodes.values():
                 free = [slot for slot in range(node.span) if partition.is_free(node, slot)]
-                if len(free) >= asked.slots and all(node.left.get(name, 0) >= amount for name, amount in asked.amounts):
-                    self.claim(self.a_claim(id, attempt, p, node.name, tuple(free[: asked.slots]), needs))
+                if len(free) >= asked.slots and all(
+                    node.left.get(name, 0) >= amount for name, amount in asked.amounts
+                ):
+                    self.claim(
+                        self.a_claim(id, attempt, p, node.name, tuple(free[: asked.slots]), needs)
+                    )
                     return
-        if held := [lease for (node, _), lease in self.reference.partition(0).leases.items() if node == "n3"]:
+        if held := [
+            lease for (node, _), lease in self.reference.partition(0).leases.items() if node == "n3"
+        ]:
             self.both(self.commands.release(0, held[:1]))
 
-    # -- the queue of tasks ------------------------------------------------------------------------------------------
+    # -- the queue of tasks ------------------------------------------------------------------------
 
     @rule(
         ids=st.lists(IDS, min_size=1, max_size=3),
@@ -182,13 +216,24 @@ class SideBySide(PartitionRules):
     )
     def submit(self, ids, options, delay, expiry, name, apps=""):
         asked = TaskOptions.of(options)
-        tasks = [Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry) for id in ids]
+        tasks = [
+            Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry) for id in ids
+        ]
         self.both(self.commands.submit(tasks, [apps]))
 
     @rule(id=IDS, options=NEEDS, publication=PUBLICATIONS, delay=DELAYS, expiry=EXPIRIES)
     def publish(self, id, options, publication, delay, expiry):
         """Publish as Celery does: an id that has ended begins again."""
-        task = Submission(id, "f", publication.encode(), TaskOptions.of(options, "q"), delay, "", expiry, publication)
+        task = Submission(
+            id,
+            "f",
+            publication.encode(),
+            TaskOptions.of(options, "q"),
+            delay,
+            "",
+            expiry,
+            publication,
+        )
         self.both(self.commands.submit([task]))
 
     @rule(data=st.data(), options=NEEDS, delay=DELAYS, expiry=EXPIRIES)
@@ -207,15 +252,22 @@ class SideBySide(PartitionRules):
         shard=st.integers(0, 2),
     )
     def take(self, scheduler, limit, salt="", most=10, some=9, waits="", shard=0):
-        """Take of kinds that the scheduler knows of, and of one that may be due; hear what has changed since."""
+        """Take of kinds that the scheduler knows of, and of one that may be due; hear what has
+        changed since.
+        """
         shard %= self.store.keys.shards
-        queue, mine = self.reference.queues[shard], (scheduler, shard)
+        queue = self.reference.queues[shard]
+        mine = (scheduler, shard)
         if any(due < NEVER_MS for due in queue.later.values()):
-            limit, most = 10, 10  # which of several that fell due in one millisecond goes first is not told
+            # which of several that fell due in one millisecond goes first is not told
+            limit = 10
+            most = 10
         rows = [(kind, limit) for kind in [*self.copies.get(mine, {})][:some]]
         if some % 3 == 0 and ("f slots=1", limit) not in rows:
             rows.append(("f slots=1", limit))
-        took = self.both(self.commands.take(scheduler, rows, self.since.get(mine, "0"), most, salt, waits, shard))
+        took = self.both(
+            self.commands.take(scheduler, rows, self.since.get(mine, "0"), most, salt, waits, shard)
+        )
         self.attempts += [(scheduler, task.id, task.attempt) for task in took.tasks]
         copy = self.copies[mine] = {} if took.anew else self.copies.get(mine, {})
         self.since[mine] = took.version
@@ -227,7 +279,13 @@ class SideBySide(PartitionRules):
             lines = {kind: waiting.line().split()[:3] for kind, waiting in queue.kinds.items()}
             assert copy == lines, "a copy that follows the changes is the index"
 
-    @rule(data=st.data(), scheduler=SCHEDULERS, whatever=st.booleans(), how=st.sampled_from(["", "undo"]), why=WHY)
+    @rule(
+        data=st.data(),
+        scheduler=SCHEDULERS,
+        whatever=st.booleans(),
+        how=st.sampled_from(["", "undo"]),
+        why=WHY,
+    )
     def give_back(self, data, scheduler, whatever, how, why):
         owner, id, attempt = self.an_attempt(data)
         row = (id, "" if whatever else attempt, how, why)
@@ -241,7 +299,9 @@ class SideBySide(PartitionRules):
             before = len(self.attempts)
             self.take(scheduler, 10, shard=shard)
             undone = self.attempts[before:]
-            rows: list[tuple[str, str, GiveBack, str]] = [(id, attempt, "undo", "") for _, id, attempt in undone]
+            rows: list[tuple[str, str, GiveBack, str]] = [
+                (id, attempt, "undo", "") for _, id, attempt in undone
+            ]
             if rows:
                 self.both(self.commands.give_back(scheduler, rows))
         given = [pair[1:] for pair in self.attempts[known:]]
@@ -266,28 +326,38 @@ class SideBySide(PartitionRules):
 
     @rule(data=st.data(), outcomes=st.lists(st.tuples(OUTCOMES, WHY), min_size=1, max_size=3))
     def finish(self, data, outcomes):
-        self.both(self.commands.finish([(self.a_place(data), outcome, why) for outcome, why in outcomes]))
+        self.both(
+            self.commands.finish([(self.a_place(data), outcome, why) for outcome, why in outcomes])
+        )
 
     @rule(data=st.data(), why=WHY, how=HOW)
     def requeue(self, data, why, how):
         delays_ms = data.draw(st.lists(DELAYS, min_size=1, max_size=2), "for how long")
-        self.both(self.commands.requeue([(self.a_place(data), why) for _ in delays_ms], how, delays_ms))
+        self.both(
+            self.commands.requeue([(self.a_place(data), why) for _ in delays_ms], how, delays_ms)
+        )
 
     @rule(ids=st.lists(IDS, min_size=1, max_size=3))
     def revive(self, ids):
         self.both(self.commands.revive(ids, "by an operator"))
 
-    @rule(ids=st.lists(IDS, min_size=1, max_size=3), state=st.sampled_from(["succeeded", "failed", "dead"]))
+    @rule(
+        ids=st.lists(IDS, min_size=1, max_size=3),
+        state=st.sampled_from(["succeeded", "failed", "dead"]),
+    )
     def purge(self, ids, state):
         self.both(self.commands.purge(state, ids))
 
     def an_option(self, id: str, name: str, value: int) -> None:
         """Write an option into the line of a task on the server."""
-        tasks, client = self.store.keys.in_shard_of("tasks", id), cast("Any", self.store.client)
+        tasks = self.store.keys.in_shard_of("tasks", id)
+        client = cast("Any", self.store.client)
         line = readable(client.hget(tasks, id))
         old = line.split(" ")[4]
         words = [word for word in old.split(",") if word != "-" and word.partition("=")[0] != name]
-        client.hset(tasks, id, line.replace(f" {old} ", f" {','.join([*words, f'{name}={value}'])} ", 1))
+        client.hset(
+            tasks, id, line.replace(f" {old} ", f" {','.join([*words, f'{name}={value}'])} ", 1)
+        )
 
     @rule(id=IDS)
     def a_task_is_near_its_end(self, id):
@@ -309,7 +379,11 @@ class SideBySide(PartitionRules):
 
     @rule(limit=st.sampled_from([1, 9]))
     def expire(self, limit):
-        self.both(self.commands.expire(9 if any(len(queue.expires) > 1 for queue in self.reference.queues) else limit))
+        self.both(
+            self.commands.expire(
+                9 if any(len(queue.expires) > 1 for queue in self.reference.queues) else limit
+            )
+        )
 
     @rule(ids=st.lists(IDS, min_size=1, max_size=2), how=CANCELS)
     def cancel(self, ids, how):
@@ -317,7 +391,9 @@ class SideBySide(PartitionRules):
 
     @rule(id=IDS, times=st.sampled_from([1, 1, 2, 3]), data=st.data())
     def rotate(self, id, times, data):
-        """A task ends and half the retention passes; rare fields last no longer than the oldest generation."""
+        """A task ends and half the retention passes; rare fields last no longer than the oldest
+        generation.
+        """
         if place := self.until_it_runs(id, data):
             self.both(self.commands.finish([(place, "succeeded", "")]))
         self.both(self.commands.rotate())
@@ -326,7 +402,9 @@ class SideBySide(PartitionRules):
                 queue.rotated_ms = self.reference.now_ms - self.commands.retention_s * 500
                 self.store.client.hset(self.store.keys.queue("meta", shard), "rotated_ms", 0)
                 for old, task in queue.ended[2].items():
-                    task.why, task.history, task.told = None, [], False
+                    task.why = None
+                    task.history = []
+                    task.told = False
                     self.store.client.delete(self.store.keys.extra(old))
             self.both(self.commands.rotate())
         self.both(self.commands.read_tasks([id]))
@@ -356,7 +434,9 @@ STEPS = int(os.environ.get("PARSYNC_TEST_STEPS", "50"))
 def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: str, shards: int):
     any_store.keys.shards = shards
     """The examples are the same on each server; so most of them run on the first one."""
-    examples = settings().max_examples * (3 if server_kind == next(iter(server_programs())) else 1) // 3
+    examples = (
+        settings().max_examples * (3 if server_kind == next(iter(server_programs())) else 1) // 3
+    )
     run_state_machine_as_test(
         lambda: SideBySide(any_store),  # type: ignore[arg-type] # any function that makes one
         settings=settings(max_examples=max(examples, 1), stateful_step_count=STEPS),
@@ -383,5 +463,7 @@ WITHOUT_TWIN = {
 
 def test_every_other_script_has_its_twin_in_the_reference():
     homes = (Queue, Partition, Cluster)
-    lacking = {script.verb for script in ALL if not any(hasattr(home, script.verb) for home in homes)}
+    lacking = {
+        script.verb for script in ALL if not any(hasattr(home, script.verb) for home in homes)
+    }
     assert lacking == WITHOUT_TWIN

@@ -21,7 +21,9 @@ class Cluster(RuleBasedStateMachine):
     def __init__(self, store: Store) -> None:
         super().__init__()
         store.client.flushall()
-        self.store, self.commands, self.reference = store, store.commands, MemoryStore(store.keys.cluster)
+        self.store = store
+        self.commands = store.commands
+        self.reference = MemoryStore(store.keys.cluster)
 
     def both(self, call: Call[Any]) -> None:
         """Run a call on both sides."""
@@ -38,7 +40,10 @@ class Cluster(RuleBasedStateMachine):
     def renew_scheduler(self, me, leader, lost, stay, at_most):
         cluster = self.reference.cluster
         seen = cluster.leader.text() if leader and cluster.leader else ""
-        still = next((f"{name} {count}" for name, count in cluster.members.items() if lost and name != me), "")
+        still = next(
+            (f"{name} {count}" for name, count in cluster.members.items() if lost and name != me),
+            "",
+        )
         stats = {"placed": 1} if stay else None
         self.both(self.commands.renew_scheduler(me, seen, still, stats, stay, at_most))
 
@@ -54,7 +59,9 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(nodes=st.lists(st.sampled_from(["n1", "n2"]), unique=True), since=st.integers(1, 9))
     def book(self, nodes, since):
-        self.both(self.commands.book([Booking(node, "big slots=2", "a", since) for node in nodes], 60))
+        self.both(
+            self.commands.book([Booking(node, "big slots=2", "a", since) for node in nodes], 60)
+        )
 
     @rule(settings=st.dictionaries(st.sampled_from(["partitions", "gap_ms"]), st.integers(1, 9)))
     def configure(self, settings):

@@ -1,4 +1,6 @@
-"""Every rule says the same in all its forms: of one node, of many at once, in Lua, and in its sentences."""
+"""Every rule says the same in all its forms: of one node, of many at once, in Lua, and in its
+sentences.
+"""
 
 from typing import Any
 
@@ -21,11 +23,17 @@ each = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 @each
 @given(offers=st.lists(OFFERS, min_size=1, max_size=6), needs=NEEDS)
-def test_many_nodes_are_judged_as_each_is(rule: Rule, offers: list[Resources], needs: Resources) -> None:
+def test_many_nodes_are_judged_as_each_is(
+    rule: Rule, offers: list[Resources], needs: Resources
+) -> None:
     admitted = [rule.admits(offer, needs) for offer in offers]
     assert rule.mask(Columns(offers), needs).tolist() == admitted
-    assert rule.concerns(needs) or all(admitted), "a rule that does not concern a task turns no node away"
-    assert [not rule.lacking(needs, offer) for offer in offers] == admitted, "a node that fails lacks something"
+    assert rule.concerns(needs) or all(admitted), (
+        "a rule that does not concern a task turns no node away"
+    )
+    assert [not rule.lacking(needs, offer) for offer in offers] == admitted, (
+        "a node that fails lacks something"
+    )
     nowhere = rule.nowhere(needs, {f"n{at}": offer for at, offer in enumerate(offers)})
     assert not (nowhere and any(admitted)), "what no node meets is said of needs that no node meets"
 

@@ -1,4 +1,6 @@
-"""Stored lines: what Python writes the scripts read, and the other way round; each line reads back what was written."""
+"""Stored lines: what Python writes the scripts read, and the other way round; each line reads back
+what was written.
+"""
 
 import re
 from collections.abc import Callable
@@ -26,7 +28,8 @@ DEVICES = " gpu.mem@0=8.5 gpu.mem@10=4 gpu@0=0.5 gpu@10=1 parsync.devices:shared
 VALUES: dict[str, st.SearchStrategy[str]] = {
     "ahead": st.sampled_from(["0", "1", "3", "-1", "-9"]),
     "all": st.sampled_from("01"),
-    "deadline": st.just("no deadline") | NUMBERS.map(lambda number: f"deadline_s={number[:9]}.{number[:9]}"),
+    "deadline": st.just("no deadline")
+    | NUMBERS.map(lambda number: f"deadline_s={number[:9]}.{number[:9]}"),
     "drain": st.sampled_from("012"),
     "first": st.integers(0, 10**8 - 1).map(str),
     "labels": st.sampled_from(["", "zone:a", "celery.queue:a%20b gpu:a100"]),
@@ -54,7 +57,11 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
 
 def lines(line: text.Line) -> st.SearchStrategy[dict[str, str]]:
     """Draw the fields of a line, sometimes without the optional ones."""
-    fields = {field: VALUES.get(field, NUMBERS) for field in text.FIELDS if f"{{{field}}}" in line.template}
+    fields = {
+        field: VALUES.get(field, NUMBERS)
+        for field in text.FIELDS
+        if f"{{{field}}}" in line.template
+    }
     optional = "".join(re.findall(r"\[.*?\]", line.template))
     return st.fixed_dictionaries(
         {field: values for field, values in fields.items() if f"{{{field}}}" not in optional},
@@ -89,7 +96,7 @@ def test_a_line_of_anything_else_is_not_read(line: text.Line) -> None:
     assert line.read("no such line\nat all") is None
 
 
-# -- beside the scripts ------------------------------------------------------------------------------------------------
+# -- beside the scripts ----------------------------------------------------------------------------
 
 LUA: dict[str, tuple[str, str]] = {
     "NODE": (
@@ -102,11 +109,13 @@ LUA: dict[str, tuple[str, str]] = {
     ),
     "COUNTER": (
         "node/heartbeat",
-        "local inc, moved, since = parse_counter(ARGV[1])\nreturn inc and counter_text(inc, moved, since)",
+        "local inc, moved, since = parse_counter(ARGV[1])\nreturn inc and counter_text(inc, "
+        "moved, since)",
     ),
     "KIND": (
         "kind/line",
-        "local count, _, _, why = parse_kind(ARGV[1])\nreturn count and string.sub(ARGV[1], 1, #ARGV[1] - #why) .. why",
+        "local count, _, _, why = parse_kind(ARGV[1])\nreturn count and string.sub(ARGV[1], 1, "
+        "#ARGV[1] - #why) .. why",
     ),
     "STREAK": (
         "node/streak",
@@ -114,14 +123,20 @@ LUA: dict[str, tuple[str, str]] = {
     ),
     "TERMS": ("node/note", "return is_terms(ARGV[1]) and ARGV[1]"),
 }
-"""Line -> its library in Lua, and the end of a script that reads ARGV[1] and writes it again, or answers false."""
+"""Line -> its library in Lua, and the end of a script that reads ARGV[1] and writes it again, or
+answers false.
+"""
 
 
 @pytest.mark.unaudited
 @pytest.mark.parametrize("name", LUA)
 def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None:
-    """What Python writes is read by Lua and written again the same; of damaged lines both say the same."""
-    line, client, again = text.LINES[name], any_store.client, script(*LUA[name])
+    """What Python writes is read by Lua and written again the same; of damaged lines both say the
+    same.
+    """
+    line = text.LINES[name]
+    client = any_store.client
+    again = script(*LUA[name])
 
     @given(lines(line), DAMAGE | st.none())
     def one(fields: dict[str, str], damage: tuple[int, str, int] | None) -> None:
@@ -143,13 +158,21 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None
         ("NODE", "up inc=1 drain=0 first=0 span=4 score=1 slots=4 \ngpu=2", False),
     ],
 )
-def test_a_line_break_is_the_same_for_the_scripts(any_store: Store, name: str, written: str, sound: bool) -> None:
-    """If one side reads a value that the other takes for damage, each pass of the leader repairs it, without effect."""
-    assert (script(*LUA[name])(any_store.client, written) is not None) == reads(name, written) == sound
+def test_a_line_break_is_the_same_for_the_scripts(
+    any_store: Store, name: str, written: str, sound: bool
+) -> None:
+    """If one side reads a value that the other takes for damage, each pass of the leader repairs
+    it, without effect.
+    """
+    assert (
+        (script(*LUA[name])(any_store.client, written) is not None) == reads(name, written) == sound
+    )
 
 
 def reads(name: str, written: str) -> bool:
-    """Return whether Python reads a line, but for a node's offer, of which a script judges no more than the slots."""
+    """Return whether Python reads a line, but for a node's offer, of which a script judges no more
+    than the slots.
+    """
     if name != "NODE":
         return text.LINES[name].read(written) is not None
     fields = text.NODE.read(written)
@@ -201,7 +224,9 @@ def test_needs_offers_and_ledgers_are_the_same_for_the_scripts(any_store: Store)
     @given(VALUES["offer"], DAMAGE | st.none())
     def one(offer: str, damage: tuple[int, str, int] | None) -> None:
         written = offer if damage is None else damaged(offer, *damage)
-        assert (well_formed(any_store.client, written) is not None) == is_resources(written), written
+        assert (well_formed(any_store.client, written) is not None) == is_resources(written), (
+            written
+        )
         if is_resources(written):
             parse_resources(written)
 
@@ -216,7 +241,9 @@ def test_needs_with_conditions_are_the_same_for_the_scripts(any_store: Store) ->
     @given(NEEDS, DAMAGE | st.none())
     def one(needs: Resources, damage: tuple[int, str, int] | None) -> None:
         written = needs.text if damage is None else damaged(needs.text, *damage)
-        answer = cast(Any, any_store.client).eval(f"{whole} return are_needs(ARGV[1]) and 1 or 0", 0, written)
+        answer = cast(Any, any_store.client).eval(
+            f"{whole} return are_needs(ARGV[1]) and 1 or 0", 0, written
+        )
         assert bool(answer) == are_needs(written), written
 
     one()
@@ -225,11 +252,16 @@ def test_needs_with_conditions_are_the_same_for_the_scripts(any_store: Store) ->
 @pytest.mark.unaudited
 def test_a_place_with_devices_is_the_same_for_the_scripts(any_store: Store) -> None:
     task_at = script("place/lease", "return task_at(ARGV[1])")
-    words = st.sampled_from(["gpu=1", "gpu.mem@1=8.5", "gpu@0=0.5", "gpu@999=1", "gpu.mem=8", "gpu@01=1", "gpu@1000=1"])
+    words = st.sampled_from(
+        ["gpu=1", "gpu.mem@1=8.5", "gpu@0=0.5", "gpu@999=1", "gpu.mem=8", "gpu@01=1", "gpu@1000=1"]
+    )
     pieces = st.sampled_from([*PIECES, "@", "@1", ".m", "a" * 33])
 
     @settings(max_examples=300)
-    @given(st.lists(words, max_size=3), st.tuples(st.integers(0, 80), pieces, st.integers(0, 3)) | st.none())
+    @given(
+        st.lists(words, max_size=3),
+        st.tuples(st.integers(0, 80), pieces, st.integers(0, 3)) | st.none(),
+    )
     def one(held: list[str], damage: tuple[int, str, int] | None) -> None:
         written = " ".join(["a81f 1@17.s1.482913 p0 n1/3,4 inc=3", *held, "since=17"])
         written = written if damage is None else damaged(written, *damage)
@@ -243,7 +275,9 @@ def test_a_place_with_devices_is_the_same_for_the_scripts(any_store: Store) -> N
 
 
 def test_the_text_of_a_kind_is_read_as_it_was_written() -> None:
-    """Every strategy belongs to a kind, and no other word does; the text of a record is a kind or damaged."""
+    """Every strategy belongs to a kind, and no other word does; the text of a record is a kind or
+    damaged.
+    """
     strategies = st.sampled_from(["", *Strategy, "fast", "slots=1", "latency quality"])
 
     @given(VALUES["task"], VALUES["offer"], strategies, DAMAGE | st.none())
@@ -260,7 +294,8 @@ def test_the_text_of_a_kind_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a ", "a b", " slots=1", "a slots=1 b", "a gpu=1", "a slots=1\n", "\u00e4 slots=1"]
+    "text",
+    ["", "a", "a ", "a b", " slots=1", "a slots=1 b", "a gpu=1", "a slots=1\n", "\u00e4 slots=1"],
 )
 def test_another_text_is_no_kind(text: str) -> None:
     with pytest.raises(ValueError, match="not a kind of task"):
@@ -270,12 +305,19 @@ def test_another_text_is_no_kind(text: str) -> None:
 @pytest.mark.unaudited
 def test_a_declared_task_is_found_by_the_scripts(any_store: Store) -> None:
     """lib/kind/feasible.lua looks for the line of a task in the text of an app."""
-    find = script("kind/feasible", "return string.find(ARGV[1], '\\n' .. 'proj.b' .. ' ', 1, true) and ARGV[1]")
+    find = script(
+        "kind/feasible",
+        "return string.find(ARGV[1], '\\n' .. 'proj.b' .. ' ', 1, true) and ARGV[1]",
+    )
     for tasks, there in (
         ({"proj.a": None, "proj.b": {"slots": 2}}, True),
         ({"proj.b": None}, True),
         ({"proj.bb": None}, False),
     ):
         known = KnownTasks.of(tasks)
-        assert (find(any_store.client, known.text) is not None) == there == ("proj.b" in known.declared)
+        assert (
+            (find(any_store.client, known.text) is not None)
+            == there
+            == ("proj.b" in known.declared)
+        )
         assert known.declared == tasks

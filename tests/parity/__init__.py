@@ -1,1 +1,3 @@
-"""The parity suite: each case runs on plain Celery and with `Parsync(app)`, and the answers must be the same."""
+"""The parity suite: each case runs on plain Celery and with `Parsync(app)`, and the answers must be
+the same.
+"""

@@ -14,10 +14,13 @@ from parsync_redis import Parsync
 from . import option_tasks, tasks  # noqa: F401 - they add their tasks to TASKS
 from .task_kit import TASKS
 
-PLAIN, PARSYNC = "plain", "parsync"
+PLAIN = "plain"
+PARSYNC = "parsync"
 
 
-def route_by_argument(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any) -> Any:
+def route_by_argument(
+    name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any
+) -> Any:
     """A router that cannot say where a task goes without its arguments."""
     return {"queue": kwargs["queue"]} if name == "parity.by_argument" else None
 
@@ -28,7 +31,8 @@ def build(kind: str, url: str) -> Celery:
     app.conf.update(
         accept_content=["json", "pickle", "yaml", "msgpack"],
         broker_connection_retry_on_startup=True,
-        result_backend_transport_options={"retry_policy": {"max_retries": 1}},  # when the server is stopped at the end
+        # when the server is stopped at the end
+        result_backend_transport_options={"retry_policy": {"max_retries": 1}},
         result_extended=True,
         task_send_sent_event=True,
         task_annotations={"parity.annotated": {"ignore_result": True}},
@@ -42,7 +46,9 @@ def build(kind: str, url: str) -> Celery:
     for function, options in TASKS:
         placed: Mapping[str, Any] = {"parsync": True} if kind == PARSYNC else {}
         name = function.__name__
-        made[name] = app.task(name=f"parity.{name}", shared=False, **{**placed, **options})(function)
+        made[name] = app.task(name=f"parity.{name}", shared=False, **{**placed, **options})(
+            function
+        )
     app.t = type("Tasks", (), made)  # as class attributes: a task is no descriptor
     app.finalize()
     return app

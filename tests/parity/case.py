@@ -1,4 +1,6 @@
-"""A case: one thing that a Celery user does, as a function that returns what can be compared; and what it is given."""
+"""A case: one thing that a Celery user does, as a function that returns what can be compared; and
+what it is given.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +17,8 @@ from tests.waiting import until
 
 from .task_kit import GATES, MARKS
 
-PREFORK, THREADS = "prefork", "threads"
+PREFORK = "prefork"
+THREADS = "threads"
 POOLS = (PREFORK, THREADS)
 PATIENCE_S = 180.0
 """How long a case waits for what will come."""
@@ -29,8 +32,9 @@ MOMENT_S = 2.0
 class Case:
     """One case. `calls` is what of Celery it uses, `shows` what must be the same.
 
-    differs: why the two answers differ on purpose, on the pools `differs_on`. alone: it changes the worker, so that
-    nothing runs beside it. short: it is in the form that runs on older versions of Celery.
+    differs: why the two answers differ on purpose, on the pools `differs_on`. alone: it changes the
+    worker, so that nothing runs beside it. short: it is in the form that runs on older versions of
+    Celery.
     """
 
     area: str
@@ -54,9 +58,13 @@ CASES: list[Case] = []
 
 
 def area(name: str) -> Callable[..., Any]:
-    """A function that adds a case of that area; as a decorator, or with the case's function as its last argument."""
+    """A function that adds a case of that area; as a decorator, or with the case's function as its
+    last argument.
+    """
 
-    def add(calls: str, shows: str, run: Callable[["Context"], Any] | None = None, **more: Any) -> Any:
+    def add(
+        calls: str, shows: str, run: Callable[["Context"], Any] | None = None, **more: Any
+    ) -> Any:
         def keep(function: Callable[["Context"], Any]) -> Callable[["Context"], Any]:
             CASES.append(Case(name, calls, shows, function, **more))
             return function
@@ -67,13 +75,23 @@ def area(name: str) -> Callable[..., Any]:
 
 
 class Context:
-    """The context of a case: an app with a worker, its tasks, and a key of its own for marks and gates."""
+    """The context of a case: an app with a worker, its tasks, and a key of its own for marks and
+    gates.
+    """
 
-    def __init__(self, app: Celery, kind: str, pool: str, client: Any, worker: str, said: "Said") -> None:
-        self.app, self.t, self.kind, self.pool, self.redis, self.worker = app, app.t, kind, pool, client, worker
+    def __init__(
+        self, app: Celery, kind: str, pool: str, client: Any, worker: str, said: "Said"
+    ) -> None:
+        self.app = app
+        self.t = app.t
+        self.kind = kind
+        self.pool = pool
+        self.redis = client
+        self.worker = worker
         self.said = said
         self.key = uuid4().hex
-        self.s, self.reply_s = PATIENCE_S, REPLY_S
+        self.s = PATIENCE_S
+        self.reply_s = REPLY_S
 
     def end(self, result: Any, timeout_s: float = PATIENCE_S) -> Any:
         """How a result ended: its state and value; 'nothing' if it does not end in time."""
@@ -98,7 +116,9 @@ class Context:
         self.redis.set(GATES + (key or self.key), "open", ex=60)
 
     def begun(self, *results: Any) -> None:
-        """Waits until the worker knows that these tasks run: their own marks come a moment earlier."""
+        """Waits until the worker knows that these tasks run: their own marks come a
+        moment earlier.
+        """
         ids = [result.id for result in results]
         inspect = self.app.control.inspect(destination=[self.worker], timeout=self.reply_s)
 
@@ -135,7 +155,9 @@ def comparable(value: Any, worker: str = "") -> Any:
     if isinstance(value, BaseException):
         return {"error": type(value).__name__, "text": comparable(str(value), worker)}
     if isinstance(value, Mapping):
-        return {str(comparable(key, worker)): comparable(each, worker) for key, each in value.items()}
+        return {
+            str(comparable(key, worker)): comparable(each, worker) for key, each in value.items()
+        }
     if isinstance(value, set | frozenset):
         return sorted(map(str, (comparable(each, worker) for each in value)))
     if isinstance(value, list | tuple):
@@ -149,7 +171,9 @@ class Said:
     """The events of one app, read by one thread and kept by task id."""
 
     def __init__(self, app: Celery) -> None:
-        self._app, self._lock, self._stopped = app, Lock(), False
+        self._app = app
+        self._lock = Lock()
+        self._stopped = False
         self._receiver: Any = None
         self._events: dict[Any, list[dict[str, Any]]] = {}
 

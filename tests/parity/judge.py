@@ -1,4 +1,6 @@
-"""Choose the cases that run, and judge answers: the same as plain Celery's, or declared to differ and different."""
+"""Choose the cases that run, and judge answers: the same as plain Celery's, or declared to differ
+and different.
+"""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -13,12 +15,17 @@ from .rig import CELERY
 Answers = Mapping[str, Mapping[str, "Future[Any]"]]
 SHORT = bool(os.environ.get("PARITY_SHORT"))
 ANSWER_S = 600
-"""How long a test waits for the answer of its case, which is asked with the others of its module."""
+"""How long a test waits for the answer of its case, which is asked with the others of its module.
+"""
 
 
 def these(pool: str) -> list[Case]:
     """The cases for a pool and this version of Celery."""
-    return [case for case in CASES if pool in case.pools and case.since <= CELERY and (case.short or not SHORT)]
+    return [
+        case
+        for case in CASES
+        if pool in case.pools and case.since <= CELERY and (case.short or not SHORT)
+    ]
 
 
 def selected(items: Iterable[Any], module: str) -> list[Case]:
@@ -27,8 +34,11 @@ def selected(items: Iterable[Any], module: str) -> list[Case]:
 
 
 def check(case: Case, answers: Mapping[str, "Future[Any]"], pool: str) -> None:
-    """Fails if the answers differ and that is not declared, and if they do not differ and that is."""
-    plain, parsync = answers[PLAIN].result(ANSWER_S)[0], answers[PARSYNC].result(ANSWER_S)[0]
+    """Fails if the answers differ and that is not declared, and if they do not differ
+    and that is.
+    """
+    plain = answers[PLAIN].result(ANSWER_S)[0]
+    parsync = answers[PARSYNC].result(ANSWER_S)[0]
     said = f"\nplain Celery: {plain}\nwith parsync: {parsync}"
     if case.differs and pool in case.differs_on:
         assert plain != parsync, f"the difference is gone: take {case.differs!r} away{said}"

@@ -10,7 +10,7 @@ from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
 
 from .task_kit import Hooked, Numbers, mark, task, wait
 
-# -- options -----------------------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------
 
 
 @task(base=Hooked, bind=True, max_retries=1)
@@ -162,7 +162,7 @@ def throws(a: int) -> None:
     raise ValueError(a)
 
 
-# -- ends --------------------------------------------------------------------------------------------------------------
+# -- ends ------------------------------------------------------------------------------------------
 
 
 @task(reject_on_worker_lost=True, acks_late=True)
@@ -201,7 +201,9 @@ def ends(key: str, how: str) -> None:
 
 
 BEGUN_S = 0.3
-"""A pool of processes runs a task once more whose process ends before the pool has read that it began."""
+"""A pool of processes runs a task once more whose process ends before the pool has read that it
+began.
+"""
 
 
 def end(how: str) -> None:
@@ -229,7 +231,7 @@ def end(how: str) -> None:
     }[how]
 
 
-# -- callbacks ---------------------------------------------------------------------------------------------------------
+# -- callbacks -------------------------------------------------------------------------------------
 
 
 @task()

@@ -121,8 +121,12 @@ def page() -> str:
     lines = [_HEAD.format(cases=len(CASES), short=sum(case.short for case in CASES))]
     lines += [_row(case) for case in differ]
     lines.append("\n## The same as in Celery\n")
-    for area, cases in groupby(sorted(CASES, key=lambda case: case.area), key=lambda case: case.area):
-        same = [case for case in cases if not (case.differs and {*case.pools} <= {*case.differs_on})]
+    for area, cases in groupby(
+        sorted(CASES, key=lambda case: case.area), key=lambda case: case.area
+    ):
+        same = [
+            case for case in cases if not (case.differs and {*case.pools} <= {*case.differs_on})
+        ]
         lines.append(f"\n### {area}\n\n{len(same)} cases.\n\n")
         for calls, some in groupby(same, key=lambda case: case.calls):
             lines.append(f"- `{calls}`: {'; '.join(case.shows for case in some)}\n")

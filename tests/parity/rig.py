@@ -1,4 +1,6 @@
-"""Two stacks on one server: a plain Celery worker, and schedulers with a worker that is a node; and who runs cases."""
+"""Two stacks on one server: a plain Celery worker, and schedulers with a worker that is a node; and
+who runs cases.
+"""
 
 import gc
 import os
@@ -29,7 +31,8 @@ AT_ONCE = 6
 """Cases of one stack that run at the same time."""
 PROCESSES = 10
 """Of each worker: more than cases at once, since some tasks wait for a while."""
-_PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))  # another Celery may be first there
+# another Celery may be first there
+_PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 CELERY = tuple(int(part) for part in celery.__version__.split(".")[:2])
 
 
@@ -39,7 +42,11 @@ class Parity:
     def __init__(self, pool: str, logs: Path) -> None:
         self.pool = pool
         self._server = EmbeddedServer(list(server_programs().values())[-1])
-        base = self._server.url.rpartition("/")[0] if self._server.url.count("/") > 2 else self._server.url
+        base = (
+            self._server.url.rpartition("/")[0]
+            if self._server.url.count("/") > 2
+            else self._server.url
+        )
         self.urls = {PARSYNC: f"{base}/0", PLAIN: f"{base}/1"}
         self.stacks: dict[str, LocalStack] = {}
         self.said: dict[str, Said] = {}
@@ -53,7 +60,9 @@ class Parity:
                 "PYTHONPATH": _PATH,
                 "C_FORCE_ROOT": "1",
             }
-            self.stacks[kind] = LocalStack("parsync", self.urls[kind], logs=logs / kind, cwd=ROOT, env=env)
+            self.stacks[kind] = LocalStack(
+                "parsync", self.urls[kind], logs=logs / kind, cwd=ROOT, env=env
+            )
 
     def start(self) -> None:
         """Starts everything, and waits until the workers answer and the readers of events hear."""
@@ -61,7 +70,16 @@ class Parity:
         self.stacks[PARSYNC].scheduler(1, partitions=1, lease_s=LONG_LEASE_S)
         for kind in KINDS:
             node = ("--parsync-node", "n1") if kind == PARSYNC else ()
-            program = (sys.executable, "-m", "celery", "-A", "tests.parity.app:app", "worker", "-P", self.pool)
+            program = (
+                sys.executable,
+                "-m",
+                "celery",
+                "-A",
+                "tests.parity.app:app",
+                "worker",
+                "-P",
+                self.pool,
+            )
             self.stacks[kind].start("worker", [*program, "-n", f"{kind}@%h", *words, *node])
         deadline = time.monotonic() + 180
         store = Store.from_url(self.urls[PARSYNC], "parsync")
@@ -69,7 +87,8 @@ class Parity:
         while not all(up.values()):
             assert time.monotonic() < deadline, f"not up: {up}; see {self.stacks[PLAIN].logs}"
             time.sleep(0.1)
-            for kind in KINDS:  # a node is up before its worker has reached the broker, and sends no events till then
+            # a node is up before its worker has reached the broker, and sends no events till then
+            for kind in KINDS:
                 up[kind] = bool(self.apps[kind].control.ping(timeout=2.0))
             up[PARSYNC] = (
                 up[PARSYNC]
@@ -85,7 +104,9 @@ class Parity:
             self._until_heard(kind, deadline)
 
     def _until_heard(self, kind: str, deadline: float) -> None:
-        """Sends an event of its own until the reader hears it: what is sent before it has subscribed is lost."""
+        """Sends an event of its own until the reader hears it: what is sent before it has
+        subscribed is lost.
+        """
         probe = uuid4().hex
         with self.apps[kind].events.default_dispatcher() as events:
             while not self.said[kind].of(probe):
@@ -94,7 +115,9 @@ class Parity:
                 time.sleep(0.05)
 
     def held(self) -> list[str]:
-        """The tasks that still hold slots when a lease has passed since all cases ended; none, unless a slot leaks."""
+        """The tasks that still hold slots when a lease has passed since all cases ended; none,
+        unless a slot leaks.
+        """
         store = Store.from_url(self.urls[PARSYNC], "parsync")
         deadline = time.monotonic() + 180
         while True:
@@ -118,10 +141,15 @@ class Parity:
         self._server.stop()
 
     def run(self, cases: Iterable[Case]) -> dict[str, dict[str, "Future[Any]"]]:
-        """Runs cases on both stacks, many at a time and then those that must be alone; their answers by id and kind."""
+        """Runs cases on both stacks, many at a time and then those that must be alone; their
+        answers by id and kind.
+        """
         cases = list(cases)
         answers: dict[str, dict[str, Future[Any]]] = {case.id: {} for case in cases}
-        pools = {kind: ThreadPoolExecutor(AT_ONCE, initializer=self.apps[kind].set_current) for kind in KINDS}
+        pools = {
+            kind: ThreadPoolExecutor(AT_ONCE, initializer=self.apps[kind].set_current)
+            for kind in KINDS
+        }
         for case in cases:
             if not case.alone:
                 for kind in KINDS:
@@ -134,7 +162,8 @@ class Parity:
         ):
             by_kind = {PLAIN: plain, PARSYNC: parsync}
             for case in cases:
-                if case.alone:  # one stack after the other: what Celery keeps for a whole process is kept for both
+                # one stack after the other: what Celery keeps for a whole process is kept for both
+                if case.alone:
                     for kind in KINDS:
                         answers[case.id][kind] = by_kind[kind].submit(self._answer, case, kind)
                         answers[case.id][kind].exception()
@@ -142,7 +171,9 @@ class Parity:
 
     def _answer(self, case: Case, kind: str) -> Any:
         worker = f"{kind}@{os.uname().nodename}"
-        context = Context(self.apps[kind], kind, self.pool, connect(self.urls[kind]), worker, self.said[kind])
+        context = Context(
+            self.apps[kind], kind, self.pool, connect(self.urls[kind]), worker, self.said[kind]
+        )
         began = time.monotonic()
         try:
             answer = case.run(context)

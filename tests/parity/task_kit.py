@@ -1,4 +1,6 @@
-"""Tools of the parity suite's tasks: marks and gates that their cases see, their table, classes of errors."""
+"""Tools of the parity suite's tasks: marks and gates that their cases see, their table, classes of
+errors.
+"""
 
 import os
 import time
@@ -10,7 +12,8 @@ from celery import Task
 from pydantic import BaseModel
 
 TASKS: list[tuple[Callable[..., Any], dict[str, Any]]] = []
-MARKS, GATES = "parity:marks:", "parity:gate:"
+MARKS = "parity:marks:"
+GATES = "parity:gate:"
 GATE_S = 40
 _clients: dict[int, Any] = {}
 
@@ -28,7 +31,9 @@ def task(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def client() -> Any:
     """Redis, over a connection of this process."""
     if os.getpid() not in _clients:
-        _clients[os.getpid()] = redis.Redis.from_url(os.environ["PARITY_URL"], decode_responses=True)
+        _clients[os.getpid()] = redis.Redis.from_url(
+            os.environ["PARITY_URL"], decode_responses=True
+        )
     return _clients[os.getpid()]
 
 
@@ -54,7 +59,8 @@ class Stubborn(Exception):
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__("stubborn")
-        self.first, self.second = first, second
+        self.first = first
+        self.second = second
 
 
 class Hooked(Task):
@@ -72,7 +78,9 @@ class Hooked(Task):
     def on_retry(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
         mark(args[0], f"on_retry {type(exc).__name__}")
 
-    def after_return(self, status: str, retval: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
+    def after_return(
+        self, status: str, retval: Any, task_id: str, args: Any, kwargs: Any, einfo: Any
+    ) -> None:
         mark(args[0], f"after_return {status}")
 
     def shadow_name(self, args: Any, kwargs: Any, options: Any) -> str:

@@ -1,4 +1,7 @@
-"""Tasks of the parity suite: values, errors, retries, replacing, states. `app.build` makes Celery's tasks of them."""
+"""Tasks of the parity suite: values, errors, retries, replacing, states.
+
+`app.build` makes Celery's tasks of them.
+"""
 
 import time
 from typing import Any
@@ -8,7 +11,7 @@ from celery.result import allow_join_result
 
 from .task_kit import Odd, Stubborn, mark, task, wait
 
-# -- values and errors -------------------------------------------------------------------------------------------------
+# -- values and errors -----------------------------------------------------------------------------
 
 
 @task()
@@ -54,9 +57,12 @@ def boom_with(kind: str) -> None:
             raise KeyError("first")
         except KeyError as error:
             raise Odd("second", 2) from error
-    raise {"odd": Odd("odd", 1), "stubborn": Stubborn(1, 2), "memory": RuntimeError("m"), "stop": StopIteration(3)}[
-        kind
-    ]
+    raise {
+        "odd": Odd("odd", 1),
+        "stubborn": Stubborn(1, 2),
+        "memory": RuntimeError("m"),
+        "stop": StopIteration(3),
+    }[kind]
 
 
 @task()
@@ -98,7 +104,9 @@ def retries_with_eta(self: Any, key: str) -> Any:
 
 @task(bind=True)
 def headers(self: Any) -> Any:
-    return {key: value for key, value in (self.request.headers or {}).items() if key.startswith("x-")}
+    return {
+        key: value for key, value in (self.request.headers or {}).items() if key.startswith("x-")
+    }
 
 
 @task(bind=True)
@@ -111,7 +119,7 @@ def delivery(self: Any) -> Any:
     return dict(self.request.delivery_info or {})
 
 
-# -- retries -----------------------------------------------------------------------------------------------------------
+# -- retries ---------------------------------------------------------------------------------------
 
 
 @task(bind=True, max_retries=3)
@@ -148,7 +156,12 @@ def retries_as(self: Any, key: str, how: str) -> Any:
         raise self.retry(countdown=0, headers={"x-again": "yes"})
     if how == "limits" and n == 1:
         raise self.retry(countdown=0, time_limit=33)
-    return [n, self.request.retries, self.request.timelimit, (self.request.headers or {}).get("x-again")]
+    return [
+        n,
+        self.request.retries,
+        self.request.timelimit,
+        (self.request.headers or {}).get("x-again"),
+    ]
 
 
 @task(autoretry_for=(KeyError,), retry_kwargs={"max_retries": 2, "countdown": 0})
@@ -169,7 +182,13 @@ def auto_but(key: str, what: str) -> None:
     raise {"key": KeyError, "value": ValueError}[what](what)
 
 
-@task(autoretry_for=(KeyError,), max_retries=2, retry_backoff=0.05, retry_backoff_max=0.1, retry_jitter=False)
+@task(
+    autoretry_for=(KeyError,),
+    max_retries=2,
+    retry_backoff=0.05,
+    retry_backoff_max=0.1,
+    retry_jitter=False,
+)
 def backoff(key: str) -> str:
     if mark(key) < 3:
         raise KeyError(key)
@@ -185,13 +204,15 @@ def publishes_itself(self: Any, key: str) -> int:
     return n
 
 
-# -- replacing ---------------------------------------------------------------------------------------------------------
+# -- replacing -------------------------------------------------------------------------------------
 
 
 @task(bind=True)
 def replaced(self: Any, how: str) -> Any:
     t = self.app.tasks
-    add, total, boom = t["parity.add"], t["parity.total"], t["parity.boom"]
+    add = t["parity.add"]
+    total = t["parity.total"]
+    boom = t["parity.boom"]
     raise self.replace(
         {
             "task": lambda: add.s(1, 2),
@@ -218,7 +239,7 @@ def extends(self: Any, a: int) -> int:
     return a
 
 
-# -- states and children -----------------------------------------------------------------------------------------------
+# -- states and children ---------------------------------------------------------------------------
 
 
 @task(bind=True)

@@ -1,4 +1,6 @@
-"""A certificate authority of our own, and what it signs: made anew for each test run, valid for a day."""
+"""A certificate authority of our own, and what it signs: made anew for each test run, valid for a
+day.
+"""
 
 import datetime as dt
 import ipaddress
@@ -16,14 +18,19 @@ class Authority:
     """Signs certificates; its own is `path`."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._key = folder, ec.generate_private_key(ec.SECP256R1())
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         self.path = folder / f"{name}.pem"
-        own = _builder(self._name, self._name, self._key).add_extension(x509.BasicConstraints(True, 0), critical=True)
+        own = _builder(self._name, self._name, self._key).add_extension(
+            x509.BasicConstraints(True, 0), critical=True
+        )
         key_id = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
         signed = own.add_extension(key_id, critical=False).add_extension(usage, critical=True)
-        self.path.write_bytes(signed.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        self.path.write_bytes(
+            signed.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        )
 
     def certify(self, host: str, expired: bool = False) -> tuple[Path, Path]:
         """The files of a certificate for a host name or address, and of its key."""
@@ -39,7 +46,9 @@ class Authority:
         paths = self._folder / f"{host}-{expired}.crt", self._folder / f"{host}-{expired}.key"
         paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         form = serialization.PrivateFormat.PKCS8
-        paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+        paths[1].write_bytes(
+            key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        )
         return paths
 
 
@@ -48,7 +57,10 @@ def _name(text: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, valid: dt.timedelta = DAY
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    valid: dt.timedelta = DAY,
 ) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (

@@ -1,4 +1,5 @@
-"""TLS that the app says in Celery's words: placed tasks use it as plain ones do, and send nothing in clear.
+"""TLS that the app says in Celery's words: placed tasks use it as plain ones do, and send nothing
+in clear.
 
 A proxy ends TLS in front of a server, so these tests run on each server program.
 """
@@ -39,7 +40,9 @@ Conf = dict[str, Any]
 
 @dataclass
 class Place:
-    """A server with a password behind two proxies; the second one asks clients for a certificate."""
+    """A server with a password behind two proxies; the second one asks clients for a
+    certificate.
+    """
 
     server: EmbeddedServer
     open: TlsProxy
@@ -65,7 +68,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         TlsProxy(server.port, own, clients=authority.path) as mutual,
     ):
         connect(server.url).config_set("requirepass", SECRET)
-        direct = Settings.load(url=server.url.replace("//", f"//{LOGIN}"), cluster=CLUSTER, partitions=1)
+        direct = Settings.load(
+            url=server.url.replace("//", f"//{LOGIN}"), cluster=CLUSTER, partitions=1
+        )
         store = Store.from_url(direct.url, CLUSTER)
         join_cluster(store, direct, create=True)
         yield Place(server, plain, mutual, authority, stranger, client)
@@ -80,18 +85,31 @@ def a_query(place: Place, ca: Path) -> Conf:
 
 def rediss_and_a_dict(place: Place, ca: Path) -> Conf:
     options = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": str(ca)}
-    return {"broker_url": f"rediss://{LOGIN}127.0.0.1:{place.open.port}/0", "broker_use_ssl": options}
+    return {
+        "broker_url": f"rediss://{LOGIN}127.0.0.1:{place.open.port}/0",
+        "broker_use_ssl": options,
+    }
 
 
 def redis_and_a_dict(place: Place, ca: Path) -> Conf:
-    options = {"ssl_cert_reqs": "required", "ssl_ca_certs": ca, "ssl_min_version": ssl.TLSVersion.TLSv1_2}
-    return {"broker_url": f"redis://{LOGIN}127.0.0.1:{place.open.port}/0", "broker_use_ssl": options}
+    options = {
+        "ssl_cert_reqs": "required",
+        "ssl_ca_certs": ca,
+        "ssl_min_version": ssl.TLSVersion.TLSv1_2,
+    }
+    return {
+        "broker_url": f"redis://{LOGIN}127.0.0.1:{place.open.port}/0",
+        "broker_use_ssl": options,
+    }
 
 
 def a_clients_certificate(place: Place, ca: Path) -> Conf:
     names = zip(("ssl_certfile", "ssl_keyfile"), map(str, place.certificate), strict=True)
     options = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": str(ca), **dict(names)}
-    return {"broker_url": f"redis://{LOGIN}127.0.0.1:{place.mutual.port}/0", "broker_use_ssl": options}
+    return {
+        "broker_url": f"redis://{LOGIN}127.0.0.1:{place.mutual.port}/0",
+        "broker_use_ssl": options,
+    }
 
 
 def parsyncs_own_address(place: Place, ca: Path) -> Conf:
@@ -136,7 +154,8 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget_pools(app: Celery) -> None:
-    """Drop the pools of this address: kombu gives them to whoever has the address, whatever TLS the app asks for.
+    """Drop the pools of this address: kombu gives them to whoever has the address, whatever TLS the
+    app asks for.
 
     pools.reset() would close the pools of all other apps of this process as well.
     """
@@ -176,22 +195,45 @@ def test_a_connection_of_parsync_has_the_options_of_kombus(place: Place) -> None
         "ssl_include_verify_flags": [ssl.VerifyFlags.VERIFY_X509_STRICT],
         "ssl_ciphers": "DEFAULT",
     }
-    app = make_app({**conf, "broker_transport_options": {**options, "visibility_timeout": 5, "retry_on_timeout": True}})
+    app = make_app(
+        {
+            **conf,
+            "broker_transport_options": {
+                **options,
+                "visibility_timeout": 5,
+                "retry_on_timeout": True,
+            },
+        }
+    )
     with app.connection_for_write() as connection:
         theirs = connection.default_channel.pool.connection_kwargs
     ours = connect(app.parsync.settings().url).connection_pool.connection_kwargs
-    names = {*options, *conf["broker_use_ssl"], "password", "host", "port", "db"} - {"ssl_cert_reqs"}
+    names = {*options, *conf["broker_use_ssl"], "password", "host", "port", "db"} - {
+        "ssl_cert_reqs"
+    }
     names &= theirs.keys()  # older kombus have no client name, and no health check with TLS
     assert {name: ours[name] for name in names} == {name: theirs[name] for name in names}
-    assert {"socket_keepalive_options", "socket_timeout", "ssl_certfile", "ssl_check_hostname"} <= names
+    assert {
+        "socket_keepalive_options",
+        "socket_timeout",
+        "ssl_certfile",
+        "ssl_check_hostname",
+    } <= names
     assert (ours["ssl_cert_reqs"], theirs["ssl_cert_reqs"]) == ("required", ssl.CERT_REQUIRED)
     assert app.parsync.client.store.check_server()["version"]
     assert not place.clear
 
 
-def test_broker_use_ssl_true_with_which_celery_sends_the_password_in_clear_is_refused(place: Place) -> None:
+def test_broker_use_ssl_true_with_which_celery_sends_the_password_in_clear_is_refused(
+    place: Place,
+) -> None:
     for scheme in ("redis", "rediss"):
-        app = make_app({"broker_url": f"{scheme}://{LOGIN}127.0.0.1:{place.open.port}/0", "broker_use_ssl": True})
+        app = make_app(
+            {
+                "broker_url": f"{scheme}://{LOGIN}127.0.0.1:{place.open.port}/0",
+                "broker_use_ssl": True,
+            }
+        )
         with pytest.raises(InvalidInput, match="it must be a dict, such as") as caught:
             app.tasks["tls.placed"].delay()
         assert SECRET not in str(caught.value)
@@ -223,7 +265,9 @@ def plain():
 
 
 @pytest.mark.serial
-def test_worker_guard_and_scheduler_beside_it_have_the_apps_tls(place: Place, tmp_path: Path) -> None:
+def test_worker_guard_and_scheduler_beside_it_have_the_apps_tls(
+    place: Place, tmp_path: Path
+) -> None:
     (tmp_path / "proj.py").write_text(PROJ)
     at = f"{LOGIN}127.0.0.1:{place.mutual.port}/0"
     files = {
@@ -231,10 +275,20 @@ def test_worker_guard_and_scheduler_beside_it_have_the_apps_tls(place: Place, tm
         "certfile": str(place.certificate[0]),
         "keyfile": str(place.certificate[1]),
     }
-    backend = f"rediss://{at}?ssl_cert_reqs=required&" + "&".join(f"ssl_{name}={file}" for name, file in files.items())
-    env = {"BROKER": f"redis://{at}", "BACKEND": backend, "PYTHONPATH": f"{tmp_path}:{ROOT}", **files}
+    backend = f"rediss://{at}?ssl_cert_reqs=required&" + "&".join(
+        f"ssl_{name}={file}" for name, file in files.items()
+    )
+    env = {
+        "BROKER": f"redis://{at}",
+        "BACKEND": backend,
+        "PYTHONPATH": f"{tmp_path}:{ROOT}",
+        **files,
+    }
     logs = tmp_path / "logs"
-    with LocalStack(CLUSTER, logs=logs, cwd=tmp_path, env=env) as stack, pytest.MonkeyPatch.context() as patch:
+    with (
+        LocalStack(CLUSTER, logs=logs, cwd=tmp_path, env=env) as stack,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         stack.worker("proj:app", "n1", slots=1, extra=["--parsync-with-scheduler"])
         for name, value in (*env.items(), ("PARSYNC_CLUSTER", CLUSTER)):
             patch.setenv(name, value)

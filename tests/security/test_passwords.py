@@ -1,4 +1,6 @@
-"""No password in what settings, errors and addresses show; a password file completes the address."""
+"""No password in what settings, errors and addresses show; a password file completes
+the address.
+"""
 
 import sys
 from pathlib import Path
@@ -91,8 +93,12 @@ def test_a_password_file_that_cannot_be_used_is_one_sentence(tmp_path, monkeypat
 
 
 def test_a_path_with_an_at_sign_is_shown_as_it_is(monkeypatch):
-    monkeypatch.setenv("PARSYNC_PASSWORD_FILE", "/run/credentials/parsync-worker@gpu.service/password")
-    with pytest.raises(InvalidInput, match=r"/run/credentials/parsync-worker@gpu\.service/password"):
+    monkeypatch.setenv(
+        "PARSYNC_PASSWORD_FILE", "/run/credentials/parsync-worker@gpu.service/password"
+    )
+    with pytest.raises(
+        InvalidInput, match=r"/run/credentials/parsync-worker@gpu\.service/password"
+    ):
         Settings.load()
 
 
@@ -118,7 +124,10 @@ def test_acl_prints_hashes_and_never_a_password(tmp_path):
         (["--hash", "0" * 64], "one password is for one --role"),
         (["--form", "yaml"], "--form 'yaml' is not known"),
         (["--queue", "a*"], "queue name 'a*' is not valid here"),
-        (["--role", "viewer", "--password-file", "nowhere"], "password file nowhere cannot be read"),
+        (
+            ["--role", "viewer", "--password-file", "nowhere"],
+            "password file nowhere cannot be read",
+        ),
     ],
 )
 def test_acl_refuses_what_makes_no_sense(words, says):

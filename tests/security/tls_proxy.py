@@ -1,4 +1,6 @@
-"""A proxy that ends TLS in front of a server, and keeps the first bytes of each connection as they came."""
+"""A proxy that ends TLS in front of a server, and keeps the first bytes of each connection as they
+came.
+"""
 
 import select
 import socket
@@ -15,11 +17,14 @@ HANDSHAKE = b"\x16\x03"
 class TlsProxy:
     """Listens on a port of its own; a context manager.
 
-    server: the port of the server behind it. certificate: its own, and the key. clients: the CA of the certificates
-    that clients must show, None if they need none. beginnings: the first bytes of each connection.
+    server: the port of the server behind it. certificate: its own, and the key. clients: the CA of
+    the certificates that clients must show, None if they need none. beginnings: the first bytes of
+    each connection.
     """
 
-    def __init__(self, server: int, certificate: tuple[Path, Path], clients: Path | None = None) -> None:
+    def __init__(
+        self, server: int, certificate: tuple[Path, Path], clients: Path | None = None
+    ) -> None:
         self._server = server
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(*certificate)
@@ -49,7 +54,10 @@ class TlsProxy:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -57,7 +65,9 @@ class TlsProxy:
         with self._listener, suppress(OSError):
             while not self._closed:
                 raw, _ = self._listener.accept()  # limit: in a daemon thread, until `close`
-                threading.Thread(target=self._serve, args=(raw,), name="tls proxy", daemon=True).start()
+                threading.Thread(
+                    target=self._serve, args=(raw,), name="tls proxy", daemon=True
+                ).start()
 
     def _serve(self, raw: socket.socket) -> None:
         self._ends.add(raw)
@@ -76,7 +86,10 @@ class TlsProxy:
 
 
 def _pump(client: ssl.SSLSocket, server: socket.socket) -> None:
-    """Carry bytes both ways until one end closes. One thread does both: an SSLSocket is used by one at a time."""
+    """Carry bytes both ways until one end closes.
+
+    One thread does both: an SSLSocket is used by one at a time.
+    """
     while True:
         readable = [client] if client.pending() else select.select([client, server], [], [])[0]
         for source, target in ((client, server), (server, client)):

@@ -58,7 +58,9 @@ class Backfilled(Simulation):
         """Do what the duty of the leader does."""
         now_ms, queue = round(now_s * 1000), self.cluster.queues[0]
         large = find_large(self.schedulers[0].core.queue.blocked.strict, LeastAsked(10.0))
-        tasks = sorted((order, id, one.kind) for one in large for id, order in first_of(queue, one.kind))
+        tasks = sorted(
+            (order, id, one.kind) for one in large for id, order in first_of(queue, one.kind)
+        )
         ages = self.ages.look(now_s, [id for _, id, _ in tasks])
         facts, held = list[NodeFacts](), dict[str, list[Held]]()
         kinds = dict[str, str]()
@@ -82,25 +84,40 @@ class Backfilled(Simulation):
 
     def tell(self, now_s: float) -> None:
         """Do what each scheduler does once in a gap."""
-        runs_ms = {(b.node, name): times.p95_ms for b in self.bookings for name, times in self.times.items()}
+        runs_ms = {
+            (b.node, name): times.p95_ms
+            for b in self.bookings
+            for name, times in self.times.items()
+        }
         bars = Bars(self.bookings, runs_ms, round(1000 * (now_s + self.parameters.gap_s)))
         for one in self.schedulers:
             one.core.on_bars(bars)
 
 
 def play(
-    slots: int, runs: str, books: bool = True, large_at_s: Sequence[float] = LARGE_AT_S, nodes: int = NODES
+    slots: int,
+    runs: str,
+    books: bool = True,
+    large_at_s: Sequence[float] = LARGE_AT_S,
+    nodes: int = NODES,
 ) -> list[float]:
     """Return how long each large task waited, in mean run times; one that has not started counts until the end."""
     parameters = Parameters(
-        schedulers=4, partitions=4, slots=10 * nodes, rate=200.0, scale=1.0, strategy=SimStrategy.QUALITY
+        schedulers=4,
+        partitions=4,
+        slots=10 * nodes,
+        rate=200.0,
+        scale=1.0,
+        strategy=SimStrategy.QUALITY,
     )
     rng = np.random.default_rng(7)
     rate = LOAD * 10 * nodes / MEAN_S
     until_s = large_at_s[-1] + 60.0
     at_s = np.cumsum(rng.exponential(1 / rate, round(rate * until_s)))
     lengths = np.full(len(at_s), MEAN_S) if runs == "equal" else rng.exponential(MEAN_S, len(at_s))
-    arrivals = [Arrival(float(a), max(float(run), 0.01)) for a, run in zip(at_s, lengths, strict=True)]
+    arrivals = [
+        Arrival(float(a), max(float(run), 0.01)) for a, run in zip(at_s, lengths, strict=True)
+    ]
     arrivals += [Arrival(a, MEAN_S, slots) for a in large_at_s]
     arrivals.sort()
     made = Backfilled(parameters, [Group("all", 4)], [Listed(arrivals)], np.random.SeedSequence(5))
@@ -115,15 +132,24 @@ def play(
     for tick in range(1, round(until_s / parameters.tick_s)):
         made.tick(tick)
         for id in ids.keys() - begun.keys():
-            if id not in made._arrivals and tick * parameters.tick_s > ids[id].at_s + parameters.tick_s:
+            if (
+                id not in made._arrivals
+                and tick * parameters.tick_s > ids[id].at_s + parameters.tick_s
+            ):
                 begun[id] = tick * parameters.tick_s
     return [(begun.get(id, until_s) - one.at_s) / MEAN_S for id, one in ids.items()]
 
 
-@pytest.mark.parametrize(("slots", "runs", "most"), [(8, "equal", 1.5), (10, "equal", 1.5), (8, "exponential", 3.0)])
-def test_a_large_task_beside_a_stream_of_small_ones_starts_soon(slots: int, runs: str, most: float) -> None:
+@pytest.mark.parametrize(
+    ("slots", "runs", "most"), [(8, "equal", 1.5), (10, "equal", 1.5), (8, "exponential", 3.0)]
+)
+def test_a_large_task_beside_a_stream_of_small_ones_starts_soon(
+    slots: int, runs: str, most: float
+) -> None:
     waits = play(slots, runs)
-    print(f"{slots} of 10 slots, {runs} run times: waits of {min(waits):.2f} to {max(waits):.2f} mean run times")
+    print(
+        f"{slots} of 10 slots, {runs} run times: waits of {min(waits):.2f} to {max(waits):.2f} mean run times"
+    )
     assert max(waits) <= most
 
 
@@ -132,7 +158,9 @@ def test_many_large_tasks_of_one_kind_do_not_wait_for_each_other(count: int, nod
     """Each has a booking of its own, while a quarter of the nodes suffices."""
     waits = play(8, "equal", large_at_s=[40.0] * count, nodes=nodes)
     most = 1.5 + count / 5
-    print(f"{count} tasks on {nodes} nodes: waits of {min(waits):.2f} to {max(waits):.2f} mean run times; bar {most:g}")
+    print(
+        f"{count} tasks on {nodes} nodes: waits of {min(waits):.2f} to {max(waits):.2f} mean run times; bar {most:g}"
+    )
     assert max(waits) <= min(most, 5.0), "one that has not started waits for 6"
 
 

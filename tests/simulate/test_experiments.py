@@ -9,8 +9,20 @@ import pytest
 
 from parsync_redis.lab.simulate import experiment, simulation
 from parsync_redis.lab.simulate.cluster import SimCluster
-from parsync_redis.lab.simulate.experiment import Outcome, as_json, draw, run_experiment, write_result
-from parsync_redis.lab.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega, omega_cell
+from parsync_redis.lab.simulate.experiment import (
+    Outcome,
+    as_json,
+    draw,
+    run_experiment,
+    write_result,
+)
+from parsync_redis.lab.simulate.experiments import (
+    EXPERIMENTS,
+    conflicts,
+    extra_slots,
+    omega,
+    omega_cell,
+)
 from parsync_redis.lab.simulate.parameters import SimStrategy, Sync
 from parsync_redis.lab.simulate.report import write_report
 from parsync_redis.lab.simulate.runs import Found
@@ -39,15 +51,36 @@ PLACED = {
 HOLDS = {
     "strategies": (
         {"scale": 0.005, "length": 0.25, "tau_s": 0.3},
-        {"latency.conflicts", "latency.utilisation3", "quality.slope2A", "adaptive.partB", "adaptive.utilisation3"},
+        {
+            "latency.conflicts",
+            "latency.utilisation3",
+            "quality.slope2A",
+            "adaptive.partB",
+            "adaptive.utilisation3",
+        },
     ),
     "statesync": (
         {"scale": 0.005, "length": 0.06, "tau_s": 0.3, "schedulers": 10, "partitions": 10},
-        {"order.latency", "order.adaptive", "order.quality", "statesync.growth", "score.latency", "score.adaptive"},
+        {
+            "order.latency",
+            "order.adaptive",
+            "order.quality",
+            "statesync.growth",
+            "score.latency",
+            "score.adaptive",
+        },
     ),
     "extra-slots": (
         {"scale": 0.02},
-        {"A4", "A8", "grows.rate", "grows.gap_s", "grows.scores", "shrinks.amplifier", "steady.partitions"},
+        {
+            "A4",
+            "A8",
+            "grows.rate",
+            "grows.gap_s",
+            "grows.scores",
+            "shrinks.amplifier",
+            "steady.partitions",
+        },
     ),
     "omega": ({"length": 0.1}, {"rising", "falling"}),
     "trace": ({"scale": 0.01, "length": 0.1, "schedulers": 5}, {"trace.conflicts", "trace.delay"}),
@@ -69,8 +102,13 @@ def _fewer_points(monkeypatch: pytest.MonkeyPatch) -> None:
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small trace with the columns of Alibaba's: bursts of equal tasks, and rows of what never ran."""
     path = tmp_path_factory.mktemp("trace") / "batch.csv.gz"
-    rows = ["task_create_time, task_end_time, job_id, task_id,number_of_instances, status,cpus,memory"]
-    rows += [f"{100 + 7 * i},{150 + 7 * i + i % 5 * 20},{i},1,{1 + i % 3 * 40},Terminated,50,0.1" for i in range(200)]
+    rows = [
+        "task_create_time, task_end_time, job_id, task_id,number_of_instances, status,cpus,memory"
+    ]
+    rows += [
+        f"{100 + 7 * i},{150 + 7 * i + i % 5 * 20},{i},1,{1 + i % 3 * 40},Terminated,50,0.1"
+        for i in range(200)
+    ]
     rows += ["90,80,x,1,5,Failed,,", "100,,y,1,393,Waiting,,"]
     path.write_bytes(gzip.compress("\n".join(rows).encode()))
     return path
@@ -92,7 +130,9 @@ _seen: dict[str, Outcome] = {}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_same_seed_gives_the_same_result_and_another_seed_another(name: str, trace: Path) -> None:
+def test_the_same_seed_gives_the_same_result_and_another_seed_another(
+    name: str, trace: Path
+) -> None:
     first = as_json(seen(name, trace).result)
     assert as_json(run(name, trace).result) == first
     result = json.loads(first)
@@ -131,7 +171,9 @@ def test_the_claims_about_staleness_and_conflicts_hold_also_in_small(trace: Path
     assert (alone.paper, alone.ours) == ("0", 0.0), "one scheduler never conflicts with itself"
 
 
-def test_an_experiment_leaves_its_result_its_plots_and_a_document_of_all(trace: Path, tmp_path: Path) -> None:
+def test_an_experiment_leaves_its_result_its_plots_and_a_document_of_all(
+    trace: Path, tmp_path: Path
+) -> None:
     files = write_result(seen("staleness", trace), tmp_path / "staleness")
     assert [path.name for path in files] == ["result.json", "staleness.png", "staleness.svg"]
     assert files[1].read_bytes().startswith(b"\x89PNG")
@@ -139,7 +181,9 @@ def test_an_experiment_leaves_its_result_its_plots_and_a_document_of_all(trace: 
     again = tmp_path / "again"
     again.mkdir()
     draw(json.loads(files[0].read_text()), again, "staleness")
-    assert (again / "staleness.svg").read_bytes() == files[2].read_bytes(), "a plot is a function of its result"
+    assert (again / "staleness.svg").read_bytes() == files[2].read_bytes(), (
+        "a plot is a function of its result"
+    )
     assert write_report(tmp_path, tmp_path / "docs" / "all.md") == ["staleness"]
     text = (tmp_path / "docs" / "all.md").read_text()
     assert "| N=4: mean staleness, s | 0.25 | 0.25 |" in text
@@ -184,16 +228,29 @@ def test_runs_that_are_compared_have_the_same_nodes_and_the_same_arrivals(
 
 def test_an_experiment_has_the_cases_that_were_asked_for(trace: Path) -> None:
     few = run_experiment("staleness", {"partitions": 8, "scale": 0.005}, jobs=1).result["summary"]
-    assert list(few) == ["N=1", "N=2", "N=4", "StateSync"], "as many schedulers as partitions at most"
+    assert list(few) == ["N=1", "N=2", "N=4", "StateSync"], (
+        "as many schedulers as partitions at most"
+    )
     given = {"schedulers": 4, "slots": 4000, "rate": 4000.0, "amplifier": 2.0, "scale": 0.1}
     (name,) = run_experiment("conflicts", given, jobs=1).result["summary"]
     assert name == "N=4 K=100 S=400", "K = A R G / N, at the scale"
-    given = {"schedulers": 16, "partitions": 16, "length": 0.02, "rate": 600.0, "slots": 9000, "duration_s": 2.0}
+    given = {
+        "schedulers": 16,
+        "partitions": 16,
+        "length": 0.02,
+        "rate": 600.0,
+        "slots": 9000,
+        "duration_s": 2.0,
+    }
     summary = run_experiment("omega", given, jobs=1).result["summary"]
     assert {name.rpartition("=")[2] for name in summary} == {"16"}
     most = run_experiment("omega", {"schedulers": max(omega.MEMBERS), "length": 0.02}, jobs=1)
-    assert {check.id.partition(".")[0] for check in most.checks} == {"coarse", "whole"}, "there is no N=1 to compare"
-    assert summary["fine, incremental, N=16"]["jobs"]["mean"] > 40, "ten times as many as by default"
+    assert {check.id.partition(".")[0] for check in most.checks} == {"coarse", "whole"}, (
+        "there is no N=1 to compare"
+    )
+    assert summary["fine, incremental, N=16"]["jobs"]["mean"] > 40, (
+        "ten times as many as by default"
+    )
 
 
 def test_a_result_says_what_each_run_used_and_not_what_none_did(trace: Path) -> None:
@@ -235,13 +292,21 @@ def test_a_reason_is_given_for_the_parameters_that_it_was_found_for(
 
     found = Found({"A": table, "B": table}, {"p": {"A": {"conflict_fraction": 0.0}}})
     monkeypatch.setattr(experiment, "carry_out", lambda runs, *rest: [[found] for _ in runs])
-    why = {check.id: check.why for check in run_experiment("strategies", more).checks if not check.holds}
-    assert why["quality.score1"].startswith("sampling that loses as few" if said else "no reason was sought")
+    why = {
+        check.id: check.why
+        for check in run_experiment("strategies", more).checks
+        if not check.holds
+    }
+    assert why["quality.score1"].startswith(
+        "sampling that loses as few" if said else "no reason was sought"
+    )
     assert why["quality.slope2A"] == "", "what has no reason gets none"
 
 
 @pytest.mark.parametrize("name", ["strategies", "trace"])
-def test_with_nothing_measured_no_claim_holds(name: str, monkeypatch: pytest.MonkeyPatch, trace: Path) -> None:
+def test_with_nothing_measured_no_claim_holds(
+    name: str, monkeypatch: pytest.MonkeyPatch, trace: Path
+) -> None:
     table = {metric: [None] * 97 for metric in (*PLACED, "placed")}
     none = dict.fromkeys(("conflict_fraction", "delay_mean_s", "score_mean"))
     nothing = Found({"A": table, "B": table}, {"all": {"A": none, "B": none, "all": none}})
@@ -259,8 +324,14 @@ def test_the_claims_that_need_no_large_cluster_hold_in_small(
     given, claims = HOLDS[name]
     monkeypatch.setattr(extra_slots, "SWEEPS", SWEEPS)
     monkeypatch.setattr(extra_slots, "ROUNDS", 2)
-    found = run_experiment(name, {**given, **({"trace": str(trace)} if name == "trace" else {})}, jobs=1).checks
+    found = run_experiment(
+        name, {**given, **({"trace": str(trace)} if name == "trace" else {})}, jobs=1
+    ).checks
     assert {check.id: check.ours for check in found if check.id in claims and not check.holds} == {}
     assert claims <= {check.id for check in found}
-    against = {"latency.score1", "grows.score_variance", "whole.busyness"}  # docs/reproduction.md says why
+    against = {
+        "latency.score1",
+        "grows.score_variance",
+        "whole.busyness",
+    }  # docs/reproduction.md says why
     assert not any(check.holds for check in found if check.id in against)

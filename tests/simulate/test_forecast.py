@@ -36,7 +36,9 @@ SLOTS = (1, 4)
 
 def shares(law: Law, learnt: int, ahead: int, slots: int, cases: int) -> tuple[float, float]:
     """Return the shares of tasks that start, and of runs that end, within the range of their forecast."""
-    within = [play(law, learnt, ahead, slots, f"{learnt} {ahead} {slots} {case}") for case in range(cases)]
+    within = [
+        play(law, learnt, ahead, slots, f"{learnt} {ahead} {slots} {case}") for case in range(cases)
+    ]
     return sum(start for start, _ in within) / cases, sum(end for _, end in within) / cases
 
 
@@ -62,7 +64,9 @@ def play(law: Law, learnt: int, ahead: int, slots: int, seed: str) -> tuple[bool
     for _ in range(ahead):
         end_ms, slot = heapq.heappop(ends)
         heapq.heappush(ends, (end_ms + law(dice), slot))
-    return start.p5_ms - 1 <= ends[0][0] <= start.p95_ms + 1, end.p5_ms - 1 <= ends_first <= end.p95_ms + 1
+    return start.p5_ms - 1 <= ends[0][
+        0
+    ] <= start.p95_ms + 1, end.p5_ms - 1 <= ends_first <= end.p95_ms + 1
 
 
 def forecast(
@@ -70,10 +74,15 @@ def forecast(
 ) -> tuple[Forecast, Forecast]:
     """Return the forecasts of the start of a task, and of the end of the run in the first slot."""
     node = NodeFacts("n1", "up", False, Resources.of(len(starts)), 0)
-    held = [(Holder("n1", f"{seed}.{slot}", {}, 1, round(start)), NAME) for slot, start in enumerate(starts)]
+    held = [
+        (Holder("n1", f"{seed}.{slot}", {}, 1, round(start)), NAME)
+        for slot, start in enumerate(starts)
+    ]
     before = [WaitingTasks(NAME, NEEDS, [node], range(ahead))] if ahead else []
     learnt = LearntTimes({NAME: times})
-    start = forecast_start(WaitingTasks(NAME, NEEDS, [node]), before, held, learnt, round(now_ms), seed)
+    start = forecast_start(
+        WaitingTasks(NAME, NEEDS, [node]), before, held, learnt, round(now_ms), seed
+    )
     end = forecast_end(NAME, held[0][0], node.offer, learnt, round(now_ms))
     assert isinstance(start, Forecast)
     assert end is not None
@@ -100,7 +109,11 @@ def main() -> None:
     """Print the shares by law, learnt runs, tasks ahead and slots."""
     cases = 40
     columns = [(ahead, slots) for ahead in (*AHEAD, 200) for slots in SLOTS]
-    print(f"{'run times':24} {'learnt':>6}", *(f"{ahead:>5}/{slots}" for ahead, slots in columns), "   end")
+    print(
+        f"{'run times':24} {'learnt':>6}",
+        *(f"{ahead:>5}/{slots}" for ahead, slots in columns),
+        "   end",
+    )
     for name, law in LAWS.items():
         for learnt in (LEARNT, 30, 300):
             told = [(ahead, slots) for ahead, slots in columns if learnt >= ahead]
@@ -108,7 +121,11 @@ def main() -> None:
             ends = sum(end for _, end in found) / len(found)
             unknown = ["not yet"] * (len(columns) - len(told))
             print(
-                f"{name:24} {learnt:>6}", *(f"{start:7.2f}" for start, _ in found), *unknown, f"{ends:6.2f}", flush=True
+                f"{name:24} {learnt:>6}",
+                *(f"{start:7.2f}" for start, _ in found),
+                *unknown,
+                f"{ends:6.2f}",
+                flush=True,
             )
 
 

@@ -50,24 +50,44 @@ def test_a_bad_parameter_is_named_with_what_would_be_right(words: list[str], sai
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["conflicts", "--sharpness", "2"], "--sharpness has no meaning for conflicts: it takes --schedulers, --part"),
-        (["omega", "--gap", "1", "--amplifier", "2"], "--gap, --amplifier have no meaning for omega: it takes --sched"),
-        (["extra-slots", "--slots", "100"], "--slots has no meaning for extra-slots: it takes --schedulers"),
+        (
+            ["conflicts", "--sharpness", "2"],
+            "--sharpness has no meaning for conflicts: it takes --schedulers, --part",
+        ),
+        (
+            ["omega", "--gap", "1", "--amplifier", "2"],
+            "--gap, --amplifier have no meaning for omega: it takes --sched",
+        ),
+        (
+            ["extra-slots", "--slots", "100"],
+            "--slots has no meaning for extra-slots: it takes --schedulers",
+        ),
         (["staleness", "--length", "2"], "--length has no meaning for staleness"),
         (["omega", "--schedulers", "33"], "--schedulers 33 is more than --partitions 32"),
-        (["conflicts", "--schedulers", "2", "--slots", "5000"], "--slots 5000 are too few: a scheduler claims 10000"),
+        (
+            ["conflicts", "--schedulers", "2", "--slots", "5000"],
+            "--slots 5000 are too few: a scheduler claims 10000",
+        ),
     ],
 )
-def test_an_option_that_means_nothing_to_an_experiment_is_refused(words: list[str], said: str) -> None:
+def test_an_option_that_means_nothing_to_an_experiment_is_refused(
+    words: list[str], said: str
+) -> None:
     assert said in refused("simulate", *words)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is empty: its first line must name the columns task_create_time, task_end_time, number_of_instances"),
+        (
+            "",
+            "is empty: its first line must name the columns task_create_time, task_end_time, number_of_instances",
+        ),
         ("\n1,2,3\n", "is empty: its first line must name the columns"),
-        ("a,b,c\n1,2,3\n", "has no column task_create_time, task_end_time, number_of_instances; it has a, b, c"),
+        (
+            "a,b,c\n1,2,3\n",
+            "has no column task_create_time, task_end_time, number_of_instances; it has a, b, c",
+        ),
         (HEAD, "is empty: no row has a time of creation"),
         (HEAD + "9,3,1,1,5,Failed\n", "is empty"),
         (HEAD + "1,x,1,1,5,Terminated\n", "line 2: not a row of numbers"),
@@ -100,12 +120,27 @@ def test_without_matplotlib_plots_are_refused_before_anything_runs(
 
 
 def test_the_result_is_written_and_printed_alike(tmp_path: Path) -> None:
-    words = ["simulate", "staleness", "--schedulers", "2", "--partitions", "2", "--scale", "0.001", "--jobs", "1"]
-    result = CliRunner().invoke(app, [*words, "--json", "--no-plots", "--out", str(tmp_path / "out")])
+    words = [
+        "simulate",
+        "staleness",
+        "--schedulers",
+        "2",
+        "--partitions",
+        "2",
+        "--scale",
+        "0.001",
+        "--jobs",
+        "1",
+    ]
+    result = CliRunner().invoke(
+        app, [*words, "--json", "--no-plots", "--out", str(tmp_path / "out")]
+    )
     assert result.exit_code == 0, result.output
     assert (tmp_path / "out" / "result.json").read_text() == result.stdout
     assert json.loads(result.stdout)["parameters"]["schedulers"] == 2
     assert "per wall second" in result.stderr
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refused(*words, "--no-plots", "--out", str(tmp_path / "file"))
-    assert "no results in" in refused("simulate", "report", str(tmp_path / "none"), str(tmp_path / "x.md"))
+    assert "no results in" in refused(
+        "simulate", "report", str(tmp_path / "none"), str(tmp_path / "x.md")
+    )

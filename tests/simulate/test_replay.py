@@ -29,9 +29,7 @@ from parsync_redis.store import Store
 from tests.waiting import limited
 
 NODE_HEAD = "sn,cpu_milli,memory_mib,gpu,model"
-POD_HEAD = (
-    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
-)
+POD_HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
 NODES = (
     *(f"t{i},32000,65536,2,T4" for i in range(4)),
     *(f"g{i},96000,393216,8,G2" for i in range(2)),
@@ -65,7 +63,9 @@ def trace(folder: Path) -> GpuTrace:
     return read_gpu_trace(folder)
 
 
-def result_of(trace: GpuTrace, parameters: ReplayParameters = FAST, url: str | None = None) -> dict[str, Any]:
+def result_of(
+    trace: GpuTrace, parameters: ReplayParameters = FAST, url: str | None = None
+) -> dict[str, Any]:
     return replay_gpu(trace, parameters, url is not None, url).result
 
 
@@ -83,11 +83,16 @@ def rows(folder: Path, pattern: str, key: str) -> dict[str, Mapping[str, str]]:
 def test_the_same_seed_gives_the_same_result_and_another_seed_other_places(trace: GpuTrace) -> None:
     first = result_of(trace)
     assert as_json(result_of(trace)) == as_json(first)
-    assert result_of(trace, ReplayParameters(3, 4, speedup=2000, seed=2))["decisions"] != first["decisions"]
+    assert (
+        result_of(trace, ReplayParameters(3, 4, speedup=2000, seed=2))["decisions"]
+        != first["decisions"]
+    )
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_real_server_makes_the_same_decisions_and_keeps_nothing(trace: GpuTrace, server: Any, ends: bool) -> None:
+def test_a_real_server_makes_the_same_decisions_and_keeps_nothing(
+    trace: GpuTrace, server: Any, ends: bool
+) -> None:
     parameters = ReplayParameters(3, 4, speedup=2000, ends=ends)
     virtual, live = result_of(trace, parameters), result_of(trace, parameters, server.url)
     assert live.pop("audit") == []
@@ -132,19 +137,28 @@ def test_each_pod_that_waits_has_a_reason_and_none_is_for_want_of_slots(trace: G
         assert "full" not in row["why"]
         assert "slots" not in row["why"]
         assert "fit" in row["sentence"]
-    assert any("is short of gpu: the task needs gpu=2, 2 whole devices" in row["why"] for row in found["reasons"])
+    assert any(
+        "is short of gpu: the task needs gpu=2, 2 whole devices" in row["why"]
+        for row in found["reasons"]
+    )
 
 
 def test_the_reasons_are_of_all_pods_that_wait_the_most_frequent_first(trace: GpuTrace) -> None:
     replay = Replay(trace, VirtualStore("replay"), FAST)
     placed = {place.task for place in replay.run().places}
     reasons = count_reasons(replay.cores[0])
-    waiting = Counter(" ".join(sorted(pod.models)).replace(" ", "|") for pod in trace.pods if pod.name not in placed)
+    waiting = Counter(
+        " ".join(sorted(pod.models)).replace(" ", "|")
+        for pod in trace.pods
+        if pod.name not in placed
+    )
     counted: Counter[str] = Counter()
     for reason in reasons:
         counted[reason.models] += reason.pods
     assert counted == waiting
-    assert [reason.pods for reason in reasons] == sorted((reason.pods for reason in reasons), reverse=True)
+    assert [reason.pods for reason in reasons] == sorted(
+        (reason.pods for reason in reasons), reverse=True
+    )
 
 
 def test_a_pod_that_no_node_can_hold_waits_with_the_reason(tmp_path: Path) -> None:
@@ -152,7 +166,10 @@ def test_a_pod_that_no_node_can_hold_waits_with_the_reason(tmp_path: Path) -> No
     found = result_of(read_gpu_trace(write_trace(tmp_path, pods=pods)))
     assert (found["placed"], found["waiting"]) == (0, 2)
     why = {row["models"]: (row["fitting"], row["why"]) for row in found["reasons"]}
-    assert why["H900"] == (0, "no node fits: no node has label gpu_model:H900; there are gpu_model: G2, T4, V100M16")
+    assert why["H900"] == (
+        0,
+        "no node fits: no node has label gpu_model:H900; there are gpu_model: G2, T4, V100M16",
+    )
     assert why["T4"][0] == 0
     assert why["T4"][1].startswith("no node fits: no node has all of")
 
@@ -170,7 +187,9 @@ def test_pods_that_end_make_room_and_the_share_is_that_of_their_time(tmp_path: P
     timeline = played(trace, schedulers=1, partitions=1, speedup=100.0, ends=True)
     begins = sorted(at_s for at_s, change in timeline.used.steps if change > 0)
     ended = sorted(at_s for at_s, change in timeline.used.steps if change < 0)
-    assert [end - begin for begin, end in zip(begins, ended, strict=True)] == pytest.approx([4000, 4000])
+    assert [end - begin for begin, end in zip(begins, ended, strict=True)] == pytest.approx(
+        [4000, 4000]
+    )
     assert ended[0] <= begins[1] <= ended[0] + 50 + 1e-6, "the next tick after the first has ended"
 
 
@@ -186,7 +205,12 @@ def test_slots_are_as_many_as_the_smallest_pods_could_fill(tmp_path: Path) -> No
         "v0": 8,
         **dict.fromkeys(("c0", "c1"), 2),  # only pods without a GPU go there
     }
-    assert dict(offers["t0"].amounts) == {"cpu": 32000, "mem": 65536 * 2**20 * 1000, "gpu@0": 1000, "gpu@1": 1000}
+    assert dict(offers["t0"].amounts) == {
+        "cpu": 32000,
+        "mem": 65536 * 2**20 * 1000,
+        "gpu@0": 1000,
+        "gpu@1": 1000,
+    }
     assert offers["t0"].labels == (("gpu_model", "T4"),)
     assert offers["c0"].labels == ()
 
@@ -195,13 +219,18 @@ def test_models_are_counted_by_who_asks_for_them_and_who_holds_them(tmp_path: Pa
     nodes = ("t0,32000,65536,2,T4", "v0,8000,32768,1,V100M16", "c0,8000,1024,0,")
     pods = tuple(
         f"p{i},1000,0,1,{share},{spec},LS,Running,{i},9,"
-        for i, (share, spec) in enumerate([(1000, "T4"), (500, "T4|V100M16"), (1000, "V100M16"), (1000, "T4")])
+        for i, (share, spec) in enumerate(
+            [(1000, "T4"), (500, "T4|V100M16"), (1000, "V100M16"), (1000, "T4")]
+        )
     )
     trace = read_gpu_trace(write_trace(tmp_path, nodes, pods))
     timeline = Timeline()
     for task, node in (("p0", "t0"), ("p1", "v0")):
         timeline.places.append(Place(task, "1@1.s0.1", 0, node, (0,), 1, 0))
-    assert use_of_models(trace, timeline) == [ModelUse("T4", 2, 2.0, 1.0, 0.0), ModelUse("V100M16", 1, 1.0, 0.5, 0.5)]
+    assert use_of_models(trace, timeline) == [
+        ModelUse("T4", 2, 2.0, 1.0, 0.0),
+        ModelUse("V100M16", 1, 1.0, 0.5, 0.5),
+    ]
     timeline.ended.add("p1")
     assert use_of_models(trace, timeline)[1] == ModelUse("V100M16", 1, 1.0, 0.0, 0.0)
 
@@ -224,7 +253,10 @@ def test_a_share_and_whole_gpus_are_read_as_they_are(trace: GpuTrace) -> None:
     by_name: dict[str, Pod] = {pod.name: pod for pod in trace.pods}
     assert by_name["pod0"].needs.text == "slots=1 cpu=1 gpu=0.47 mem=0"
     assert by_name["pod6"].needs.text == "slots=1 cpu=2 gpu=8 mem=2147483648"
-    assert by_name["pod3"].needs.text == "slots=1 cpu=4 gpu=0.11 mem=3221225472 gpu_model:V100M16|V100M32"
+    assert (
+        by_name["pod3"].needs.text
+        == "slots=1 cpu=4 gpu=0.11 mem=3221225472 gpu_model:V100M16|V100M32"
+    )
 
 
 # -- the command ---------------------------------------------------------------------------------------------------
@@ -232,7 +264,9 @@ def test_a_share_and_whole_gpus_are_read_as_they_are(trace: GpuTrace) -> None:
 WORDS = ("--schedulers", "3", "--partitions", "4", "--speedup", "2000")
 
 
-def test_the_command_prints_what_it_found_and_writes_it(folder: Path, trace: GpuTrace, tmp_path: Path) -> None:
+def test_the_command_prints_what_it_found_and_writes_it(
+    folder: Path, trace: GpuTrace, tmp_path: Path
+) -> None:
     words = ["replay", "gpu", str(folder), *WORDS, "--out", str(tmp_path / "all")]
     done = CliRunner().invoke(app, words, env={"COLUMNS": "300"})
     assert done.exit_code == 0, done.output
@@ -247,8 +281,12 @@ def test_the_command_prints_what_it_found_and_writes_it(folder: Path, trace: Gpu
     assert json.loads((tmp_path / "all" / "speed.json").read_text()).keys() == {"wall_s", "cpu_s"}
 
 
-def test_json_is_the_result_and_a_server_of_its_own_answers_live(folder: Path, trace: GpuTrace) -> None:
-    done = CliRunner().invoke(app, ["replay", "gpu", str(folder), *WORDS, "--live", "--json", "--limit", "40"])
+def test_json_is_the_result_and_a_server_of_its_own_answers_live(
+    folder: Path, trace: GpuTrace
+) -> None:
+    done = CliRunner().invoke(
+        app, ["replay", "gpu", str(folder), *WORDS, "--live", "--json", "--limit", "40"]
+    )
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert (found["live"], found["audit"], found["trace"]["limit"]) == (True, [], 40)
@@ -257,9 +295,20 @@ def test_json_is_the_result_and_a_server_of_its_own_answers_live(folder: Path, t
 
 
 def test_ctrl_c_ends_it_and_leaves_no_server(folder: Path, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "parsync_redis.cli", "replay", "gpu", str(folder), *WORDS, "--live"]
+    words = [
+        sys.executable,
+        "-m",
+        "parsync_redis.cli",
+        "replay",
+        "gpu",
+        str(folder),
+        *WORDS,
+        "--live",
+    ]
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    ) as process:
         assert process.stderr
         with limited(process, "that nodes register"):
             assert process.stderr.readline() == "9 nodes register\n"  # limit: it is killed then
@@ -271,7 +320,9 @@ def test_ctrl_c_ends_it_and_leaves_no_server(folder: Path, tmp_path: Path) -> No
     assert list(tmp_path.glob("parsync-*")) == []
 
 
-def test_the_page_has_each_replay_with_its_command_and_its_reasons(folder: Path, tmp_path: Path) -> None:
+def test_the_page_has_each_replay_with_its_command_and_its_reasons(
+    folder: Path, tmp_path: Path
+) -> None:
     for name, more in (("virtual", []), ("short", ["--limit", "20", "--ends", "--no-plots"])):
         words = ["replay", "gpu", str(folder), *WORDS, "--out", str(tmp_path / "all" / name), *more]
         assert CliRunner().invoke(app, words).exit_code == 0
@@ -287,8 +338,13 @@ def test_the_page_has_each_replay_with_its_command_and_its_reasons(folder: Path,
     assert not (tmp_path / "page" / "short.png").exists()
     found = json.loads((tmp_path / "all" / "virtual" / "result.json").read_text())
     for row in found["reasons"]:
-        assert f"| {row['pods']} | {row['models'] or 'any'} | {row['fitting']} | {row['why']} |" in text
+        assert (
+            f"| {row['pods']} | {row['models'] or 'any'} | {row['fitting']} | {row['why']} |"
+            in text
+        )
     for use in found["models"]:
-        assert f"| {use['model']} | {use['gpus']} | {use['asked']:,.1f} | {use['held']:,.1f} |" in text
+        assert (
+            f"| {use['model']} | {use['gpus']} | {use['asked']:,.1f} | {use['held']:,.1f} |" in text
+        )
     assert f"> {found['reasons'][0]['sentence']}" in text
     assert write_page(tmp_path / "all", document) == ["short", "virtual"]

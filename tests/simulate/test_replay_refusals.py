@@ -29,20 +29,52 @@ def pod(**other: str) -> str:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"cpu_milli": "many"}, "line 2: cpu_milli 'many' is not valid: it must be a whole number, 0 or more"),
-        ({"memory_mib": "-1"}, "line 2: memory_mib '-1' is not valid: it must be a whole number, 0 or more"),
-        ({"memory_mib": "9" * 13}, "line 2: memory_mib '9999999999999' is not valid: it must be a whole number"),
-        ({"num_gpu": "33"}, "line 2: num_gpu '33' is not valid: it must be a whole number from 0 to 32"),
-        ({"gpu_milli": "1500"}, "line 2: gpu_milli '1500' is not valid: it must be a whole number from 0 to 1000"),
-        ({"gpu_milli": "0"}, "num_gpu 1 with gpu_milli 0 is not valid: it must be a share of 1 to 1000 of one GPU, or"),
-        ({"num_gpu": "2"}, "num_gpu 2 with gpu_milli 500 is not valid: it must be a share of 1 to 1000 of one GPU, or"),
-        ({"creation_time": "nan"}, "creation_time 'nan' is not valid: it must be a number of seconds, 0 or more"),
-        ({"deletion_time": ""}, "deletion_time '' is not valid: it must be a number of seconds, 0 or more"),
-        ({"name": "a b"}, "line 2: name 'a b' is not valid: it must be 1 to 128 letters, digits or _.@-"),
+        (
+            {"cpu_milli": "many"},
+            "line 2: cpu_milli 'many' is not valid: it must be a whole number, 0 or more",
+        ),
+        (
+            {"memory_mib": "-1"},
+            "line 2: memory_mib '-1' is not valid: it must be a whole number, 0 or more",
+        ),
+        (
+            {"memory_mib": "9" * 13},
+            "line 2: memory_mib '9999999999999' is not valid: it must be a whole number",
+        ),
+        (
+            {"num_gpu": "33"},
+            "line 2: num_gpu '33' is not valid: it must be a whole number from 0 to 32",
+        ),
+        (
+            {"gpu_milli": "1500"},
+            "line 2: gpu_milli '1500' is not valid: it must be a whole number from 0 to 1000",
+        ),
+        (
+            {"gpu_milli": "0"},
+            "num_gpu 1 with gpu_milli 0 is not valid: it must be a share of 1 to 1000 of one GPU, or",
+        ),
+        (
+            {"num_gpu": "2"},
+            "num_gpu 2 with gpu_milli 500 is not valid: it must be a share of 1 to 1000 of one GPU, or",
+        ),
+        (
+            {"creation_time": "nan"},
+            "creation_time 'nan' is not valid: it must be a number of seconds, 0 or more",
+        ),
+        (
+            {"deletion_time": ""},
+            "deletion_time '' is not valid: it must be a number of seconds, 0 or more",
+        ),
+        (
+            {"name": "a b"},
+            "line 2: name 'a b' is not valid: it must be 1 to 128 letters, digits or _.@-",
+        ),
         ({"gpu_spec": "a b"}, "line 2: label value 'a b' is not valid: it must be 1 to 63 letters"),
     ],
 )
-def test_a_bad_value_is_named_with_its_line(other: dict[str, str], said: str, tmp_path: Path) -> None:
+def test_a_bad_value_is_named_with_its_line(
+    other: dict[str, str], said: str, tmp_path: Path
+) -> None:
     line = refused("replay", "gpu", str(write_trace(tmp_path, pods=(pod(**other),))))
     assert said in line
     assert "openb_pod_list_gpuspec33.csv" in line
@@ -67,18 +99,26 @@ def test_a_folder_without_the_files_is_refused_with_their_names(tmp_path: Path) 
     )
     folder = write_trace(tmp_path / "two")
     (folder / "openb_pod_list_default.csv").write_text(POD_HEAD)
-    assert "it has 2: openb_pod_list_default.csv, openb_pod_list_gpuspec33.csv" in refused("replay", "gpu", str(folder))
+    assert "it has 2: openb_pod_list_default.csv, openb_pod_list_gpuspec33.csv" in refused(
+        "replay", "gpu", str(folder)
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "has no column sn, cpu_milli, memory_mib, gpu, model: it has no columns, and needs sn, cpu_milli"),
+        (
+            b"",
+            "has no column sn, cpu_milli, memory_mib, gpu, model: it has no columns, and needs sn, cpu_milli",
+        ),
         (
             b"sn,cpu,memory_mib,gpu,model\n",
             "has no column cpu_milli: it has sn, cpu, memory_mib, gpu, model, and needs",
         ),
-        (NODE_HEAD.encode(), "is empty: below the names of its columns it must have a line for each of them"),
+        (
+            NODE_HEAD.encode(),
+            "is empty: below the names of its columns it must have a line for each of them",
+        ),
         (b"\xff\xfe\x00", "cannot be read: 'utf-8' codec"),
     ],
 )
@@ -91,7 +131,9 @@ def test_a_file_that_is_no_table_is_refused(content: bytes, said: str, tmp_path:
 def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
     folder = write_trace(tmp_path)
     (folder / "openb_node_list_all_node.csv").rename(folder / "openb_node_list.csv.gz")
-    assert "openb_node_list.csv.gz cannot be read: Not a gzipped file" in refused("replay", "gpu", str(folder))
+    assert "openb_node_list.csv.gz cannot be read: Not a gzipped file" in refused(
+        "replay", "gpu", str(folder)
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,9 +143,15 @@ def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> Non
             ["--schedulers", "9"],
             "--schedulers 9 is not valid: it must be a whole number from 1 to 8, the number of par",
         ),
-        (["--partitions", "0"], "--partitions 0 is not valid: it must be a whole number from 1 to 4096"),
+        (
+            ["--partitions", "0"],
+            "--partitions 0 is not valid: it must be a whole number from 1 to 4096",
+        ),
         (["--gap", "0"], "--gap 0 is not valid: it must be a number of seconds from 0.001 to 3600"),
-        (["--speedup", "nan"], "--speedup nan is not valid: it must be a number from 1 to 1,000,000,000"),
+        (
+            ["--speedup", "nan"],
+            "--speedup nan is not valid: it must be a number from 1 to 1,000,000,000",
+        ),
         (["--seed", "-1"], "--seed -1 is not valid: it must be a whole number, 0 or more"),
         (["--url", "nowhere"], "url='nowhere' is not valid"),
         (["--url", "redis://127.0.0.1:1/0"], "127.0.0.1:1"),
@@ -115,4 +163,6 @@ def test_a_bad_parameter_is_refused(words: list[str], said: str, tmp_path: Path)
 
 def test_a_report_of_nothing_says_how_to_make_results(tmp_path: Path) -> None:
     line = refused("replay", "report", str(tmp_path), str(tmp_path / "page.md"))
-    assert f"no results in {tmp_path}: parsync replay gpu DIR --out {tmp_path}/NAME makes them" in line
+    assert (
+        f"no results in {tmp_path}: parsync replay gpu DIR --out {tmp_path}/NAME makes them" in line
+    )

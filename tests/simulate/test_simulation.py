@@ -38,7 +38,9 @@ def test_at_every_tick_the_partitions_read_are_disjoint_and_n_ticks_cover_all(me
         assert sum(map(len, turns)) == partitions
         assert set.union(*turns) == set(range(partitions))
     for i in range(members):
-        seen = set().union(*(partitioned(i, members, k, partitions) for k in range(tick, tick + members)))
+        seen = set().union(
+            *(partitioned(i, members, k, partitions) for k in range(tick, tick + members))
+        )
         assert seen == set(range(partitions))
 
 
@@ -94,7 +96,9 @@ def test_nobody_decides_more_than_it_can() -> None:
 
 
 def test_what_a_scheduler_cannot_hold_goes_back_and_is_taken_again() -> None:
-    simulation = simulate(rate=2000.0, amplifier=50.0, seconds=3.0)  # two and a half times what the slots carry
+    simulation = simulate(
+        rate=2000.0, amplifier=50.0, seconds=3.0
+    )  # two and a half times what the slots carry
     cluster, (queue,) = simulation.cluster, simulation.cluster.queues
     assert sum(one.core.counters.given_back for one in simulation.schedulers) > 0
     in_flight = sum(one.core.in_flight for one in simulation.schedulers)
@@ -196,7 +200,9 @@ def test_adaptive_is_latency_first_while_delays_are_above_tau_and_quality_first_
         tau_s=0.3,
         strategy=SimStrategy.ADAPTIVE,
     )
-    load = Poisson(np.random.default_rng(3), [(0.0, 100.0), (2.0, 950.0), (8.0, 100.0)], parameters.duration_s)
+    load = Poisson(
+        np.random.default_rng(3), [(0.0, 100.0), (2.0, 950.0), (8.0, 100.0)], parameters.duration_s
+    )
     simulation = Simulation(parameters, [Group("all", 4)], [load], np.random.SeedSequence(5))
     chosen: list[set[Strategy]] = []
     tick = 0

@@ -9,14 +9,33 @@ from typer.testing import CliRunner
 from parsync_redis.cli import app
 from parsync_redis.lab.simulate.measure import SimMeasure
 from parsync_redis.lab.simulate.parameters import Parameters, Phase, SimStrategy
-from parsync_redis.lab.simulate.whatif import Prediction, _alternatives, _sized, as_result, choose, play
+from parsync_redis.lab.simulate.whatif import (
+    Prediction,
+    _alternatives,
+    _sized,
+    as_result,
+    choose,
+    play,
+)
 from parsync_redis.placement.strategy import SHARPNESS
 
 from .test_refusals import refused
 
 
 def test_whatif_shows_alternatives_and_marks_the_one_to_choose() -> None:
-    words = ["whatif", "--schedulers", "2", "--partitions", "4", "--gap", "0.1", "--rate", "200", "--duration", "0.5"]
+    words = [
+        "whatif",
+        "--schedulers",
+        "2",
+        "--partitions",
+        "4",
+        "--gap",
+        "0.1",
+        "--rate",
+        "200",
+        "--duration",
+        "0.5",
+    ]
     result = CliRunner().invoke(app, [*words, "--jobs", "1", "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -44,11 +63,20 @@ def test_whatif_shows_alternatives_and_marks_the_one_to_choose() -> None:
     ("words", "said"),
     [
         (["--rate", "0"], "--rate 0 is not valid"),
-        (["--rate", "1000", "--duration", "10", "--slots", "5000"], "keep 10,000 slots busy, more than the 5,000 of"),
-        (["--rate", "1e7"], "keep 50,000,000 slots busy, more than the 10,000,000 of --slots, which may be 10,000,000"),
+        (
+            ["--rate", "1000", "--duration", "10", "--slots", "5000"],
+            "keep 10,000 slots busy, more than the 5,000 of",
+        ),
+        (
+            ["--rate", "1e7"],
+            "keep 50,000,000 slots busy, more than the 10,000,000 of --slots, which may be 10,000,000",
+        ),
         (["--rate", "inf"], "--rate inf is not valid"),
         (["--rate", "nan"], "--rate nan is not valid"),
-        (["--schedulers", "1000", "--partitions", "1000", "--gap", "0.001"], "take fewer --schedulers or --partitions"),
+        (
+            ["--schedulers", "1000", "--partitions", "1000", "--gap", "0.001"],
+            "take fewer --schedulers or --partitions",
+        ),
         (["--gap", "3600"], "minutes, and 10 are the most: take a lower --rate or a shorter --gap"),
         (["--decisions", "0"], "--decisions 0 is not valid"),
         (["--schedulers", "9"], "--schedulers 9 is more than --partitions 8"),
@@ -75,8 +103,26 @@ def test_a_large_cluster_is_scaled_down() -> None:
     assert busy.scaled(busy.rate) == pytest.approx(2000.0)
 
 
-def prediction(name: str, p99_s: float, score: float, calls: float, keeps_up: bool = True) -> Prediction:
-    return Prediction(name, 1, 1, 0.5, "latency", keeps_up, p99_s / 2, p99_s, 0.0, score, 0.25, 0.5, 1.0, 1.0, calls)
+def prediction(
+    name: str, p99_s: float, score: float, calls: float, keeps_up: bool = True
+) -> Prediction:
+    return Prediction(
+        name,
+        1,
+        1,
+        0.5,
+        "latency",
+        keeps_up,
+        p99_s / 2,
+        p99_s,
+        0.0,
+        score,
+        0.25,
+        0.5,
+        1.0,
+        1.0,
+        calls,
+    )
 
 
 def test_the_choice_keeps_up_then_is_fast_then_good_then_cheap() -> None:
@@ -93,14 +139,23 @@ def test_the_choice_keeps_up_then_is_fast_then_good_then_cheap() -> None:
 
 def keeps_up(decisions: float, **given: object) -> bool:
     parameters = Parameters(**{**given, "sharpness": SHARPNESS, "scale": 1.0})  # type: ignore[arg-type]
-    found = play(_sized(parameters, decisions), np.random.SeedSequence(1), lambda done: None, decisions)
+    found = play(
+        _sized(parameters, decisions), np.random.SeedSequence(1), lambda done: None, decisions
+    )
     return bool(found.summary["keeps_up"])
 
 
 def test_a_queue_that_comes_in_bursts_keeps_up_and_one_that_grows_does_not() -> None:
     bursts = {"schedulers": 8, "partitions": 32, "gap_s": 0.1, "rate": 5000.0, "slots": 31_250}
     assert keeps_up(1000, **bursts)
-    alone = {"schedulers": 1, "partitions": 1, "gap_s": 0.2, "rate": 400.0, "duration_s": 0.5, "slots": 400}
+    alone = {
+        "schedulers": 1,
+        "partitions": 1,
+        "gap_s": 0.2,
+        "rate": 400.0,
+        "duration_s": 0.5,
+        "slots": 400,
+    }
     assert keeps_up(440, **alone, strategy=SimStrategy.LATENCY)
     assert not keeps_up(380, **alone, strategy=SimStrategy.LATENCY)
 

@@ -1,7 +1,8 @@
 """The code blocks of the pages: what each language is, and what a line of the shell may say.
 
-README.md and every page of docs/ are read. A block is checked by its language: see `test_blocks.py`. The Python and the
-console blocks of the pages in RUN run on one started cluster: see `test_pages.py`.
+README.md and every page of docs/ are read. A block is checked by its language: see
+`test_blocks.py`. The Python and the console blocks of the pages in RUN run on one started cluster:
+see `test_pages.py`.
 """
 
 import re
@@ -19,7 +20,10 @@ from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.settings import CONFIG_VARIABLE, Settings
 from tests.documents import ROOT, Block, Document
 
-RUN = ("README.md", *(f"docs/{name}.md" for name in ("start", "your-own-app", "needs", "operate", "gpus")))
+RUN = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("start", "your-own-app", "needs", "operate", "gpus")),
+)
 """Pages whose Python and console blocks run, in this order."""
 
 OWN_TESTS = {
@@ -35,7 +39,10 @@ FILE = re.compile(r"# (\w+\.py)\n")
 
 def all_pages() -> list[str]:
     """Every page, from the root of the checkout."""
-    return ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
+    return [
+        "README.md",
+        *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
+    ]
 
 
 def blocks() -> Iterator[tuple[str, Block]]:
@@ -55,18 +62,23 @@ def files() -> dict[str, set[str]]:
     return found
 
 
-# -- the shell ------------------------------------------------------------------------------------------------------
+# -- the shell -------------------------------------------------------------------------------------
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Yield the commands of a block of the shell as words, without variables, redirections and keywords."""
+    """Yield the commands of a block of the shell as words, without variables, redirections and
+    keywords.
+    """
     for line in text.replace("\\\n", " ").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>")
-        lexer.whitespace_split, lexer.commenters = True, "#"
+        lexer.whitespace_split = True
+        lexer.commenters = "#"
         words: list[str] = []
         for word in [*lexer, ";"]:
             if word in ("|", ";", "&&", "||", "&"):
-                while words and (re.match(r"[A-Z_]+=", words[0]) or words[0] in ("export", "do", "then")):
+                while words and (
+                    re.match(r"[A-Z_]+=", words[0]) or words[0] in ("export", "do", "then")
+                ):
                     words.pop(0)
                 if words and words[0] not in ("done", "fi", "for"):
                     yield words
@@ -78,19 +90,25 @@ def commands(text: str) -> Iterator[list[str]]:
 @cache
 def help_of(*command: str) -> str:
     """Return the help of a command of parsync."""
-    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "300", "TERMINAL_WIDTH": "300"})
+    result = CliRunner().invoke(
+        app, [*command, "--help"], env={"COLUMNS": "300", "TERMINAL_WIDTH": "300"}
+    )
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def check_parsync(words: list[str]) -> None:
     """Check that the command exists, with its flags."""
-    assert words[0] in {name for names in COMMANDS.values() for name in names}, f"parsync has no command {words[0]}"
+    assert words[0] in {name for names in COMMANDS.values() for name in names}, (
+        f"parsync has no command {words[0]}"
+    )
     below = [word for word in words[1:2] if word in getattr(load(words[0]), "commands", ())]
     for word in words:
         if word.startswith("-"):
             shown = help_of(words[0], *below)
-            assert re.search(rf"(?<![\w-]){re.escape(word.partition('=')[0])}(?![\w-])", shown), f"{words[0]} {word}"
+            assert re.search(rf"(?<![\w-]){re.escape(word.partition('=')[0])}(?![\w-])", shown), (
+                f"{words[0]} {word}"
+            )
 
 
 def check_celery(words: list[str]) -> None:
@@ -98,8 +116,12 @@ def check_celery(words: list[str]) -> None:
     if words[0] != "-A":
         return
     assert words[2] == "worker"
-    known = {flag for parameter in worker.params for flag in parameter.opts} | {names[0] for names, _ in WORKER_OPTIONS}
-    wrong = [word for word in words[3:] if word.startswith("-") and word.partition("=")[0] not in known]
+    known = {flag for parameter in worker.params for flag in parameter.opts} | {
+        names[0] for names, _ in WORKER_OPTIONS
+    }
+    wrong = [
+        word for word in words[3:] if word.startswith("-") and word.partition("=")[0] not in known
+    ]
     assert not wrong, f"celery worker has no {wrong}"
 
 
@@ -146,7 +168,19 @@ PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "systemctl": check_systemctl,
     **dict.fromkeys(("docker", "helm", "install", "sh"), check_paths),
     **dict.fromkeys(
-        ("redis-cli", "xargs", "test", "python3", ".", "useradd", "mkdir", "openssl", "curl", "kubectl"), trust
+        (
+            "redis-cli",
+            "xargs",
+            "test",
+            "python3",
+            ".",
+            "useradd",
+            "mkdir",
+            "openssl",
+            "curl",
+            "kubectl",
+        ),
+        trust,
     ),
 }
 """The programs with which a line of the shell may begin."""
@@ -164,7 +198,7 @@ def check_shell(text: str) -> None:
         PROGRAMS[program](words)
 
 
-# -- the console -----------------------------------------------------------------------------------------------------
+# -- the console -----------------------------------------------------------------------------------
 
 
 def asked(block: Block) -> Iterator[tuple[str, str]]:

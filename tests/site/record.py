@@ -1,7 +1,8 @@
 """Record docs/pictures again: `make record`, or `python -m tests.site.record [session|pages]`.
 
-session: a terminal session with `parsync dev`, as session.cast (asciinema, version 2) and session.svg. pages:
-screenshots of `parsync serve` in Chromium, which needs `chromedriver` on the PATH. Both run real processes.
+session: a terminal session with `parsync dev`, as session.cast (asciinema, version 2) and
+session.svg. pages: screenshots of `parsync serve` in Chromium, which needs `chromedriver` on the
+PATH. Both run real processes.
 """
 
 import io
@@ -36,7 +37,8 @@ from tests.site.blocks import files
 from tests.waiting import ended, until
 
 PICTURES = ROOT / "docs/pictures"
-WIDTH, HEIGHT = 118, 40
+WIDTH = 118
+HEIGHT = 40
 DEV = "parsync dev -A proj --workers 2 --slots 2 --label zone=a --resource mem=4GiB"
 LINES = (
     "parsync nodes",
@@ -53,7 +55,10 @@ TYPING_S = 0.04
 
 
 class Session:
-    """A terminal session: what was shown, and when. Time passes by what is typed and by what commands take."""
+    """A terminal session: what was shown, and when.
+
+    Time passes by what is typed and by what commands take.
+    """
 
     def __init__(self) -> None:
         self.events: list[tuple[float, str]] = []
@@ -62,7 +67,11 @@ class Session:
     def show(self, text: str, after_s: float = 0.0) -> None:
         """Show a text."""
         self._at_s += after_s
-        clean = re.sub(r"[^\s(]*/((redis|valkey)-server)", r"/usr/bin/\1", text.replace(socket.gethostname(), "host"))
+        clean = re.sub(
+            r"[^\s(]*/((redis|valkey)-server)",
+            r"/usr/bin/\1",
+            text.replace(socket.gethostname(), "host"),
+        )
         self.events.append((round(self._at_s, 3), clean))
 
     def type(self, line: str) -> None:
@@ -74,28 +83,50 @@ class Session:
 
     def cast(self) -> str:
         """Return the session as an asciicast, version 2."""
-        head = {"version": 2, "width": WIDTH, "height": HEIGHT, "title": "parsync dev, and a first task"}
-        return "".join(json.dumps(one) + "\n" for one in (head, *([at, "o", text] for at, text in self.events)))
+        head = {
+            "version": 2,
+            "width": WIDTH,
+            "height": HEIGHT,
+            "title": "parsync dev, and a first task",
+        }
+        return "".join(
+            json.dumps(one) + "\n" for one in (head, *([at, "o", text] for at, text in self.events))
+        )
 
     def svg(self) -> str:
         """Return the session as a picture that shows a line after the other."""
-        console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+        console = Console(
+            record=True,
+            width=WIDTH,
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system="truecolor",
+        )
         text = "".join(text for _, text in self.events).replace("\r\n", "\n").rstrip()
         console.print(Text.from_ansi(text), soft_wrap=False)
         made = console.export_svg(title="parsync", unique_id="session")
         made = re.sub(r"@font-face \{.*?\}\n", "", made, flags=re.DOTALL).replace("Fira Code, ", "")
-        alt = "<title>A terminal session: parsync dev starts a cluster, a task is submitted, and one is refused</title>"
+        alt = (
+            "<title>A terminal session: parsync dev starts a cluster, a task is submitted, and one "
+            "is refused</title>"
+        )
         return made.replace(">", f' role="img">{alt}', 1)
 
 
 @contextmanager
-def in_terminal(line: str, env: dict[str, str], folder: Path) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """Run a line of the shell on a terminal; yield the process and the other end of the terminal."""
+def in_terminal(
+    line: str, env: dict[str, str], folder: Path
+) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """Run a line of the shell on a terminal; yield the process and the other end of the
+    terminal.
+    """
     ours, theirs = pty.openpty()
     module = {"parsync": "parsync_redis.cli"}
     program, *words = shlex.split(line)
     command = [sys.executable, "-m", module[program], *words]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=env)
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=env
+    )
     os.close(theirs)
     try:
         yield process, ours
@@ -106,7 +137,9 @@ def in_terminal(line: str, env: dict[str, str], folder: Path) -> Iterator[tuple[
 
 
 def read(terminal: int, patience_s: float) -> str:
-    """Read what a terminal shows next; '' if it shows nothing in this time, or its programs have ended."""
+    """Read what a terminal shows next; '' if it shows nothing in this time, or its programs have
+    ended.
+    """
     if not select.select([terminal], [], [], patience_s)[0]:
         return ""
     try:
@@ -118,11 +151,20 @@ def read(terminal: int, patience_s: float) -> str:
 def record_session() -> None:
     """Record the session of docs/start.md."""
     session = Session()
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PARSYNC_", "CELERY_"))}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PARSYNC_", "CELERY_"))
+    }
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
         (folder / "proj.py").write_text(min(files()["proj.py"]))
-        env = {**environ, "PYTHONPATH": f"{ROOT}:{folder}", "TERM": "xterm-256color", "COLUMNS": str(WIDTH)}
+        env = {
+            **environ,
+            "PYTHONPATH": f"{ROOT}:{folder}",
+            "TERM": "xterm-256color",
+            "COLUMNS": str(WIDTH),
+        }
         session.type(DEV)
         with in_terminal(DEV, env, folder) as (_, terminal):
             shown = ""
@@ -132,7 +174,9 @@ def record_session() -> None:
             for line in shown.splitlines():
                 if line and not line.startswith("logs:"):
                     session.show(line + "\r\n", 0.2)
-            session.show("\r\n\x1b[2m# in a second terminal, after pasting the exports\x1b[0m\r\n", 1.0)
+            session.show(
+                "\r\n\x1b[2m# in a second terminal, after pasting the exports\x1b[0m\r\n", 1.0
+            )
             for line in LINES:
                 session.type(line)
                 began_s = time.monotonic()
@@ -147,7 +191,7 @@ def record_session() -> None:
     (PICTURES / "session.svg").write_text(session.svg(), encoding="utf-8")
 
 
-# -- screenshots -----------------------------------------------------------------------------------------------------
+# -- screenshots -----------------------------------------------------------------------------------
 
 
 OFFERS: dict[str, tuple[int, float, dict[str, str], dict[str, str | int]]] = {
@@ -156,7 +200,8 @@ OFFERS: dict[str, tuple[int, float, dict[str, str], dict[str, str | int]]] = {
     "big-1": (16, 3.0, {"zone": "a"}, {"mem": "1TiB"}),
     "cpu-1": (8, 1.0, {"zone": "b"}, {"mem": "32GiB"}),
 }
-ROUNDS, ROUND_S = 12, 4.0
+ROUNDS = 12
+ROUND_S = 4.0
 """How many times short tasks run first, and the pause between."""
 
 LOAD: tuple[tuple[int, dict[str, Any]], ...] = (
@@ -171,7 +216,9 @@ LOAD: tuple[tuple[int, dict[str, Any]], ...] = (
 
 
 def record_pages() -> None:
-    """Take screenshots of a cluster with four different nodes, full of tasks that sleep, and some that wait."""
+    """Take screenshots of a cluster with four different nodes, full of tasks that sleep, and some
+    that wait.
+    """
     with tempfile.TemporaryDirectory() as home, browser() as driver:
         folder = Path(home)
         (folder / "proj.py").write_text(PROJ)
@@ -183,15 +230,29 @@ def record_pages() -> None:
             with ParsyncClient.from_url(url, "studio") as client, serving(url, "studio") as serve:
                 until(lambda: len(client.nodes()) == len(OFFERS), "the nodes")
                 for at in range(ROUNDS):  # so that the charts have something to show
-                    small = [{"name": "proj.render", "args": [0.5], **LOAD[3][1]} for _ in range(4 + at * 5 % 12)]
+                    small = [
+                        {"name": "proj.render", "args": [0.5], **LOAD[3][1]}
+                        for _ in range(4 + at * 5 % 12)
+                    ]
                     client.wait(client.submit_many(small), timeout=60)
                     time.sleep(ROUND_S)
                 for count, options in LOAD:
-                    client.submit_many([{"name": "proj.render", "args": [3600], **options} for _ in range(count)])
+                    client.submit_many(
+                        [{"name": "proj.render", "args": [3600], **options} for _ in range(count)]
+                    )
                 waiting = sum(count for count, _ in LOAD[-2:])
-                until(lambda: sum(k.waiting for k in client.demand() if k.why) == waiting, "what waits has reasons")
-                serve.until_json("/api/v1/kinds", lambda found: len([k for k in found["items"] if k["why"]]) == 2)
-                for name, path in (("overview", "/"), ("nodes", "/view/nodes"), ("schedulers", "/view/schedulers")):
+                until(
+                    lambda: sum(k.waiting for k in client.demand() if k.why) == waiting,
+                    "what waits has reasons",
+                )
+                serve.until_json(
+                    "/api/v1/kinds", lambda found: len([k for k in found["items"] if k["why"]]) == 2
+                )
+                for name, path in (
+                    ("overview", "/"),
+                    ("nodes", "/view/nodes"),
+                    ("schedulers", "/view/schedulers"),
+                ):
                     driver.get(f"{serve.url}{path}")
                     driver.save_screenshot(str(PICTURES / f"{name}.png"))
             for node in OFFERS:
@@ -203,7 +264,13 @@ def browser() -> Iterator[Any]:
     """Run a headless Chromium."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
+    for word in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+    ):
         options.add_argument(word)
     options.add_argument("--window-size=1100,640")
     driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))

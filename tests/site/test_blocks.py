@@ -1,4 +1,7 @@
-"""Each code block of each page is checked by its language. The blocks that run are run in test_pages.py."""
+"""Each code block of each page is checked by its language.
+
+The blocks that run are run in test_pages.py.
+"""
 
 import ast
 import configparser
@@ -35,7 +38,9 @@ OTHER_TOML = {"docs/serve.md"}
 
 
 def check_all(check, *languages):
-    """Check each block of these languages; fail with all that are wrong, each by its page, its heading and why."""
+    """Check each block of these languages; fail with all that are wrong, each by its page, its
+    heading and why.
+    """
     wrong = []
     blocks = [(name, block) for name, block in ALL if block.language in languages]
     assert blocks
@@ -48,7 +53,11 @@ def check_all(check, *languages):
 
 
 def test_each_block_has_a_language_that_is_checked():
-    wrong = [(name, block.heading, block.language) for name, block in ALL if block.language not in LANGUAGES]
+    wrong = [
+        (name, block.heading, block.language)
+        for name, block in ALL
+        if block.language not in LANGUAGES
+    ]
     assert not wrong, f"a block is one of {', '.join(sorted(LANGUAGES))}"
 
 
@@ -83,7 +92,9 @@ def check_python(block):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module not in own:
             module = importlib.import_module(str(node.module))
-            assert not [alias.name for alias in node.names if not hasattr(module, alias.name)], node.module
+            assert not [alias.name for alias in node.names if not hasattr(module, alias.name)], (
+                node.module
+            )
 
 
 def test_a_shell_block_says_what_there_is():
@@ -124,7 +135,12 @@ def read_ini(text):
     return parser.sections()
 
 
-READERS = {"yaml": yaml.safe_load, "json": json.loads, "ini": read_ini, "text": lambda text: "\n$ " not in f"\n{text}"}
+READERS = {
+    "yaml": yaml.safe_load,
+    "json": json.loads,
+    "ini": read_ini,
+    "text": lambda text: "\n$ " not in f"\n{text}",
+}
 
 
 def test_another_block_can_be_read():
@@ -135,7 +151,7 @@ def check_reads(block):
     assert READERS[block.language](block.text)
 
 
-# -- the checks find what is wrong -----------------------------------------------------------------------------------
+# -- the checks find what is wrong -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
-"""The blocks of the pages are real: their Python and console blocks run, one after another, on one cluster.
+"""The blocks of the pages are real: their Python and console blocks run, one after another, on one
+cluster.
 
-The cluster is the one that README.md starts, with `parsync dev`; for docs/gpus.md its node with devices joins. A
-comment after a print is its output. A test compares the shape of console blocks: numbers and ids may differ.
+The cluster is the one that README.md starts, with `parsync dev`; for docs/gpus.md its node with
+devices joins. A comment after a print is its output. A test compares the shape of console blocks:
+numbers and ids may differ.
 """
 
 import json
@@ -43,7 +45,9 @@ pytestmark = pytest.mark.serial
 
 def line_of(page, *words):
     """The command of a page's shell blocks that has these words."""
-    found = [c for block in Document(page).blocks("sh") for c in commands(block.text) if {*words} <= {*c}]
+    found = [
+        c for block in Document(page).blocks("sh") for c in commands(block.text) if {*words} <= {*c}
+    ]
     assert len(found) == 1, f"{page} has {len(found)} commands with {words}"
     return found[0]
 
@@ -51,7 +55,12 @@ def line_of(page, *words):
 @contextmanager
 def started(name, words, env, folder):
     """A program of a page, of this environment; stopped at the end."""
-    command = [sys.executable, "-m", {"parsync": "parsync_redis.cli"}.get(words[0], words[0]), *words[1:]]
+    command = [
+        sys.executable,
+        "-m",
+        {"parsync": "parsync_redis.cli"}.get(words[0], words[0]),
+        *words[1:],
+    ]
     process = Process(name, command, env, folder, lambda name, line: print(name, line))
     try:
         yield process
@@ -66,27 +75,41 @@ def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name, texts in files().items():
         (folder / name).write_text(min(texts))
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PARSYNC_", "CELERY_"))}
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PARSYNC_", "CELERY_"))
+    }
     env = {**ours, "PYTHONPATH": f"{ROOT}:{folder}", "PYTHONUNBUFFERED": "1"}
     with started("dev", line_of("README.md", "parsync", "dev"), env, folder) as dev:
         said = re.compile(r"\b((?:PARSYNC|CELERY)_\w+)=(\S+)")
-        exports = until(lambda: exported(dict(said.findall("\n".join(list(dev.lines))))), "the exports")
+        exports = until(
+            lambda: exported(dict(said.findall("\n".join(list(dev.lines))))), "the exports"
+        )
         env |= exports
         until_up(env, {"n1", "n2"})
         yield folder, env
 
 
 def exported(found):
-    """The variables to export, once all are there; as a shell would set them, which knows `$PARSYNC_URL`."""
+    """The variables to export, once all are there; as a shell would set them, which knows
+    `$PARSYNC_URL`.
+    """
     if not {"PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"} <= found.keys():
         return None
-    return {name: found["PARSYNC_URL"] if value == "$PARSYNC_URL" else value for name, value in found.items()}
+    return {
+        name: found["PARSYNC_URL"] if value == "$PARSYNC_URL" else value
+        for name, value in found.items()
+    }
 
 
 def until_up(env, names):
     """Wait until these nodes are up, and two schedulers."""
     with ParsyncClient.from_url(env["PARSYNC_URL"]) as client:
-        until(lambda: {node.name for node in client.nodes() if node.state == "up"} == names, f"{names} are up")
+        until(
+            lambda: {node.name for node in client.nodes() if node.state == "up"} == names,
+            f"{names} are up",
+        )
         until(lambda: len(read_schedulers(client.store)) == 2, "the schedulers")
 
 
@@ -99,17 +122,22 @@ def with_devices(cluster):
         yield cluster
 
 
-# -- console ---------------------------------------------------------------------------------------------------------
+# -- console ---------------------------------------------------------------------------------------
 
 
 def shape(text):
-    """Return the shape: no numbers, ids, units of time, or widths; of the server's own facts only their names."""
-    text = re.sub(r"^(ok|warn) +(server|allocator|lists|persistence)\b.*", r"\2", text, flags=re.MULTILINE)
+    """Return the shape: no numbers, ids, units of time, or widths; of the server's own facts only
+    their names.
+    """
+    text = re.sub(
+        r"^(ok|warn) +(server|allocator|lists|persistence)\b.*", r"\2", text, flags=re.MULTILINE
+    )
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]+)*\b|\b[0-9a-f]{16,}\b", "ID", text)
     text = re.sub(r"\b(\d+(\.\d+)? ?(ms|us|s|m|h|d))+\b", "N s", text)
     text = re.sub(r"\d+(\.\d+)*(e[+-]?\d+)?", "N", text)
     lines = (" ".join(line.split()) for line in text.strip().splitlines())
-    return [re.sub(r"^(nN up( N){5}) N/N ", r"\1 ", line) for line in lines]  # WAITING, which look-ahead fills in
+    # WAITING, which look-ahead fills in
+    return [re.sub(r"^(nN up( N){5}) N/N ", r"\1 ", line) for line in lines]
 
 
 @pytest.mark.parametrize("page", [page for page in RUN if Document(page).blocks("console")])
@@ -132,7 +160,7 @@ def test_the_console_blocks_show_what_the_commands_print(page, cluster, request,
         document.replace(written)
 
 
-# -- Python ----------------------------------------------------------------------------------------------------------
+# -- Python ----------------------------------------------------------------------------------------
 
 
 def expected(code):
@@ -143,15 +171,27 @@ def expected(code):
 
 def test_the_python_blocks_run_and_print_what_they_say(with_devices):
     folder, env = with_devices
-    found = [(page, block) for page in RUN for block in Document(page).blocks("python") if not FILE.match(block.text)]
-    found += [("a file", block) for block in Document("docs/coming-from-queues.md").blocks("python")]
+    found = [
+        (page, block)
+        for page in RUN
+        for block in Document(page).blocks("python")
+        if not FILE.match(block.text)
+    ]
+    found += [
+        ("a file", block) for block in Document("docs/coming-from-queues.md").blocks("python")
+    ]
     codes = [block.text.replace(ADDRESS, env["PARSYNC_URL"]) for _, block in found]
     command = [sys.executable, "-c", RUNNER]
-    done = run(command, input=json.dumps(codes), cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
-    for (page, block), code, (out, error) in zip(found, codes, json.loads(done.stdout), strict=True):
+    done = run(
+        command, input=json.dumps(codes), cwd=folder, env=env, stdout=subprocess.PIPE, text=True
+    )
+    for (page, block), code, (out, error) in zip(
+        found, codes, json.loads(done.stdout), strict=True
+    ):
         where = f"{page}: {block.heading}"
         assert not error, f"{where}\n{error}"
-        lines, patterns = out.splitlines(), expected(code)
+        lines = out.splitlines()
+        patterns = expected(code)
         assert len(lines) == len(patterns), f"{where} prints\n{out}"
         for line, pattern in zip(lines, patterns, strict=True):
             assert pattern is None or re.fullmatch(pattern, line), f"{where} prints {line}"

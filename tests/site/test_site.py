@@ -1,4 +1,6 @@
-"""The site builds strictly, with every page in its navigation; the pictures are small, and have texts."""
+"""The site builds strictly, with every page in its navigation; the pictures are small, and have
+texts.
+"""
 
 import json
 import logging
@@ -33,8 +35,15 @@ def site(tmp_path_factory):
 
 
 def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site):
-    html = {path.relative_to(site).as_posix(): path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
-    pages = {name.removeprefix("docs/").replace(".md", ".html") for name in all_pages() if name != "README.md"}
+    html = {
+        path.relative_to(site).as_posix(): path.read_text(encoding="utf-8")
+        for path in site.rglob("*.html")
+    }
+    pages = {
+        name.removeprefix("docs/").replace(".md", ".html")
+        for name in all_pages()
+        if name != "README.md"
+    }
     assert pages | {"404.html"} == html.keys()
     assert "0001-dependencies.html" in html["index.html"], "the navigation has the decisions"
     for name, text in html.items():
@@ -45,13 +54,21 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site):
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_a_link_into_a_page_leads_to_a_heading(name, site):
     for page, anchor in re.findall(r"\]\(docs/([\w/-]+)\.md#([\w-]+)\)", Document(name).text):
-        assert f'id="{anchor}"' in (site / f"{page}.html").read_text(encoding="utf-8"), f"{page}.md#{anchor}"
+        assert f'id="{anchor}"' in (site / f"{page}.html").read_text(encoding="utf-8"), (
+            f"{page}.md#{anchor}"
+        )
 
 
 def test_the_readme_is_a_first_screen():
     text = Document("README.md").text
     assert len(text.splitlines()) <= 150
-    for word in ("@app.task(parsync=", "pictures/placement.svg", "pip install", "parsync dev", "error: task needs"):
+    for word in (
+        "@app.task(parsync=",
+        "pictures/placement.svg",
+        "pip install",
+        "parsync dev",
+        "error: task needs",
+    ):
         assert word in text, f"README.md lacks {word}"
 
 
@@ -60,17 +77,23 @@ def test_a_picture_is_small_and_shown_with_a_text(path):
     data = path.read_bytes()
     assert len(data) < 200_000
     pages = "".join(Document(name).text for name in all_pages() if name.count("/") < 2)
-    assert re.search(rf"\[[^\]]{{10,}}\]\((?:docs/)?pictures/{re.escape(path.name)}\)", pages), "no page shows it"
+    assert re.search(rf"\[[^\]]{{10,}}\]\((?:docs/)?pictures/{re.escape(path.name)}\)", pages), (
+        "no page shows it"
+    )
     if path.suffix == ".svg":
         assert b'role="img"' in data
         assert b"<title" in data
-        assert not re.search(rb"(?:href|src|url)\s*[=(]\s*[\"']?https?:", data), "it loads something from elsewhere"
+        assert not re.search(rb"(?:href|src|url)\s*[=(]\s*[\"']?https?:", data), (
+            "it loads something from elsewhere"
+        )
     if path.suffix == ".png":
         assert struct.unpack(">I", data[16:20])[0] <= 1200, "it is wider than a page"
 
 
 def test_the_recorded_session_types_commands_that_there_are():
-    head, *events = map(json.loads, (ROOT / "docs/pictures/session.cast").read_text(encoding="utf-8").splitlines())
+    head, *events = map(
+        json.loads, (ROOT / "docs/pictures/session.cast").read_text(encoding="utf-8").splitlines()
+    )
     assert head["version"] == 2
     assert [at for at, *_ in events] == sorted(at for at, *_ in events)
     shown = "".join(text for _, kind, text in events if kind == "o")

@@ -13,7 +13,8 @@ from tests.documents import Document, tables
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.serial
 
-README, PAGE = Document("README.md"), Document("docs/testing.md")
+README = Document("README.md")
+PAGE = Document("docs/testing.md")
 (INI,) = (block.text for block in PAGE.blocks("ini"))
 FILES = {re.findall(r"# (\w+)\.py", block.text)[0]: block.text for block in PAGE.blocks("python")}
 """The files that the page shows."""
@@ -169,7 +170,8 @@ def test_a_project_tests_its_tasks_on_a_cluster_and_eagerly(pytester):
     done.assert_outcomes(passed=28, errors=1)
     done.stdout.fnmatch_lines(
         [
-            "*AssertionError: after the test tasks still run, and nobody can end them: 1 of 1 tasks are not final*",
+            "*AssertionError: after the test tasks still run, and nobody can end them: 1 of 1 "
+            "tasks are not final*",
             "left: redis://127.0.0.1:6379/0 parsync None [[][]] True",
         ]
     )
@@ -184,7 +186,9 @@ def test_eager(parsync_eager): ...
 def test_who_names_no_app_is_told_how(pytester):
     done = project(pytester, "[pytest]\n", "", test_it=NO_APP)
     done.assert_outcomes(errors=2)
-    done.stdout.fnmatch_lines(["*set the ini option parsync_app = proj.celery:app, or override the fixture*"])
+    done.stdout.fnmatch_lines(
+        ["*set the ini option parsync_app = proj.celery:app, or override the fixture*"]
+    )
 
 
 def test_a_node_that_is_none_and_an_app_without_parsync_are_refused(pytester):
@@ -193,11 +197,16 @@ def test_a_node_that_is_none_and_an_app_without_parsync_are_refused(pytester):
         "@pytest.fixture(scope='session')\ndef parsync_node(): return {'slots': 0}\n"
         "@pytest.fixture(scope='module')\ndef plain(): return Celery('plain')\n"
     )
-    tests = NO_APP + "from parsync_redis.testing import Eager\ndef test_plain(plain): Eager(plain)\n"
+    tests = (
+        NO_APP + "from parsync_redis.testing import Eager\ndef test_plain(plain): Eager(plain)\n"
+    )
     done = project(pytester, conftest=conftest, test_it=tests)
     done.assert_outcomes(errors=1, passed=1, failed=1)
     done.stdout.fnmatch_lines(
-        ["*parsync_cluster: slots=0 is not valid*", "*the app plain has no Parsync: call Parsync(app)*"]
+        [
+            "*parsync_cluster: slots=0 is not valid*",
+            "*the app plain has no Parsync: call Parsync(app)*",
+        ]
     )
 
 
@@ -235,7 +244,9 @@ def test_an_app_whose_servers_have_tls_is_tested_on_one_without():
     app = Celery("secure", broker="rediss://h/0", backend="rediss://h/1", set_as_current=False)
     app.conf.update(broker_use_ssl=tls, redis_backend_use_ssl=tls)
     Parsync(app)
-    tasks = [app.task(name=f"secure.{name}", **options)(nothing) for name, options in OPTIONS.items()]
+    tasks = [
+        app.task(name=f"secure.{name}", **options)(nothing) for name, options in OPTIONS.items()
+    ]
     with TestCluster(app):
         assert [task.delay().get(timeout=180) for task in tasks] == [None, None]
     assert (app.conf.broker_use_ssl, app.conf.redis_backend_use_ssl) == (tls, tls)

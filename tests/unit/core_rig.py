@@ -1,4 +1,6 @@
-"""A core to drive by events: how tests of it make one, its nodes, what waits, and the verdicts on its claims."""
+"""A core to drive by events: how tests of it make one, its nodes, what waits, and the verdicts on
+its claims.
+"""
 
 from collections.abc import Sequence
 
@@ -15,7 +17,9 @@ from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.plan import Plan
 
 
-def make(partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int = 1, shards: int = 1) -> Core:
+def make(
+    partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int = 1, shards: int = 1
+) -> Core:
     return Core("s1", partitions, strategy, 1.5, np.random.default_rng(seed), shards=shards)
 
 
@@ -27,7 +31,9 @@ def bitmap(count: int) -> bytes:
     return np.packbits(np.ones(count, dtype=bool)).tobytes()
 
 
-def see(core: Core, p: int, nodes: list[Node], free: int, now_s: float = 0.0, version: int = 1) -> None:
+def see(
+    core: Core, p: int, nodes: list[Node], free: int, now_s: float = 0.0, version: int = 1
+) -> None:
     """The core has read a partition with `free` free slots from the first bit on."""
     core.on_nodes(p, nodes, 1)
     core.on_snapshot(Snapshot(p, version, 1, bitmap(free), {}), now_s)
@@ -35,10 +41,13 @@ def see(core: Core, p: int, nodes: list[Node], free: int, now_s: float = 0.0, ve
 
 
 class Queue:
-    """A shard of the queue of one core: kinds with the orders of their tasks, as `take` would tell and give them."""
+    """A shard of the queue of one core: kinds with the orders of their tasks, as `take` would tell
+    and give them.
+    """
 
     def __init__(self, core: Core, shard: int = 0) -> None:
-        self.core, self.shard = core, shard
+        self.core = core
+        self.shard = shard
         self.last = ""  # the node that its tasks ran on last
         self.waiting: dict[str, list[tuple[int, str]]] = {}
         self._changed: dict[str, None] = {}
@@ -46,7 +55,9 @@ class Queue:
     def add(self, text: str, count: int = 1, first: int = 1, prefix: str = "t") -> "Queue":
         """Tasks of a kind begin to wait: t1, t2, ..., at these orders."""
         orders = range(first, first + count)
-        self.waiting[text] = sorted([*self.waiting.get(text, ()), *((order, f"{prefix}{order}") for order in orders)])
+        self.waiting[text] = sorted(
+            [*self.waiting.get(text, ()), *((order, f"{prefix}{order}") for order in orders)]
+        )
         self._changed[text] = None
         return self
 
@@ -58,7 +69,8 @@ class Queue:
         """Answer a plan's look."""
         found: list[Taken] = []
         for text, limit in takes(plan, self.shard):
-            some, self.waiting[text] = self.waiting.get(text, [])[:limit], self.waiting.get(text, [])[limit:]
+            some = self.waiting.get(text, [])[:limit]
+            self.waiting[text] = self.waiting.get(text, [])[limit:]
             found += [Taken(id, f"1@{order}", Kind.of(text), 0, self.last) for order, id in some]
             self._changed[text] = None
         changes = [(text, self._line(text)) for text in self._changed]
@@ -76,7 +88,9 @@ class Queue:
         return self.core.plan(place=False, confirm=False)
 
 
-def waiting(core: Core, count: int, needs: str = "slots=1", strategy: str = "", name: str = "work") -> Queue:
+def waiting(
+    core: Core, count: int, needs: str = "slots=1", strategy: str = "", name: str = "work"
+) -> Queue:
     """Tasks of one kind wait, and the core knows."""
     queue = Queue(core).add(Kind(name, needs, strategy).text, count)
     queue.tell()
@@ -100,7 +114,9 @@ def tasks_of(plan: Plan) -> list[str]:
 
 
 def after_a_gap(core: Core) -> Plan:
-    """Let the ticks of a whole gap pass; return the plan that gives back what has found no seat in it."""
+    """Let the ticks of a whole gap pass; return the plan that gives back what has found no seat in
+    it.
+    """
     plan = core.plan()
     for number in range(1, core.members + 2):
         assert not plan.give_back, "the gap is not over"
@@ -112,7 +128,13 @@ def after_a_gap(core: Core) -> Plan:
 def judge(core: Core, plan: Plan, word: ClaimOutcome) -> None:
     for p, claims in plan.commit.items():
         core.on_judged(
-            Judged(p, 2, 1000, claims, [Verdict(word, "1000" if word is ClaimOutcome.HELD else "x")] * len(claims))
+            Judged(
+                p,
+                2,
+                1000,
+                claims,
+                [Verdict(word, "1000" if word is ClaimOutcome.HELD else "x")] * len(claims),
+            )
         )
 
 

@@ -11,7 +11,13 @@ from redis.exceptions import RedisError
 
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.integration.address import broker_address, redis_url
-from parsync_redis.model.address import is_cluster, parse_cluster, parse_service, safe_url, with_password
+from parsync_redis.model.address import (
+    is_cluster,
+    parse_cluster,
+    parse_service,
+    safe_url,
+    with_password,
+)
 from parsync_redis.settings import Settings
 from parsync_redis.store import connect
 
@@ -41,14 +47,19 @@ def test_a_brokers_address_is_read_as_redis_py_reads_it(broker: str, url: str | 
 
 def test_a_broker_behind_sentinels_is_read_as_parsyncs_settings_say_it() -> None:
     app = Celery("behind", broker="sentinel://u:p%20w@a:1/2;sentinel://b:3/2", set_as_current=False)
-    with pytest.raises(InvalidInput, match="which service is not said: set broker_transport_options"):
+    with pytest.raises(
+        InvalidInput, match="which service is not said: set broker_transport_options"
+    ):
         broker_address(app.connection_for_write())
     app.conf.broker_transport_options = {"master_name": "m", "sentinel_kwargs": {"password": "s&"}}
     address = broker_address(app.connection_for_write())
     assert address == "sentinel://u:p%20w@a:1/2;sentinel://b:3?service=m&sentinel_password=s%26"
     service = parse_service(address)
     assert (service.name, service.sentinels, service.db) == ("m", (("a", 1), ("b", 3)), 2)
-    assert (service.login, service.sentinel_login) == ({"username": "u", "password": "p w"}, {"password": "s&"})
+    assert (service.login, service.sentinel_login) == (
+        {"username": "u", "password": "p w"},
+        {"password": "s&"},
+    )
     alone = Celery("alone", broker="sentinel://a:1/2", set_as_current=False)
     alone.conf.broker_transport_options = {"master_name": "m"}
     assert broker_address(alone.connection_for_write()) == "sentinel://a:1/2?service=m"
@@ -75,7 +86,9 @@ def test_an_option_in_a_sentinel_address_comes_before_ours() -> None:
     pool = connect("sentinel://h:1,h:2/3?service=m&socket_timeout=2").connection_pool
     assert (pool.connection_kwargs["socket_timeout"], pool.connection_kwargs["db"]) == (2.0, 3)
     assert connect("sentinel://h/3?service=m&db=4").connection_pool.connection_kwargs["db"] == 4
-    with pytest.raises(InvalidInput, match="the option socket_timeout='soon' is not valid: it must be a"):
+    with pytest.raises(
+        InvalidInput, match="the option socket_timeout='soon' is not valid: it must be a"
+    ):
         connect("sentinel://h?service=m&socket_timeout=soon")
 
 
@@ -116,7 +129,10 @@ def test_a_cluster_without_a_host_or_with_a_database_is_refused(rest: str) -> No
         ("rediss://h/0?ssl_min_version=1.2", "it must be 771 (TLS 1.2) or 772 (TLS 1.3)"),
         ("rediss://h/0?ssl_include_verify_flags=STRICT", "names such as VERIFY_X509_STRICT"),
         ("rediss://h/0?ssl_check_hostname=off", "it must be true or false"),
-        ("redis://h/0?socket_keepalive_options=4:60", "it must be NAME:NUMBER with commas, of TCP_KEEPCNT, "),
+        (
+            "redis://h/0?socket_keepalive_options=4:60",
+            "it must be NAME:NUMBER with commas, of TCP_KEEPCNT, ",
+        ),
         ("redis://h/0?credential_provider=a.B", "there is no option 'credential_provider'"),
         ("redis://h:0/0", "a port is a number from 1 to 65535"),
         ("redis://h:99999/0", "a port is a number from 1 to 65535"),
@@ -146,7 +162,20 @@ def test_what_nobody_understands_in_an_address_is_one_sentence(url: str, says: s
         assert "\n" not in str(caught.value)
 
 
-HOSTS = ["h", "127.0.0.1", "[::1]", "[::1", "", "a..b", "h%00", "x" * 70, "ü", "a b", "h\n", "127.0.0.1,127.0.0.2"]
+HOSTS = [
+    "h",
+    "127.0.0.1",
+    "[::1]",
+    "[::1",
+    "",
+    "a..b",
+    "h%00",
+    "x" * 70,
+    "ü",
+    "a b",
+    "h\n",
+    "127.0.0.1,127.0.0.2",
+]
 PORTS = ["", ":1", ":", ":0", ":-1", ":65536", ":x", ":1:2", ":٣"]
 LOGINS = ["", "@", "u@", ":p@", "u:p%20@", "u:p#@", "u:p/@", "\ud800:p@", ":%ff@", "a@b@"]
 PATHS = ["", "/", "/0", "/15", "/-1", "/x", "/1/2", "//", "/99999999999", "/tmp/none", "/%00"]
@@ -174,7 +203,24 @@ NAMES = [
     "encoding",
     "\x1b[2J",
 ]
-VALUES = ["", "0", "1", "-1", "1e9", "1e999", "nan", "true", "x", "%00", "%FF", "a b", "none", "9" * 40, "٣", "1_0"]
+VALUES = [
+    "",
+    "0",
+    "1",
+    "-1",
+    "1e9",
+    "1e999",
+    "nan",
+    "true",
+    "x",
+    "%00",
+    "%FF",
+    "a b",
+    "none",
+    "9" * 40,
+    "٣",
+    "1_0",
+]
 VALUES += ["771", "TCP_KEEPIDLE:60", "TCP_KEEPCNT:0,TCP_X:1"]
 USUAL_PORT = 6379
 NOBODYS_PORT = 1
@@ -187,7 +233,9 @@ SCHEMES = ["redis", "rediss", "valkey", "unix", "sentinel", "redis+cluster", "ht
     *map(st.sampled_from, (SCHEMES, LOGINS, HOSTS, PORTS, PATHS)),
     st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=2),
 )
-def test_any_address_connects_or_is_refused_in_one_sentence(scheme, login, host, port, path, options) -> None:
+def test_any_address_connects_or_is_refused_in_one_sentence(
+    scheme, login, host, port, path, options
+) -> None:
     url = f"{scheme}://{login}{host}{port}{path}"
     url += "?" + "&".join(f"{name}={value}" for name, value in options) if options else ""
     refused = ""

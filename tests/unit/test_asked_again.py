@@ -30,7 +30,10 @@ def asks(how: str, error: ParsyncError, **request: object) -> None:
 
     vars(parsync).update(submit=submit)
     task = app.tasks["proj.again"]
-    task.push_request(**{"id": "t", "args": (), "kwargs": {}, "called_directly": False, "is_eager": False} | request)
+    task.push_request(
+        **{"id": "t", "args": (), "kwargs": {}, "called_directly": False, "is_eager": False}
+        | request
+    )
     try:
         ASKS[how](task)
     finally:
@@ -46,7 +49,9 @@ def asks(how: str, error: ParsyncError, **request: object) -> None:
         ("replace", Unreachable("no answer")),
     ],
 )
-def test_what_the_server_may_have_or_takes_later_goes_back_and_is_no_failure(how: str, error: ParsyncError) -> None:
+def test_what_the_server_may_have_or_takes_later_goes_back_and_is_no_failure(
+    how: str, error: ParsyncError
+) -> None:
     with pytest.raises(Reject) as raised:
         asks(how, error)
     assert raised.value.requeue
@@ -54,7 +59,9 @@ def test_what_the_server_may_have_or_takes_later_goes_back_and_is_no_failure(how
 
 
 @pytest.mark.parametrize("how", ASKS)
-@pytest.mark.parametrize("kind", [InvalidInput, Infeasible, UnknownTask, AccessDenied, BrokenContract])
+@pytest.mark.parametrize(
+    "kind", [InvalidInput, Infeasible, UnknownTask, AccessDenied, BrokenContract]
+)
 def test_what_is_refused_fails_its_task(how: str, kind: type[ParsyncError]) -> None:
     with pytest.raises(kind):
         asks(how, kind("refused"))

@@ -1,4 +1,6 @@
-"""Questions that a survey does not answer: equal ones are asked once, and for a second after the answer."""
+"""Questions that a survey does not answer: equal ones are asked once, and for a second after the
+answer.
+"""
 
 import asyncio
 import threading
@@ -15,8 +17,11 @@ from tests.waiting import happened
 
 
 def test_an_answer_is_kept_from_when_it_came(monkeypatch):
-    now_s, asked = [100.0], []
-    monkeypatch.setattr("parsync_redis.serve.asker.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    now_s = [100.0]
+    asked = []
+    monkeypatch.setattr(
+        "parsync_redis.serve.asker.time", SimpleNamespace(monotonic=lambda: now_s[0])
+    )
     client: Any = None
     asker = Asker(client)
 
@@ -45,7 +50,8 @@ def give(value: int, _: Any) -> int:
 
 def test_answers_that_are_there_keep_nobody_waiting_and_are_bounded():
     client: Any = None
-    asker, go = Asker(client), threading.Event()
+    asker = Asker(client)
+    go = threading.Event()
 
     async def ask():
         for at in range(3 * MOST):

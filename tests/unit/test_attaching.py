@@ -49,7 +49,10 @@ def test_an_app_that_was_pickled_has_its_parsync(options: Any) -> None:
     Parsync(app, url="redis://127.0.0.1:9/3", cluster="pickled")
     copy = pickle.loads(pickle.dumps(app))
     assert copy.amqp.send_task_message
-    assert (copy.parsync.settings().url, copy.parsync.settings().cluster) == ("redis://127.0.0.1:9/3", "pickled")
+    assert (copy.parsync.settings().url, copy.parsync.settings().cluster) == (
+        "redis://127.0.0.1:9/3",
+        "pickled",
+    )
     assert isinstance(copy.amqp, options.get("amqp", AMQP))
     assert isinstance(pickle.loads(pickle.dumps(copy)).control, options.get("control", Control))
 

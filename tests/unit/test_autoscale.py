@@ -1,4 +1,6 @@
-"""deploy/autoscale.py as a process, beside a server that answers as it is told: when it runs the command."""
+"""deploy/autoscale.py as a process, beside a server that answers as it is told: when it runs the
+command.
+"""
 
 import json
 import os
@@ -19,13 +21,17 @@ PROGRAM = [sys.executable, str(ROOT / "deploy/autoscale.py")]
 
 
 class Demand(ThreadingHTTPServer):
-    """A server that counts questions. answer: the body, of which it promises `more` bytes than it sends."""
+    """A server that counts questions.
+
+    answer: the body, of which it promises `more` bytes than it sends.
+    """
 
     daemon_threads = True
 
     def __init__(self, machines, nodes):
         super().__init__(("127.0.0.1", 0), Answer)
-        self.asked, self.more = 0, 0
+        self.asked = 0
+        self.more = 0
         self.say(machines, nodes)
         self.url = f"http://127.0.0.1:{self.server_address[1]}/"
 
@@ -66,7 +72,11 @@ def scaling(demand, calm, tmp_path):
     """Run it. Yield a function that reads the numbers which its command got, and the process."""
     told = tmp_path / "told"
     told.touch()
-    command = [sys.executable, "-c", f"import sys; open({str(told)!r}, 'a').write(sys.argv[1] + ' ')"]
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; open({str(told)!r}, 'a').write(sys.argv[1] + ' ')",
+    ]
     words = [demand.url, "--most", "9", "--every", "0.02", "--calm", str(calm), "--", *command]
     process = Process("autoscale", [*PROGRAM, *words], os.environ, None, lambda name, line: None)
     try:
@@ -76,7 +86,9 @@ def scaling(demand, calm, tmp_path):
         process.end(time.monotonic() + 20)
 
 
-def test_after_a_start_it_asks_for_more_at_once_and_for_fewer_not_before_it_was_calm(demand, tmp_path):
+def test_after_a_start_it_asks_for_more_at_once_and_for_fewer_not_before_it_was_calm(
+    demand, tmp_path
+):
     with scaling(demand, 10**6, tmp_path) as (told, _):
         demand.until_asked_again()
         assert told() == [], "one machine is wanted and three are there"

@@ -15,7 +15,8 @@ from .core_rig import Queue, claims_of, make, node, see, tasks_of
 
 def nodes(*slots: int) -> list[Node]:
     """Nodes n1, n2, ... of so many slots, the first with by far the best score."""
-    found, first = [], 0
+    found = []
+    first = 0
     for number, count in enumerate(slots, 1):
         one = node(f"n{number}", count, score=100.0 / number**2)
         found.append(Node(one.name, "up", 1, False, first, count, one.score, one.offer))
@@ -64,7 +65,7 @@ def test_each_task_has_a_claim_of_its_own() -> None:
     assert sum(claim.startswith("n1/") for claim in claims_of(plan)) == 2, "all other seats first"
 
 
-# -- what the record says ----------------------------------------------------------------------------------------------
+# -- what the record says --------------------------------------------------------------------------
 
 
 def last_of(drive: Driver) -> list[tuple[str, str]]:
@@ -81,7 +82,9 @@ def test_take_names_the_node_of_a_run_that_was_lost_or_retries(any_store: Store)
     assert last_of(drive) == [("unstarted", "n1")]
 
 
-def test_take_names_no_node_of_a_task_that_did_not_start_or_waits_for_its_rate_limit(any_store: Store) -> None:
+def test_take_names_no_node_of_a_task_that_did_not_start_or_waits_for_its_rate_limit(
+    any_store: Store,
+) -> None:
     drive = Driver(any_store)
     drive.requeue(drive.bring(TaskState.PLACED, "placed"))
     assert last_of(drive) == [("placed", "")]
@@ -91,7 +94,9 @@ def test_take_names_no_node_of_a_task_that_did_not_start_or_waits_for_its_rate_l
 
 
 @pytest.mark.parametrize("avoid", [True, False])
-def test_a_task_may_say_that_its_last_node_is_as_good_as_others(any_store: Store, avoid: bool) -> None:
+def test_a_task_may_say_that_its_last_node_is_as_good_as_others(
+    any_store: Store, avoid: bool
+) -> None:
     drive = Driver(any_store)
     drive.submit("a", {"avoid_last": avoid})
     place = drive.place("a", drive.take()["a"])

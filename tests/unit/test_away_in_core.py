@@ -1,4 +1,6 @@
-"""Servers that are away, in the core: their partitions and shards are left out, and the others go on."""
+"""Servers that are away, in the core: their partitions and shards are left out, and the others go
+on.
+"""
 
 from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.ids import shard_of
@@ -12,7 +14,9 @@ SHARDS = 3
 
 
 def spread() -> tuple[Core, list[Queue]]:
-    """A core that sees two free slots in each of two partitions, and three shards with two tasks each."""
+    """A core that sees two free slots in each of two partitions, and three shards with two tasks
+    each.
+    """
     core = make(2, shards=SHARDS)
     for p in range(2):
         see(core, p, [node(f"n{p}", 2)], 2)
@@ -36,7 +40,9 @@ def test_nothing_is_placed_in_a_partition_without_an_answer_until_its_next_turn_
     plan = core.plan(confirm=False)
     for queue in queues:
         queue.answer(plan)
-    assert {claim.partition for some in core.plan(confirm=False).commit.values() for claim in some} == {1}
+    assert {
+        claim.partition for some in core.plan(confirm=False).commit.values() for claim in some
+    } == {1}
     assert not core.plan(confirm=False).read, "it is not asked again and again"
     core.on_tick(0)
     plan = core.plan(confirm=False)
@@ -57,7 +63,8 @@ def test_tasks_whose_claims_nobody_answers_go_back_and_are_never_claimed_again()
     judge(core, plan, ClaimOutcome.HELD)
     assert set(lost) <= core.taken
     assert core.in_flight == len(lost)
-    core.on_snapshot(Snapshot(1, 9, 1, bitmap(2), {}), 1.0)  # there are seats, but not for these attempts
+    # there are seats, but not for these attempts
+    core.on_snapshot(Snapshot(1, 9, 1, bitmap(2), {}), 1.0)
     plan = core.plan(confirm=False)
     assert sorted(id for id, *_ in plan.give_back) == sorted(lost)
     assert {shard_of(id, SHARDS) for id in lost} <= plan.looks.keys()
@@ -71,7 +78,11 @@ def test_a_shard_without_an_answer_keeps_no_seats_and_is_asked_again_once_a_gap(
     assert len(takes(plan, 0)) == 1
     core.on_untaken(0)
     queues[1].answer(plan)
-    assert sum(map(len, core.view.partitions[0].reserved)) + sum(map(len, core.view.partitions[1].reserved)) == 0
+    assert (
+        sum(map(len, core.view.partitions[0].reserved))
+        + sum(map(len, core.view.partitions[1].reserved))
+        == 0
+    )
     plan = core.plan(confirm=False)
     assert [shard for shard in plan.looks if takes(plan, shard)] == [2]
     queues[2].answer(plan)
@@ -83,7 +94,9 @@ def test_a_shard_without_an_answer_keeps_no_seats_and_is_asked_again_once_a_gap(
     core.on_tick(3)
     plan = core.plan(confirm=False)
     assert (list(plan.looks), takes(plan, 0)) == ([0, 1], []), "its share is shard 1"
-    assert plan.looks[0].since == "0", "all of it: another server may have taken over, which has lost some"
+    assert plan.looks[0].since == "0", (
+        "all of it: another server may have taken over, which has lost some"
+    )
     core.on_took(Took("1", 0, changes=[(WORK, "2 1 2")]))
     see(core, 0, [node("n0", 2)], 2, version=3)
     assert takes(core.plan(confirm=False), 0) == [(WORK, 2)]

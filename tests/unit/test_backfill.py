@@ -1,4 +1,6 @@
-"""The backfill without a server: which nodes are booked, who may go there, and what the core makes of it."""
+"""The backfill without a server: which nodes are booked, who may go there, and what the core makes
+of it.
+"""
 
 from typing import Any
 
@@ -33,8 +35,12 @@ def held(node: str, *left_ms: int | None) -> list[Held]:
     ]
 
 
-def booked(*nodes: NodeFacts, waited_ms: float = 10_000, ends: Any = (), before: Any = (), count: int = 8) -> Any:
-    """Return which node is booked for BIG, and how long it takes until it has room; None if none is."""
+def booked(
+    *nodes: NodeFacts, waited_ms: float = 10_000, ends: Any = (), before: Any = (), count: int = 8
+) -> Any:
+    """Return which node is booked for BIG, and how long it takes until it has room; None if none
+    is.
+    """
     waits = [Waits(BIG, parse_needs("slots=4"), "t", waited_ms)]
     found = choose(waits, {BIG: nodes}, dict(ends), before, count, NOW)
     return (found[0].node, found[0].from_ms - NOW) if found else None
@@ -43,7 +49,9 @@ def booked(*nodes: NodeFacts, waited_ms: float = 10_000, ends: Any = (), before:
 def test_the_node_that_has_room_first_is_booked() -> None:
     ends = {"n1": held("n1", 100, 200, 300, 5000), "n2": held("n2", 4000, 4000, 4000, 4000)}
     assert booked(facts("n1"), facts("n2"), ends=ends) == ("n2", 4000)
-    assert booked(facts("n1", free=1), facts("n2"), ends=ends | {"n1": held("n1", 100, 200, 300)}) == ("n1", 300)
+    assert booked(
+        facts("n1", free=1), facts("n2"), ends=ends | {"n1": held("n1", 100, 200, 300)}
+    ) == ("n1", 300)
 
 
 def test_a_kind_must_have_waited_for_a_while_by_the_time_that_its_node_needs() -> None:
@@ -60,20 +68,31 @@ def test_a_node_whose_tasks_nobody_knows_is_not_booked() -> None:
 
 
 def test_a_kind_keeps_its_node_unless_another_is_much_earlier() -> None:
-    ends = {"n1": held("n1", *[4000] * 4), "n2": held("n2", *[3000] * 4), "n3": held("n3", *[1900] * 4)}
+    ends = {
+        "n1": held("n1", *[4000] * 4),
+        "n2": held("n2", *[3000] * 4),
+        "n3": held("n3", *[1900] * 4),
+    }
     before = [Booking("n1", BIG, "t", NOW + 4000)]
     assert booked(facts("n1"), facts("n2"), ends=ends, before=before, waited_ms=0) == ("n1", 4000)
     assert booked(facts("n1"), facts("n3"), ends=ends, before=before, waited_ms=0) == ("n3", 1900)
-    assert booked(facts("n2"), ends=ends, before=before, waited_ms=0) is None, "n1 is drained or lost"
+    assert booked(facts("n2"), ends=ends, before=before, waited_ms=0) is None, (
+        "n1 is drained or lost"
+    )
     assert booked(facts("n2"), ends=ends, before=before) == ("n2", 3000)
 
 
-def several(before: Any = (), tasks: Any = ("t1", "t2", "t3"), count: int = 8, **ends: int) -> dict[str, str]:
+def several(
+    before: Any = (), tasks: Any = ("t1", "t2", "t3"), count: int = 8, **ends: int
+) -> dict[str, str]:
     """Return for which task each node is booked; ends: how long the tasks of a node run yet."""
     waits = [Waits(BIG, parse_needs("slots=4"), task, 10_000) for task in tasks]
     lengths = {name: held(name, *[left_ms] * 4) for name, left_ms in ends.items()}
     found = choose(waits, {BIG: [facts(name) for name in ends]}, lengths, before, count, NOW)
-    assert all(one.at_ms == (NOW - 9 if any(one.node == old.node for old in before) else NOW) for one in found)
+    assert all(
+        one.at_ms == (NOW - 9 if any(one.node == old.node for old in before) else NOW)
+        for one in found
+    )
     return {one.node: one.task for one in found}
 
 
@@ -125,7 +144,10 @@ def test_the_nearest_nodes_are_open_and_fit_and_booked_ones_come_first() -> None
         facts("other", knows=False),
     ]
     assert [one.name for one in nearest(parse_needs("slots=4"), nodes)] == ["near", "full"]
-    assert [one.name for one in nearest(parse_needs("slots=4"), nodes, ["full"])] == ["full", "near"]
+    assert [one.name for one in nearest(parse_needs("slots=4"), nodes, ["full"])] == [
+        "full",
+        "near",
+    ]
 
 
 def test_a_booking_reads_back_and_bars_others_that_may_run_too_long() -> None:
@@ -138,17 +160,23 @@ def test_a_booking_reads_back_and_bars_others_that_may_run_too_long() -> None:
     assert booking.bars("work", "slots=1", 1001, NOW - 1000)
 
 
-# -- the core ----------------------------------------------------------------------------------------------------------
+# -- the core --------------------------------------------------------------------------------------
 
 
 def bars(runs_ms: float | None = None, name: str = "n1") -> Bars:
-    return Bars([Booking(name, BIG, "t", NOW)], {} if runs_ms is None else {(name, "work"): runs_ms}, NOW - 1000)
+    return Bars(
+        [Booking(name, BIG, "t", NOW)],
+        {} if runs_ms is None else {(name, "work"): runs_ms},
+        NOW - 1000,
+    )
 
 
 def two_nodes(free: int = 8) -> Core:
     core = make()
     there = [node("n1", 4, score=9.0), node("n2", 4)]
-    there[1] = there[1].__class__(**{**{f: getattr(there[1], f) for f in there[1].__slots__}, "first": 4})
+    there[1] = there[1].__class__(
+        **{**{f: getattr(there[1], f) for f in there[1].__slots__}, "first": 4}
+    )
     see(core, 0, there, free)
     return core
 
@@ -162,7 +190,9 @@ def test_others_go_to_another_node_and_wait_when_that_is_full() -> None:
     judge(core, plan, ClaimOutcome.HELD)
     core.on_tick(0)
     plan = core.plan(confirm=False)
-    assert plan.reasons[0] == [("work slots=1", "2 nodes fit: n1 is reserved for task t (big slots=4); n2 is full")]
+    assert plan.reasons[0] == [
+        ("work slots=1", "2 nodes fit: n1 is reserved for task t (big slots=4); n2 is full")
+    ]
 
 
 def test_a_name_that_a_node_holds_back_goes_to_another_node_and_other_names_go_there() -> None:
@@ -185,7 +215,11 @@ def test_a_name_that_a_node_holds_back_goes_to_another_node_and_other_names_go_t
 def test_a_task_goes_to_a_booked_node_if_it_ends_before(runs_ms: float | None, goes: bool) -> None:
     core = two_nodes(free=4)
     core.on_bars(bars(runs_ms))
-    assert claims_of(waiting(core, 1).turn()) != [] if goes else claims_of(waiting(core, 1).turn()) == []
+    assert (
+        claims_of(waiting(core, 1).turn()) != []
+        if goes
+        else claims_of(waiting(core, 1).turn()) == []
+    )
 
 
 def test_the_kind_itself_takes_its_node() -> None:
@@ -225,7 +259,8 @@ def test_without_bookings_nothing_is_grouped_anew() -> None:
 
 
 def test_a_task_of_one_slot_is_large_while_others_ask_for_less_of_a_resource() -> None:
-    core, least = two_nodes(free=0), LeastAsked(10.0)
+    core = two_nodes(free=0)
+    least = LeastAsked(10.0)
     queue = Queue(core).add("two slots=1 gpu=2", 1).add("half slots=1 gpu=0.5 mem=4", 1, first=2)
     queue.add("plain slots=1", 1, first=3).tell()
     core.plan()
@@ -247,14 +282,27 @@ def test_a_task_of_one_slot_is_large_while_others_ask_for_less_of_a_resource() -
     [
         ("two slots=1 gpu=2", {"slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=3 gpu=1"}),
         ("two slots=1 gpu=1 mem=8", {"slots=1 gpu=0.5 mem=64"}),
-        ("two slots=2 gpu=2", {"slots=1", "slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=1 gpu=2", "slots=3 gpu=1"}),
+        (
+            "two slots=2 gpu=2",
+            {
+                "slots=1",
+                "slots=1 gpu=1",
+                "slots=1 gpu=0.5 mem=64",
+                "slots=1 gpu=2",
+                "slots=3 gpu=1",
+            },
+        ),
     ],
 )
-def test_a_booked_node_takes_other_tasks_that_cannot_starve_its_kind(kind: str, barred: set[str]) -> None:
+def test_a_booked_node_takes_other_tasks_that_cannot_starve_its_kind(
+    kind: str, barred: set[str]
+) -> None:
     booking = Booking("n1", kind, "t", NOW)
     every = ["slots=1", "slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=1 gpu=2", "slots=3 gpu=1"]
     assert {needs for needs in every if booking.bars("work", needs, None, NOW)} == barred
-    assert not any(booking.bars("work", needs, 10.0, NOW - 10) for needs in every), "they end before"
+    assert not any(booking.bars("work", needs, 10.0, NOW - 10) for needs in every), (
+        "they end before"
+    )
 
 
 def test_a_booking_of_a_leader_before_this_version_is_read() -> None:
@@ -275,14 +323,18 @@ def test_the_oldest_large_kinds_are_told() -> None:
     queue.tell()
     core.plan()
     found = find_large(core.queue.blocked.strict, LeastAsked(10.0))
-    assert [one.first for one in found] == sorted(1000 - number for number in range(MOST_LARGE + 8))[:MOST_LARGE]
+    assert [one.first for one in found] == sorted(
+        1000 - number for number in range(MOST_LARGE + 8)
+    )[:MOST_LARGE]
     assert {one.kind.split()[1] for one in found} == {"slots=3"}
 
 
-# -- answers of commit -------------------------------------------------------------------------------------------------
+# -- answers of commit -----------------------------------------------------------------------------
 
 
-def answered(core: Core, plan: Any, version: int, *words: ClaimOutcome) -> tuple[int, int, int, int]:
+def answered(
+    core: Core, plan: Any, version: int, *words: ClaimOutcome
+) -> tuple[int, int, int, int]:
     """Answer a commit; return how many claims were made, placed, merged and lost so far."""
     for p, claims in plan.commit.items():
         verdicts = [Verdict(word, "1000" if word is ClaimOutcome.HELD else "x") for word in words]
@@ -292,15 +344,20 @@ def answered(core: Core, plan: Any, version: int, *words: ClaimOutcome) -> tuple
 
 
 def test_a_claim_by_an_old_copy_that_wins_is_merged() -> None:
-    held, lost = ClaimOutcome.HELD, ClaimOutcome.CONFLICT
+    held = ClaimOutcome.HELD
+    lost = ClaimOutcome.CONFLICT
     core = make()
     see(core, 0, [node("n", 8)], 8, version=5)
     queue = waiting(core, 2)
-    assert answered(core, queue.turn(), 6, held, held) == (2, 2, 0, 0), "nothing but this commit changed it"
+    assert answered(core, queue.turn(), 6, held, held) == (2, 2, 0, 0), (
+        "nothing but this commit changed it"
+    )
     queue.add("work slots=1", 1, first=3).tell()
     assert answered(core, queue.turn(), 7, held) == (3, 3, 0, 0), "it knows its own change"
     queue.add("work slots=1", 2, first=4).tell()
-    assert answered(core, queue.turn(), 9, held, lost) == (5, 4, 1, 1), "another scheduler's came between"
+    assert answered(core, queue.turn(), 9, held, lost) == (5, 4, 1, 1), (
+        "another scheduler's came between"
+    )
     core.on_snapshot(Snapshot(0, 9, 1, bitmap(8), {}), 1.0)
     core.plan()
     queue.add("work slots=1", 1, first=9).tell()

@@ -41,7 +41,13 @@ def test_a_streak_while_others_succeed_shows_a_black_hole():
         replace(SURE, failed=10),
         replace(SURE, runs=0),
     ],
-    ids=["too few tries", "all at one moment", "too few runs elsewhere", "half fail elsewhere", "a name of one node"],
+    ids=[
+        "too few tries",
+        "all at one moment",
+        "too few runs elsewhere",
+        "half fail elsewhere",
+        "a name of one node",
+    ],
 )
 def test_a_streak_that_may_be_chance_shows_nothing(streak: Streak):
     assert damning([streak]) == []
@@ -81,7 +87,7 @@ def test_what_counts_as_a_failure_of_the_function(error: BaseException, failed: 
     assert is_failure(error) is failed
 
 
-# -- the name of a streak is held back ---------------------------------------------------------------------------------
+# -- the name of a streak is held back -------------------------------------------------------------
 
 
 class Clock:
@@ -101,9 +107,18 @@ class Node:
     """The failures of a node, as its threads tell them."""
 
     def __init__(self, clock: Clock) -> None:
-        self.failures, self.clock, self.numbers = Failures(LookAhead(1, 0), lambda: LEASE_S), clock, count()
+        self.failures = Failures(LookAhead(1, 0), lambda: LEASE_S)
+        self.clock = clock
+        self.numbers = count()
 
-    def end(self, failed: bool, seconds: float = 0.01, name: str = "work", id: str = "", outcome: str = "") -> None:
+    def end(
+        self,
+        failed: bool,
+        seconds: float = 0.01,
+        name: str = "work",
+        id: str = "",
+        outcome: str = "",
+    ) -> None:
         place = Place(id or f"t{next(self.numbers)}", "1@1", 0, "n", (0,), 1, 0)
         self.failures.ended(Run(place, name=name, failed=failed, outcome=outcome), seconds)
 
@@ -118,7 +133,11 @@ class Node:
         commands = cast(Any, SimpleNamespace(report_failures=lambda *args: args))
         found = self.failures.report(commands, 0, "n", 1)
         assert found is not None
-        told = {name: elsewhere for name, _, _, streak, _ in found[1] if streak and elsewhere is not None}
+        told = {
+            name: elsewhere
+            for name, _, _, streak, _ in found[1]
+            if streak and elsewhere is not None
+        }
         self.failures.reported(Compared(1, others, told))
         return found[1]
 
@@ -167,7 +186,9 @@ def test_one_task_that_fails_again_and_again_says_nothing_of_its_node(clock: Clo
     assert not node.holds()
 
 
-def test_a_retry_that_the_task_asked_for_holds_its_name_back_only_if_such_tasks_succeed_elsewhere(clock: Clock):
+def test_a_retry_that_the_task_asked_for_holds_its_name_back_only_if_such_tasks_succeed_elsewhere(
+    clock: Clock,
+):
     node = Node(clock)
     node.fail(*["work"] * 5, outcome="again")
     assert not node.holds()
@@ -199,7 +220,9 @@ def test_a_name_is_held_back_no_longer_if_nobody_tells_how_such_tasks_end(clock:
     node.fail("work", "work", "work")
     clock.now_s += module.UNANSWERED_S
     node.fail("work")
-    assert node.holds(), "the second report of another node, the first that counts, may come as late"
+    assert node.holds(), (
+        "the second report of another node, the first that counts, may come as late"
+    )
     clock.now_s += LEASE_S - module.UNANSWERED_S
     assert not node.holds()
     node.fail("work")
@@ -249,17 +272,24 @@ def test_the_end_of_a_hold_is_told_again_if_it_is_another_one(clock: Clock):
     assert node.tell() == [("work", 0, 0, 2, 1000)]
 
 
-# -- the leader --------------------------------------------------------------------------------------------------------
+# -- the leader ------------------------------------------------------------------------------------
 
 
-def put(drive: Driver, tries: int, inc: int = 1, ago_s: int = 0, held_s: int = 0, name: str = "work") -> None:
+def put(
+    drive: Driver, tries: int, inc: int = 1, ago_s: int = 0, held_s: int = 0, name: str = "work"
+) -> None:
     now = now_ms(drive.store)
-    line = f"p0 n1 inc={inc} since=1 at={now - 1000 * ago_s} length=9 tries={tries} runs=50 failed=0 all=1"
+    line = (
+        f"p0 n1 inc={inc} since=1 at={now - 1000 * ago_s} length=9 tries={tries} runs=50 failed=0 "
+        "all=1"
+    )
     line += f" held={now + 1000 * held_s}" if held_s else ""
     drive.store.client.hset(drive.keys.shared("streaks"), name, line)
 
 
-def test_the_leader_makes_a_black_hole_suspect_and_after_a_failed_trial_for_twice_as_long(fake_store: Store):
+def test_the_leader_makes_a_black_hole_suspect_and_after_a_failed_trial_for_twice_as_long(
+    fake_store: Store,
+):
     drive = Driver(fake_store)
     drive.node("n1")
     duty = BlackHoleDuty(fake_store, 1, 10.0)
@@ -329,7 +359,8 @@ def test_a_partition_that_cannot_be_read_keeps_no_other_node_from_being_judged(s
     drive.node("n1")
     duty = BlackHoleDuty(store, 2, 10.0)
     duty.work()
-    damaged, client = store.keys.partition(1, "nodes"), cast(Any, store.client)
+    damaged = store.keys.partition(1, "nodes")
+    client = cast(Any, store.client)
     client.set(damaged, "x")
     line = f"p1 n0 inc=1 since=1 at={now_ms(store)} length=9 tries=9 runs=50 failed=0 all=1"
     client.hset(store.keys.shared("streaks"), "a", line)

@@ -1,4 +1,6 @@
-"""The address of an app's broker has what kombu knows of its connection; what it cannot have is one clear error."""
+"""The address of an app's broker has what kombu knows of its connection; what it cannot have is one
+clear error.
+"""
 
 import socket
 import ssl
@@ -32,11 +34,15 @@ def options_of(url: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("reqs", ["CERT_REQUIRED", "required"])
 def test_the_query_of_a_rediss_address_is_kept_in_celerys_spellings(reqs: str) -> None:
-    broker = f"rediss://:p%20w@h/0?ssl_cert_reqs={reqs}&ssl_ca_certs=%2Fca.pem&ssl_check_hostname=False"
+    broker = (
+        f"rediss://:p%20w@h/0?ssl_cert_reqs={reqs}&ssl_ca_certs=%2Fca.pem&ssl_check_hostname=False"
+    )
     theirs: Any = Connection(broker).ssl
     checks = bool(theirs["ssl_check_hostname"])  # in kombu 5.4 that is a text, and true
     url = address_of(broker)
-    assert url.startswith("rediss://:p%20w@h:6379/0?ssl_cert_reqs=required&ssl_ca_certs=%2Fca.pem&ssl_check_hostname=")
+    assert url.startswith(
+        "rediss://:p%20w@h:6379/0?ssl_cert_reqs=required&ssl_ca_certs=%2Fca.pem&ssl_check_hostname="
+    )
     assert Settings.load(url=url).url == url
     assert options_of(url)["ssl_check_hostname"] is checks
 
@@ -78,7 +84,10 @@ def test_each_option_of_tls_comes_back_as_it_was() -> None:
         "ssl_check_hostname": True,
         "ssl_ciphers": "HIGH:!aNULL",
         "ssl_exclude_verify_flags": [ssl.VerifyFlags.VERIFY_X509_STRICT],
-        "ssl_include_verify_flags": [ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF, ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN],
+        "ssl_include_verify_flags": [
+            ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF,
+            ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN,
+        ],
         "ssl_keyfile": "/k",
         "ssl_min_version": ssl.TLSVersion.TLSv1_3,
         "ssl_password": "s3cret &",
@@ -87,8 +96,13 @@ def test_each_option_of_tls_comes_back_as_it_was() -> None:
     back = options_of(url)
     assert {name: back[name] for name in options} == options
     assert "s3cret" not in safe_url(url)
-    assert address_of("redis://h", broker_use_ssl={"ssl_keyfile": Path("/k")}).endswith("?ssl_keyfile=%2Fk")
-    assert address_of("redis://h:1/0", broker_use_ssl={"ssl_include_verify_flags": []}) == "rediss://h:1/0"
+    assert address_of("redis://h", broker_use_ssl={"ssl_keyfile": Path("/k")}).endswith(
+        "?ssl_keyfile=%2Fk"
+    )
+    assert (
+        address_of("redis://h:1/0", broker_use_ssl={"ssl_include_verify_flags": []})
+        == "rediss://h:1/0"
+    )
 
 
 def test_what_broker_transport_options_say_of_each_connection_is_kept() -> None:
@@ -100,7 +114,12 @@ def test_what_broker_transport_options_say_of_each_connection_is_kept() -> None:
         "socket_keepalive_options": {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPCNT: 3},
         "socket_timeout": 120,
     }
-    of_queues = {"visibility_timeout": 3600, "max_connections": 3, "retry_on_timeout": True, "sep": ":"}
+    of_queues = {
+        "visibility_timeout": 3600,
+        "max_connections": 3,
+        "retry_on_timeout": True,
+        "sep": ":",
+    }
     url = address_of("redis://h", broker_transport_options={**options, **of_queues})
     back = options_of(Settings.load(url=url).url)
     assert {name: back[name] for name in options} == options
@@ -112,12 +131,21 @@ def test_what_broker_transport_options_say_of_each_connection_is_kept() -> None:
 
 
 def test_a_login_of_its_own_setting_is_kept() -> None:
-    assert address_of("redis://h", broker_user="u", broker_password="p/w") == "redis://u:p%2Fw@h:6379//"
+    assert (
+        address_of("redis://h", broker_user="u", broker_password="p/w")
+        == "redis://u:p%2Fw@h:6379//"
+    )
     behind = address_of(
-        "sentinel://a;sentinel://b:1/3", broker_password="pw", broker_transport_options={"master_name": "m"}
+        "sentinel://a;sentinel://b:1/3",
+        broker_password="pw",
+        broker_transport_options={"master_name": "m"},
     )
     service = parse_service(behind)
-    assert (service.login, service.sentinels, service.db) == ({"password": "pw"}, (("a", 26379), ("b", 1)), 0)
+    assert (service.login, service.sentinels, service.db) == (
+        {"password": "pw"},
+        (("a", 26379), ("b", 1)),
+        0,
+    )
 
 
 SENTINEL = "sentinel://:pw@a:1/2;sentinel://b:3"
@@ -128,7 +156,12 @@ SENTINEL = "sentinel://:pw@a:1/2;sentinel://b:3"
     [
         (None, None, False, {}),
         ({"ssl_ca_certs": "/ca"}, None, True, {}),
-        ({"ssl_ca_certs": "/ca"}, {"password": "s", "ssl_ca_certs": "/unused"}, True, {"password": "s"}),
+        (
+            {"ssl_ca_certs": "/ca"},
+            {"password": "s", "ssl_ca_certs": "/unused"},
+            True,
+            {"password": "s"},
+        ),
         ({"ssl_ca_certs": "/ca"}, {"ssl": True}, True, {"ssl": True}),
         (
             {"ssl_ca_certs": "/ca"},
@@ -136,11 +169,19 @@ SENTINEL = "sentinel://:pw@a:1/2;sentinel://b:3"
             True,
             {"ssl": True, "ssl_ca_certs": "/other", "ssl_cert_reqs": "optional"},
         ),
-        (None, {"ssl": True, "ssl_check_hostname": False}, False, {"ssl": True, "ssl_check_hostname": False}),
+        (
+            None,
+            {"ssl": True, "ssl_check_hostname": False},
+            False,
+            {"ssl": True, "ssl_check_hostname": False},
+        ),
     ],
 )
 def test_tls_to_sentinels_and_tls_to_their_server_are_two_things(
-    tls: dict[str, Any] | None, kwargs: dict[str, Any] | None, secured: bool, sentinels: dict[str, Any]
+    tls: dict[str, Any] | None,
+    kwargs: dict[str, Any] | None,
+    secured: bool,
+    sentinels: dict[str, Any],
 ) -> None:
     options = {"master_name": "m", "sentinel_kwargs": kwargs, "min_other_sentinels": 1}
     url = address_of(SENTINEL, broker_use_ssl=tls, broker_transport_options=options)
@@ -155,9 +196,17 @@ def test_tls_to_sentinels_and_tls_to_their_server_are_two_things(
 
 def test_an_address_of_sentinels_that_says_tls_once_means_both() -> None:
     both = parse_service("sentinel://h?service=m&ssl_ca_certs=/ca")
-    assert (both.secured, both.sentinel_secured, both.sentinel_tls) == (True, True, {"ssl_ca_certs": "/ca"})
+    assert (both.secured, both.sentinel_secured, both.sentinel_tls) == (
+        True,
+        True,
+        {"ssl_ca_certs": "/ca"},
+    )
     apart = parse_service("sentinel://h?service=m&sentinel_ssl_ca_certs=/ca")
-    assert (apart.secured, apart.sentinel_secured, apart.sentinel_tls) == (False, True, {"ssl_ca_certs": "/ca"})
+    assert (apart.secured, apart.sentinel_secured, apart.sentinel_tls) == (
+        False,
+        True,
+        {"ssl_ca_certs": "/ca"},
+    )
     assert safe_url("sentinel://h?service=m&sentinel_ssl_password=s3cret") == (
         "sentinel://h?service=m&sentinel_ssl_password=***"
     )
@@ -170,28 +219,89 @@ class Tokens(UsernamePasswordCredentialProvider):
 @pytest.mark.parametrize(
     ("broker", "conf", "says"),
     [
-        ("redis://:s3cret@h", {"broker_use_ssl": True}, "it must be a dict, such as {'ssl_cert_reqs': 'required'"),
+        (
+            "redis://:s3cret@h",
+            {"broker_use_ssl": True},
+            "it must be a dict, such as {'ssl_cert_reqs': 'required'",
+        ),
         ("sentinel://:s3cret@h", {"broker_use_ssl": True}, "it must be a dict, such as"),
         ("redis://:s3cret@h", {"broker_use_ssl": {"ca_certs": "/ca"}}, "use ssl_ca_certs, "),
-        ("redis://:s3cret@h", {"broker_use_ssl": {"ssl_ocsp_context": object()}}, "no address can carry"),
-        ("redis://:s3cret@h", {"broker_use_ssl": {"ssl_cert_reqs": "maybe"}}, "none, optional or required"),
-        ("redis://:s3cret@h", {"broker_use_ssl": {"ssl_cert_reqs": [2]}}, "none, optional or required"),
-        ("redis://:s3cret@h", {"broker_use_ssl": {"ssl_include_verify_flags": ["STRICT"]}}, "can carry no list"),
-        ("redis://:s3cret@h", {"broker_use_ssl": {"ssl_password": lambda: "s3cret"}}, "can carry no function"),
-        ("redis://:s3cret@h", {"broker_use_ssl": {"ssl_ca_data": b"s3cret"}}, "can carry no bytes here"),
-        ("redis://:s3cret@h", {"broker_use_ssl": {"ssl_include_verify_flags": 32}}, "can carry no int"),
-        ("redis+socket:///tmp/s", {"broker_use_ssl": {"ssl_ca_certs": "/ca"}}, "remove broker_use_ssl"),
-        ("redis://h", {"broker_transport_options": {"socket_timeout": "soon"}}, "socket_timeout='soon' in broker_tran"),
-        ("redis://h", {"broker_transport_options": {"socket_keepalive_options": {9999: 1}}}, "keepalive_options={9999"),
-        ("redis://h?credential_provider=proj.Tokens", {}, "give parsync a login of its own with Parsync"),
-        ("redis+socket:///tmp/s?credential_provider=proj.Tokens", {}, "give parsync a login of its own"),
+        (
+            "redis://:s3cret@h",
+            {"broker_use_ssl": {"ssl_ocsp_context": object()}},
+            "no address can carry",
+        ),
+        (
+            "redis://:s3cret@h",
+            {"broker_use_ssl": {"ssl_cert_reqs": "maybe"}},
+            "none, optional or required",
+        ),
+        (
+            "redis://:s3cret@h",
+            {"broker_use_ssl": {"ssl_cert_reqs": [2]}},
+            "none, optional or required",
+        ),
+        (
+            "redis://:s3cret@h",
+            {"broker_use_ssl": {"ssl_include_verify_flags": ["STRICT"]}},
+            "can carry no list",
+        ),
+        (
+            "redis://:s3cret@h",
+            {"broker_use_ssl": {"ssl_password": lambda: "s3cret"}},
+            "can carry no function",
+        ),
+        (
+            "redis://:s3cret@h",
+            {"broker_use_ssl": {"ssl_ca_data": b"s3cret"}},
+            "can carry no bytes here",
+        ),
+        (
+            "redis://:s3cret@h",
+            {"broker_use_ssl": {"ssl_include_verify_flags": 32}},
+            "can carry no int",
+        ),
+        (
+            "redis+socket:///tmp/s",
+            {"broker_use_ssl": {"ssl_ca_certs": "/ca"}},
+            "remove broker_use_ssl",
+        ),
+        (
+            "redis://h",
+            {"broker_transport_options": {"socket_timeout": "soon"}},
+            "socket_timeout='soon' in broker_tran",
+        ),
+        (
+            "redis://h",
+            {"broker_transport_options": {"socket_keepalive_options": {9999: 1}}},
+            "keepalive_options={9999",
+        ),
+        (
+            "redis://h?credential_provider=proj.Tokens",
+            {},
+            "give parsync a login of its own with Parsync",
+        ),
+        (
+            "redis+socket:///tmp/s?credential_provider=proj.Tokens",
+            {},
+            "give parsync a login of its own",
+        ),
         ("redis://h", {"broker_password": lambda: "s3cret"}, "give parsync a login of its own"),
         (
             "sentinel://h",
-            {"broker_transport_options": {"master_name": "m", "sentinel_kwargs": {"credential_provider": Tokens()}}},
+            {
+                "broker_transport_options": {
+                    "master_name": "m",
+                    "sentinel_kwargs": {"credential_provider": Tokens()},
+                }
+            },
             "sentinel_kwargs has a credential provider",
         ),
-        ("redis://h", {"broker_transport_options": {"global_keyprefix": "staging:"}}, "name it with Parsync(app, clu"),
+        (
+            "redis://h",
+            {"broker_transport_options": {"global_keyprefix": "staging:"}},
+            "name it with Parsync(app, clu",
+        ),
     ],
 )
 def test_what_an_address_cannot_carry_is_refused_in_one_sentence(

@@ -1,4 +1,6 @@
-"""What `make celery-suite` makes of the reports of Celery's suite, and that each difference is explained."""
+"""What `make celery-suite` makes of the reports of Celery's suite, and that each difference is
+explained.
+"""
 
 import pytest
 
@@ -25,7 +27,10 @@ REPORT = f"""<testsuites><testsuite>
 def test_the_passage_of_each_difference_is_on_the_page():
     page = " ".join(Document("docs/celery.md").text.split())
     assert differences()
-    none_wrong("a passage is on the page", {passage for passage in differences().values() if passage not in page})
+    none_wrong(
+        "a passage is on the page",
+        {passage for passage in differences().values() if passage not in page},
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +45,9 @@ def test_the_passage_of_each_difference_is_on_the_page():
         ({}, ALL, {"gone": "a passage"}, "gone of differences.toml is no test"),
     ],
 )
-def test_a_difference_must_be_known_and_one_that_is_known_must_be_there(plain, placed, known, wrong):
+def test_a_difference_must_be_known_and_one_that_is_known_must_be_there(
+    plain, placed, known, wrong
+):
     lines = [*complaints(plain, placed, known)]
     assert len(lines) == (wrong is not None)
     assert all(line.startswith(wrong) for line in lines)

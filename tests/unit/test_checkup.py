@@ -40,13 +40,17 @@ def test_persistence(info, save, level):
     assert bool(check.repair) == (level != "ok")
 
 
-@pytest.mark.parametrize(("used", "limit", "level"), [(10, 0, "ok"), (79, 100, "ok"), (81, 100, "warn")])
+@pytest.mark.parametrize(
+    ("used", "limit", "level"), [(10, 0, "ok"), (79, 100, "ok"), (81, 100, "warn")]
+)
 def test_memory(used, limit, level):
     assert server_checks.judge_memory({"used_memory": used, "maxmemory": limit}).level == level
 
 
 def test_the_allocator_is_named():
-    assert server_checks.judge_allocator({"mem_allocator": "jemalloc-5.3.0"}).text == "jemalloc-5.3.0"
+    assert (
+        server_checks.judge_allocator({"mem_allocator": "jemalloc-5.3.0"}).text == "jemalloc-5.3.0"
+    )
     assert "jemalloc takes" in server_checks.judge_allocator({"mem_allocator": "libc"}).text
 
 
@@ -77,7 +81,10 @@ def test_a_replica_fails():
 
 def test_scripts_that_are_not_loaded_yet_are_no_fault():
     check = checkup.judge_scripts([True, False])
-    assert (check.level, check.text) == ("ok", "1 of 2 loaded; the others load with their first use")
+    assert (check.level, check.text) == (
+        "ok",
+        "1 of 2 loaded; the others load with their first use",
+    )
     assert checkup.judge_scripts([True], "h1:6379: ").text == "h1:6379: 1 of 1 loaded"
 
 
@@ -100,7 +107,9 @@ def test_silence_says_nothing_of_schedulers_while_the_server_takes_no_writes():
     check = checkup.judge_writes(refusal)
     assert (check.level, check.repair) == ("fail", "more memory")
     assert checkup.judge_writes(None).level == "ok"
-    assert levels(checkup.judge_schedulers([scheduler("a", False)], refusal)) == [("schedulers", "warn")]
+    assert levels(checkup.judge_schedulers([scheduler("a", False)], refusal)) == [
+        ("schedulers", "warn")
+    ]
     assert levels(checkup.judge_schedulers([scheduler("a", True, True)], refusal)) == [
         ("schedulers", "ok"),
         ("leader", "ok"),
@@ -112,7 +121,8 @@ def test_silence_says_nothing_of_schedulers_while_the_server_takes_no_writes():
     [
         (
             trial_note("tasks fail there at once", 30),
-            "mend why tasks fail on a (parsync events --event failed --node a), then parsync undrain a",
+            "mend why tasks fail on a (parsync events --event failed --node a), then parsync "
+            "undrain a",
         ),
         (
             "its worker stands still: it is stopped",
@@ -154,7 +164,7 @@ def test_what_the_audit_names_fails():
     assert check.text.endswith("fact 4; and 2 more")
 
 
-# -- the primaries of a Redis Cluster ----------------------------------------------------------------------------------
+# -- the primaries of a Redis Cluster --------------------------------------------------------------
 
 WELL = {"cluster-require-full-coverage": "no", "cluster-node-timeout": "5000"}
 REPLICA = {"ip": "h2", "port": 6379, "state": "online", "offset": 900, "lag": 0}
@@ -174,7 +184,11 @@ INFO = {"connected_slaves": 1, "slave0": REPLICA, "master_repl_offset": 1000}
             "its replica h2:6379 is not online: wait_bgsave",
         ),
         ({**INFO, "master_repl_offset": 9 << 20}, WELL, "its replica h2:6379 lacks 9.0 MiB"),
-        (INFO, {**WELL, "cluster-require-full-coverage": "yes"}, "all primaries refuse requests while one is away"),
+        (
+            INFO,
+            {**WELL, "cluster-require-full-coverage": "yes"},
+            "all primaries refuse requests while one is away",
+        ),
         (INFO, {**WELL, "cluster-node-timeout": "15000"}, "after 15 s"),
     ],
 )

@@ -1,4 +1,6 @@
-"""A noted choice can be derived again from the view that it was made from; a scheduler notes few, and none twice."""
+"""A noted choice can be derived again from the view that it was made from; a scheduler notes few,
+and none twice.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -24,26 +26,37 @@ from .core_rig import Queue, judge, judge_each, make, node, see, waiting
 
 
 def at_gap(core: Core) -> Plan:
-    """Return the plan after a tick of the scheduler's own turn: that is when choices are written."""
+    """Return the plan after a tick of the scheduler's own turn: that is when choices
+    are written.
+    """
     core.on_tick(1)
     return core.plan(confirm=False)
 
 
-NODES = st.lists(st.tuples(OFFERS, st.sampled_from(["up", "up", "up", "suspect"]), st.sampled_from([1.0, 2.0, 9.5])))
+NODES = st.lists(
+    st.tuples(
+        OFFERS, st.sampled_from(["up", "up", "up", "suspect"]), st.sampled_from([1.0, 2.0, 9.5])
+    )
+)
 
 
 @given(NODES, NEEDS)
 def test_a_choice_can_be_derived_again_from_the_view(
     some: list[tuple[Resources, str, float]], needs: Resources
 ) -> None:
-    core, nodes, bits, first = make(), list[Node](), list[bool](), 0
+    core = make()
+    nodes = list[Node]()
+    bits = list[bool]()
+    first = 0
     for at, (offer, state, score) in enumerate(some):
         nodes.append(Node(f"n{at}", state, 1, False, first, offer.slots, score, offer))
         bits += [state == "up"] * offer.slots
         first += offer.slots
     core.on_nodes(0, nodes, 1)
     left = {one.name: one.offer.asked for one in nodes}
-    core.on_snapshot(Snapshot(0, 1, 1, np.packbits(np.array(bits, dtype=bool)).tobytes(), left), 5.0)
+    core.on_snapshot(
+        Snapshot(0, 1, 1, np.packbits(np.array(bits, dtype=bool)).tobytes(), left), 5.0
+    )
     plan = waiting(core, 1, needs.text).turn()
     if not plan.commit:
         return
@@ -72,8 +85,12 @@ def test_a_choice_can_be_derived_again_from_the_view(
 
 
 def kept_back(nodes: list[Node], needs: Resources) -> set[str]:
-    """Return the nodes with a resource that fewer than half of the nodes have, and that is not asked for."""
-    kinds = {one.name: {kind_of(name) for name, amount in one.offer.amounts if amount} for one in nodes}
+    """Return the nodes with a resource that fewer than half of the nodes have, and that is not
+    asked for.
+    """
+    kinds = {
+        one.name: {kind_of(name) for name, amount in one.offer.amounts if amount} for one in nodes
+    }
     having = Counter(kind for some in kinds.values() for kind in some)
     scarce = {kind for kind, count in having.items() if 2 * count < len(nodes)}
     asked = {kind_of(name) for name, _ in needs.amounts}
@@ -113,6 +130,8 @@ def test_only_some_choices_of_a_gap_are_noted_and_they_wait_for_the_gap() -> Non
     assert len(at_gap(core).choices) == AT_ONCE
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", "{}", '{"steps":[["a"]],"lost_to":[]}', '{"steps":5}', "null"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "{}", '{"steps":[["a"]],"lost_to":[]}', '{"steps":5}', "null"]
+)
 def test_a_text_that_is_no_choice_is_none(text: str) -> None:
     assert Choice.of(text) is None

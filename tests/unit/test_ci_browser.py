@@ -8,7 +8,9 @@ import pytest
 from tests.documents import ROOT
 from tests.waiting import run
 
-FUNCTION = re.search(r"^unpack_chromium\(\) \{.*?^\}$", (ROOT / ".ci/run").read_text(), re.DOTALL | re.MULTILINE)
+FUNCTION = re.search(
+    r"^unpack_chromium\(\) \{.*?^\}$", (ROOT / ".ci/run").read_text(), re.DOTALL | re.MULTILINE
+)
 PROGRAMS = {"chromium": "usr/lib/chromium/chromium", "chromedriver": "usr/bin/chromedriver"}
 
 
@@ -21,7 +23,10 @@ def unpacked(folder, *programs, code=0):
         program.write_text(f"#!/bin/sh\necho {name} $1\n")
         program.chmod(0o755)
     (folder / "bin").mkdir()
-    script = f"set -eu\nchromium={folder}\nunpack() {{ return {code}; }}\n{FUNCTION[0]}\nunpack_chromium || exit 1"
+    script = (
+        f"set -eu\nchromium={folder}\nunpack() {{ return {code}; "
+        f"}}\n{FUNCTION[0]}\nunpack_chromium || exit 1"
+    )
     return run(["bash", "-c", script], 60).returncode
 
 
@@ -32,7 +37,9 @@ def test_each_wrapper_runs_its_own_program(tmp_path):
         assert done.stdout == f"{name} --version\n"
 
 
-@pytest.mark.parametrize(("programs", "code"), [(["chromium"], 0), (["chromedriver"], 0), ([*PROGRAMS], 100)])
+@pytest.mark.parametrize(
+    ("programs", "code"), [(["chromium"], 0), (["chromedriver"], 0), ([*PROGRAMS], 100)]
+)
 def test_what_is_not_whole_leaves_no_wrapper(tmp_path, programs, code):
     assert unpacked(tmp_path, *programs, code=code) != 0
     assert [*(tmp_path / "bin").iterdir()] == []

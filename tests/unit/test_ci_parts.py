@@ -1,4 +1,6 @@
-""".ci/run goes on after a part that failed, tells each part with its time at the end, and fails then."""
+""".ci/run goes on after a part that failed, tells each part with its time at the end, and fails
+then.
+"""
 
 import os
 import re
@@ -16,17 +18,26 @@ END = TEXT[TEXT.index("# part NAME COMMAND") :]
 
 
 def end_of(*parts):
-    """Run the end of .ci/run with these parts instead of its own; return the exit code and the last lines."""
+    """Run the end of .ci/run with these parts instead of its own; return the exit code and the last
+    lines.
+    """
     lines = [line for line in END.splitlines() if not line.startswith("part ")]
     at = next(number for number, line in enumerate(lines) if line.startswith("printf"))
     lines[at:at] = [f"part '{name}' {command}" for name, command in parts]
-    done = run(["bash", "-c", "set -euo pipefail\n" + "\n".join(lines)], stdout=subprocess.PIPE, text=True)
-    return done.returncode, re.sub(r" +\d+ s", " N s", done.stdout.rpartition("== ended")[2]).splitlines()[1:]
+    done = run(
+        ["bash", "-c", "set -euo pipefail\n" + "\n".join(lines)], stdout=subprocess.PIPE, text=True
+    )
+    return done.returncode, re.sub(
+        r" +\d+ s", " N s", done.stdout.rpartition("== ended")[2]
+    ).splitlines()[1:]
 
 
 def test_parts_after_one_that_failed_run_all_the_same():
     parts = [("a", "true"), ("b", "false"), ("c", "sh -c 'exit 77'"), ("d", "true")]
-    assert end_of(*parts) == (1, ["passed N s  a", "FAILED N s  b", "LEFT OUT N s  c", "passed N s  d"])
+    assert end_of(*parts) == (
+        1,
+        ["passed N s  a", "FAILED N s  b", "LEFT OUT N s  c", "passed N s  d"],
+    )
 
 
 def test_what_is_left_out_is_no_failure():
@@ -76,6 +87,8 @@ def test_what_cannot_be_downloaded_is_said_and_left_out(tmp_path, script, folder
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
     env = {**os.environ, "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
-    done = run([tmp_path / script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    done = run(
+        [tmp_path / script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    )
     assert (done.returncode, done.stdout) == (77, f"LEFT OUT, because {what}\n"), done.stderr
     assert not (tmp_path / "build" / folder / ".made").exists()

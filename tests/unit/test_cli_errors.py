@@ -20,7 +20,9 @@ def bare_environment(monkeypatch, tmp_path):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Commands that ask an unreachable server once: the default of make_client is a value of its definition."""
+    """Commands that ask an unreachable server once: the default of make_client is a value of its
+    definition.
+    """
     monkeypatch.setattr(make_client, "__defaults__", (0,))
 
 
@@ -44,7 +46,10 @@ def run(*words):
             ["submit", "a.b", "--strategy", "best"],
             "strategy='best' is not valid: it must be one of latency",
         ),
-        (["submit", "a.b", "--resource", "mem"], "--resource 'mem' is not valid: it must be NAME=VALUE"),
+        (
+            ["submit", "a.b", "--resource", "mem"],
+            "--resource 'mem' is not valid: it must be NAME=VALUE",
+        ),
         (["submit", "a.b", "--resource", "mem=lots"], "resource mem='lots' is not an amount"),
         (["submit", "a.b", "--require", "gpu model=a"], "label name 'gpu model' is not valid"),
         (["submit", "a.b", "--countdown", "-1"], "countdown=-1.0 is not valid"),
@@ -52,13 +57,22 @@ def run(*words):
         (["status", ""], "task id '' is not valid"),
         (["cancel", ""], "task id '' is not valid"),
         (["drain", "x y"], "node name 'x y' is not valid"),
-        (["drain", "n1", "--deadline", "soon"], "--deadline 'soon' is not valid: it must be a number of seconds"),
-        (["drain", "n1", "--deadline", "99d"], "deadline_s=8553600.0 is not valid: it must be a number of seconds"),
+        (
+            ["drain", "n1", "--deadline", "soon"],
+            "--deadline 'soon' is not valid: it must be a number of seconds",
+        ),
+        (
+            ["drain", "n1", "--deadline", "99d"],
+            "deadline_s=8553600.0 is not valid: it must be a number of seconds",
+        ),
         (["drain", "n1", "--reason", "two\nlines"], "it must be a line of at most 200 characters"),
         (["dead", "requeue"], "say which: the ids of dead tasks, or --all"),
         (["dead", "requeue", "a", "--all"], "say which: the ids of dead tasks, or --all"),
         (["dead", "requeue", ""], "task id '' is not valid"),
-        (["tasks", "--state", "lost"], "--state 'lost' is not known: known are waiting, pending, taken"),
+        (
+            ["tasks", "--state", "lost"],
+            "--state 'lost' is not known: known are waiting, pending, taken",
+        ),
         (["nodes", "--url", "http://host"], "it must be redis://HOST:PORT/DB"),
         (["nodes", "--cluster", "x y"], "setting cluster='x y' is not valid"),
         (["nodes", "--config", "no.toml"], "settings file no.toml cannot be read"),
@@ -81,7 +95,8 @@ def test_a_bad_input_is_one_line_and_exit_code_2(words, says):
 
 
 @pytest.mark.parametrize(
-    "words", [["nodes"], ["partitions"], ["schedulers"], ["tasks"], ["status", "x"], ["purge", "--yes"]]
+    "words",
+    [["nodes"], ["partitions"], ["schedulers"], ["tasks"], ["status", "x"], ["purge", "--yes"]],
 )
 def test_an_unreachable_server_is_one_line_without_its_password(impatient, words):
     result = run(*words)
@@ -103,8 +118,14 @@ def test_the_doctor_calls_an_unreachable_server_a_failed_check(impatient):
 @pytest.mark.parametrize(
     ("info", "says"),
     [
-        ({"redis_version": "6.2.14"}, "is Redis 6.2.14; parsync needs Redis 7.0 or Valkey 7.2, or newer"),
-        ({"redis_version": "7.2.4", "maxmemory_policy": "allkeys-lru"}, "evicts keys (maxmemory-policy allkeys-lru)"),
+        (
+            {"redis_version": "6.2.14"},
+            "is Redis 6.2.14; parsync needs Redis 7.0 or Valkey 7.2, or newer",
+        ),
+        (
+            {"redis_version": "7.2.4", "maxmemory_policy": "allkeys-lru"},
+            "evicts keys (maxmemory-policy allkeys-lru)",
+        ),
     ],
 )
 @pytest.mark.parametrize("words", [["submit", "a.b"], ["nodes"], ["scheduler"]])

@@ -21,7 +21,13 @@ NEVER = {"celery", "kombu", "numpy", "matplotlib"} | {
 }
 """Modules that a command which reads a cluster does not need."""
 
-HELP_NEVER = NEVER | {"redis", "pydantic", "pydantic_settings", "parsync_redis.settings", "parsync_redis.store"}
+HELP_NEVER = NEVER | {
+    "redis",
+    "pydantic",
+    "pydantic_settings",
+    "parsync_redis.settings",
+    "parsync_redis.store",
+}
 
 
 def first_sentence(text):
@@ -32,11 +38,19 @@ def first_sentence(text):
 
 def test_the_table_has_each_command_of_a_module_with_the_first_sentence_of_its_help():
     names = {module: commands_of(module) for module in COMMANDS}
-    wrong = [f"{module} has {names[module]}" for module, commands in COMMANDS.items() if names[module] != {*commands}]
+    wrong = [
+        f"{module} has {names[module]}"
+        for module, commands in COMMANDS.items()
+        if names[module] != {*commands}
+    ]
     none_wrong("COMMANDS in cli/app.py has the commands of each module", wrong)
-    rows = [(name, sentence) for commands in COMMANDS.values() for name, sentence in commands.items()]
+    rows = [
+        (name, sentence) for commands in COMMANDS.values() for name, sentence in commands.items()
+    ]
     other = [name for name, sentence in rows if first_sentence(load(name).help) != sentence]
-    none_wrong("COMMANDS in cli/app.py has the first sentence of the command's docstring: copy it", other)
+    none_wrong(
+        "COMMANDS in cli/app.py has the first sentence of the command's docstring: copy it", other
+    )
 
 
 def commands_of(module):
@@ -60,13 +74,20 @@ def address(store):
 @pytest.mark.parametrize(("words", "never"), [(["--help"], HELP_NEVER), (["nodes"], NEVER)])
 def test_a_command_imports_no_more_than_it_needs(words, never, address, tmp_path):
     program = (
-        "import atexit, sys; from parsync_redis.cli import main; sys.argv = ['parsync', *sys.argv[1:]]\n"
-        f"atexit.register(lambda: print([name for name in {sorted(never)} if name in sys.modules], file=sys.stderr))\n"
+        "import atexit, sys; from parsync_redis.cli import main; sys.argv = ['parsync', "
+        "*sys.argv[1:]]\n"
+        f"atexit.register(lambda: print([name for name in {sorted(never)} if name in sys.modules], "
+        "file=sys.stderr))\n"
         "main()"
     )
     env = {"PARSYNC_URL": address, "PARSYNC_CLUSTER": "demo", "PATH": "/usr/bin:/bin", **marked()}
     done = run(
-        [sys.executable, "-c", program, *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *words],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr.strip() == "[]"
     assert words == ["--help"] or "n1" in done.stdout

@@ -26,7 +26,9 @@ FORMS: list[tuple[object, list[str], str]] = [
 
 
 @pytest.mark.parametrize(("required", "texts", "words"), FORMS, ids=str)
-def test_each_form_has_a_text_that_needs_have_and_offers_do_not(required: object, texts: list[str], words: str) -> None:
+def test_each_form_has_a_text_that_needs_have_and_offers_do_not(
+    required: object, texts: list[str], words: str
+) -> None:
     assert conditions_of("zone", required) == texts
     assert describe("zone", texts[0]) == words
     needs = Resources.needed(1, None, {"zone": required})
@@ -43,7 +45,11 @@ def test_each_form_has_a_text_that_needs_have_and_offers_do_not(required: object
         ("!a|b", [[], ["c"]], [["a"], ["c", "b"]]),
         ("*", [["a"]], [[]]),
         ("!*", [[]], [["a"]]),
-        (">=24", [["24"], ["24.0"], ["x", "80"]], [[], ["23.9"], ["x"], ["0x40"], ["1e3"], ["24."]]),
+        (
+            ">=24",
+            [["24"], ["24.0"], ["x", "80"]],
+            [[], ["23.9"], ["x"], ["0x40"], ["1e3"], ["24."]],
+        ),
         (">24", [["24.1"]], [["24"]]),
         ("<=-1.5", [["-1.5"], ["-2"]], [["0"]]),
         ("<3", [["2"], ["-9"]], [["3"], ["9999999999999999"]]),
@@ -59,7 +65,11 @@ def test_a_condition_holds_for_a_value_of_the_label(
 @pytest.mark.parametrize(
     ("required", "why"),
     [
-        (7, "must be a text, a list of texts, or a mapping with the operators = in not exists >= > <= <"),
+        (
+            7,
+            "must be a text, a list of texts, or a mapping with the operators = in not exists >= "
+            "> <= <",
+        ),
         ([], "empty list"),
         ([1], "label value 1 is not valid"),
         ("a b", "label value 'a b' is not valid"),
@@ -78,7 +88,9 @@ def test_a_condition_holds_for_a_value_of_the_label(
         ({">=": 4, "<=": 3}, "is a contradiction"),
     ],
 )
-def test_a_wrong_requirement_is_refused_with_what_would_be_right(required: object, why: str) -> None:
+def test_a_wrong_requirement_is_refused_with_what_would_be_right(
+    required: object, why: str
+) -> None:
     with pytest.raises(InvalidInput, match=r"zone|label value") as error:
         Resources.needed(1, None, {"zone": required})
     assert why in str(error.value)
@@ -94,7 +106,10 @@ def test_every_value_counts_against_the_limit() -> None:
     [
         (["zone=a"], {"zone": "a"}),
         (["zone in a,b"], {"zone": {"in": ["a", "b"]}}),
-        (["zone in a, b", "zone!=c", "zone not in d"], {"zone": {"in": ["a", "b"], "not": ["c", "d"]}}),
+        (
+            ["zone in a, b", "zone!=c", "zone not in d"],
+            {"zone": {"in": ["a", "b"], "not": ["c", "d"]}},
+        ),
         (["vram_gb>=24", "vram_gb < 80"], {"vram_gb": {">=": "24", "<": "80"}}),
         (["disk exists", "spot not exists"], {"disk": {"exists": True}, "spot": {"exists": False}}),
         (None, {}),
@@ -102,10 +117,14 @@ def test_every_value_counts_against_the_limit() -> None:
 )
 def test_the_flag_takes_each_form(words: list[str] | None, required: dict[str, Any]) -> None:
     assert parse_requirements("--require", words) == required
-    assert Resources.needed(1, None, required) == Resources.needed(1, None, parse_requirements("--require", words))
+    assert Resources.needed(1, None, required) == Resources.needed(
+        1, None, parse_requirements("--require", words)
+    )
 
 
-@pytest.mark.parametrize("word", ["zone", "zone in", "zone exists a", "=a", "zone=", "zone ~ a", ""])
+@pytest.mark.parametrize(
+    "word", ["zone", "zone in", "zone exists a", "=a", "zone=", "zone ~ a", ""]
+)
 def test_another_form_is_refused_with_those_there_are(word: str) -> None:
     with pytest.raises(InvalidInput, match="must be one of NAME=A, NAME!=A, NAME in A,B"):
         parse_requirements("--require", [word])
@@ -132,7 +151,8 @@ def test_a_node_with_several_values_of_a_label_has_each() -> None:
         ({"rack": {">": 3}}, "no node has rack > 3; there are labels vram_gb, zone"),
         (
             {"zone": {"not": "a"}, "vram_gb": {">=": 20}},
-            "no node has all of slots=1 vram_gb:>=20 zone:!a at once; n1 comes closest: it lacks a zone other than a",
+            "no node has all of slots=1 vram_gb:>=20 zone:!a at once; n1 comes closest: it lacks "
+            "a zone other than a",
         ),
     ],
 )

@@ -1,4 +1,6 @@
-"""The check-lists of CONTRIBUTING.md name files and tests that exist, and hold where no other test does."""
+"""The check-lists of CONTRIBUTING.md name files and tests that exist, and hold where no other test
+does.
+"""
 
 import re
 
@@ -15,14 +17,21 @@ def test_each_file_exists():
     names = set(re.findall(r"`([\w.]+/[\w./]*)`", TEXT))
     assert len(names) > 20
     templates = {name for name in names if "NNNN" in name or "VERB" in name}
-    none_wrong("a named file exists", sorted(name for name in names - templates if not (ROOT / name).exists()))
+    none_wrong(
+        "a named file exists",
+        sorted(name for name in names - templates if not (ROOT / name).exists()),
+    )
 
 
 def test_each_test_exists():
     names = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT))
     assert len(names) > 20
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path, _ in names}
-    missing = [name for name in sorted(names) if not re.search(rf"^def {name[1]}\(", texts[name[0]], re.MULTILINE)]
+    missing = [
+        name
+        for name in sorted(names)
+        if not re.search(rf"^def {name[1]}\(", texts[name[0]], re.MULTILINE)
+    ]
     none_wrong("a named test exists", missing)
 
 

@@ -15,19 +15,40 @@ from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.plan import Look
 
-from .core_rig import Queue, after_a_gap, bitmap, claims_of, judge, make, node, reasons, see, takes, tasks_of, waiting
+from .core_rig import (
+    Queue,
+    after_a_gap,
+    bitmap,
+    claims_of,
+    judge,
+    make,
+    node,
+    reasons,
+    see,
+    takes,
+    tasks_of,
+    waiting,
+)
 
 
 def test_a_task_goes_to_the_best_slot_and_is_confirmed_there() -> None:
     core = make()
-    core.on_nodes(0, [node("slow", 1, 1.0), Node("fast", "up", 4, False, 1, 1, 99.0, Resources.of(1))], 1)
+    core.on_nodes(
+        0, [node("slow", 1, 1.0), Node("fast", "up", 4, False, 1, 1, 99.0, Resources.of(1))], 1
+    )
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(2), {}), 0.0)
     plan = waiting(core, 1).turn()
     assert claims_of(plan) == ["fast/0"]
     assert plan.commit[0][0].inc == 4
     judge(core, plan, ClaimOutcome.HELD)
     (place,) = core.plan().confirm
-    assert (place.task, place.node, place.slot, place.inc, place.since_ms) == ("t1", "fast", 0, 4, 1000)
+    assert (place.task, place.node, place.slot, place.inc, place.since_ms) == (
+        "t1",
+        "fast",
+        0,
+        4,
+        1000,
+    )
     assert core.in_flight == 0
 
 
@@ -38,9 +59,15 @@ def test_seats_of_lost_claims_are_free_again_when_the_partition_has_not_changed(
     plan = waiting(core, 2, "slots=1 mem=1").turn()
     assert sorted(claims_of(plan)) == ["n/0", "n/1"]
     judge(core, plan, ClaimOutcome.CONFLICT)
-    assert (core.view.partitions[0].free_count, core.view.partitions[0].left.of_node(0)) == (0, {"mem": 0})
+    assert (core.view.partitions[0].free_count, core.view.partitions[0].left.of_node(0)) == (
+        0,
+        {"mem": 0},
+    )
     core.on_snapshot(Snapshot(0, 7, 1, None, {}), 1.0)
-    assert (core.view.partitions[0].free_count, core.view.partitions[0].left.of_node(0)) == (2, {"mem": 2000})
+    assert (core.view.partitions[0].free_count, core.view.partitions[0].left.of_node(0)) == (
+        2,
+        {"mem": 2000},
+    )
     assert len(claims_of(core.plan(confirm=False))) == 2
 
 
@@ -78,12 +105,15 @@ def test_seats_are_of_the_nodes_that_are_there_now() -> None:
         core.on_nodes(0, [node("n0", 1), replace(node(name, 2, zone=zone), first=1)], 1)
         core.on_snapshot(Snapshot(0, 2, 1, bitmap(3), {}), 0.0)
         found = {
-            at: len(core.view.partitions[0].seats(Resources.of(1, labels={"zone": at})).leads) for at in ("a", "b")
+            at: len(core.view.partitions[0].seats(Resources.of(1, labels={"zone": at})).leads)
+            for at in ("a", "b")
         }
         assert found == {"a": 2 * (zone == "a"), "b": 2 * (zone == "b")}
 
 
-def test_won_claims_that_nobody_has_started_for_a_while_are_due_to_confirm_to_be_confirmed() -> None:
+def test_won_claims_that_nobody_has_started_for_a_while_are_due_to_confirm_to_be_confirmed() -> (
+    None
+):
     core = make()
     see(core, 0, [node("n", 4)], 4)
     queue = Queue(core)
@@ -137,7 +167,7 @@ def test_a_tasks_own_strategy_goes_first() -> None:
     assert claims_of(waiting(core, 1, strategy="latency").turn())[0].startswith("poor")
 
 
-# -- what is taken --------------------------------------------------------------------------------------------
+# -- what is taken ---------------------------------------------------------------------------------
 
 
 def test_it_takes_exactly_what_it_has_seats_for() -> None:
@@ -219,10 +249,12 @@ def test_one_round_trip_takes_a_batch_and_then_another_scheduler_is_woken_for_th
     assert len(plan.commit[0]) == MAX_BATCH, "what it took before is claimed in the same request"
 
 
-# -- kinds ----------------------------------------------------------------------------------------------------
+# -- kinds -----------------------------------------------------------------------------------------
 
 
-def test_a_kind_without_a_seat_keeps_no_other_waiting_and_is_tried_when_a_partition_changes() -> None:
+def test_a_kind_without_a_seat_keeps_no_other_waiting_and_is_tried_when_a_partition_changes() -> (
+    None
+):
     core = make()
     see(core, 0, [node("n", 2)], 2)
     queue = Queue(core).add("gpu slots=1 gpu_model:a100", 50_000).add("cpu slots=1", 1, 99_999)
@@ -231,7 +263,10 @@ def test_a_kind_without_a_seat_keeps_no_other_waiting_and_is_tried_when_a_partit
     plan = core.plan()
     assert takes(plan) == [("cpu slots=1", 1)]
     assert reasons(plan) == [
-        ("gpu slots=1 gpu_model:a100", "no node fits: no node has label gpu_model:a100; there are no labels")
+        (
+            "gpu slots=1 gpu_model:a100",
+            "no node fits: no node has label gpu_model:a100; there are no labels",
+        )
     ]
     queue.answer(plan)
     judge(core, core.plan(), ClaimOutcome.HELD)
@@ -245,7 +280,9 @@ def test_a_kind_without_a_seat_keeps_no_other_waiting_and_is_tried_when_a_partit
 def test_blocked_kinds_cost_nothing_until_a_partition_changes_in_which_they_may_fit() -> None:
     core = make(2)
     for p in range(2):
-        core.on_nodes(p, [Node(f"n{p}", "up", 1, False, 0, 4, 1.0, Resources.of(4, {"mem": 100}))], 1)
+        core.on_nodes(
+            p, [Node(f"n{p}", "up", 1, False, 0, 4, 1.0, Resources.of(4, {"mem": 100}))], 1
+        )
         core.on_snapshot(Snapshot(p, 1, 1, bitmap(4), {f"n{p}": "mem=50"}), 0.0)
     queue = Queue(core)
     for mem in range(51, 100):
@@ -255,14 +292,21 @@ def test_blocked_kinds_cost_nothing_until_a_partition_changes_in_which_they_may_
     assert len(core.queue.blocked) == 49
     assert not core.queue.any_open
     core.on_snapshot(Snapshot(1, 2, 1, bitmap(4), {"n1": "mem=52"}), 1.0)
-    assert takes(core.plan()) == [("work slots=1 mem=51", 1)], "of two that fit by themselves the older gets the seat"
+    assert takes(core.plan()) == [("work slots=1 mem=51", 1)], (
+        "of two that fit by themselves the older gets the seat"
+    )
     assert len(core.queue.blocked) == 48
 
 
 def test_seats_that_kinds_share_go_to_the_oldest_tasks() -> None:
     core = make()
     see(core, 0, [node("n", 1, gpu_model="a100")], 0)
-    queue = Queue(core).add("any slots=1", 1, 1).add("rare slots=1 gpu_model:a100", 1, 2, "r").add("any slots=1", 1, 3)
+    queue = (
+        Queue(core)
+        .add("any slots=1", 1, 1)
+        .add("rare slots=1 gpu_model:a100", 1, 2, "r")
+        .add("any slots=1", 1, 3)
+    )
     queue.tell()
     ran = []
     for version in range(2, 5):
@@ -295,14 +339,18 @@ def test_a_changed_node_is_read_again_before_it_is_claimed_again() -> None:
     judge(core, waiting(core, 1).turn(), ClaimOutcome.CHANGED)
     assert core.due, "what was claimed by is old"
     plan = core.plan()
-    assert (plan.read_nodes, plan.read, plan.give_back) == ([0], [0], []), "the task waits for this one round trip"
+    assert (plan.read_nodes, plan.read, plan.give_back) == ([0], [0], []), (
+        "the task waits for this one round trip"
+    )
     core.on_nodes(0, [replace(node("n", 2), inc=2)], 2)
     core.on_snapshot(Snapshot(0, 3, 2, bitmap(2), {}), 1.0)
     ((claim,),) = core.plan().commit.values()
     assert (claim.task, claim.inc, claim.epoch) == ("t1", 2, 2)
 
 
-def test_a_task_whose_partition_has_changed_goes_to_another_at_once_or_back_if_none_has_a_seat() -> None:
+def test_a_task_whose_partition_has_changed_goes_to_another_at_once_or_back_if_none_has_a_seat() -> (
+    None
+):
     core = make(2)
     see(core, 0, [node("n", 2)], 2)
     queue = waiting(core, 1)
@@ -323,7 +371,12 @@ def test_a_claim_names_its_bits_by_the_epoch_of_the_copy() -> None:
     see(core, 0, [replace(node("n", 2), first=3)], 0)
     core.on_snapshot(Snapshot(0, 9, 1, b"\xff", {}), 1.0)
     ((claim,),) = waiting(core, 1, "slots=2").turn().commit.values()
-    assert (claim.slots, claim.first, claim.epoch, claim.text) == ((0, 1), 3, 1, "t1 1@1 p0 n/0,1 inc=1")
+    assert (claim.slots, claim.first, claim.epoch, claim.text) == (
+        (0, 1),
+        3,
+        1,
+        "t1 1@1 p0 n/0,1 inc=1",
+    )
     assert Place.of(f"{claim.text} since=5") == claim.won(5)
 
 
@@ -358,7 +411,9 @@ def test_a_queue_with_more_changes_than_one_look_returns_is_looked_at_again() ->
     assert not core.plan().looks
 
 
-def test_with_tasks_and_no_seat_each_partition_is_asked_once_a_gap_to_tell_of_a_freed_slot() -> None:
+def test_with_tasks_and_no_seat_each_partition_is_asked_once_a_gap_to_tell_of_a_freed_slot() -> (
+    None
+):
     core = make(4)
     for p in range(3):
         see(core, p, [node("n", 1)], 0)
@@ -421,9 +476,10 @@ def test_after_an_outage_it_reads_everything_and_has_nothing_in_flight() -> None
     assert plan.looks == {0: Look([], "0", "wait")}
 
 
-# -- which nodes know the name of a task ----------------------------------------------------------------------
+# -- which nodes know the name of a task -----------------------------------------------------------
 
-OLD, NEW = KnownTasks.of({"kept": None, "old": None}), KnownTasks.of({"kept": None, "new": None})
+OLD = KnownTasks.of({"kept": None, "old": None})
+NEW = KnownTasks.of({"kept": None, "new": None})
 
 
 def knowing(name: str, tasks: KnownTasks, first: int) -> Node:

@@ -21,33 +21,49 @@ from tests.lua.driver import Driver
 
 def test_a_task_that_its_worker_does_not_know_is_no_short_run() -> None:
     ended: list[str] = []
-    agent: Any = SimpleNamespace(reporter=SimpleNamespace(ended=lambda run, outcome: ended.append(outcome)))
+    agent: Any = SimpleNamespace(
+        reporter=SimpleNamespace(ended=lambda run, outcome: ended.append(outcome))
+    )
     consumer: Any = SimpleNamespace(
         app=Celery("known", set_as_current=False), strategies={}, on_unknown_task=lambda *_: None
     )
-    run, received = Run(Place("a", "1@1", 0, "n1", (0,), 1, 0)), SimpleNamespace()
+    run = Run(Place("a", "1@1", 0, "n1", (0,), 1, 0))
+    received = SimpleNamespace()
     Delivery(consumer, agent)._hand_over(run, received, {"headers": {"task": "unknown"}}, None)  # type: ignore[arg-type]
     assert (ended, run.handed_s, run.name) == (["failed"], 0.0, "")
 
 
 def test_run_times_are_learnt_from_when_the_pool_began_a_run() -> None:
-    """One that waited for a process teaches what it ran, and one that was cancelled while it waited teaches nothing."""
-    learnt, no_store, runs, now_s = list[float](), cast(Any, None), Runs(), time.monotonic()
+    """One that waited for a process teaches what it ran, and one that was cancelled while it waited
+    teaches nothing.
+    """
+    learnt = list[float]()
+    no_store = cast(Any, None)
+    runs = Runs()
+    now_s = time.monotonic()
     reporter = Reporter(no_store, runs, Isolation(), lambda name, seconds: learnt.append(seconds))
     for slot, began_s in enumerate((0.0, now_s)):
-        run = Run(Place(f"t{slot}", "1@1", 0, "n1", (slot,), 1, 0), handed_s=now_s - 10_000, began_s=began_s)
+        run = Run(
+            Place(f"t{slot}", "1@1", 0, "n1", (slot,), 1, 0),
+            handed_s=now_s - 10_000,
+            began_s=began_s,
+        )
         assert runs.enter(run)
         reporter.ended(run, "cancelled")
     assert [seconds < 9_000 for seconds in learnt] == [True]
 
 
 @pytest.mark.parametrize(
-    ("slots", "sees"), [(2, "it goes on"), (3, "task needs slots=3; the largest node has 2")], ids=["fits", "too large"]
+    ("slots", "sees"),
+    [(2, "it goes on"), (3, "task needs slots=3; the largest node has 2")],
+    ids=["fits", "too large"],
 )
 def test_a_task_that_fits_nowhere_with_what_its_app_declares_fails_as_its_submit_would_have(
     fake_store: Store, slots: int, sees: str
 ) -> None:
-    """Before any worker knew its name, it was accepted without the options that the worker's app declares."""
+    """Before any worker knew its name, it was accepted without the options that the worker's app
+    declares.
+    """
     app = Celery("late", set_as_current=False, backend="cache+memory://")
     Parsync(app, url="redis://127.0.0.1:1/0")
 
@@ -55,7 +71,8 @@ def test_a_task_that_fits_nowhere_with_what_its_app_declares_fails_as_its_submit
     def work() -> None:
         pytest.fail("it must not begin")
 
-    drive, ended = Driver(fake_store), list[str]()
+    drive = Driver(fake_store)
+    ended = list[str]()
     item = make_submission({"name": "work", "id": "a"}, {})
     drive.run(drive.commands.submit([item]))
     place = drive.place("a", drive.take()["a"])
@@ -64,9 +81,12 @@ def test_a_task_that_fits_nowhere_with_what_its_app_declares_fails_as_its_submit
     agent: Any = SimpleNamespace(
         reporter=SimpleNamespace(ended=lambda run, outcome: ended.append(outcome)), store=fake_store
     )
-    payload, run = open_envelope(item.message), Run(place)
+    payload = open_envelope(item.message)
+    run = Run(place)
     carried = payload["headers"]["parsync"]
-    assert Delivery(cast(Any, SimpleNamespace(app=app)), agent)._declares_more("work", carried, payload, run)
+    assert Delivery(cast(Any, SimpleNamespace(app=app)), agent)._declares_more(
+        "work", carried, payload, run
+    )
     if slots == 2:
         assert (ended, run.flaw) == (["again"], "")
     else:

@@ -7,7 +7,15 @@ import pytest
 from parsync_redis.demo.driver import Gathered
 from parsync_redis.demo.measure import list_modules, measure, read_module, stdlib_folder
 from parsync_redis.demo.nodes import NODES, options_of
-from parsync_redis.demo.report import delays_ms, is_clean, mean_scores, most_complex, percentile, summarize, total
+from parsync_redis.demo.report import (
+    delays_ms,
+    is_clean,
+    mean_scores,
+    most_complex,
+    percentile,
+    summarize,
+    total,
+)
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
 
@@ -48,7 +56,9 @@ if os.sep:                                        # of the module, of no functio
 def test_a_module_is_counted():
     found = measure("shape.py", SOURCE)
     assert found["most_complex"] == {"name": "Shape.area", "line": 7, "complexity": 11}
-    assert {name: found[name] for name in ("lines", "functions", "classes", "branches", "error")} == {
+    assert {
+        name: found[name] for name in ("lines", "functions", "classes", "branches", "error")
+    } == {
         "lines": len(SOURCE.splitlines()),
         "functions": 4,
         "classes": 1,
@@ -58,7 +68,9 @@ def test_a_module_is_counted():
 
 
 def test_functions_inside_others_have_their_names_and_their_own_complexity():
-    inner = measure("inner.py", b"def outer():\n  def inner(x):\n    return 1 if x else 2\n")["most_complex"]
+    inner = measure("inner.py", b"def outer():\n  def inner(x):\n    return 1 if x else 2\n")[
+        "most_complex"
+    ]
     assert inner == {"name": "outer.inner", "line": 2, "complexity": 2}
 
 
@@ -80,7 +92,9 @@ def test_what_does_not_parse_is_a_result_that_says_so(source, error):
 
 def test_source_that_nests_deeply_is_counted_or_refused_but_does_not_break():
     deep = b"x = " + b"-" * 20_000 + b"1\n"
-    assert measure("deep.py", deep)["error"].startswith(("RecursionError", "MemoryError", "SyntaxError"))
+    assert measure("deep.py", deep)["error"].startswith(
+        ("RecursionError", "MemoryError", "SyntaxError")
+    )
 
 
 def test_an_empty_module_has_no_function():
@@ -88,7 +102,13 @@ def test_an_empty_module_has_no_function():
 
 
 def test_the_standard_library_is_listed_without_what_was_installed_into_it(tmp_path):
-    for name in ("ast.py", "json/decoder.py", "site-packages/alien.py", "a/dist-packages/b.py", "json/notes.txt"):
+    for name in (
+        "ast.py",
+        "json/decoder.py",
+        "site-packages/alien.py",
+        "a/dist-packages/b.py",
+        "json/notes.txt",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert list_modules(tmp_path) == ["ast.py", "json/decoder.py"]
@@ -98,7 +118,14 @@ def test_the_standard_library_is_listed_without_what_was_installed_into_it(tmp_p
 
 @pytest.mark.parametrize(
     ("values", "percent", "expected"),
-    [([], 50, 0), ([7], 99, 7), ([3, 1, 2], 50, 2), (range(1, 101), 99, 99), (range(1, 101), 50, 50), ([1, 2], 0, 1)],
+    [
+        ([], 50, 0),
+        ([7], 99, 7),
+        ([3, 1, 2], 50, 2),
+        (range(1, 101), 99, 99),
+        (range(1, 101), 50, 50),
+        ([1, 2], 0, 1),
+    ],
 )
 def test_percentiles_are_values_that_occurred(values, percent, expected):
     assert percentile(list(values), percent) == expected
@@ -110,7 +137,9 @@ def status(id, state, node="swift", ready=1000, placed=1010):
 
 def gathered(statuses, runs):
     found = Gathered({s.id: f"{s.id}.py" for s in statuses}, 1.5, statuses, runs=Counter(runs))
-    found.results = {s.id: measure(f"{s.id}.py", b"def f(): pass\n") for s in statuses if s.state == "succeeded"}
+    found.results = {
+        s.id: measure(f"{s.id}.py", b"def f(): pass\n") for s in statuses if s.state == "succeeded"
+    }
     return found
 
 
@@ -126,7 +155,9 @@ def test_the_summary_counts_what_was_lost_failed_or_ran_twice():
         {"a": 1, "b": 2, "c": 1},
     )
     summary = summarize(found, NODES, "Redis 7", 3)
-    assert {name: summary[name] for name in ("submitted", "succeeded", "failed", "lost", "ran_twice")} == {
+    assert {
+        name: summary[name] for name in ("submitted", "succeeded", "failed", "lost", "ran_twice")
+    } == {
         "submitted": 5,
         "succeeded": 2,
         "failed": 1,
@@ -157,13 +188,22 @@ def test_a_run_in_which_all_went_well_is_clean():
 
 
 def test_a_task_that_was_never_placed_has_no_delay():
-    assert delays_ms([status("a", TaskState.PENDING, placed=None), status("b", TaskState.RUNNING)]) == [10]
+    assert delays_ms(
+        [status("a", TaskState.PENDING, placed=None), status("b", TaskState.RUNNING)]
+    ) == [10]
 
 
 def test_sums_and_the_most_complex_functions():
-    results = [measure("b.py", b"def f(x):\n  return 1 if x else 2\n"), measure("a.py", SOURCE), measure("c.py", b"(")]
+    results = [
+        measure("b.py", b"def f(x):\n  return 1 if x else 2\n"),
+        measure("a.py", SOURCE),
+        measure("c.py", b"("),
+    ]
     assert (total(results).modules, total(results).functions, total(results).unparsed) == (3, 5, 1)
-    assert [(one.complexity, one.name) for one in most_complex(results, 2)] == [(11, "Shape.area"), (2, "f")]
+    assert [(one.complexity, one.name) for one in most_complex(results, 2)] == [
+        (11, "Shape.area"),
+        (2, "f"),
+    ]
 
 
 def test_what_draws_windows_needs_a_screen_and_there_are_nodes_with_one():

@@ -1,4 +1,6 @@
-"""The files in deploy/ fit the program: they ask for metrics, labels and values that /metrics has."""
+"""The files in deploy/ fit the program: they ask for metrics, labels and values that
+/metrics has.
+"""
 
 import json
 import re
@@ -36,8 +38,12 @@ FIGURES = {
     "view_ages_ms": "250 0",
     "delays": "12.5 3:1",
 }
-NODE = NodeView("n1", 0, NodeState.UP, False, 1, 1.0, 4, 3, 1, {"gpu": 2}, {"gpu": 1.5}, {"zone": "a"})
-KIND = KindView("proj.train slots=2", "proj.train", "slots=2", "", 7, 0, "only node n1 fits: it is full")
+NODE = NodeView(
+    "n1", 0, NodeState.UP, False, 1, 1.0, 4, 3, 1, {"gpu": 2}, {"gpu": 1.5}, {"zone": "a"}
+)
+KIND = KindView(
+    "proj.train slots=2", "proj.train", "slots=2", "", 7, 0, "only node n1 fits: it is full"
+)
 SURVEY = Survey(
     10_000,
     [],
@@ -84,7 +90,11 @@ def expressions():
     """Return each expression of the rules and the board, with the name of its rule or panel."""
     rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
     found = [(rule["alert"], rule["expr"]) for rule in rules]
-    return found + [(panel["title"], target["expr"]) for panel in board()["panels"] for target in panel["targets"]]
+    return found + [
+        (panel["title"], target["expr"])
+        for panel in board()["panels"]
+        for target in panel["targets"]
+    ]
 
 
 def alerts():
@@ -127,26 +137,37 @@ def wrong_in(text, there):
 def test_several_clusters_do_not_mix():
     rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
     for rule in rules:
-        assert not re.search(r"\b(sum|max|min|avg|count)\b(?! by \(job, instance(?:, le)?\) \()", rule["expr"]), rule[
+        assert not re.search(
+            r"\b(sum|max|min|avg|count)\b(?! by \(job, instance(?:, le)?\) \()", rule["expr"]
+        ), rule["alert"]
+        assert not re.search(r"\b(and|or|unless)\b(?! on \(job, instance\) )", rule["expr"]), rule[
             "alert"
         ]
-        assert not re.search(r"\b(and|or|unless)\b(?! on \(job, instance\) )", rule["expr"]), rule["alert"]
         assert "absent" not in rule["expr"]
-    (scraped,) = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
+    (scraped,) = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())[
+        "scrape_configs"
+    ]
     assert f'up{{job="{scraped["job_name"]}"}} == 0' in [rule["expr"] for rule in rules]
     for panel in board()["panels"]:
         for target in panel["targets"]:
             named = re.findall(r"\bparsync_\w+(.{22})", target["expr"] + " " * 22)
             assert named == ['{instance="$instance"' + found[-1] for found in named], panel["title"]
     (_, variable) = board()["templating"]["list"]
-    assert (variable["name"], variable["query"]["query"]) == ("instance", "label_values(parsync_stale, instance)")
+    assert (variable["name"], variable["query"]["query"]) == (
+        "instance",
+        "label_values(parsync_stale, instance)",
+    )
 
 
 def test_nothing_is_critical_while_nothing_waits_or_runs_if_the_cluster_can_be_read():
     rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
-    critical = {rule["alert"]: rule["expr"] for rule in rules if rule["labels"]["severity"] == "critical"}
+    critical = {
+        rule["alert"]: rule["expr"] for rule in rules if rule["labels"]["severity"] == "critical"
+    }
     assert critical.pop("ParsyncCannotBeRead") == "parsync_stale == 1"
-    assert critical.pop("ParsyncServerRefusesWrites") == "parsync_refuses_writes == 1", "nothing can be submitted"
+    assert critical.pop("ParsyncServerRefusesWrites") == "parsync_refuses_writes == 1", (
+        "nothing can be submitted"
+    )
     for name, text in critical.items():
         last = text.split(" and on (job, instance) ")[-1]
         assert last.startswith("sum by (job, instance) (parsync_waiting_tasks)"), name
@@ -176,7 +197,11 @@ def test_the_board_has_panels_that_do_not_overlap():
     taken: set[tuple[int, int]] = set()
     for panel in found["panels"]:
         at = panel["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
         assert at["x"] + at["w"] <= 24
         assert not cells & taken, panel["title"]
         taken |= cells
@@ -202,18 +227,27 @@ def test_keda_asks_for_machines_as_its_workers_are_and_stands_still_without_an_a
     )
     needs = "slots=1 gpu=1 gpu_model:a100 parsync.taint:a100"
     fields = {name: getattr(SURVEY, name) for name in Survey.__slots__}
-    waits = Survey(**{**fields, "nodes": [], "kinds": [KindView("", "proj.train", needs, "", 9, 0, "")]})
+    waits = Survey(
+        **{**fields, "nodes": [], "kinds": [KindView("", "proj.train", needs, "", 9, 0, "")]}
+    )
     assert url.path == "/api/v1/demand"
     assert measure_demand(waits, machine)[trigger["metadata"]["valueLocation"]] == 3
     assert trigger["metadata"]["targetValue"] == "1", "a machine is a pod"
-    assert measure_demand(SURVEY, machine)["machines"] == 0, "tasks that do not require the label are not counted"
+    assert measure_demand(SURVEY, machine)["machines"] == 0, (
+        "tasks that do not require the label are not counted"
+    )
     assert scaled["spec"]["fallback"]["behavior"] == "currentReplicas"
     assert scaled["spec"]["scaleTargetRef"]["name"] == workers["metadata"]["name"]
     (container,) = workers["spec"]["template"]["spec"]["containers"]
     words = container["args"]
-    said = {flag: words[words.index(f"--parsync-{flag}") + 1] for flag in ("slots", "device", "label", "taint")}
+    said = {
+        flag: words[words.index(f"--parsync-{flag}") + 1]
+        for flag in ("slots", "device", "label", "taint")
+    }
     assert said == {flag: query.text(flag) for flag in said}
-    assert {word for word in words if word.startswith("--parsync")} <= {names[0] for names, _ in WORKER_OPTIONS}
+    assert {word for word in words if word.startswith("--parsync")} <= {
+        names[0] for names, _ in WORKER_OPTIONS
+    }
     devices = read_indexes("device", query.all("device"))
     assert container["resources"]["limits"] == {"nvidia.com/gpu": len(devices["gpu"])}
 
@@ -221,8 +255,12 @@ def test_keda_asks_for_machines_as_its_workers_are_and_stands_still_without_an_a
 def test_the_page_has_every_metric_with_its_labels_and_every_reason():
     rows = list(tables(Document("docs/serve.md").text))
     there = {row[0].strip("`"): row[1] for row in rows if row[0].startswith("`parsync_")}
-    found = {OF_HISTOGRAM.sub("", name): sorted(labels - {"le"}) for name, labels in samples().items()}
-    assert there == {name: ", ".join(f"`{label}`" for label in labels) for name, labels in found.items()}
+    found = {
+        OF_HISTOGRAM.sub("", name): sorted(labels - {"le"}) for name, labels in samples().items()
+    }
+    assert there == {
+        name: ", ".join(f"`{label}`" for label in labels) for name, labels in found.items()
+    }
     assert [row[0].strip("`") for row in rows if row[0].strip("`") in REASONS] == REASONS
 
 

@@ -1,4 +1,5 @@
-"""The ways to deploy fit the program: units of systemd, the Helm chart, the services of docker compose.
+"""The ways to deploy fit the program: units of systemd, the Helm chart, the services of docker
+compose.
 
 Helm itself, as a library, renders the chart. systemd checks its units where systemd is installed.
 """
@@ -25,12 +26,13 @@ CHART = ROOT / "deploy/helm/parsync"
 KNOWN = {f"PARSYNC_{name.upper()}" for name in Settings.model_fields}
 
 
-# -- systemd ---------------------------------------------------------------------------------------------------------
+# -- systemd ---------------------------------------------------------------------------------------
 
 
 def entries(unit):
     """The entries of a unit: (section, name, value)."""
-    section, found = "", []
+    section = ""
+    found = []
     for line in unit.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             section = line.strip("[]")
@@ -43,7 +45,11 @@ def entries(unit):
 
 def environment(name):
     """The variables of a file for EnvironmentFile=."""
-    lines = [line for line in (SYSTEMD / name).read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in (SYSTEMD / name).read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
     return {key: value.strip('"') for key, _, value in (line.partition("=") for line in lines)}
 
 
@@ -84,17 +90,23 @@ def test_systemd_accepts_the_units(tmp_path):
         text = unit.read_text(encoding="utf-8")
         text = re.sub(r"/opt/parsync/venv/bin/\w+", sys.executable, text)
         (tmp_path / unit.name).write_text(text)
-    done = run(["systemd-analyze", "verify", *sorted(tmp_path.iterdir())], capture_output=True, text=True)
-    wrong = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "parsync" in line]
+    done = run(
+        ["systemd-analyze", "verify", *sorted(tmp_path.iterdir())], capture_output=True, text=True
+    )
+    wrong = [
+        line for line in done.stderr.splitlines() if str(tmp_path) in line or "parsync" in line
+    ]
     assert (done.returncode, wrong) == (0, []), done.stderr
 
 
-# -- Kubernetes ------------------------------------------------------------------------------------------------------
+# -- Kubernetes ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def helm():
-    return pytest.importorskip("helm_python", reason="Helm's library has a wheel for Linux on x86_64 only")
+    return pytest.importorskip(
+        "helm_python", reason="Helm's library has a wheel for Linux on x86_64 only"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -114,14 +126,24 @@ def rendered(chart, values):
     """The objects that Kubernetes gets: (kind, name) -> object."""
     chart.validate_schema(values)
     texts = chart.render(values, name="demo", namespace="prod")
-    objects = [one for name, text in texts.items() if not name.endswith(".txt") for one in yaml.safe_load_all(text)]
+    objects = [
+        one
+        for name, text in texts.items()
+        if not name.endswith(".txt")
+        for one in yaml.safe_load_all(text)
+    ]
     return {(one["kind"], one["metadata"]["name"]): one for one in objects if one}
 
 
 def test_the_chart_of_the_page_has_a_deployment_for_each_role_and_class(chart, values):
     found = rendered(chart, values)
     deployments = {name: one["spec"] for (kind, name), one in found.items() if kind == "Deployment"}
-    assert deployments.keys() == {"demo-scheduler", "demo-serve", "demo-worker-cpu", "demo-worker-gpu"}
+    assert deployments.keys() == {
+        "demo-scheduler",
+        "demo-serve",
+        "demo-worker-cpu",
+        "demo-worker-gpu",
+    }
     for name, spec in deployments.items():
         pod = spec["template"]
         assert spec["selector"]["matchLabels"] == pod["metadata"]["labels"]
@@ -132,7 +154,9 @@ def test_the_chart_of_the_page_has_a_deployment_for_each_role_and_class(chart, v
         assert env["PARSYNC_URL"] == f"redis://parsync-{role}@redis.data:6379/0"
         assert env["PARSYNC_PASSWORD_FILE"] == f"/run/secrets/parsync/{role}"
         (secret,) = [volume["secret"] for volume in pod["spec"]["volumes"] if "secret" in volume]
-        assert secret["items"] == [{"key": role, "path": role}], "no pod has the password of another role"
+        assert secret["items"] == [{"key": role, "path": role}], (
+            "no pod has the password of another role"
+        )
         mounts = {one["name"] for one in container["volumeMounts"]}
         assert mounts == {volume["name"] for volume in pod["spec"]["volumes"]}
         program, *words = container["args"]
@@ -144,8 +168,14 @@ def test_the_chart_of_the_page_has_a_deployment_for_each_role_and_class(chart, v
 
 def test_a_class_says_to_parsync_what_the_values_say(chart, values):
     found = rendered(chart, values)
-    words = found["Deployment", "demo-worker-gpu"]["spec"]["template"]["spec"]["containers"][0]["args"]
-    said = {words[at]: words[at + 1] for at in range(len(words) - 1) if words[at].startswith("--parsync-")}
+    words = found["Deployment", "demo-worker-gpu"]["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ]
+    said = {
+        words[at]: words[at + 1]
+        for at in range(len(words) - 1)
+        if words[at].startswith("--parsync-")
+    }
     assert said == {
         "--parsync-node": "$(POD_NAME)",
         "--parsync-slots": "4",
@@ -156,11 +186,19 @@ def test_a_class_says_to_parsync_what_the_values_say(chart, values):
         "--parsync-device-resource": "gpu.mem=24GiB",
     }
     assert words[-1] == "--parsync-only", "a class without queues runs placed tasks only"
-    values = {**values, "secret": "", "nodeClasses": [{"name": "x", "slots": 1, "labels": {"disk": ["a", "b"]}}]}
-    one = rendered(chart, {**values, "serve": {"enabled": False}})["Deployment", "demo-worker-x"]["spec"]
+    values = {
+        **values,
+        "secret": "",
+        "nodeClasses": [{"name": "x", "slots": 1, "labels": {"disk": ["a", "b"]}}],
+    }
+    one = rendered(chart, {**values, "serve": {"enabled": False}})["Deployment", "demo-worker-x"][
+        "spec"
+    ]
     (container,) = one["template"]["spec"]["containers"]
     assert [word for word in container["args"] if word.startswith("disk=")] == ["disk=a", "disk=b"]
-    assert {"name": "PARSYNC_URL", "value": "redis://redis.data:6379/0"} in container["env"], "no login"
+    assert {"name": "PARSYNC_URL", "value": "redis://redis.data:6379/0"} in container["env"], (
+        "no login"
+    )
     assert "replicas" not in one, "whatever scales the class says how many"
 
 
@@ -174,7 +212,10 @@ def test_a_class_says_to_parsync_what_the_values_say(chart, values):
         ({"redis": {"scheme": "redis", "address": "me:secret@r"}}, "/redis/address"),
         ({"scheduler": {"replicas": 0}}, "/scheduler/replicas"),
         ({"nodeClasses": [{"name": "a", "slots": 0}]}, "/nodeClasses/0/slots"),
-        ({"nodeClasses": [{"name": "a", "slots": 1, "resources": {"mem": "lots"}}]}, "/nodeClasses/0/resources/mem"),
+        (
+            {"nodeClasses": [{"name": "a", "slots": 1, "resources": {"mem": "lots"}}]},
+            "/nodeClasses/0/resources/mem",
+        ),
         ({"nodeClasses": [{"name": "a", "slots": 1, "device": {}}]}, "/nodeClasses/0"),
     ],
 )
@@ -184,10 +225,15 @@ def test_the_schema_refuses_values_that_the_chart_does_not_know(helm, chart, val
 
 
 def test_the_user_of_the_image_is_a_number_because_no_pod_may_run_as_root(chart, values):
-    (user,) = re.findall(r"^USER (.*)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    (user,) = re.findall(
+        r"^USER (.*)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert re.fullmatch(r"[1-9]\d*", user)
     for (kind, _), one in rendered(chart, values).items():
-        assert kind != "Deployment" or one["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"]
+        assert (
+            kind != "Deployment"
+            or one["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"]
+        )
 
 
 def test_the_chart_is_of_this_version():
@@ -198,7 +244,7 @@ def test_the_chart_is_of_this_version():
     assert defaults.keys() == schema["properties"].keys() - {"global"}
 
 
-# -- docker compose --------------------------------------------------------------------------------------------------
+# -- docker compose --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +253,9 @@ def services():
 
 
 def test_the_profile_monitor_adds_three_services_and_nothing_else_is_open(services):
-    monitor = {name for name, one in services["services"].items() if one.get("profiles") == ["monitor"]}
+    monitor = {
+        name for name, one in services["services"].items() if one.get("profiles") == ["monitor"]
+    }
     assert monitor == {"serve", "prometheus", "grafana"}
     for name, one in services["services"].items():
         assert name in monitor or "ports" not in one
@@ -220,7 +268,11 @@ def test_the_profile_monitor_adds_three_services_and_nothing_else_is_open(servic
         assert {*one.get("secrets", ())} <= services["secrets"].keys()
         for volume in one.get("volumes", ()):
             source = volume.partition(":")[0]
-            assert (ROOT / source).exists() if source.startswith("./") else source in services["volumes"], volume
+            assert (
+                (ROOT / source).exists()
+                if source.startswith("./")
+                else source in services["volumes"]
+            ), volume
     assert services["networks"]["state"]["internal"], "Redis is not published"
 
 
@@ -230,20 +282,29 @@ def test_a_service_of_ours_runs_a_command_that_there_is_with_its_own_login(servi
         one = services["services"][name]
         program, *words = one["command"].split()
         {"parsync": check_parsync, "celery": check_celery}[program](words)
-        assert one["environment"]["PARSYNC_URL"] == f"redis://${{PARSYNC_CLUSTER:-parsync}}-{role}@redis:6379/0"
+        assert (
+            one["environment"]["PARSYNC_URL"]
+            == f"redis://${{PARSYNC_CLUSTER:-parsync}}-{role}@redis:6379/0"
+        )
         assert one["environment"]["PARSYNC_PASSWORD_FILE"] == f"/run/secrets/{role}"
         assert one["secrets"] == [role]
 
 
 def test_grafana_finds_prometheus_and_the_board(services):
     grafana = services["services"]["grafana"]
-    mounts = {where: what for what, where, *_ in (volume.split(":") for volume in grafana["volumes"])}
+    mounts = {
+        where: what for what, where, *_ in (volume.split(":") for volume in grafana["volumes"])
+    }
     folder = ROOT / mounts["/etc/grafana/provisioning"]
     (source,) = yaml.safe_load((folder / "datasources/parsync.yml").read_text())["datasources"]
     assert source["url"] == "http://serve:9090"
-    assert services["services"]["prometheus"]["network_mode"] == "service:serve", "so it has the ports of serve"
+    assert services["services"]["prometheus"]["network_mode"] == "service:serve", (
+        "so it has the ports of serve"
+    )
     (provider,) = yaml.safe_load((folder / "dashboards/parsync.yml").read_text())["providers"]
     board = grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert board in mounts
     assert board.startswith(provider["options"]["path"] + "/")
-    assert "/etc/prometheus" in [v.split(":")[1] for v in services["services"]["prometheus"]["volumes"]]
+    assert "/etc/prometheus" in [
+        v.split(":")[1] for v in services["services"]["prometheus"]["volumes"]
+    ]

@@ -1,4 +1,6 @@
-"""Devices in a scheduler's core: reserved seats, amounts put back, blocked tasks, and the order of nodes."""
+"""Devices in a scheduler's core: reserved seats, amounts put back, blocked tasks, and the order of
+nodes.
+"""
 
 import numpy as np
 
@@ -12,10 +14,13 @@ from parsync_redis.scheduler.core.scarce import find_scarce, keep_back, not_aske
 
 from .core_rig import Queue, bitmap, claims_of, make, node, tasks_of
 
-HALF, MEMORY = parse_needs("slots=1 gpu=0.5"), parse_needs("slots=1 gpu.mem=8")
+HALF = parse_needs("slots=1 gpu=0.5")
+MEMORY = parse_needs("slots=1 gpu.mem=8")
 
 
-def gpus(name: str, first: int = 0, slots: int = 4, score: float = 1.0, shared: bool = False) -> Node:
+def gpus(
+    name: str, first: int = 0, slots: int = 4, score: float = 1.0, shared: bool = False
+) -> Node:
     """Return a node with two GPUs."""
     offer = Resources.of(slots, None, None, (), {"gpu": [0, 1]}, {"gpu.mem": 16}, shared)
     return Node(name, "up", 1, False, first, slots, score, offer)
@@ -32,7 +37,9 @@ def copy_of(*nodes: Node) -> PartitionCopy:
     return copy
 
 
-def see(core: Core, nodes: list[Node], left: dict[str, str] | None = None, version: int = 1) -> None:
+def see(
+    core: Core, nodes: list[Node], left: dict[str, str] | None = None, version: int = 1
+) -> None:
     """The core has read a partition with these nodes, all of whose slots are free."""
     if version == 1:
         core.on_nodes(0, nodes, 1)
@@ -101,7 +108,10 @@ def test_a_task_that_asks_for_no_device_goes_to_no_node_that_keeps_its_own_for_o
 
 def test_devices_are_scarce_by_their_kind() -> None:
     """So their nodes do not come last for tasks that ask for the kind."""
-    copy = copy_of(gpus("n1"), *(Node(f"c{at}", "up", 1, False, 4 + at, 1, 1.0, node("c", 1).offer) for at in range(2)))
+    copy = copy_of(
+        gpus("n1"),
+        *(Node(f"c{at}", "up", 1, False, 4 + at, 1, 1.0, node("c", 1).offer) for at in range(2)),
+    )
     scarce = find_scarce([copy])
     assert scarce == {"gpu"}
     for needs in (HALF, MEMORY):

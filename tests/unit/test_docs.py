@@ -13,15 +13,24 @@ from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import DEFAULT_GAP_S, DEFAULT_LEASE_S, DEFAULT_PARTITIONS
 from parsync_redis.store.scripts import calls
 from parsync_redis.store.scripts.scripts import lua_folder
-from parsync_redis.wire.keys import CLUSTER_KINDS, DEFAULT_SHARDS, PARTITION_KINDS, QUEUE_KINDS, Keys
+from parsync_redis.wire.keys import (
+    CLUSTER_KINDS,
+    DEFAULT_SHARDS,
+    PARTITION_KINDS,
+    QUEUE_KINDS,
+    Keys,
+)
 from tests.documents import ROOT, Document, tables
 from tests.offenders import none_wrong
 
-DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    "README.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
+]
 SCRIPTS = {script.verb: script for script in calls.ALL}
 
 
-# -- keys ----------------------------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 
 def key_rows():
@@ -48,7 +57,9 @@ def test_the_page_of_keys_lists_every_key_and_no_other():
 def test_each_writer_of_a_key_takes_that_key():
     rows = list(key_rows())
     assert rows
-    wrong = [why for key, _, _, writers, _ in rows for why in wrong_writers(key, writers.split(", "))]
+    wrong = [
+        why for key, _, _, writers, _ in rows for why in wrong_writers(key, writers.split(", "))
+    ]
     none_wrong("a script that a row of docs/keys.md names writes the key", wrong)
 
 
@@ -60,8 +71,13 @@ def wrong_writers(key, writers):
     mates = {"meta": {":qN": {"kinds", "ended", "apps"}, ":pN": {"free"}}}.get(kind, {}).get(
         family
     )  # meta is in two families
-    keys = {verb: {name.strip("*:") for name in (*script.keys, *script.also)} for verb, script in SCRIPTS.items()}
-    may = {verb for verb, names in keys.items() if kind in names and (mates is None or mates & names)}
+    keys = {
+        verb: {name.strip("*:") for name in (*script.keys, *script.also)}
+        for verb, script in SCRIPTS.items()
+    }
+    may = {
+        verb for verb, names in keys.items() if kind in names and (mates is None or mates & names)
+    }
     may |= {"align"} if (kind, family) == ("meta", ":qN") else set()  # which takes no other key
     for writer in writers:
         path = lua_folder() / "verbs" / f"{writer}.lua"
@@ -71,15 +87,21 @@ def wrong_writers(key, writers):
             yield f"{writer} does nothing with {key}"
 
 
-# -- commands, flags and settings ----------------------------------------------------------------------------------
+# -- commands, flags and settings ------------------------------------------------------------------
 
 
 def command_lines(words):
-    """Find the commands that begin with these words, in fenced or indented blocks and in `code`: (page, line)."""
+    """Find the commands that begin with these words, in fenced or indented blocks and in `code`:
+    (page, line).
+    """
     found = []
     for name in DOCUMENTS:
         document = Document(name)
-        lines = [line.removeprefix("$ ") for block in document.blocks() for line in block.text.splitlines()]
+        lines = [
+            line.removeprefix("$ ")
+            for block in document.blocks()
+            for line in block.text.splitlines()
+        ]
         lines += re.findall(r"^    (\S.*)$", document.text, re.MULTILINE)
         lines += re.findall(r"`([^`\n]+)`", document.text)
         commands = [line for line in dict.fromkeys(lines) if re.match(rf"{words}\b", line)]
@@ -90,24 +112,36 @@ def command_lines(words):
 
 @cache
 def help_of(*command):
-    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "300", "TERMINAL_WIDTH": "300"})
+    result = CliRunner().invoke(
+        app, [*command, "--help"], env={"COLUMNS": "300", "TERMINAL_WIDTH": "300"}
+    )
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def test_each_parsync_command_exists_with_its_flags():
     lines = command_lines("parsync [a-z]+")
-    wrong = [f"{page}: {line}: {what}" for page, line in lines for what in unknown_words(*line.split()[1:])]
+    wrong = [
+        f"{page}: {line}: {what}"
+        for page, line in lines
+        for what in unknown_words(*line.split()[1:])
+    ]
     none_wrong("a command line of a page has commands and flags that there are", wrong)
 
 
 def unknown_words(command, *words):
-    """Find the words of a line that the command line does not know: the command itself, or flags."""
+    """Find the words of a line that the command line does not know: the command itself,
+    or flags.
+    """
     if not any(command in commands for commands in COMMANDS.values()):
         return [f"no command {command}"]
     below = [word for word in words[:1] if word in getattr(load(command), "commands", ())]
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
-    return [flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", help_of(command, *below))]
+    return [
+        flag
+        for flag in flags
+        if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", help_of(command, *below))
+    ]
 
 
 def test_every_command_has_a_row_of_what_it_is_for():
@@ -132,7 +166,9 @@ def test_the_page_of_options_has_the_settings_of_the_code():
         "lease_s": DEFAULT_LEASE_S,
     }
     rows = {
-        row[2].strip("`"): row for row in tables(Document("docs/options.md").text) if row[1].startswith("`PARSYNC_")
+        row[2].strip("`"): row
+        for row in tables(Document("docs/options.md").text)
+        if row[1].startswith("`PARSYNC_")
     }
     assert list(rows) == list(fields)
     for name, (flag, variable, _, default, _) in rows.items():
@@ -141,32 +177,48 @@ def test_the_page_of_options_has_the_settings_of_the_code():
             assert flag.strip("`") in help_of("scheduler")
         assert variable.strip("`") == f"PARSYNC_{name.upper()}"
         right = shared.get(name, fields[name].default)
-        assert default.strip("`") == (f"{right:g}" if isinstance(right, (int, float)) else str(right))
+        assert default.strip("`") == (
+            f"{right:g}" if isinstance(right, (int, float)) else str(right)
+        )
 
 
 def test_the_page_of_options_has_the_task_options_of_the_code():
-    rows = [row[0].strip("`") for row in tables(Document("docs/options.md").text) if row[0].strip("`") in NAMES]
+    rows = [
+        row[0].strip("`")
+        for row in tables(Document("docs/options.md").text)
+        if row[0].strip("`") in NAMES
+    ]
     missing = [name for name in NAMES if name not in rows]
     assert rows == list(NAMES), (
         f"the table of options in docs/options.md lacks {missing or 'none, but has another order'}"
     )
 
 
-# -- files ---------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def test_each_make_target_exists():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     lines = command_lines("make [a-z]+")
     named = [(page, re.findall(r"^make ((?:[a-z-]+ ?)*)", line)[0].split()) for page, line in lines]
-    wrong = [f"{page}: make {name}" for page, names in named for name in names if name not in targets]
+    wrong = [
+        f"{page}: make {name}" for page, names in named for name in names if name not in targets
+    ]
     none_wrong("a page names targets of the Makefile", wrong)
 
 
 def test_each_link_leads_to_a_file():
     pages = [Document(name) for name in DOCUMENTS]
-    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", page.text)]
-    wrong = [f"{page.path.relative_to(ROOT)}: {link}" for page, link in links if not (page.path.parent / link).exists()]
+    links = [
+        (page, link)
+        for page in pages
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", page.text)
+    ]
+    wrong = [
+        f"{page.path.relative_to(ROOT)}: {link}"
+        for page, link in links
+        if not (page.path.parent / link).exists()
+    ]
     none_wrong("a link leads to a file", wrong)
 
 
@@ -176,12 +228,23 @@ FILE_NAMES = {path.name for path in FILES}
 STARTS = (ROOT, ROOT / "parsync_redis", ROOT / "lua")
 """Where the paths that pages name begin."""
 
-NOT_OURS = {"parsync.toml", "qN", "no_ack", "global_keyprefix", "XDG_RUNTIME_DIR", "ssl_certfile", "ssl_keyfile"}
+NOT_OURS = {
+    "parsync.toml",
+    "qN",
+    "no_ack",
+    "global_keyprefix",
+    "XDG_RUNTIME_DIR",
+    "ssl_certfile",
+    "ssl_keyfile",
+}
 """Files of the user, names in examples, names of kombu, redis-py and the system."""
 
 
 def code_spans(name):
-    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", Document(name).text, flags=re.DOTALL | re.MULTILINE))
+    return re.findall(
+        r"`([^`\n]+)`",
+        re.sub(r"^```.*?^```$", "", Document(name).text, flags=re.DOTALL | re.MULTILINE),
+    )
 
 
 def test_each_file_and_folder_that_a_page_names_exists():
@@ -204,23 +267,36 @@ def gone_paths(span):
 @cache
 def words_of_the_code():
     sources = [path for path in FILES if path.suffix in (".py", ".lua", ".sh", ".service", ".yaml")]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in sources if path.name != "test_docs.py")
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in sources if path.name != "test_docs.py"
+    )
     return set(re.findall(r"\w+", text))
 
 
 def test_each_identifier_that_a_page_names_is_in_the_code():
     pattern = r"(?<![\w/])(?:[A-Za-z]\w*_\w+|[A-Za-z]+[a-z][A-Z]\w*)\b(?!/|\.(?:py|lua|md)\b)"
     known = words_of_the_code() | NOT_OURS
-    named = {(page, word) for page in DOCUMENTS for span in code_spans(page) for word in re.findall(pattern, span)}
+    named = {
+        (page, word)
+        for page in DOCUMENTS
+        for span in code_spans(page)
+        for word in re.findall(pattern, span)
+    }
     # PARSYNC_ variables are compared with the settings above
-    gone = sorted(f"{page}: {word}" for page, word in named if word not in known and not word.startswith("PARSYNC_"))
+    gone = sorted(
+        f"{page}: {word}"
+        for page, word in named
+        if word not in known and not word.startswith("PARSYNC_")
+    )
     none_wrong("an identifier that a page names is in the code", gone)
 
 
 def test_a_decision_record_has_its_parts_in_order():
     records = {path.name: path.read_text() for path in (ROOT / "docs/decisions").glob("*.md")}
     assert len(records) > 40
-    untitled = sorted(name for name, text in records.items() if not text.startswith(f"# {name[:4]}: "))
+    untitled = sorted(
+        name for name, text in records.items() if not text.startswith(f"# {name[:4]}: ")
+    )
     none_wrong("a record's title begins with its number", untitled)
     titles = [f"**{part}.**" for part in ("Context", "Cost", "What would change our mind")]
     places = {name: [text.find(title) for title in titles] for name, text in records.items()}
@@ -229,16 +305,28 @@ def test_a_decision_record_has_its_parts_in_order():
 
 
 def test_the_failure_modes_are_numbered_without_a_gap_each_with_a_test_or_a_reason():
-    rows = [row for row in tables(Document("docs/failure-modes.md").text) if re.fullmatch(r"F\d+", row[0])]
+    rows = [
+        row
+        for row in tables(Document("docs/failure-modes.md").text)
+        if re.fullmatch(r"F\d+", row[0])
+    ]
     assert sorted(int(row[0][1:]) for row in rows) == list(range(1, len(rows) + 1))
     for row in rows:
         assert re.search(r"layer \d|`tests/|`make ", row[-1]) or "cannot" in row[-1], row[0]
 
 
 def test_the_failure_modes_quote_messages_of_the_code():
-    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "parsync_redis").rglob("*.py"))
-    rows = [row for row in tables(Document("docs/failure-modes.md").text) if re.fullmatch(r"F\d+", row[0])]
-    quotes = [quote for row in rows for quote in re.findall(r"`([^`]+)`", row[2]) if quote.count(" ") > 1]
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "parsync_redis").rglob("*.py")
+    )
+    rows = [
+        row
+        for row in tables(Document("docs/failure-modes.md").text)
+        if re.fullmatch(r"F\d+", row[0])
+    ]
+    quotes = [
+        quote for row in rows for quote in re.findall(r"`([^`]+)`", row[2]) if quote.count(" ") > 1
+    ]
     parts = [part.strip() for quote in quotes for part in re.split(r"\.\.\.|: ", quote)]
     assert len(parts) > 5
     assert [part for part in parts if part not in text] == []

@@ -44,7 +44,9 @@ def test_the_end_of_a_span_is_the_first_such_time_behind_its_beginning() -> None
     assert until("15:00", NOW) == ms(NOW.replace(hour=15, minute=0))
 
 
-@pytest.mark.parametrize("text", ["", "noon", "24:00", "14:60", "10", "-5m", "9" * 10 + "d", "2026-13-01", "1" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", "noon", "24:00", "14:60", "10", "-5m", "9" * 10 + "d", "2026-13-01", "1" * 5000]
+)
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"since .* is not valid: it must be a time of day"):
         read_moment("since", text, ms(NOW))
@@ -60,7 +62,9 @@ def test_a_time_line_has_each_step_once() -> None:
         Setback("2@1.s1.0", TaskState.PLACED, "n3", 0, 1, 40, 50, "late"),
     )
     times = {"submitted": 10, "ready": 50, "placed": 60, "started": 70, "finished": 90}
-    task = TaskStatus("a", TaskState.FAILED, "work", node="n1", why="x", times=times, history=history)
+    task = TaskStatus(
+        "a", TaskState.FAILED, "work", node="n1", why="x", times=times, history=history
+    )
     told = [event("requeued", 30, "1@1.s1.0"), event("failed", 91, "3@1.s1.0")]
     assert [(one.event, one.at_ms) for one in time_line(task, told)] == [
         *(("submitted", 10), ("started", 20), ("requeued", 30), ("placed", 40), ("requeued", 50)),
@@ -68,8 +72,14 @@ def test_a_time_line_has_each_step_once() -> None:
     ]
     assert [one.event for one in time_line(task, [])][-1] == "failed", "the stream has forgotten it"
     at_once = TaskStatus("a", TaskState.CANCELLED, "work", times={"submitted": 10, "finished": 10})
-    assert [one.event for one in time_line(at_once, [event("cancelled", 10)])] == ["submitted", "cancelled"]
-    assert [one.event for one in time_line(at_once, [event("expired", 11)])] == ["submitted", "expired"]
+    assert [one.event for one in time_line(at_once, [event("cancelled", 10)])] == [
+        "submitted",
+        "cancelled",
+    ]
+    assert [one.event for one in time_line(at_once, [event("expired", 11)])] == [
+        "submitted",
+        "expired",
+    ]
 
 
 def test_a_viewer_goes_on_behind_an_event_or_by_its_time() -> None:

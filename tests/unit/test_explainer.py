@@ -1,4 +1,6 @@
-"""The explainer looks in each gap at groups that have a kind without a reason, and at some others by turns."""
+"""The explainer looks in each gap at groups that have a kind without a reason, and at some others
+by turns.
+"""
 
 from parsync_redis.model.kind import KindLine
 from parsync_redis.model.needs import Resources
@@ -11,7 +13,9 @@ NODES = [Node("n", "up", 1, False, 0, 4, 1.0, Resources.of(4, {"mem": 1000}))]
 
 
 def blocked(count):
-    """Return a core that knows of so many kinds without a seat, each with its reason, and its queue."""
+    """Return a core that knows of so many kinds without a seat, each with its reason, and its
+    queue.
+    """
     core = make()
     see(core, 0, NODES, 4)
     queue = Queue(core)

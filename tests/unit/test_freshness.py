@@ -1,4 +1,6 @@
-"""The partitions that the core reads, and those where latency-first claims: no server, no clock, dice with a seed."""
+"""The partitions that the core reads, and those where latency-first claims: no server, no clock,
+dice with a seed.
+"""
 
 import pytest
 
@@ -15,8 +17,12 @@ def partitions_of(plan: Plan) -> list[int]:
     return [claim.partition for claims in plan.commit.values() for claim in claims]
 
 
-@pytest.mark.parametrize(("members", "partitions"), [(1, 4), (3, 8), (4, 4), (5, 3), (20, 20), (7, 20)])
-def test_in_each_round_the_reads_are_disjoint_and_n_rounds_cover_everything(members: int, partitions: int) -> None:
+@pytest.mark.parametrize(
+    ("members", "partitions"), [(1, 4), (3, 8), (4, 4), (5, 3), (20, 20), (7, 20)]
+)
+def test_in_each_round_the_reads_are_disjoint_and_n_rounds_cover_everything(
+    members: int, partitions: int
+) -> None:
     cores = [make(partitions) for _ in range(members)]
     for ordinal, core in enumerate(cores):
         core.on_members(ordinal, members)
@@ -30,7 +36,9 @@ def test_in_each_round_the_reads_are_disjoint_and_n_rounds_cover_everything(memb
             turn = set(core.plan().read)
             mine |= turn
             reads += list(turn)
-        assert sorted(reads) == list(range(partitions)), "each partition is read once, by one scheduler"
+        assert sorted(reads) == list(range(partitions)), (
+            "each partition is read once, by one scheduler"
+        )
     assert all(mine == set(range(partitions)) for mine in seen)
 
 
@@ -55,7 +63,9 @@ def test_ticks_that_are_heard_late_leave_the_last_turn_the_freshest() -> None:
         core.on_snapshot(Snapshot(p, 2, 1, bitmap(2), {}), 5.0)
     queue = waiting(core, 5)
     plan = core.plan()
-    assert plan.read == [0], "another's turn has come there: it is read anew before anything is placed in it"
+    assert plan.read == [0], (
+        "another's turn has come there: it is read anew before anything is placed in it"
+    )
     queue.answer(plan)
     core.on_snapshot(Snapshot(0, 2, 1, bitmap(2), {}), 6.0)
     plan = core.plan()
@@ -65,7 +75,9 @@ def test_ticks_that_are_heard_late_leave_the_last_turn_the_freshest() -> None:
 
 
 def fetching(count: int) -> tuple[Core, Queue]:
-    """One of two schedulers with so many tasks: its own partition is full, the other's is read out of turn."""
+    """One of two schedulers with so many tasks: its own partition is full, the other's is read out
+    of turn.
+    """
     core = make(2, Strategy.LATENCY)
     core.on_members(0, 2)
     for p in range(2):
@@ -94,7 +106,9 @@ def test_a_stale_copy_that_is_still_right_is_fresh_once_that_is_known() -> None:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.LATENCY, Strategy.QUALITY])
-def test_after_a_lost_claim_a_partition_is_read_before_the_next_claim_there(strategy: Strategy) -> None:
+def test_after_a_lost_claim_a_partition_is_read_before_the_next_claim_there(
+    strategy: Strategy,
+) -> None:
     core = make(1, strategy)
     see(core, 0, [node("n", 4)], 4)
     judge(core, waiting(core, 1).turn(), ClaimOutcome.CONFLICT)
@@ -118,12 +132,16 @@ def test_what_is_due_can_be_read_before_anything_is_placed() -> None:
 
 
 @pytest.mark.parametrize(("members", "ticks_a_pass"), [(8, 2), (20, 3), (50, 3), (4, 7)])
-def test_a_scheduler_whose_passes_are_slower_than_ticks_places_all_the_same(members: int, ticks_a_pass: int) -> None:
+def test_a_scheduler_whose_passes_are_slower_than_ticks_places_all_the_same(
+    members: int, ticks_a_pass: int
+) -> None:
     core = make(members, Strategy.LATENCY)
     core.on_members(0, members)
     for p in range(members):
         see(core, p, [node("n", 4)], 4)
-    queue, placed, only_read = waiting(core, 3), 0, False
+    queue = waiting(core, 3)
+    placed = 0
+    only_read = False
     for tick in range(members):
         core.on_tick(tick)
     for _ in range(12):  # passes, as the loop makes them
@@ -169,7 +187,9 @@ def test_what_was_fetched_is_fresh_for_one_pass() -> None:
     for order in (1, 2):
         queue.add("work slots=1", 1, order).tell()
         plan = core.plan(confirm=False)
-        assert not takes(plan), "it was read at its turn, or for the task before: others place there now"
+        assert not takes(plan), (
+            "it was read at its turn, or for the task before: others place there now"
+        )
         assert plan.read == [2]
         core.on_snapshot(Snapshot(2, 3, 1, bitmap(4), {}), 2.0)
         judge(core, queue.turn(), ClaimOutcome.HELD)

@@ -13,7 +13,11 @@ ROWS = [row for row in tables(Document("docs/glossary.md").text) if row[0] != "w
 def names():
     """Every class, function and constant that a module of the package defines."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "parsync_redis").rglob("*.py")]
-    return {name for text in texts for name in re.findall(r"^(?:class |def )?(\w+)(?=[\[:(]| =)", text, re.MULTILINE)}
+    return {
+        name
+        for text in texts
+        for name in re.findall(r"^(?:class |def )?(\w+)(?=[\[:(]| =)", text, re.MULTILINE)
+    }
 
 
 def test_each_word_has_one_row():
@@ -24,9 +28,12 @@ def test_each_word_has_one_row():
 def test_what_a_row_names_exists():
     found = {word: re.findall(r"`([^`]+)`", where) for word, _, where in ROWS}
     none_wrong(
-        "a row has a meaning and names code", [word for word, meaning, _ in ROWS if not meaning or not found[word]]
+        "a row has a meaning and names code",
+        [word for word, meaning, _ in ROWS if not meaning or not found[word]],
     )
-    wrong = [f"{word}: {name}" for word, names in found.items() for name in names if not is_there(name)]
+    wrong = [
+        f"{word}: {name}" for word, names in found.items() for name in names if not is_there(name)
+    ]
     none_wrong("what a row names exists", wrong)
 
 

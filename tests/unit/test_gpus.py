@@ -1,4 +1,6 @@
-"""The GPUs of a worker: what nvidia-smi lists, what the worker's own variables allow, and what its runs get."""
+"""The GPUs of a worker: what nvidia-smi lists, what the worker's own variables allow, and what its
+runs get.
+"""
 
 from pathlib import Path
 
@@ -16,11 +18,15 @@ from .test_node_devices import smi, spec
 UUIDS = ("GPU-8932f937-d72c", "GPU-8932f999-0000", "GPU-aaaa0000-1111", "GPU-bbbb0000-1111")
 FOUR = tuple(f'echo "{index}, {uuid}, 81920"' for index, uuid in enumerate(UUIDS))
 NONE_HERE = (
-    "this node declares none, so it takes the tasks that ask for none; --parsync-device gpu=0,1 declares devices"
+    "this node declares none, so it takes the tasks that ask for none; --parsync-device gpu=0,1 "
+    "declares devices"
 )
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 FALLEN = "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error"
-UNKNOWN = "the memory of gpu 0 is unknown (nvidia-smi does not say it): no task that asks for gpu.mem gets it"
+UNKNOWN = (
+    "the memory of gpu 0 is unknown (nvidia-smi does not say it): no task that asks for gpu.mem "
+    "gets it"
+)
 
 
 def offered(indexes: str, mib: int = 81920) -> str:
@@ -35,30 +41,50 @@ def offered(indexes: str, mib: int = 81920) -> str:
         pytest.param(FOUR, {}, (), offered("0123"), "0,1,2,3", "", id="no restriction"),
         pytest.param(FOUR, {"CUDA": "2,3"}, (), offered("23"), "2,3", "", id="two by index"),
         pytest.param(FOUR, {"CUDA": UUIDS[2]}, (), offered("2"), UUIDS[2], "", id="by UUID"),
-        pytest.param(FOUR, {"CUDA": "GPU-aaaa"}, (), offered("2"), "GPU-aaaa", "", id="by the beginning of a UUID"),
+        pytest.param(
+            FOUR,
+            {"CUDA": "GPU-aaaa"},
+            (),
+            offered("2"),
+            "GPU-aaaa",
+            "",
+            id="by the beginning of a UUID",
+        ),
         pytest.param(
             FOUR,
             {"CUDA": "GPU-8932f9"},
             (),
             "",
             "",
-            "CUDA_VISIBLE_DEVICES='GPU-8932f9' hides all 4 devices that nvidia-smi lists (GPU-8932f9 is no device, or "
+            "CUDA_VISIBLE_DEVICES='GPU-8932f9' hides all 4 devices that nvidia-smi lists "
+            "(GPU-8932f9 is no device, or "
             f"no single one, that nvidia-smi lists): {NONE_HERE}",
             id="by the beginning of two UUIDs",
         ),
-        pytest.param(FOUR, {"CUDA": ""}, (), "", "", f"('' names no device): {NONE_HERE}", id="empty"),
-        pytest.param(FOUR, {"CUDA": "-1"}, (), "", "", f"('-1' names no device): {NONE_HERE}", id="-1"),
+        pytest.param(
+            FOUR, {"CUDA": ""}, (), "", "", f"('' names no device): {NONE_HERE}", id="empty"
+        ),
+        pytest.param(
+            FOUR, {"CUDA": "-1"}, (), "", "", f"('-1' names no device): {NONE_HERE}", id="-1"
+        ),
         pytest.param(
             FOUR,
             {"CUDA": "0,-1,1"},
             (),
             offered("0"),
             "0",
-            "CUDA_VISIBLE_DEVICES='0,-1,1' gives this node only 0, because the list ends there: '-1' names no device",
+            "CUDA_VISIBLE_DEVICES='0,-1,1' gives this node only 0, because the list ends there: "
+            "'-1' names no device",
             id="a word that ends the list",
         ),
         pytest.param(
-            FOUR, {"CUDA": "NoDevFiles"}, (), "", "", f"('NoDevFiles' names no device): {NONE_HERE}", id="NoDevFiles"
+            FOUR,
+            {"CUDA": "NoDevFiles"},
+            (),
+            "",
+            "",
+            f"('NoDevFiles' names no device): {NONE_HERE}",
+            id="NoDevFiles",
         ),
         pytest.param(
             FOUR,
@@ -75,7 +101,8 @@ def offered(indexes: str, mib: int = 81920) -> str:
             (),
             offered("0", 0),
             "MIG-4c60d78c-506f",
-            "the memory of gpu 0 is unknown (nvidia-smi does not list this slice, MIG-4c60d78c-506f)",
+            "the memory of gpu 0 is unknown (nvidia-smi does not list this slice, "
+            "MIG-4c60d78c-506f)",
             id="a slice",
         ),
         pytest.param(
@@ -93,12 +120,23 @@ def offered(indexes: str, mib: int = 81920) -> str:
             ("gpu=0,1",),
             offered("01", 0),
             "2,3",
-            "--parsync-device gpu=0,1 does not name devices of CUDA_VISIBLE_DEVICES='2,3', which this worker was given,"
+            "--parsync-device gpu=0,1 does not name devices of CUDA_VISIBLE_DEVICES='2,3', which "
+            "this worker was given,"
             " so it counts them from 0: runs get 2,3",
             id="flags that count the devices given",
         ),
-        pytest.param(FOUR, {"ORDER": "FASTEST_FIRST"}, (), offered("0123"), "0,1,2,3", "", id="the order of CUDA"),
-        pytest.param(('echo "0, GPU-1, [N/A]"',), {}, (), offered("0", 0), "0", UNKNOWN, id="unified memory"),
+        pytest.param(
+            FOUR,
+            {"ORDER": "FASTEST_FIRST"},
+            (),
+            offered("0123"),
+            "0,1,2,3",
+            "",
+            id="the order of CUDA",
+        ),
+        pytest.param(
+            ('echo "0, GPU-1, [N/A]"',), {}, (), offered("0", 0), "0", UNKNOWN, id="unified memory"
+        ),
         pytest.param(
             ('echo "0, GPU-1, [Insufficient Permissions]"', 'echo "1, GPU-2, [Unknown Error]"'),
             {},
@@ -132,7 +170,8 @@ def offered(indexes: str, mib: int = 81920) -> str:
             (),
             offered("1"),
             "GPU-2",
-            f"nvidia-smi: {FALLEN}; its exit code is 15. This node declares none but the devices that are listed",
+            f"nvidia-smi: {FALLEN}; its exit code is 15. This node declares none but the devices "
+            "that are listed",
             id="one of two fell off the bus",
         ),
         pytest.param(
@@ -173,9 +212,13 @@ def given(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
 
 
 def whole(node: NodeSpec, kind: str = "gpu") -> str:
-    """What a run that holds all devices of a kind finds in its variable; '' if the node has none."""
+    """What a run that holds all devices of a kind finds in its variable; '' if the node
+    has none.
+    """
     indexes = node.devices.indexes.get(kind, [])
-    place = Place("a", "1@1", 0, "n1", (0,), 1, 5, " ".join(f"{kind}@{index}=1" for index in sorted(indexes)))
+    place = Place(
+        "a", "1@1", 0, "n1", (0,), 1, 5, " ".join(f"{kind}@{index}=1" for index in sorted(indexes))
+    )
     return node.devices.environment(place).get(node.devices.variables.get(kind, ""), "")
 
 
@@ -200,7 +243,11 @@ def test_a_list_of_devices_is_read_as_cuda_reads_it(
     assert whole(spec({})) == entries
 
 
-CARDS = ('echo "0, GPU-aaaa, 81920"', 'echo "1, GPU-bbbb, [Insufficient Permissions]"', 'echo "2, GPU-cccc, 81920"')
+CARDS = (
+    'echo "0, GPU-aaaa, 81920"',
+    'echo "1, GPU-bbbb, [Insufficient Permissions]"',
+    'echo "2, GPU-cccc, 81920"',
+)
 LIST = (
     "echo 'GPU 0: NVIDIA A100 (UUID: GPU-aaaa)'",
     "echo 'GPU 1: NVIDIA A100 (UUID: GPU-bbbb)'",
@@ -241,13 +288,27 @@ def test_a_card_that_is_divided_is_offered_by_its_slices(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    smi(tmp_path, 'case "$1" in', "-L)", *LIST, ";;", f"-q) echo '{XML}';;", "*)", *CARDS, ";;", "esac")
+    smi(
+        tmp_path,
+        'case "$1" in',
+        "-L)",
+        *LIST,
+        ";;",
+        f"-q) echo '{XML}';;",
+        "*)",
+        *CARDS,
+        ";;",
+        "esac",
+    )
     given(monkeypatch, {} if text is None else {"CUDA": text})
     node = spec({})
     assert node.offer.amounts == tuple(
         sorted(
             [(f"gpu@{index}", 1000) for index in indexes]
-            + [(f"gpu.mem@{index}", size * 2**20 * 1000) for index, size in zip(indexes, mib, strict=True)]
+            + [
+                (f"gpu.mem@{index}", size * 2**20 * 1000)
+                for index, size in zip(indexes, mib, strict=True)
+            ]
         )
     )
     assert whole(node) == entries
@@ -256,19 +317,41 @@ def test_a_card_that_is_divided_is_offered_by_its_slices(
 def test_declared_gpus_that_are_no_whole_cards_here_are_declared_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    smi(tmp_path, 'case "$1" in', "-L)", *LIST, ";;", f"-q) echo '{XML}';;", "*)", *CARDS, ";;", "esac")
+    smi(
+        tmp_path,
+        'case "$1" in',
+        "-L)",
+        *LIST,
+        ";;",
+        f"-q) echo '{XML}';;",
+        "*)",
+        *CARDS,
+        ";;",
+        "esac",
+    )
     assert spec({"parsync_device": ("gpu=0,1,7",)}).offer.text == f"slots=2 {offered('017', 0)}"
     assert [record.getMessage() for record in caplog.records] == [
-        "this node declares gpu 1, a card in 2 slices, of which a run sees the first: without --parsync-device the "
+        "this node declares gpu 1, a card in 2 slices, of which a run sees the first: without "
+        "--parsync-device the "
         "node declares each slice",
         "this node declares gpu 7, but nvidia-smi does not list it: it lists 0, 1, 2",
     ]
 
 
-def test_a_card_that_is_lost_is_not_declared(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    smi(tmp_path, 'echo "0, GPU-1, 81920"', 'echo "1, GPU-2, [GPU is lost]"', 'echo "2, GPU-3, [GPU requires reset]"')
+def test_a_card_that_is_lost_is_not_declared(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    smi(
+        tmp_path,
+        'echo "0, GPU-1, 81920"',
+        'echo "1, GPU-2, [GPU is lost]"',
+        'echo "2, GPU-3, [GPU requires reset]"',
+    )
     assert spec({}).offer.text == f"slots=2 {offered('0')}"
-    assert "nvidia-smi: 1, GPU-2, [GPU is lost]; 2, GPU-3, [GPU requires reset]. This node declares none" in caplog.text
+    assert (
+        "nvidia-smi: 1, GPU-2, [GPU is lost]; 2, GPU-3, [GPU requires reset]. This node declares "
+        "none" in caplog.text
+    )
 
 
 def test_in_the_order_of_cuda_an_index_does_not_say_which_of_unlike_cards_it_is(
@@ -278,11 +361,18 @@ def test_in_the_order_of_cuda_an_index_does_not_say_which_of_unlike_cards_it_is(
     given(monkeypatch, {"CUDA": "0", "ORDER": "FASTEST_FIRST"})
     node = spec({})
     assert node.offer.text == "slots=2 gpu@0=1"
-    assert "gpu 0 is unknown (CUDA_DEVICE_ORDER=FASTEST_FIRST hides which card it is)" in caplog.text
+    assert (
+        "gpu 0 is unknown (CUDA_DEVICE_ORDER=FASTEST_FIRST hides which card it is)" in caplog.text
+    )
     place = Place("a", "1@1", 0, "n1", (0,), 1, 5, "gpu@0=1")
-    assert node.devices.environment(place) == {"CUDA_VISIBLE_DEVICES": "0"}, "as the worker itself counts"
+    assert node.devices.environment(place) == {"CUDA_VISIBLE_DEVICES": "0"}, (
+        "as the worker itself counts"
+    )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert spec({}).devices.environment(place) == {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert spec({}).devices.environment(place) == {
+        "CUDA_VISIBLE_DEVICES": "0",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
 
 
 def test_the_memory_that_the_user_gives_comes_before_that_of_nvidia_smi(
@@ -326,11 +416,15 @@ def test_a_run_gets_entries_of_the_list_that_the_worker_was_given(
 @pytest.mark.parametrize("word", ["all", "void", "none", ""])
 def test_a_word_of_containers_is_no_list(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, {"NVIDIA_VISIBLE_DEVICES": word})
-    node = spec({"parsync_device": ("gpu=0,1",), "parsync_device_variable": ("gpu=NVIDIA_VISIBLE_DEVICES",)})
+    node = spec(
+        {"parsync_device": ("gpu=0,1",), "parsync_device_variable": ("gpu=NVIDIA_VISIBLE_DEVICES",)}
+    )
     assert whole(node) == "0,1"
 
 
-def test_the_list_is_that_of_the_variable_that_the_node_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_is_that_of_the_variable_that_the_node_chooses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     given(monkeypatch, {"NICS": "eth2,eth3"})
     node = spec({"parsync_device": ("nic=0,1",), "parsync_device_variable": ("nic=NICS",)})
     assert whole(node, "nic") == "eth2,eth3"
@@ -343,7 +437,8 @@ def test_the_list_is_that_of_the_variable_that_the_node_chooses(monkeypatch: pyt
         (
             {"CUDA": "2,3"},
             ("gpu=0-3",),
-            "--parsync-device gpu=0,1,2,3 is not valid: CUDA_VISIBLE_DEVICES='2,3' lets this worker use 2 devices: "
+            "--parsync-device gpu=0,1,2,3 is not valid: CUDA_VISIBLE_DEVICES='2,3' lets this "
+            "worker use 2 devices: "
             r"name them \(2, 3\), or count them from 0",
         ),
         (
@@ -351,8 +446,16 @@ def test_the_list_is_that_of_the_variable_that_the_node_chooses(monkeypatch: pyt
             ("gpu=0",),
             "CUDA_VISIBLE_DEVICES='-1' lets this worker use 0 devices: say --parsync-device none",
         ),
-        ({"CUDA": "2,3,2"}, ("gpu=0",), "use 0 devices: .*, or start the worker without CUDA_VISIBLE_DEVICES"),
-        ({"ROCR": "2,x"}, ("gpu=1",), r"ROCR_VISIBLE_DEVICES='2,x' lets this worker use 1 devices: name them \(2\)"),
+        (
+            {"CUDA": "2,3,2"},
+            ("gpu=0",),
+            "use 0 devices: .*, or start the worker without CUDA_VISIBLE_DEVICES",
+        ),
+        (
+            {"ROCR": "2,x"},
+            ("gpu=1",),
+            r"ROCR_VISIBLE_DEVICES='2,x' lets this worker use 1 devices: name them \(2\)",
+        ),
     ],
 )
 def test_a_device_that_the_worker_was_not_given_is_refused(
@@ -363,10 +466,14 @@ def test_a_device_that_the_worker_was_not_given_is_refused(
         spec({"parsync_device": flags})
 
 
-@pytest.mark.parametrize("variable", ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"])
+@pytest.mark.parametrize(
+    "variable", ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"]
+)
 def test_a_run_without_gpus_has_a_list_that_shows_none_to_cuda_and_to_hip(variable: str) -> None:
     node = spec({"parsync_device": ("gpu=0",), "parsync_device_variable": (f"gpu={variable}",)})
-    assert node.devices.environment(Place("a", "1@1", 0, "n1", (0,), 1, 5))[variable] == "-1", "HIP shows all for ''"
+    assert node.devices.environment(Place("a", "1@1", 0, "n1", (0,), 1, 5))[variable] == "-1", (
+        "HIP shows all for ''"
+    )
 
 
 def test_lists_that_restrict_each_other_are_told(
@@ -375,7 +482,10 @@ def test_lists_that_restrict_each_other_are_told(
     given(monkeypatch, {"ROCR": "2,3", "HIP": "0,1"})
     spec({"parsync_device": ("gpu=2,3",)})
     assert "HIP_VISIBLE_DEVICES='0,1' also restricts this worker." in caplog.text
-    assert "see none of theirs in ROCR_VISIBLE_DEVICES: start the worker without HIP_VISIBLE_DEVICES" in caplog.text
+    assert (
+        "see none of theirs in ROCR_VISIBLE_DEVICES: start the worker without HIP_VISIBLE_DEVICES"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize("sign", ["CUDA='2,3'", "ROCR='0'", "HIP='1'", "nvidiactl"])
@@ -391,7 +501,8 @@ def test_signs_of_gpus_without_nvidia_smi_are_told(
         given(monkeypatch, {name: text.strip("'")})
     assert spec({}).offer.text == "slots=2"
     assert (
-        f"{sign.replace('=', '_VISIBLE_DEVICES=')} is a sign of GPUs, but nvidia-smi is not on the PATH" in caplog.text
+        f"{sign.replace('=', '_VISIBLE_DEVICES=')} is a sign of GPUs, but "
+        "nvidia-smi is not on the PATH" in caplog.text
     )
     assert NONE_HERE in caplog.text
     caplog.clear()
@@ -399,10 +510,15 @@ def test_signs_of_gpus_without_nvidia_smi_are_told(
     assert not caplog.records
 
 
-def test_a_pool_of_threads_on_a_machine_with_gpus_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pool_of_threads_on_a_machine_with_gpus_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     smi(tmp_path, *FOUR)
     assert spec({}, ThreadPool).offer.text == "slots=2"
-    assert "the pool threads cannot have devices: this node declares none of the 4 gpu that are here" in caplog.text
+    assert (
+        "the pool threads cannot have devices: this node declares none of the 4 gpu that are here"
+        in caplog.text
+    )
 
 
 def test_a_list_for_containers_that_none_has_applied_is_told(
@@ -415,4 +531,7 @@ def test_a_list_for_containers_that_none_has_applied_is_told(
     assert not caplog.records
     monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", UUIDS[1])
     assert spec({}).offer.text == f"slots=2 {offered('0123')}"
-    assert f"NVIDIA_VISIBLE_DEVICES='{UUIDS[1]}' names 1 of the 4 GPUs that nvidia-smi lists." in caplog.text
+    assert (
+        f"NVIDIA_VISIBLE_DEVICES='{UUIDS[1]}' names 1 of the 4 GPUs that nvidia-smi lists."
+        in caplog.text
+    )

@@ -17,7 +17,11 @@ def test_the_hosted_ci_runs_what_anybody_can_run():
 
 
 def test_the_hooks_are_the_checks_of_make_lint():
-    hooks = [hook for repo in yaml.safe_load(read(".pre-commit-config.yaml"))["repos"] for hook in repo["hooks"]]
+    hooks = [
+        hook
+        for repo in yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+        for hook in repo["hooks"]
+    ]
     assert {hook["language"] for hook in hooks} == {"system"}
     programs = {hook["entry"].split()[0] for hook in hooks}
     found = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)

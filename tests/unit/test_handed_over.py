@@ -1,4 +1,6 @@
-"""A task that a pool process has got is kept when Celery drops the pool's waiting tasks, as its consumer closes."""
+"""A task that a pool process has got is kept when Celery drops the pool's waiting tasks, as its
+consumer closes.
+"""
 
 from types import SimpleNamespace
 from weakref import ref
@@ -15,22 +17,31 @@ from parsync_redis.worker.node.runs import Run, Runs
 def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_all: bool) -> None:
     runs = Runs()
     cache: dict[int, object] = {}
-    jobs = {name: ApplyResult(cache, None) for name in ("waits", "handed", "handed to the dead", "put back", "dies")}
+    jobs = {
+        name: ApplyResult(cache, None)
+        for name in ("waits", "handed", "handed to the dead", "put back", "dies")
+    }
     jobs["handed"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=7)
-    jobs["put back"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=8)  # it has the dead one's descriptor
+    # it has the dead one's descriptor
+    jobs["put back"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=8)
     jobs["dies"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=6)
     jobs["handed to the dead"]._write_to = SimpleNamespace(_is_alive=lambda: False)
-    requests = {name: SimpleNamespace(time_start=None, _apply_result=ref(job)) for name, job in jobs.items()}
+    requests = {
+        name: SimpleNamespace(time_start=None, _apply_result=ref(job)) for name, job in jobs.items()
+    }
     for slot, (name, request) in enumerate(requests.items()):
         assert runs.enter(Run(Place(name, "1@1", 0, "n1", (slot,), 1, 0), request=request))
     busy = {7, 9}  # descriptor 9 belongs to the process that is dead
     waiting = [jobs["put back"]]
-    pool = SimpleNamespace(uses_semaphore=True, _pool=SimpleNamespace(_busy_workers=busy, outbound_buffer=waiting))
+    pool = SimpleNamespace(
+        uses_semaphore=True, _pool=SimpleNamespace(_busy_workers=busy, outbound_buffer=waiting)
+    )
 
     def flush() -> None:
         busy.clear()
         waiting.clear()
-        jobs["dies"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=6)  # a successor of its process
+        # a successor of its process
+        jobs["dies"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=6)
         for job in jobs.values():
             job.discard()
         if forgets_all:

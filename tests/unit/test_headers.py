@@ -1,4 +1,6 @@
-"""A script's header is the contract of the script, its binding and the reference: it names keys and arguments."""
+"""A script's header is the contract of the script, its binding and the reference: it names keys and
+arguments.
+"""
 
 import re
 from pathlib import Path
@@ -15,8 +17,15 @@ LUA = sorted(lua_folder().rglob("*.lua"))
 
 
 def header(argv: str, keys: str = "meta", reads: str = "") -> Header:
-    fields = dict.fromkeys(FIELDS, "x") | {"KEYS": keys, "ARGV": argv} | ({"READS": reads} if reads else {})
-    return Header("verb", "-- verb: does it.\n" + "".join(f"-- {name}: {text}\n" for name, text in fields.items()))
+    fields = (
+        dict.fromkeys(FIELDS, "x")
+        | {"KEYS": keys, "ARGV": argv}
+        | ({"READS": reads} if reads else {})
+    )
+    return Header(
+        "verb",
+        "-- verb: does it.\n" + "".join(f"-- {name}: {text}\n" for name, text in fields.items()),
+    )
 
 
 def code(path: Path) -> str:
@@ -33,7 +42,9 @@ def code(path: Path) -> str:
         ("count why id*", ("count", "why"), ("id",)),
     ],
 )
-def test_a_header_names_what_comes_once_and_what_comes_in_each_row(argv: str, once: tuple[str], each: tuple[str]):
+def test_a_header_names_what_comes_once_and_what_comes_in_each_row(
+    argv: str, once: tuple[str], each: tuple[str]
+):
     assert (header(argv).once, header(argv).each) == (once, each)
 
 
@@ -67,7 +78,9 @@ def test_a_script_reads_only_what_its_keys_name():
         header("count (id)*", "meta slots", "free slots")
 
 
-@pytest.mark.parametrize("verb", ["submit", "take", "commit", "confirm", "start", "finish", "release"])
+@pytest.mark.parametrize(
+    "verb", ["submit", "take", "commit", "confirm", "start", "finish", "release"]
+)
 def test_the_scripts_of_every_task_probe_no_key(verb: str):
     """A look at the type of a key costs as much as reading it."""
     (script,) = (script for script in ALL if script.verb == verb)
@@ -92,12 +105,18 @@ def test_arguments_go_by_name():
         ({"channel": "", "more": ""}, ROW, "its binding adds more"),
         ({"channel": ""}, ("id",), "its binding lacks row.why"),
         ({"channel": ""}, (*ROW, "how"), "its binding adds row.how"),
-        ({"channel": ""}, ("id", "reason"), "its binding lacks row.why, its binding adds row.reason"),
+        (
+            {"channel": ""},
+            ("id", "reason"),
+            "its binding lacks row.why, its binding adds row.reason",
+        ),
         ({"channel": ""}, ("why", "id"), "its binding has rows of why id, not of id why"),
     ],
 )
 def test_a_binding_that_misses_or_adds_a_field_is_told_the_verb_and_the_field(once, names, what):
-    with pytest.raises(BrokenContract, match=re.escape(f"lua: verb.lua and its binding differ: {what}")):
+    with pytest.raises(
+        BrokenContract, match=re.escape(f"lua: verb.lua and its binding differ: {what}")
+    ):
         header("count channel (id why)*").arguments(once, names, [])
 
 
@@ -114,7 +133,9 @@ def test_a_script_that_uses_a_name_which_its_header_lacks_is_refused(text: str):
 
 
 def test_a_script_uses_every_name_of_its_header():
-    unused = [f"{script.verb}.lua never uses {name}" for script in ALL for name in unused_names(script)]
+    unused = [
+        f"{script.verb}.lua never uses {name}" for script in ALL for name in unused_names(script)
+    ]
     none_wrong("a script uses what its header names", unused)
 
 

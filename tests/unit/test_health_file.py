@@ -9,7 +9,9 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.health_file import HealthFile
 from tests.documents import Document
 
-PROBE = next(block.text for block in Document("docs/serve.md").blocks("sh") if "stat -c %Y" in block.text)
+PROBE = next(
+    block.text for block in Document("docs/serve.md").blocks("sh") if "stat -c %Y" in block.text
+)
 
 
 def probe(path):
@@ -44,7 +46,8 @@ def test_that_of_an_earlier_process_says_nothing_of_this_one(tmp_path):
 
 def test_one_that_cannot_be_written_is_refused_at_once(tmp_path):
     with pytest.raises(
-        InvalidInput, match=r"health file \S+/no/health cannot be written: \S+/no is no folder, or this"
+        InvalidInput,
+        match=r"health file \S+/no/health cannot be written: \S+/no is no folder, or this",
     ):
         HealthFile(tmp_path / "no/health")
     with pytest.raises(InvalidInput, match="cannot be written: it is a folder"):

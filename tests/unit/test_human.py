@@ -1,4 +1,7 @@
-"""Texts for people: durations, amounts, needs. What `exact_text` writes is read back as the same amount."""
+"""Texts for people: durations, amounts, needs.
+
+What `exact_text` writes is read back as the same amount.
+"""
 
 import pytest
 from hypothesis import given

@@ -29,7 +29,9 @@ def test_what_people_use_is_valid(kind: str, name: str):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["", " ", "a b", "a\n", "\n", "a\0", "é", "x" * 300, None, 7, b"a", ["a"]])
+@pytest.mark.parametrize(
+    "name", ["", " ", "a b", "a\n", "\n", "a\0", "é", "x" * 300, None, 7, b"a", ["a"]]
+)
 def test_what_would_break_a_text_is_refused_with_the_rule(kind: str, name: object):
     with pytest.raises(InvalidInput, match=f"{kind} .* is not valid: it must be"):
         check_name(kind, name)
@@ -42,7 +44,9 @@ def test_no_name_has_a_character_that_means_something(kind: str, character: str)
         check_name(kind, f"a{character}b")
 
 
-@pytest.mark.parametrize("kind", ["label name", "label value", "resource name", "node name", "cluster name"])
+@pytest.mark.parametrize(
+    "kind", ["label name", "label value", "resource name", "node name", "cluster name"]
+)
 def test_what_is_written_with_a_colon_has_none(kind: str):
     with pytest.raises(InvalidInput):
         check_name(kind, "a:b")
@@ -72,14 +76,18 @@ def test_any_id_has_a_form_without_spaces_that_says_it_again(id: str):
     assert decode_id(encoded) == id
 
 
-@given(st.lists(st.text("aA%2 _.:~é/", min_size=1, max_size=4), min_size=2, max_size=2, unique=True))
+@given(
+    st.lists(st.text("aA%2 _.:~é/", min_size=1, max_size=4), min_size=2, max_size=2, unique=True)
+)
 def test_two_ids_have_two_forms(ids: list[str]):
     assert encode_id(ids[0]) != encode_id(ids[1])
 
 
 @pytest.mark.parametrize("id", ["", "x" * 256, "\ud800", None, 7, b"a"])
 def test_what_is_no_id_is_refused_with_the_rule(id: object):
-    with pytest.raises(InvalidInput, match=r"task id .* is not valid: it must be a text of 1 to 255 characters"):
+    with pytest.raises(
+        InvalidInput, match=r"task id .* is not valid: it must be a text of 1 to 255 characters"
+    ):
         encode_id(id)
 
 

@@ -17,7 +17,12 @@ print(len(read), *(name for name in sys.modules if name.partition(".")[0] == "re
 
 def seen(lines: str) -> list[str]:
     """How many Lua files a fresh interpreter reads, and the modules of redis-py that it imports."""
-    done = run([sys.executable, "-c", WATCH.format(lines=lines)], capture_output=True, text=True, check=True)
+    done = run(
+        [sys.executable, "-c", WATCH.format(lines=lines)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.split()
 
 
@@ -26,14 +31,18 @@ def test_the_core_of_a_scheduler_imports_no_redis_and_reads_no_script():
 
 
 @pytest.mark.parametrize(
-    "module", ["parsync_redis.store", "parsync_redis.client", "parsync_redis.scheduler.process.loop"]
+    "module",
+    ["parsync_redis.store", "parsync_redis.client", "parsync_redis.scheduler.process.loop"],
 )
 def test_an_import_reads_no_script(module: str):
     assert seen(f"import {module}")[0] == "0"
 
 
 def test_a_script_reads_its_own_files_and_once():
-    lines = "from parsync_redis.store.scripts.calls import Commands\nfrom parsync_redis.wire.keys import Keys\n"
+    lines = (
+        "from parsync_redis.store.scripts.calls import Commands\nfrom parsync_redis.wire.keys "
+        "import Keys\n"
+    )
     call = "Commands(Keys('demo')).configure({}).script.sha\n"
     once = int(seen(lines + call)[0])
     assert 0 < once <= 6
@@ -41,8 +50,19 @@ def test_a_script_reads_its_own_files_and_once():
 
 
 def test_read_scripts_leaves_no_file_to_be_read_later():
-    """A package that is upgraded under a running worker must not mix old bindings with new scripts."""
-    lines = "from parsync_redis.store.store import Store\nstore = Store.from_url('redis://127.0.0.1:1/0', 'demo')\n"
-    lines += "store.read_scripts()\nseen = len(read)\nfrom parsync_redis.store.scripts.calls import ALL\n"
+    """A package that is upgraded under a running worker must not mix old bindings with
+    new scripts.
+    """
+    lines = (
+        "from parsync_redis.store.store import Store\nstore = "
+        "Store.from_url('redis://127.0.0.1:1/0', 'demo')\n"
+    )
+    lines += (
+        "store.read_scripts()\nseen = len(read)\nfrom parsync_redis.store.scripts.calls import "
+        "ALL\n"
+    )
     assert int(seen(lines)[0]) > 40
-    assert seen(lines + "assert all(script.sha for script in ALL) and len(read) == seen\n")[0] == seen(lines)[0]
+    assert (
+        seen(lines + "assert all(script.sha for script in ALL) and len(read) == seen\n")[0]
+        == seen(lines)[0]
+    )

@@ -30,18 +30,29 @@ def tolerant(slots: int, *taints: str) -> Resources:
     [
         (tolerant(2), 'it lacks the absence of taint spot (tolerate=["spot"] would do)'),
         (tolerant(2, "x", "spot"), ""),
-        (tolerant(4, "old"), 'lacks the absence of taints new, spot (tolerate=["new", "old", "spot"] would do)'),
+        (
+            tolerant(4, "old"),
+            'lacks the absence of taints new, spot (tolerate=["new", "old", "spot"] would do)',
+        ),
     ],
 )
-def test_a_taint_that_is_not_tolerated_is_named_with_the_option_that_would_do(needs: Resources, says: str) -> None:
-    offers = {"n1": tainted(2, "spot"), "n9": Resources.of(1), "n3": tainted(4, "spot", "new", "old")}
+def test_a_taint_that_is_not_tolerated_is_named_with_the_option_that_would_do(
+    needs: Resources, says: str
+) -> None:
+    offers = {
+        "n1": tainted(2, "spot"),
+        "n9": Resources.of(1),
+        "n3": tainted(4, "spot", "new", "old"),
+    }
     assert any(fits(offer, needs) for offer in offers.values()) == (not says)
     assert not says or explain_infeasible(needs, offers).endswith(says)
 
 
 def test_if_every_node_has_a_taint_the_one_with_the_fewest_is_named() -> None:
     offers = {"n1": tainted(1, "spot", "old"), "n2": tainted(1, "spot")}
-    why = 'every node has a taint that the task does not tolerate; tolerate=["spot"] would do for n2'
+    why = (
+        'every node has a taint that the task does not tolerate; tolerate=["spot"] would do for n2'
+    )
     assert explain_infeasible(Resources.needed(), offers) == why
 
 
@@ -50,20 +61,32 @@ def test_if_every_node_has_a_taint_the_one_with_the_fewest_is_named() -> None:
     [
         (Resources.of(64), "task needs slots=64; the largest node has 8 (n3)"),
         (Resources.of(1, {"mem": 9999}), "task needs mem=9999; the most is 4096 (n1)"),
-        (Resources.of(1, {"disk": 1}), "task needs disk=1; no node declares disk; there are resources gpu, mem"),
-        (Resources.of(1, {}, {"gpu_model": "h100"}), "no node has label gpu_model:h100; there are gpu_model: a100, t4"),
-        (Resources.of(1, {}, {"rack": "7"}), "no node has label rack:7; there are labels gpu_model, zone"),
+        (
+            Resources.of(1, {"disk": 1}),
+            "task needs disk=1; no node declares disk; there are resources gpu, mem",
+        ),
+        (
+            Resources.of(1, {}, {"gpu_model": "h100"}),
+            "no node has label gpu_model:h100; there are gpu_model: a100, t4",
+        ),
+        (
+            Resources.of(1, {}, {"rack": "7"}),
+            "no node has label rack:7; there are labels gpu_model, zone",
+        ),
         (
             Resources.of(64, {"gpu": 3}),
-            "task needs slots=64; the largest node has 8 (n3); task needs gpu=3; the most is 2 (n2)",
+            "task needs slots=64; the largest node has 8 (n3); task needs gpu=3; the most is 2 "
+            "(n2)",
         ),
         (
             Resources.of(5, {"mem": 512}, {"gpu_model": "a100"}),
-            "no node has all of slots=5 mem=512 gpu_model:a100 at once; n1 comes closest: it lacks slots=5 (has 4)",
+            "no node has all of slots=5 mem=512 gpu_model:a100 at once; n1 comes closest: it "
+            "lacks slots=5 (has 4)",
         ),
         (
             Resources.of(1, {"gpu": 1}, {"gpu_model": "a100"}),
-            "no node has all of slots=1 gpu=1 gpu_model:a100 at once; n1 comes closest: it lacks gpu=1 (has 0)",
+            "no node has all of slots=1 gpu=1 gpu_model:a100 at once; n1 comes closest: it lacks "
+            "gpu=1 (has 0)",
         ),
     ],
 )
@@ -74,7 +97,9 @@ def test_the_largest_there_is_is_named(needs, says):
 def test_nodes_without_resources_or_labels_are_said_to_have_none():
     bare = {"n3": Resources.of(8)}
     assert explain_infeasible(Resources.of(1, {"gpu": 1}), bare).endswith("there are no resources")
-    assert explain_infeasible(Resources.of(1, {}, {"zone": "a"}), bare).endswith("there are no labels")
+    assert explain_infeasible(Resources.of(1, {}, {"zone": "a"}), bare).endswith(
+        "there are no labels"
+    )
     assert explain_infeasible(Resources.of(2), {}) == "task needs slots=2; no node is registered"
 
 
@@ -117,12 +142,20 @@ DEVICES = {
         ({"gpu.mem": 25}, "task needs gpu.mem=25; no device has more gpu.mem than 24 (n1)"),
         ({"gpu.mem": "1GiB"}, "task needs gpu.mem=1GiB; no device has more gpu.mem than 24 (n1)"),
         ({"gpu": 2, "gpu.mem": 16}, "task needs gpu=2 gpu.mem=16; no node has 2 such devices"),
-        ({"gpu.rate": 1}, "task needs gpu.rate=1; no gpu has a gpu.rate; there are resources of devices gpu.mem"),
+        (
+            {"gpu.rate": 1},
+            "task needs gpu.rate=1; no gpu has a gpu.rate; there are resources of devices gpu.mem",
+        ),
         ({"nic": 1}, "task needs nic=1; no node declares nic; there are resources gpu, gpu.mem"),
-        ({"nic.rate": 1}, "task needs nic.rate=1; no node declares nic.rate; there are resources gpu, gpu.mem"),
+        (
+            {"nic.rate": 1},
+            "task needs nic.rate=1; no node declares nic.rate; there are resources gpu, gpu.mem",
+        ),
     ],
 )
-def test_what_no_devices_have_is_named_with_the_most_that_there_is(asks: dict[str, object], says: str) -> None:
+def test_what_no_devices_have_is_named_with_the_most_that_there_is(
+    asks: dict[str, object], says: str
+) -> None:
     needs = Resources.needed(1, asks)
     assert not any(fits(offer, needs) for offer in DEVICES.values())
     assert says in explain_infeasible(needs, DEVICES)
@@ -130,10 +163,12 @@ def test_what_no_devices_have_is_named_with_the_most_that_there_is(asks: dict[st
 
 def test_a_node_that_protects_its_devices_says_who_may_come() -> None:
     protected = {"n1": DEVICES["n1"]}
-    assert "every node has devices (gpu) and takes only tasks that ask for some of them" in explain_infeasible(
-        Resources.of(1), protected
+    assert (
+        "every node has devices (gpu) and takes only tasks that ask for some of them"
+        in explain_infeasible(Resources.of(1), protected)
     )
     both = {**protected, "n3": Resources.of(1)}
-    assert "n1 comes closest: it lacks shared devices: it takes only tasks that ask for its gpu" in explain_infeasible(
-        Resources.of(2), both
+    assert (
+        "n1 comes closest: it lacks shared devices: it takes only tasks that ask for its gpu"
+        in explain_infeasible(Resources.of(2), both)
     )

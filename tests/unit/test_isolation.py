@@ -1,4 +1,6 @@
-"""Isolation by itself: locks that children inherit, a guard that the kernel kills, runs that die with it."""
+"""Isolation by itself: locks that children inherit, a guard that the kernel kills, runs that die
+with it.
+"""
 
 import fcntl
 import os
@@ -44,7 +46,8 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def null_stdin() -> Iterator[None]:
     """The standard input of a pool process: the null device."""
-    before, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    before = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     yield
     os.dup2(before, 0)
@@ -59,7 +62,7 @@ def kept(server: EmbeddedServer, file: Path) -> Iterator[Kept]:
     kept.close()
 
 
-# -- locks -----------------------------------------------------------------------------------------------------------
+# -- locks -----------------------------------------------------------------------------------------
 
 
 def test_each_slot_has_a_lock_of_its_own_that_one_holds_at_a_time(file: Path) -> None:
@@ -78,7 +81,12 @@ def test_one_descriptor_holds_as_many_slots_as_a_task_may_ask_for(file: Path) ->
 
 
 def test_nodes_clusters_and_servers_have_files_of_their_own(tmp_path: Path) -> None:
-    names = [("a_6379_0", "c", "n1"), ("a_6379_0", "c", "n2"), ("a_6379_0", "d", "n1"), ("a_6379_1", "c", "n1")]
+    names = [
+        ("a_6379_0", "c", "n1"),
+        ("a_6379_0", "c", "n2"),
+        ("a_6379_0", "d", "n1"),
+        ("a_6379_1", "c", "n1"),
+    ]
     files = [lock_file(tmp_path, *name) for name in names]
     assert len(set(files)) == 4
     held = [open_locks(file, (0,)) for file in files]
@@ -130,9 +138,13 @@ class Forked:
 CHILDREN: dict[str, Callable[[], Any]] = {
     "fork": Forked,
     "subprocess": lambda: subprocess.Popen(SLEEP),
-    "subprocess with pipes": lambda: subprocess.Popen(SLEEP, stdout=subprocess.PIPE, stderr=subprocess.PIPE),
+    "subprocess with pipes": lambda: subprocess.Popen(
+        SLEEP, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ),
     "subprocess in a session of its own": lambda: subprocess.Popen(SLEEP, start_new_session=True),
-    "multiprocessing, forked": lambda: started(get_context("fork").Process(target=time.sleep, args=(60,))),
+    "multiprocessing, forked": lambda: started(
+        get_context("fork").Process(target=time.sleep, args=(60,))
+    ),
 }
 
 
@@ -162,7 +174,9 @@ def test_a_child_that_is_given_another_standard_input_escapes(file: Path, null_s
     child.wait(timeout=ENDS_S)
 
 
-def test_standard_input_is_left_alone_unless_it_is_the_null_device(file: Path, null_stdin: None) -> None:
+def test_standard_input_is_left_alone_unless_it_is_the_null_device(
+    file: Path, null_stdin: None
+) -> None:
     reading, writing = os.pipe()
     null = os.dup(0)
     os.dup2(reading, 0)
@@ -179,11 +193,15 @@ def test_standard_input_is_left_alone_unless_it_is_the_null_device(file: Path, n
         os.close(descriptor)
 
 
-def test_a_folder_of_locks_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_folder_of_locks_that_others_may_write_to_is_refused(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     mine = tmp_path / "a" / "b"
     assert locks_folder(mine) == mine
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidInput, match=r"will not do \(File exists\): PARSYNC_LOCK_DIR names another"):
+    with pytest.raises(
+        InvalidInput, match=r"will not do \(File exists\): PARSYNC_LOCK_DIR names another"
+    ):
         locks_folder(tmp_path / "file")
     with pytest.raises(InvalidInput, match=r"will not do \(Not a directory\)"):
         locks_folder(tmp_path / "file" / "x")
@@ -202,7 +220,7 @@ def test_a_folder_of_locks_that_others_may_write_to_is_refused(tmp_path: Path, m
     assert default.stat().st_mode & 0o777 == 0o700
 
 
-# -- what the pool runs ----------------------------------------------------------------------------------------------
+# -- what the pool runs ----------------------------------------------------------------------------
 
 
 def called(*args: Any) -> tuple[int, Any, float]:
@@ -210,7 +228,9 @@ def called(*args: Any) -> tuple[int, Any, float]:
     return 0, args, 0.0
 
 
-def failure_of(isolation: RunIsolation | None, trace: Callable[..., object], *args: object) -> tuple[int, Any, float]:
+def failure_of(
+    isolation: RunIsolation | None, trace: Callable[..., object], *args: object
+) -> tuple[int, Any, float]:
     """The value that a pool gets for a failed run."""
     found: Any = run_isolated(isolation, {}, trace, *args)
     return found
@@ -233,7 +253,9 @@ def test_a_run_is_isolated_while_it_runs_and_not_after(kept: Kept, file: Path) -
     )
     assert (result, options, seen) == ((0, (1, 2), 0.0), {"x": 3}, [[0, 1]])
     failed, error, _ = failure_of(isolation.of((0,)), raising)
-    assert (failed, type(error.exception.exc)) == (1, Ignore), "a pool of threads would say nothing of what it raises"
+    assert (failed, type(error.exception.exc)) == (1, Ignore), (
+        "a pool of threads would say nothing of what it raises"
+    )
     assert isolation.free((0, 1))
 
 
@@ -241,7 +263,9 @@ def raising() -> None:
     raise Ignore
 
 
-def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(kept: Kept, file: Path) -> None:
+def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(
+    kept: Kept, file: Path
+) -> None:
     kept.kept()
     isolation = kept.isolation
     own = isolation.of((0, 1))

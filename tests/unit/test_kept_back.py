@@ -1,4 +1,6 @@
-"""The core keeps nodes back: those with taints or scarce resources, and those with a task of the same `apart` word."""
+"""The core keeps nodes back: those with taints or scarce resources, and those with a task of the
+same `apart` word.
+"""
 
 import numpy as np
 import pytest
@@ -25,7 +27,8 @@ def cluster(core: Core, **offers: Resources) -> None:
 def counts(core: Core, tasks: int, needs: Resources) -> dict[str, int]:
     """Return how many of these tasks each node gets."""
     names, numbers = np.unique(
-        [claim.partition("/")[0] for claim in claims_of(waiting(core, tasks, needs.text).turn())], return_counts=True
+        [claim.partition("/")[0] for claim in claims_of(waiting(core, tasks, needs.text).turn())],
+        return_counts=True,
     )
     return dict(zip(names.tolist(), numbers.tolist(), strict=True))
 
@@ -38,14 +41,23 @@ def test_a_node_with_a_taint_takes_only_tasks_that_tolerate_it() -> None:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.QUALITY, Strategy.LATENCY])
-def test_nodes_with_scarce_resources_come_last_for_tasks_that_do_not_ask_for_them(strategy: Strategy) -> None:
+def test_nodes_with_scarce_resources_come_last_for_tasks_that_do_not_ask_for_them(
+    strategy: Strategy,
+) -> None:
     core = make(4, strategy)
-    gpu, both = Resources.of(10, {"gpu": 4}), Resources.of(10, {"gpu": 4, "mem": 64})
+    gpu = Resources.of(10, {"gpu": 4})
+    both = Resources.of(10, {"gpu": 4, "mem": 64})
     cluster(core, a=gpu, b=Resources.of(10), c=Resources.of(10), d=Resources.of(10))
     assert counts(core, 30, Resources.needed()) == {"b": 10, "c": 10, "d": 10}
     assert counts(core, 5, Resources.needed()) == {"a": 5}, "a preference: no other node has a seat"
     core = make(4, strategy)
-    cluster(core, a=both, b=Resources.of(10, {"mem": 64}), c=Resources.of(10, {"mem": 64}), d=Resources.of(10))
+    cluster(
+        core,
+        a=both,
+        b=Resources.of(10, {"mem": 64}),
+        c=Resources.of(10, {"mem": 64}),
+        d=Resources.of(10),
+    )
     assert counts(core, 20, Resources.needed(1, {"mem": 1})) == {"b": 10, "c": 10}
     assert counts(core, 4, Resources.needed(1, {"gpu": 1})) == {"a": 4}
 
@@ -65,7 +77,9 @@ def test_a_stale_partition_is_read_before_a_scarce_node_is_used() -> None:
     for tick in (1, 2, 3):
         core.on_tick(tick)
     core.on_snapshot(Snapshot(2, 2, 1, bitmap(2), {"gpu": "gpu=1"}), 1.0)
-    stale = {p.number for p in core.view.partitions if core._freshness.is_stale(p, Strategy.LATENCY)}
+    stale = {
+        p.number for p in core.view.partitions if core._freshness.is_stale(p, Strategy.LATENCY)
+    }
     assert stale & {0, 1}, "the turns of others have come there"
     assert 2 not in stale
     queue = waiting(core, 1)

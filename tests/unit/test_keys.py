@@ -32,7 +32,9 @@ def test_keys_are_spelled_as_the_documents_say():
 
 
 def test_no_two_keys_are_spelled_alike():
-    every = [KEYS.queue(kind) for kind in QUEUE_KINDS] + [KEYS.shared(kind) for kind in CLUSTER_KINDS]
+    every = [KEYS.queue(kind) for kind in QUEUE_KINDS] + [
+        KEYS.shared(kind) for kind in CLUSTER_KINDS
+    ]
     every += [KEYS.partition(p, kind) for p in range(12) for kind in PARTITION_KINDS]
     every += [KEYS.extra("a"), KEYS.pending("a slots=1"), KEYS.inbox(0, "n1"), KEYS.stats("s1")]
     assert len(set(every)) == len(every)
@@ -57,7 +59,11 @@ def test_the_keys_of_a_call_are_of_one_tag():
         tags = {re.search(r"\{(.*?)\}", key)[1] for key in call.keys}  # type: ignore[index]
         assert len(tags) == 1, call.script.verb
         named = call.script.keys
-        assert len(call.keys) >= len(named) if named[-1].endswith("*") else len(call.keys) == len(named)
+        assert (
+            len(call.keys) >= len(named)
+            if named[-1].endswith("*")
+            else len(call.keys) == len(named)
+        )
 
 
 def test_a_commit_names_each_inbox_once():

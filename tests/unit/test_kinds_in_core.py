@@ -1,4 +1,6 @@
-"""Kinds in the core: seats that nobody takes, reasons, what is looked at again, and many kinds for few slots."""
+"""Kinds in the core: seats that nobody takes, reasons, what is looked at again, and many kinds for
+few slots.
+"""
 
 import numpy as np
 
@@ -116,7 +118,9 @@ def test_one_freed_slot_is_offered_to_some_kinds_at_a_time_and_goes_to_the_oldes
 
 def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_time() -> None:
     core = make()
-    core.on_nodes(0, [Node("n", "up", 1, 0, 0, 4 * AT_ONCE, 1.0, Resources.of(4 * AT_ONCE, {"mem": 1}))], 1)
+    core.on_nodes(
+        0, [Node("n", "up", 1, 0, 0, 4 * AT_ONCE, 1.0, Resources.of(4 * AT_ONCE, {"mem": 1}))], 1
+    )
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(4 * AT_ONCE), {"n": "mem=1"}), 0.0)
     queue = Queue(core)
     for number in range(3 * AT_ONCE):
@@ -129,7 +133,8 @@ def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_ti
 def test_one_urgent_task_does_not_carry_others_of_its_kind_past_more_urgent_ones() -> None:
     core = make()
     see(core, 0, [node("n", 20)], 20)
-    change(core, "mixed slots=1", "1000 1 9000000000999")  # one of priority 9, the others of priority 0
+    # one of priority 9, the others of priority 0
+    change(core, "mixed slots=1", "1000 1 9000000000999")
     change(core, "normal slots=1", "100 4000000001000 4000000001099")
     taken = dict(takes(core.plan()))
     assert taken["normal slots=1"] >= 17

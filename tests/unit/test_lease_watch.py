@@ -1,4 +1,6 @@
-"""An observer judges a process dead only if it has itself seen the counter stand still for one lease."""
+"""An observer judges a process dead only if it has itself seen the counter stand still for one
+lease.
+"""
 
 from parsync_redis.scheduler.process.lease_watch import LeaseWatch
 
@@ -10,7 +12,14 @@ def test_a_counter_that_moves_is_never_judged() -> None:
 
 def test_a_counter_is_judged_after_it_stood_still_for_one_lease_and_not_before() -> None:
     watch = LeaseWatch(lease_s=1.0)
-    assert [bool(watch.look(t * 0.25, {"n1": 7})) for t in range(6)] == [False, False, False, False, True, True]
+    assert [bool(watch.look(t * 0.25, {"n1": 7})) for t in range(6)] == [
+        False,
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_an_observer_that_was_not_watching_starts_anew() -> None:

@@ -9,8 +9,12 @@ from parsync_redis.scheduler.core.free_amounts import LeftReader
 
 OFFER = Resources.of(2, {"mem": 8, "cpu": 4})
 INDEX = {f"n{at}": at for at in range(3)}
-TEXTS = st.sampled_from(["", "mem=8 cpu=4", "mem=1", "cpu=2", "mem=8 apart_web=0", "apart_web=0 apart_db=0", "x y"])
-SNAPSHOTS = st.lists(st.dictionaries(st.sampled_from([*INDEX, "gone"]), TEXTS), min_size=1, max_size=5)
+TEXTS = st.sampled_from(
+    ["", "mem=8 cpu=4", "mem=1", "cpu=2", "mem=8 apart_web=0", "apart_web=0 apart_db=0", "x y"]
+)
+SNAPSHOTS = st.lists(
+    st.dictionaries(st.sampled_from([*INDEX, "gone"]), TEXTS), min_size=1, max_size=5
+)
 
 
 def reader() -> LeftReader:
@@ -18,14 +22,22 @@ def reader() -> LeftReader:
 
 
 @given(SNAPSHOTS)
-def test_a_reader_of_many_snapshots_tells_what_a_new_one_tells(snapshots: list[dict[str, str]]) -> None:
+def test_a_reader_of_many_snapshots_tells_what_a_new_one_tells(
+    snapshots: list[dict[str, str]],
+) -> None:
     needs = [Resources.made(1, [(name, 1000)], ()) for name in ("mem", "apart_web")]
     one = reader()
     for texts in snapshots:
-        left, anew = one.read(texts), reader().read(texts)
+        left = one.read(texts)
+        anew = reader().read(texts)
         for index in INDEX.values():
-            mine, other = left.of_node(index), anew.of_node(index)
-            assert {name: amount for name, amount in mine.items() if amount or name.startswith("apart_")} == {
-                name: amount for name, amount in other.items() if amount or name.startswith("apart_")
+            mine = left.of_node(index)
+            other = anew.of_node(index)
+            assert {
+                name: amount for name, amount in mine.items() if amount or name.startswith("apart_")
+            } == {
+                name: amount
+                for name, amount in other.items()
+                if amount or name.startswith("apart_")
             }
         left.take(needs[len(texts) % 2], [0])  # what a copy takes is its own

@@ -17,7 +17,9 @@ from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.store.server.embedded import EmbeddedServer
 
 
-@pytest.mark.parametrize("data", [b"tick 7 3", b"tick 7 3 booked", b"wake", b"freed 7 3 16", b"freed 7 -1 0"])
+@pytest.mark.parametrize(
+    "data", [b"tick 7 3", b"tick 7 3 booked", b"wake", b"freed 7 3 16", b"freed 7 -1 0"]
+)
 def test_what_schedulers_and_scripts_send_is_understood(data):
     words = data.decode().split()
     assert understand(data, words[0], 7) == {"wake": ["wake", "7"]}.get(words[0], words)
@@ -89,13 +91,16 @@ MESSAGE = b">3\r\n$8\r\nsmessage\r\n$1\r\nc\r\n$4\r\nwake\r\n"
 )
 def test_a_readable_socket_without_a_whole_message_is_no_error(ends, said):
     ear = _Subscription.__new__(_Subscription)
-    ear._reader, ear.socket = hiredis.Reader(), Pieces(*ends)
+    ear._reader = hiredis.Reader()
+    ear.socket = Pieces(*ends)
     assert ear.receive() == [(b"c", b"wake")] * said
 
 
 def test_who_does_not_wait_for_ticks_hears_them_with_the_next_thing(store: Store) -> None:
     client: Any = store.client
-    tick, own, freed = store.keys.tick, store.keys.wakes() + ":s1", store.keys.frees(0) + ":s1"
+    tick = store.keys.tick
+    own = store.keys.wakes() + ":s1"
+    freed = store.keys.frees(0) + ":s1"
     listener = Listener(store, "s1", 1)
     try:
         listener.listen()
@@ -116,18 +121,28 @@ def test_who_does_not_wait_for_ticks_hears_them_with_the_next_thing(store: Store
         deadline = time.monotonic() + 60.0
         while len(words) < 2 and time.monotonic() < deadline:
             words += listener.hear(0.05)
-        assert sorted(words) == [["freed", "0", "1", "1"], ["tick", "3", "1"]], "a tick is none on one's own channel"
+        assert sorted(words) == [["freed", "0", "1", "1"], ["tick", "3", "1"]], (
+            "a tick is none on one's own channel"
+        )
     finally:
         listener.close()
 
 
-def test_clusters_of_one_name_in_two_databases_do_not_hear_each_other(server: EmbeddedServer) -> None:
+def test_clusters_of_one_name_in_two_databases_do_not_hear_each_other(
+    server: EmbeddedServer,
+) -> None:
     address = server.url.rpartition("/")[0]
     here, there = (Store.from_url(f"{address}/{db}", "twin") for db in (0, 1))
     listener = Listener(here, "s1", 1)
     listener.listen()
     client: Any = here.client
-    while min(count for _, count in client.pubsub_shardnumsub(here.keys.tick, here.keys.wakes() + ":s1")) < 1:
+    while (
+        min(
+            count
+            for _, count in client.pubsub_shardnumsub(here.keys.tick, here.keys.wakes() + ":s1")
+        )
+        < 1
+    ):
         pass
     for _ in range(2):
         assert listener.hear(0.1) == [], "what the server says of the subscriptions"
@@ -143,7 +158,15 @@ def test_a_scheduler_whose_subscription_is_cut_ticks_by_its_own_clock_at_once(st
     made = Scheduler(store, ClusterConfig(1, 60.0, 10.0), Settings(), "s1")
     made.enter()
     try:
-        while min(count for _, count in client.pubsub_shardnumsub(store.keys.tick, store.keys.wakes() + ":s1")) < 1:
+        while (
+            min(
+                count
+                for _, count in client.pubsub_shardnumsub(
+                    store.keys.tick, store.keys.wakes() + ":s1"
+                )
+            )
+            < 1
+        ):
             pass
         for _ in range(4):
             made.turn()

@@ -34,17 +34,32 @@ def test_a_line_has_its_time_level_logger_and_message():
 @pytest.mark.parametrize(
     ("message", "args", "fields"),
     [
-        ("task %s attempt %s may not start (%s)", ("a", "1@17.s1.5", "gone"), {"task": "a", "attempt": "1@17.s1.5"}),
-        ("100 %% of node %s: %d of scheduler %s", ("n2", 3, "s1"), {"node": "n2", "scheduler": "s1"}),
+        (
+            "task %s attempt %s may not start (%s)",
+            ("a", "1@17.s1.5", "gone"),
+            {"task": "a", "attempt": "1@17.s1.5"},
+        ),
+        (
+            "100 %% of node %s: %d of scheduler %s",
+            ("n2", 3, "s1"),
+            {"node": "n2", "scheduler": "s1"},
+        ),
         ("tasks %s", ("a",), {}),
         ("%s (%.3f s): node %s", ("x", 0.5, "n3"), {"node": "n3"}),
-        ("Task %(name)s[%(id)s] received", ({"name": "proj.a", "id": "7"},), {"task": "7", "name": "proj.a"}),
+        (
+            "Task %(name)s[%(id)s] received",
+            ({"name": "proj.a", "id": "7"},),
+            {"task": "7", "name": "proj.a"},
+        ),
         ("no arguments for task %s", (), {}),
     ],
 )
 def test_what_a_message_names_is_a_field(message, args, fields):
     found = logged(message, *args)
-    assert {name: found[name] for name in found.keys() & {"task", "attempt", "node", "scheduler", "name"}} == fields
+    assert {
+        name: found[name]
+        for name in found.keys() & {"task", "attempt", "node", "scheduler", "name"}
+    } == fields
 
 
 def test_an_exception_is_a_field_and_a_line_break_is_an_escape():
@@ -53,7 +68,9 @@ def test_an_exception_is_a_field_and_a_line_break_is_an_escape():
 
 
 def test_an_unknown_level_is_refused():
-    with pytest.raises(InvalidInput, match="--log-level 'loud' is not known: known are debug, info, warning, error"):
+    with pytest.raises(
+        InvalidInput, match="--log-level 'loud' is not known: known are debug, info, warning, error"
+    ):
         check_level("loud")
 
 

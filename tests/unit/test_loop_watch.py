@@ -21,7 +21,9 @@ def logs(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 def test_a_thread_that_is_stuck_is_logged_once_with_where_it_is_and_then_its_worker_ends(
     logs: pytest.LogCaptureFixture,
 ) -> None:
-    loop, begun, go_on = LoopWatch(), threading.Event(), threading.Event()
+    loop = LoopWatch()
+    begun = threading.Event()
+    go_on = threading.Event()
 
     def renew_stuck() -> None:
         loop.turned()
@@ -36,7 +38,9 @@ def test_a_thread_that_is_stuck_is_logged_once_with_where_it_is_and_then_its_wor
     until(lambda: watch.is_stuck(LEASE_S, 5 * LEASE_S), "it is stuck")
     assert time.monotonic() - began_s >= 4 * LEASE_S
     (line,) = logs.messages
-    assert line.startswith("node n1 is silent: the thread that has its lease renewed stands still; it waits in ")
+    assert line.startswith(
+        "node n1 is silent: the thread that has its lease renewed stands still; it waits in "
+    )
     assert "waiting.happened" in line
     loop.turned()
     assert not watch.is_stuck(LEASE_S, 5 * LEASE_S), "it goes on"
@@ -44,7 +48,9 @@ def test_a_thread_that_is_stuck_is_logged_once_with_where_it_is_and_then_its_wor
     joined(thread)
 
 
-def test_a_thread_that_has_ended_is_stuck_and_one_that_has_not_begun_is_not(logs: pytest.LogCaptureFixture) -> None:
+def test_a_thread_that_has_ended_is_stuck_and_one_that_has_not_begun_is_not(
+    logs: pytest.LogCaptureFixture,
+) -> None:
     loop = LoopWatch()
     thread = threading.Thread(target=loop.turned)
     watch = RenewalWatch("n1", loop, thread)
@@ -55,7 +61,9 @@ def test_a_thread_that_has_ended_is_stuck_and_one_that_has_not_begun_is_not(logs
     assert "stands still; it has ended. After 0 s" in logs.messages[0]
 
 
-def test_a_worker_that_stood_still_as_a_whole_does_not_blame_the_thread(logs: pytest.LogCaptureFixture) -> None:
+def test_a_worker_that_stood_still_as_a_whole_does_not_blame_the_thread(
+    logs: pytest.LogCaptureFixture,
+) -> None:
     loop = LoopWatch()
     watch = RenewalWatch("n1", loop, threading.current_thread())
     loop.turned()

@@ -1,4 +1,6 @@
-"""Tasks whose seats were other schedulers': they get the next seat, or their takes are undone after a gap."""
+"""Tasks whose seats were other schedulers': they get the next seat, or their takes are undone after
+a gap.
+"""
 
 from typing import Any
 
@@ -16,13 +18,27 @@ from parsync_redis.scheduler.core.large_kinds import LeastAsked
 from parsync_redis.scheduler.core.plan import Plan
 from parsync_redis.scheduler.core.seats import SeatFinder
 
-from .core_rig import Queue, after_a_gap, bitmap, claims_of, judge, make, node, see, tasks_of, waiting
+from .core_rig import (
+    Queue,
+    after_a_gap,
+    bitmap,
+    claims_of,
+    judge,
+    make,
+    node,
+    see,
+    tasks_of,
+    waiting,
+)
 
 
-def test_a_lost_claim_is_tried_elsewhere_at_once_and_goes_back_if_there_is_no_other_seat_for_a_gap() -> None:
+def test_a_lost_claim_is_tried_elsewhere_at_once_and_goes_back_if_there_is_no_other_seat_for_a_gap() -> (
+    None
+):
     core = make()
     see(core, 0, [node("n", 3)], 3)
-    plan, tried = waiting(core, 1).turn(), list[str]()
+    plan = waiting(core, 1).turn()
+    tried = list[str]()
     while plan.commit:
         tried += claims_of(plan)
         judge(core, plan, ClaimOutcome.CONFLICT)
@@ -97,7 +113,8 @@ def test_while_a_task_has_no_seat_partitions_are_asked_to_tell_of_freed_slots() 
 
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that the needs of each search for seats are added to."""
-    found, find = list[str](), SeatFinder.find
+    found = list[str]()
+    find = SeatFinder.find
 
     def noted(self: SeatFinder, group: KindGroup, *args: Any, **options: Any) -> Any:
         found.append(group.needs.text)
@@ -131,9 +148,14 @@ def test_tasks_without_a_seat_are_searched_for_by_needs_and_only_after_a_change(
     assert (found, tasks_of(plan), core.in_flight) == (["slots=1"] * 2, ["t1", "t2"], 5)
 
 
-@pytest.mark.parametrize(("needs", "stays"), [("slots=2", 0), ("slots=1 mem=2", 0), ("slots=1 mem=1", 1)])
-def test_a_large_task_that_lost_its_seat_goes_back_at_once_for_the_leader_to_see(needs: str, stays: int) -> None:
-    core, least = make(), LeastAsked(10.0)
+@pytest.mark.parametrize(
+    ("needs", "stays"), [("slots=2", 0), ("slots=1 mem=2", 0), ("slots=1 mem=1", 1)]
+)
+def test_a_large_task_that_lost_its_seat_goes_back_at_once_for_the_leader_to_see(
+    needs: str, stays: int
+) -> None:
+    core = make()
+    least = LeastAsked(10.0)
     core.on_least(least)
     see(core, 0, [Node("n", "up", 1, False, 0, 2, 1.0, Resources.of(2, {"mem": 2}))], 2)
     core.on_snapshot(Snapshot(0, 2, 1, bitmap(2), {"n": "mem=2"}), 0.0)

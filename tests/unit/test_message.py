@@ -39,7 +39,8 @@ def channel():
 @pytest.fixture(scope="module")
 def app():
     app = Celery("test", broker="memory://", backend=None, set_as_current=False)
-    app.conf.task_default_queue = "test_message"  # kombu keeps one memory for all tests of a process
+    # kombu keeps one memory for all tests of a process
+    app.conf.task_default_queue = "test_message"
 
     @app.task(name="t.add", ignore_result=True)
     def add(*args, **kwargs):
@@ -85,7 +86,9 @@ def test_a_message_is_what_celery_publishes(app, args, kwargs, options):
 def test_a_worker_reads_it(app, channel, args, kwargs):
     message = Message(open_envelope(make_message("t.add", args, kwargs, "id-1")), channel=channel)
     got_args, got_kwargs, embed = message.payload
-    assert json.loads(json.dumps(list(args), default=str)) == json.loads(json.dumps(got_args, default=str))
+    assert json.loads(json.dumps(list(args), default=str)) == json.loads(
+        json.dumps(got_args, default=str)
+    )
     assert got_kwargs.keys() == kwargs.keys()
     assert embed == {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     request = Request(message, app=app, task=app.tasks["t.add"])
@@ -103,7 +106,9 @@ def test_rich_values_come_back_as_they_were(channel):
 def test_another_serializer_may_be_chosen(channel, serializer):
     pytest.importorskip(serializer)
     raw = make_message("t.add", [1, "x"], {"k": 2}, "id-1", serializer=serializer)
-    message = Message(open_envelope(raw), channel=channel, accept=prepare_accept_content([serializer]))
+    message = Message(
+        open_envelope(raw), channel=channel, accept=prepare_accept_content([serializer])
+    )
     args, kwargs, _ = message.decode()
     assert (list(args), kwargs) == ([1, "x"], {"k": 2})
 
@@ -146,7 +151,8 @@ def test_a_message_made_after_a_fork_names_the_child(args):
     def origin() -> str:
         return str(open_envelope(make_message("t.add", args, None, "id-1"))["headers"]["origin"])
 
-    before, (ours, theirs) = origin(), os.pipe()
+    before = origin()
+    (ours, theirs) = os.pipe()
     child = os.fork()
     if not child:
         try:
@@ -164,15 +170,35 @@ def test_a_message_made_after_a_fork_names_the_child(args):
     ("args", "kwargs", "options", "says"),
     [
         ((1, {2}), None, {}, "argument args[1] of task t.add cannot be packed as json: set {2}"),
-        ((1,), {"f": print}, {}, "argument f of task t.add cannot be packed as json: builtin_function_or_method"),
-        ((object(),), None, {"serializer": "msgpack"}, "argument args[0] of task t.add cannot be packed as msgpack"),
+        (
+            (1,),
+            {"f": print},
+            {},
+            "argument f of task t.add cannot be packed as json: builtin_function_or_method",
+        ),
+        (
+            (object(),),
+            None,
+            {"serializer": "msgpack"},
+            "argument args[0] of task t.add cannot be packed as msgpack",
+        ),
         ("text", None, {}, "args of task t.add must be a list or tuple, not str 'text'"),
         (5, None, {}, "args of task t.add must be a list or tuple, not int 5"),
         ((), [1], {}, "kwargs of task t.add must be a mapping from names to values, not [1]"),
         ((), {1: 2}, {}, "kwargs of task t.add must be a mapping from names to values"),
-        ((), None, {"expires": -1}, "expires=-1 is not valid: it must be a number of seconds above 0, or a datetime"),
+        (
+            (),
+            None,
+            {"expires": -1},
+            "expires=-1 is not valid: it must be a number of seconds above 0, or a datetime",
+        ),
         ((), None, {"expires": "soon"}, "expires='soon' is not valid"),
-        ((), None, {"time_limit": 0}, "time_limit=0 is not valid: it must be a number of seconds above 0"),
+        (
+            (),
+            None,
+            {"time_limit": 0},
+            "time_limit=0 is not valid: it must be a number of seconds above 0",
+        ),
         ((), None, {"soft_time_limit": "x"}, "soft_time_limit='x' is not valid"),
         ((), None, {"serializer": "xml"}, "serializer='xml' is not known"),
         ((), None, {"headers": {"x": {1}}}, "the headers of task t.add cannot be packed as json"),
@@ -193,7 +219,13 @@ def test_an_argument_that_contains_itself_is_refused():
 
 
 def test_an_envelope_carries_what_celery_had_packed(channel):
-    raw = envelope(b"\x80body", "application/x-python-serialize", "binary", {"id": "i", "task": "t"}, {"priority": 7})
+    raw = envelope(
+        b"\x80body",
+        "application/x-python-serialize",
+        "binary",
+        {"id": "i", "task": "t"},
+        {"priority": 7},
+    )
     message = Message(open_envelope(raw), channel=channel)
     assert (message.body, message.content_type, message.properties["priority"]) == (
         b"\x80body",
@@ -209,9 +241,14 @@ def test_what_is_no_message_is_a_broken_contract(raw):
         open_envelope(raw)
 
 
-def test_whether_a_result_is_stored_is_for_the_task_to_say_where_it_runs_unless_the_caller_did() -> None:
+def test_whether_a_result_is_stored_is_for_the_task_to_say_where_it_runs_unless_the_caller_did() -> (
+    None
+):
     some: tuple[dict[str, Any], ...] = ({}, {"link": []})
     for options in some:
-        assert open_envelope(make_message("a", (), {}, "x", **options))["headers"]["ignore_result"] is None
+        assert (
+            open_envelope(make_message("a", (), {}, "x", **options))["headers"]["ignore_result"]
+            is None
+        )
         told = make_message("a", (), {}, "x", ignore_result=True, **options)
         assert open_envelope(told)["headers"]["ignore_result"] is True

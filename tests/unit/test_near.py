@@ -48,8 +48,12 @@ def test_the_node_is_a_label_of_needs_and_names_of_nodes_survive_it() -> None:
     assert near_of(Resources.needed()) == ""
 
 
-@pytest.mark.parametrize(("needs", "alive", "now"), [(NEAR, {"b@1"}, NEAR), (NEAR, {"a"}, Resources.needed())])
-def test_a_node_that_is_not_alive_does_not_count(needs: Resources, alive: set[str], now: Resources) -> None:
+@pytest.mark.parametrize(
+    ("needs", "alive", "now"), [(NEAR, {"b@1"}, NEAR), (NEAR, {"a"}, Resources.needed())]
+)
+def test_a_node_that_is_not_alive_does_not_count(
+    needs: Resources, alive: set[str], now: Resources
+) -> None:
     assert settled(needs.text, alive) == now.text
 
 
@@ -64,11 +68,16 @@ def test_the_core_uses_that_node_only_until_it_is_down() -> None:
 
 
 def test_reasons_name_the_node() -> None:
-    nodes = [NodeFacts(name, "up", False, Resources.of(1), free) for name, free in (("a", 1), ("b@1", 0))]
+    nodes = [
+        NodeFacts(name, "up", False, Resources.of(1), free) for name, free in (("a", 1), ("b@1", 0))
+    ]
     assert explain_waiting(NEAR, nodes) == "only node b@1 fits: it is full"
     assert [o.why for o in obstacles(NEAR, nodes[0])] == ["is not b@1, where the task must be"]
     many = Resources.needed(2, reserved=[near_label("b@1")])
-    assert explain_waiting(many, nodes) == "no node fits: task needs slots=2; the largest node has 1 (b@1)"
+    assert (
+        explain_waiting(many, nodes)
+        == "no node fits: task needs slots=2; the largest node has 1 (b@1)"
+    )
 
 
 def wants(near: str, **more: object) -> Submission:
@@ -97,9 +106,16 @@ def test_a_task_that_went_back_is_near_where_it_ran_last(fake_store):
 @pytest.mark.parametrize(
     ("near", "why"),
     [
-        ("unknown", "near='unknown' is not valid: no task with that id is known, or it is forgotten"),
+        (
+            "unknown",
+            "near='unknown' is not valid: no task with that id is known, or it is forgotten",
+        ),
         ("x", "near='x' is not valid: a task cannot be near itself"),
-        ("waits", "near='waits' is not valid: it must be the id of a task that runs or has run; that one has had no"),
+        (
+            "waits",
+            "near='waits' is not valid: it must be the id of a task that runs or has run; that "
+            "one has had no",
+        ),
     ],
 )
 def test_a_task_without_a_node_is_one_clear_error(fake_store, near: str, why: str):
@@ -107,14 +123,19 @@ def test_a_task_without_a_node_is_one_clear_error(fake_store, near: str, why: st
     with pytest.raises(InvalidInput, match=why):
         resolve_near(fake_store, [wants(near)])
     successor = wants(near)._replace(after="1@1")
-    assert resolve_near(fake_store, [successor])[0].options.needs.text == "slots=1", "a retry is not refused"
+    assert resolve_near(fake_store, [successor])[0].options.needs.text == "slots=1", (
+        "a retry is not refused"
+    )
 
 
 def test_a_node_that_can_never_hold_the_task_is_named_with_what_it_lacks(fake_store):
     drive = Driver(fake_store)
     drive.bring(TaskState.RUNNING, "a")
     drive.run(drive.offer("n1", "slots=2 gpu=1"))
-    why = r"near='a' means node n1, which lacks gpu=2 \(has 1\) \(task work; wait_for_capacity=True would let it wait\)"
+    why = (
+        r"near='a' means node n1, which lacks gpu=2 \(has 1\) \(task work; wait_for_capacity=True "
+        r"would let it wait\)"
+    )
     with pytest.raises(Infeasible, match=why):
         resolve_near(fake_store, [wants("a", resources={"gpu": 2})])
     assert resolve_near(fake_store, [wants("a", resources={"gpu": 2}, wait_for_capacity=True)])

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
-from parsync_redis.model.amount import MAX_AMOUNT, amount_number, amount_text, parse_amount, read_amount
+from parsync_redis.model.amount import (
+    MAX_AMOUNT,
+    amount_number,
+    amount_text,
+    parse_amount,
+    read_amount,
+)
 from parsync_redis.model.needs import Resources, parse_resources
 
 
@@ -44,7 +50,8 @@ def test_an_amount_reads_back_from_its_text(thousandths: int):
 
 
 @pytest.mark.parametrize(
-    ("thousandths", "text"), [(0, "0"), (500, "0.5"), (1000, "1"), (1125, "1.125"), (-500, "-0.5"), (-10_000, "-10")]
+    ("thousandths", "text"),
+    [(0, "0"), (500, "0.5"), (1000, "1"), (1125, "1.125"), (-500, "-0.5"), (-10_000, "-10")],
 )
 def test_the_text_of_an_amount_has_no_zeros_at_its_end(thousandths: int, text: str):
     assert amount_text(thousandths) == text
@@ -116,9 +123,12 @@ def test_slots_is_no_resource():
 
 
 @pytest.mark.parametrize(
-    ("resources", "labels"), [({"GPU": 1}, None), ({"a b": 1}, None), (None, {"zone": "a b"}), (None, {"zone": 1})]
+    ("resources", "labels"),
+    [({"GPU": 1}, None), ({"a b": 1}, None), (None, {"zone": "a b"}), (None, {"zone": 1})],
 )
-def test_names_and_values_are_checked(resources: dict[str, object] | None, labels: dict[str, object] | None):
+def test_names_and_values_are_checked(
+    resources: dict[str, object] | None, labels: dict[str, object] | None
+):
     with pytest.raises(InvalidInput):
         Resources.of(1, resources, labels)
 
@@ -136,7 +146,9 @@ def test_names_and_values_are_checked(resources: dict[str, object] | None, label
         max_size=4,
     ),
 )
-def test_a_bundle_reads_back_from_its_text(slots: int, resources: dict[str, object], labels: dict[str, object]):
+def test_a_bundle_reads_back_from_its_text(
+    slots: int, resources: dict[str, object], labels: dict[str, object]
+):
     found = Resources.of(slots, resources, labels)
     assert parse_resources(found.text) == found
     assert parse_resources(found.text).text == found.text

@@ -1,13 +1,18 @@
-"""Promise 8, F23: no process reads its machine's wall clock, so that no jump of it can decide anything."""
+"""Promise 8, F23: no process reads its machine's wall clock, so that no jump of it can decide
+anything.
+"""
 
 import re
 from pathlib import Path
 
 import parsync_redis
 
-READS = re.compile(r"\btime\.(?:time|time_ns|localtime|gmtime|ctime)\(|\b(?:datetime|date)\.(?:now|utcnow|today)\(")
+READS = re.compile(
+    r"\btime\.(?:time|time_ns|localtime|gmtime|ctime)\(|\b(?:datetime|date)\.(?:now|utcnow|today)\("
+)
 ALLOWED = {
-    "wire/message_options.py",  # what a task's caller gave as a time of day, as Celery does: eta, expires
+    # what a task's caller gave as a time of day, as Celery does: eta, expires
+    "wire/message_options.py",
     "integration/publish.py",  # the same
     "worker/celery/inspect_answers.py",  # whether an eta that a caller gave is still to come
     "lab/bench/app.py",  # a delay that is measured from one process to another
@@ -17,7 +22,11 @@ ALLOWED = {
 
 def test_no_module_reads_the_time_of_day():
     folder = Path(parsync_redis.__file__).parent
-    readers = {str(path.relative_to(folder)) for path in folder.rglob("*.py") if READS.search(path.read_text())}
+    readers = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*.py")
+        if READS.search(path.read_text())
+    }
     assert readers <= ALLOWED
 
 

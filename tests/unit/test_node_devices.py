@@ -1,4 +1,6 @@
-"""The devices of a worker by its flags, its environment and nvidia-smi; the variables of its runs."""
+"""The devices of a worker by its flags, its environment and nvidia-smi; the variables
+of its runs.
+"""
 
 import os
 from pathlib import Path
@@ -34,7 +36,11 @@ def smi(folder: Path, *lines: str) -> None:
 
 def worker(pool: Any = PreforkPool) -> Any:
     return SimpleNamespace(
-        pool_cls=pool, concurrency=2, max_concurrency=None, hostname="celery@h", max_tasks_per_child=None
+        pool_cls=pool,
+        concurrency=2,
+        max_concurrency=None,
+        hostname="celery@h",
+        max_tasks_per_child=None,
     )
 
 
@@ -50,7 +56,8 @@ def test_a_node_offers_the_devices_of_its_flags() -> None:
         "parsync_taint": ("spot",),
     }
     assert spec(flags).offer.text == (
-        "slots=2 gpu.mem@0=2048 gpu.mem@2=2048 gpu.mem@3=4096 gpu@0=1 gpu@2=1 gpu@3=1 mem=8 nic.rate@1=1.5 nic@1=1 "
+        "slots=2 gpu.mem@0=2048 gpu.mem@2=2048 gpu.mem@3=4096 gpu@0=1 gpu@2=1 gpu@3=1 mem=8 "
+        "nic.rate@1=1.5 nic@1=1 "
         "parsync.taint:spot"
     )
     assert spec({"parsync_device": ("gpu=0",), "parsync_shared_devices": True}).offer.text == (
@@ -65,7 +72,8 @@ def test_variables_say_what_the_flags_say(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PARSYNC_NODE_SHARED_DEVICES", "1")
     found = spec({})
     assert found.offer.text == (
-        "slots=2 gpu.mem@0=1024 gpu.mem@1=1024 gpu@0=1 gpu@1=1 nic.rate@4=2 nic@4=1 parsync.devices:shared"
+        "slots=2 gpu.mem@0=1024 gpu.mem@1=1024 gpu@0=1 gpu@1=1 nic.rate@4=2 nic@4=1 "
+        "parsync.devices:shared"
     )
     assert found.devices.variables == {"gpu": "ROCR_VISIBLE_DEVICES", "nic": "NICS"}
 
@@ -77,18 +85,45 @@ def test_variables_say_what_the_flags_say(monkeypatch: pytest.MonkeyPatch) -> No
         ({"parsync_device": ("gpu=a",)}, "--parsync-device: index 'a' of device gpu is not valid"),
         ({"parsync_device": ("gpu=1000",)}, "--parsync-device: index '1000' of device gpu"),
         ({"parsync_device": ("gpu=3-1",)}, "--parsync-device: index '3-1' of device gpu"),
-        ({"parsync_device": ("gpu=0,0",)}, "--parsync-device: device gpu is not valid: .* each once"),
+        (
+            {"parsync_device": ("gpu=0,0",)},
+            "--parsync-device: device gpu is not valid: .* each once",
+        ),
         ({"parsync_device": ("GPU=0",)}, "--parsync-device: device name 'GPU' is not valid"),
         ({"parsync_device": ("slots=0",)}, "--parsync-device: device name 'slots' is taken"),
-        ({"parsync_device": ("apart_web=0",)}, "--parsync-device: device name 'apart_web' is reserved"),
+        (
+            {"parsync_device": ("apart_web=0",)},
+            "--parsync-device: device name 'apart_web' is reserved",
+        ),
         ({"parsync_device": ("gpu=0-63",)}, "65 amounts of resources and devices are too many"),
-        ({"parsync_device_resource": ("gpu.mem=1",)}, "--parsync-device-resource: .* it has no devices"),
-        ({"parsync_device": ("gpu=0",), "parsync_device_resource": ("nic.a=1",)}, "its devices are gpu"),
-        ({"parsync_device": ("gpu=0",), "parsync_device_resource": ("gpu.mem@1=1",)}, "device gpu has no index '1'"),
-        ({"parsync_device": ("gpu=0",), "parsync_device_resource": ("gpu=1",)}, "resource name '' is not valid"),
-        ({"parsync_device": ("gpu=0",), "parsync_resource": ("gpu=1",)}, "resource gpu is given twice"),
-        ({"parsync_device": ("gpu=0",), "parsync_device_variable": ("nic=A",)}, "the node has no device 'nic'"),
-        ({"parsync_device": ("gpu=0",), "parsync_device_variable": ("gpu=1A",)}, "it must be KIND=VARIABLE"),
+        (
+            {"parsync_device_resource": ("gpu.mem=1",)},
+            "--parsync-device-resource: .* it has no devices",
+        ),
+        (
+            {"parsync_device": ("gpu=0",), "parsync_device_resource": ("nic.a=1",)},
+            "its devices are gpu",
+        ),
+        (
+            {"parsync_device": ("gpu=0",), "parsync_device_resource": ("gpu.mem@1=1",)},
+            "device gpu has no index '1'",
+        ),
+        (
+            {"parsync_device": ("gpu=0",), "parsync_device_resource": ("gpu=1",)},
+            "resource name '' is not valid",
+        ),
+        (
+            {"parsync_device": ("gpu=0",), "parsync_resource": ("gpu=1",)},
+            "resource gpu is given twice",
+        ),
+        (
+            {"parsync_device": ("gpu=0",), "parsync_device_variable": ("nic=A",)},
+            "the node has no device 'nic'",
+        ),
+        (
+            {"parsync_device": ("gpu=0",), "parsync_device_variable": ("gpu=1A",)},
+            "it must be KIND=VARIABLE",
+        ),
     ],
 )
 def test_devices_without_sense_are_refused(flags: dict[str, Any], why: str) -> None:
@@ -99,7 +134,9 @@ def test_devices_without_sense_are_refused(flags: dict[str, Any], why: str) -> N
 
 
 def test_threads_are_refused_with_the_reason() -> None:
-    with pytest.raises(InvalidInput, match="--parsync-device: a node with devices cannot use the pool threads, b"):
+    with pytest.raises(
+        InvalidInput, match="--parsync-device: a node with devices cannot use the pool threads, b"
+    ):
         spec({"parsync_device": ("gpu=0",)}, ThreadPool)
 
 
@@ -117,7 +154,12 @@ def test_a_prefork_process_with_devices_runs_one_task() -> None:
 def test_nvidia_devices_are_found_unless_the_user_says_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    smi(tmp_path, 'echo "0, GPU-aaaa1111, 24576"', 'echo "1, GPU-bbbb2222, [N/A]"', 'echo "what is this"')
+    smi(
+        tmp_path,
+        'echo "0, GPU-aaaa1111, 24576"',
+        'echo "1, GPU-bbbb2222, [N/A]"',
+        'echo "what is this"',
+    )
     assert spec({}).offer.text == f"slots=2 gpu.mem@0={24 * 2**30} gpu@0=1 gpu@1=1"
     assert spec({"parsync_device": ("none",)}).offer.text == "slots=2"
     assert spec({"parsync_device": ("gpu=7",)}).offer.text == "slots=2 gpu@7=1"
@@ -142,7 +184,10 @@ def test_a_run_sees_its_devices_and_no_other_and_the_variables_are_as_before_aft
 ) -> None:
     node = spec({"parsync_device": ("gpu=0-3", "nic=1")}).devices
     place = Place("a", "1@1", 0, "n1", (0,), 1, 5, "gpu.mem@1=8 gpu@1=1 gpu@3=1")
-    assert node.environment(place) == {"CUDA_VISIBLE_DEVICES": "1,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert node.environment(place) == {
+        "CUDA_VISIBLE_DEVICES": "1,3",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
     assert node.environment(Place("a", "1@1", 0, "n1", (0,), 1, 5))["CUDA_VISIBLE_DEVICES"] == "-1"
     assert spec({}).devices.environment(place) == {}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")

@@ -18,7 +18,9 @@ def test_pairs_are_name_and_value_of_which_the_value_may_hold_an_equals_sign() -
     assert pairs("--parsync-label", None) == {}
 
 
-@pytest.mark.parametrize(("words", "why"), [(("a",), "NAME=VALUE"), (("a=1", "a=2"), "a was given before, as '1'")])
+@pytest.mark.parametrize(
+    ("words", "why"), [(("a",), "NAME=VALUE"), (("a=1", "a=2"), "a was given before, as '1'")]
+)
 def test_pairs_that_are_none_or_given_twice_are_refused(words: tuple[str, ...], why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         pairs("--parsync-label", words)
@@ -26,7 +28,8 @@ def test_pairs_that_are_none_or_given_twice_are_refused(words: tuple[str, ...], 
 
 def worker(pool: Any = PreforkPool, **more: Any) -> Any:
     return SimpleNamespace(
-        **{"pool_cls": pool, "concurrency": 8, "max_concurrency": None, "hostname": "celery@h"} | more
+        **{"pool_cls": pool, "concurrency": 8, "max_concurrency": None, "hostname": "celery@h"}
+        | more
     )
 
 
@@ -78,8 +81,16 @@ def test_flags_without_sense_are_refused(flags: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("pool", "slots", "why"),
     [
-        (PreforkPool, 8, "--parsync-slots 12 is more than the 8 processes of the pool: the node offers 8 slots"),
-        (ThreadPool, 8, "--parsync-slots 12 is more than the 8 threads of the pool: the node offers 8 slots"),
+        (
+            PreforkPool,
+            8,
+            "--parsync-slots 12 is more than the 8 processes of the pool: the node offers 8 slots",
+        ),
+        (
+            ThreadPool,
+            8,
+            "--parsync-slots 12 is more than the 8 threads of the pool: the node offers 8 slots",
+        ),
         (SoloPool, 12, "--parsync-slots 12: the solo pool runs one task at a time"),
     ],
 )
@@ -107,7 +118,9 @@ def test_a_worker_without_flags_is_no_node() -> None:
     assert node_options(none) == ({}, {})
 
 
-def test_a_node_offers_what_its_environment_says_and_flags_go_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_offers_what_its_environment_says_and_flags_go_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name, value in {
         "PARSYNC_NODE": "1",
         "PARSYNC_NODE_NAME": "n1",
@@ -121,7 +134,11 @@ def test_a_node_offers_what_its_environment_says_and_flags_go_before_it(monkeypa
         monkeypatch.setenv(name, value)
     found, said = node_options({})
     spec = node_spec(worker(), found, said)
-    assert (spec.name, spec.offer.text, spec.score) == ("n1", "slots=4 mem=2048 kind:b parsync.taint:spot zone:a", -2.5)
+    assert (spec.name, spec.offer.text, spec.score) == (
+        "n1",
+        "slots=4 mem=2048 kind:b parsync.taint:spot zone:a",
+        -2.5,
+    )
     assert found["parsync_only"] is True
     assert node_spec(worker(), *node_options({"parsync_slots": 7})).offer.slots == 7
     monkeypatch.setenv("PARSYNC_NODE", "0")
@@ -133,10 +150,18 @@ def test_a_node_offers_what_its_environment_says_and_flags_go_before_it(monkeypa
     ("variable", "value", "why"),
     [
         ("PARSYNC_NODE", "maybe", "PARSYNC_NODE='maybe' is not valid: it must be 1 or 0"),
-        ("PARSYNC_NODE_SLOTS", "many", "PARSYNC_NODE_SLOTS='many' is not valid: it must be a whole number"),
+        (
+            "PARSYNC_NODE_SLOTS",
+            "many",
+            "PARSYNC_NODE_SLOTS='many' is not valid: it must be a whole number",
+        ),
         ("PARSYNC_NODE_SLOTS", "0", "PARSYNC_NODE_SLOTS: slots=0 is not valid"),
         ("PARSYNC_NODE_SCORE", "inf", "PARSYNC_NODE_SCORE inf is not valid"),
-        ("PARSYNC_NODE_LABELS", "zone", "PARSYNC_NODE_LABELS 'zone' is not valid: it must be NAME=VALUE"),
+        (
+            "PARSYNC_NODE_LABELS",
+            "zone",
+            "PARSYNC_NODE_LABELS 'zone' is not valid: it must be NAME=VALUE",
+        ),
         ("PARSYNC_NODE_RESOURCES", "mem=much", "PARSYNC_NODE_RESOURCES: "),
         ("PARSYNC_NODE_TAINTS", "a=b", "PARSYNC_NODE_TAINTS: taint 'a=b' is not valid: it must be"),
     ],

@@ -8,9 +8,16 @@ from parsync_redis.errors import InvalidInput
 
 
 def test_a_node_says_slots_score_amounts_labels_and_taints():
-    found = read_node_words("gpu:slots=2,score=9.5,gpu=1,mem=16GiB,gpu_model=a100,year:2024,taint=spot")
+    found = read_node_words(
+        "gpu:slots=2,score=9.5,gpu=1,mem=16GiB,gpu_model=a100,year:2024,taint=spot"
+    )
     assert found == NodeWords(
-        "gpu", 2, 9.5, {"gpu_model": "a100", "year": "2024"}, {"gpu": "1", "mem": "16GiB"}, ("spot",)
+        "gpu",
+        2,
+        9.5,
+        {"gpu_model": "a100", "year": "2024"},
+        {"gpu": "1", "mem": "16GiB"},
+        ("spot",),
     )
     assert found.flags == ["--parsync-taint", "spot"]
     assert read_node_words("n1") == NodeWords("n1")

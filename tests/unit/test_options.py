@@ -1,6 +1,8 @@
-"""A task option is equal everywhere: client, command line, declarations, rules, messages, retries, record, pages.
+"""A task option is equal everywhere: client, command line, declarations, rules, messages, retries,
+record, pages.
 
-Each test names the option that a place lacks. The table is model/options.py; CONTRIBUTING.md has the check-list.
+Each test names the option that a place lacks. The table is model/options.py; CONTRIBUTING.md has
+the check-list.
 """
 
 import re
@@ -29,7 +31,9 @@ every = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.nam
 of_the_client = pytest.mark.parametrize(
     "option", [option for option in OPTIONS if not option.celerys], ids=lambda option: option.name
 )
-kept = pytest.mark.parametrize("option", [o for o in OPTIONS if o.stored], ids=lambda option: option.name)
+kept = pytest.mark.parametrize(
+    "option", [o for o in OPTIONS if o.stored], ids=lambda option: option.name
+)
 
 
 def asked(option: Option) -> TaskOptions:
@@ -40,13 +44,19 @@ def asked(option: Option) -> TaskOptions:
 @every
 def test_an_option_is_a_field_of_a_tasks_options(option: Option):
     field = "needs" if option.name in IN_NEEDS else option.name
-    assert field in {field.name for field in fields(TaskOptions)}, f"TaskOptions has no field for {option.name}"
-    assert getattr(asked(option), field) != getattr(DEFAULT_OPTIONS, field), f"{option.name} is checked and then lost"
+    assert field in {field.name for field in fields(TaskOptions)}, (
+        f"TaskOptions has no field for {option.name}"
+    )
+    assert getattr(asked(option), field) != getattr(DEFAULT_OPTIONS, field), (
+        f"{option.name} is checked and then lost"
+    )
 
 
 @every
 def test_a_wrong_value_is_refused_with_the_options_rule(option: Option):
-    with pytest.raises(InvalidInput, match=rf"^{option.name}=.* is not valid: it must be {re.escape(option.rule)}$"):
+    with pytest.raises(
+        InvalidInput, match=rf"^{option.name}=.* is not valid: it must be {re.escape(option.rule)}$"
+    ):
         TaskOptions.of({option.name: object()})
 
 
@@ -54,7 +64,9 @@ def test_a_wrong_value_is_refused_with_the_options_rule(option: Option):
 def test_the_client_takes_an_option(option: Option):
     assert option.name in ITEM_KEYS, f"submit_many does not know {option.name}"
     task = make_submission({"name": "work", option.name: option.example})
-    assert task.options == asked(option), f"client.submit({option.name}=...) does not arrive in the submission"
+    assert task.options == asked(option), (
+        f"client.submit({option.name}=...) does not arrive in the submission"
+    )
 
 
 @every
@@ -62,12 +74,18 @@ def test_the_command_line_has_a_flag_for_an_option(option: Option):
     app = typer.Typer()
     register(app)
     command: Any = typer.main.get_command(app)
-    flags = {flag: parameter for parameter in command.commands["submit"].params for flag in parameter.opts}
+    flags = {
+        flag: parameter
+        for parameter in command.commands["submit"].params
+        for flag in parameter.opts
+    }
     assert option.flag in flags, f"parsync submit has no flag for {option.name}"
     assert flags[option.flag].help == option.help
     many = isinstance(option.example, dict)
     assert flags[option.flag].multiple == isinstance(option.example, dict | list)
-    value = [f"{name}={value}" for name, value in option.example.items()] if many else option.example
+    value = (
+        [f"{name}={value}" for name, value in option.example.items()] if many else option.example
+    )
     given: dict[str, Any] = {flag.removeprefix("--").replace("-", "_"): None for flag in flags}
     given[option.flag.removeprefix("--").replace("-", "_")] = value
     assert {name: value for name, value in from_flags(given).items() if value is not None} == {
@@ -79,7 +97,9 @@ def test_the_command_line_has_a_flag_for_an_option(option: Option):
 def test_a_declared_option_holds_for_a_submit_by_name(option: Option):
     declared = {"work": {option.name: option.example}}
     known = KnownTasks(KnownTasks.of(declared).text).declared
-    assert known == declared, f"what an app says of {option.name} is not what its workers registered"
+    assert known == declared, (
+        f"what an app says of {option.name} is not what its workers registered"
+    )
     task = with_declared({"name": "work"}, make_submission({"name": "work"}), known)
     if option.celerys:
         assert task.expiry_ms is not None, f"a declared {option.name} is lost"
@@ -102,13 +122,18 @@ def test_a_rule_of_the_settings_file_takes_an_option(option: Option, tmp_path):
 def test_a_message_that_no_worker_knew_carries_an_option(option: Option):
     task = make_submission({"name": "work", option.name: option.example}, {})
     carried = open_envelope(task.message)["headers"]["parsync"]
-    assert carried == {"options": {option.name: option.example}, "undeclared": True}, f"{option.name} is not carried"
+    assert carried == {"options": {option.name: option.example}, "undeclared": True}, (
+        f"{option.name} is not carried"
+    )
 
 
 @kept
 def test_a_task_keeps_an_option_and_so_does_its_successor(fake_store: Store, option: Option):
-    """What `self.retry` of a task from a client without an app submits again is read from the record."""
-    drive, asks = Driver(fake_store), {option.name: option.example}
+    """What `self.retry` of a task from a client without an app submits again is read from the
+    record.
+    """
+    drive = Driver(fake_store)
+    asks = {option.name: option.example}
     drive.submit("a", asks)
     assert kept_options(drive.status("a")) == asked(option), (
         f"the record of a task lacks {option.name}: a retry loses it"
@@ -120,5 +145,7 @@ def test_a_task_keeps_an_option_and_so_does_its_successor(fake_store: Store, opt
 
 
 def test_what_is_not_kept_is_said_here():
-    """An option that matters after the submit and is not stored would be lost with the first retry."""
+    """An option that matters after the submit and is not stored would be lost with the
+    first retry.
+    """
     assert set(CLIENT_NAMES) - set(STORED) - IN_NEEDS == {"wait_for_capacity", "near"}

@@ -45,7 +45,10 @@ def test_rules_place_tasks_by_name_and_what_task_and_call_say_goes_before(
         "proj.never": None,
     }
     assert {name: parsync.options_of(name, None, None) for name in expected} == expected
-    assert parsync.options_of("proj.train", None, {"slots": 5}) == {"slots": 5, "resources": {"gpu": 1}}
+    assert parsync.options_of("proj.train", None, {"slots": 5}) == {
+        "slots": 5,
+        "resources": {"gpu": 1},
+    }
     assert parsync.options_of("proj.train", None, False) is None
 
 
@@ -117,7 +120,9 @@ def test_wrong_options_are_refused_with_the_name_of_their_task() -> None:
         parsync.check_tasks()
 
 
-def by_tenant(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any) -> Any:
+def by_tenant(
+    name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any
+) -> Any:
     """A router that reads an argument."""
     return {"queue": kwargs["tenant"]} if name == "unit.placed" else None
 
@@ -126,7 +131,10 @@ def by_tenant(name: str, args: Any, kwargs: Any, options: Any, task: Any = None,
     "conf",
     [
         {"task_routes": (by_tenant,)},
-        {"task_routes": {"unit.placed": {"queue": "undeclared"}}, "task_create_missing_queues": False},
+        {
+            "task_routes": {"unit.placed": {"queue": "undeclared"}},
+            "task_create_missing_queues": False,
+        },
     ],
 )
 def test_a_task_whose_route_cannot_be_found_without_arguments_declares_no_queue(
@@ -162,15 +170,22 @@ class Started(Task):  # type: ignore[misc,unused-ignore]
 
 @pytest.mark.parametrize("base", [Batch, Started])
 def test_a_task_with_a_strategy_of_its_own_is_placed_by_nobody(base: Any) -> None:
-    """Its requests never come to an end that its worker knows: their slots would be held for ever."""
+    """Its requests never come to an end that its worker knows: their slots would be
+    held for ever.
+    """
     app = new_app()
-    app.task(name="unit.batch", base=base, shared=False, parsync=True)(nothing)  # before there is a Parsync
+    # before there is a Parsync
+    app.task(name="unit.batch", base=base, shared=False, parsync=True)(nothing)
     parsync = Parsync(app)
     app.task(name="unit.ordinary", base=base, shared=False)(nothing)
-    with pytest.raises(InvalidInput, match=rf"^a task of {base.__qualname__} cannot be placed by parsync"):
+    with pytest.raises(
+        InvalidInput, match=rf"^a task of {base.__qualname__} cannot be placed by parsync"
+    ):
         app.task(base=base, shared=False, parsync={"slots": 1})
     app.tasks.pop("unit.bad")
-    with pytest.raises(InvalidInput, match=r"^task unit\.batch: task unit\.batch cannot be placed .* parsync=False"):
+    with pytest.raises(
+        InvalidInput, match=r"^task unit\.batch: task unit\.batch cannot be placed .* parsync=False"
+    ):
         parsync.check_tasks()
     with pytest.raises(InvalidInput, match=r"^task unit\.ordinary cannot be placed"):
         app.tasks["unit.ordinary"].apply_async(parsync={"slots": 1})
@@ -184,7 +199,9 @@ def test_a_task_with_a_strategy_of_its_own_is_placed_by_nobody(base: Any) -> Non
 def test_celerys_strategy_by_another_spelling_is_celerys() -> None:
     app = new_app()
     parsync = Parsync(app)
-    app.task(name="unit.same", shared=False, parsync=True, Strategy="celery.worker.strategy.default")(nothing)
+    app.task(
+        name="unit.same", shared=False, parsync=True, Strategy="celery.worker.strategy.default"
+    )(nothing)
     assert parsync.options_of("unit.same", None, None) == {}
 
 
@@ -211,7 +228,9 @@ def test_a_declaration_is_refused_as_a_worker_would_refuse_it(declared: Any, why
 def test_an_option_that_is_nearly_parsync_is_warned_of_and_passed_on(name: str) -> None:
     app = new_app()
     Parsync(app)
-    with pytest.warns(UserWarning, match=rf"^{name}=.*did you mean parsync=\{{'slots': 2\}}\?$") as seen:
+    with pytest.warns(
+        UserWarning, match=rf"^{name}=.*did you mean parsync=\{{'slots': 2\}}\?$"
+    ) as seen:
         task = app.task(name="unit.misspelt", shared=False, **{name: {"slots": 2}})(nothing)
     assert seen[0].filename == __file__, "the warning names the line of the declaration"
     assert getattr(task, name) == {"slots": 2}
@@ -220,13 +239,17 @@ def test_an_option_that_is_nearly_parsync_is_warned_of_and_passed_on(name: str) 
     assert seen[0].filename == __file__, "the warning names the line of the call"
 
 
-@pytest.mark.parametrize("name", ["is_async", "sync", "asynchronous", "parse", "resources", "slots"])
+@pytest.mark.parametrize(
+    "name", ["is_async", "sync", "asynchronous", "parse", "resources", "slots"]
+)
 def test_an_attribute_of_ones_own_is_no_misspelt_parsync(name: str) -> None:
     app = new_app()
     Parsync(app)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert getattr(app.task(name="unit.attribute", shared=False, **{name: 1})(nothing), name) == 1
+        assert (
+            getattr(app.task(name="unit.attribute", shared=False, **{name: 1})(nothing), name) == 1
+        )
 
 
 @pytest.mark.parametrize("option", ["resources", "slots", "require", "near", "max_starts"])
@@ -235,7 +258,9 @@ def test_an_option_beside_parsync_in_a_call_is_refused_for_placed_tasks_only(opt
     parsync = Parsync(app)
     sent: list[Any] = []
     app.amqp._create_task_sender = lambda: lambda *_, **more: sent.append(more)
-    with pytest.raises(InvalidInput, match=rf"^{option}=.* call of task unit\.placed .* into parsync="):
+    with pytest.raises(
+        InvalidInput, match=rf"^{option}=.* call of task unit\.placed .* into parsync="
+    ):
         app.tasks["unit.placed"].apply_async(ignore_result=True, **{option: 1})
     assert sent == []
     app.tasks["unit.plain"].apply_async(ignore_result=True, **{option: 1})

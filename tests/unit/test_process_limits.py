@@ -19,7 +19,10 @@ NO_LIMIT = "9223372036854771712"
 
 def machine(root: Path, groups: str, files: dict[str, str]) -> Path:
     """A folder with what Linux shows a process of its control groups in /proc and /sys."""
-    for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{name}": files[name] for name in files}}.items():
+    for name, text in {
+        "proc/self/cgroup": groups,
+        **{f"sys/fs/cgroup/{name}": files[name] for name in files},
+    }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
@@ -30,9 +33,19 @@ def machine(root: Path, groups: str, files: dict[str, str]) -> Path:
     [
         pytest.param("", {}, len(CPUS), MEMORY, id="no control groups"),
         pytest.param(
-            "0::/\n", {"cpu.max": "50000 100000", "memory.max": "1048576"}, 0.5, 2**20, id="v2, in a container"
+            "0::/\n",
+            {"cpu.max": "50000 100000", "memory.max": "1048576"},
+            0.5,
+            2**20,
+            id="v2, in a container",
         ),
-        pytest.param("0::/\n", {"cpu.max": "max 100000", "memory.max": "max"}, len(CPUS), MEMORY, id="v2, no limit"),
+        pytest.param(
+            "0::/\n",
+            {"cpu.max": "max 100000", "memory.max": "max"},
+            len(CPUS),
+            MEMORY,
+            id="v2, no limit",
+        ),
         pytest.param(
             V2,
             {
@@ -80,21 +93,28 @@ def machine(root: Path, groups: str, files: dict[str, str]) -> Path:
         ),
     ],
 )
-def test_the_smallest_limit_holds(groups: str, files: dict[str, str], cpus: float, memory: int, tmp_path: Path) -> None:
+def test_the_smallest_limit_holds(
+    groups: str, files: dict[str, str], cpus: float, memory: int, tmp_path: Path
+) -> None:
     root = machine(tmp_path, groups, files)
     assert cpu_limit(root).thousandths == cpus * 1000
     assert memory_limit(root).thousandths == memory * 1000
 
 
-def test_an_offer_of_more_than_the_container_has_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_offer_of_more_than_the_container_has_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     root = machine(tmp_path, "0::/\n", {"cpu.max": "50000 100000", "memory.max": str(8 * 2**20)})
     warn_of_limits(Resources.of(1, {"cpu": 0.5, "mem": "8MiB", "disk": "80GiB", "gpu": 8}), root)
     assert not caplog.records
     group = f"{root}/sys/fs/cgroup"
-    warn_of_limits(Resources.of(1, {"cpu": 2, "cpus": "501m", "mem": "9MiB", "memory": "1GiB"}), root)
+    warn_of_limits(
+        Resources.of(1, {"cpu": 2, "cpus": "501m", "mem": "9MiB", "memory": "1GiB"}), root
+    )
     assert [record.getMessage() for record in caplog.records] == [
         f"this node offers cpu=2, but may use 0.5 (the CPU quota of its control group, {group})",
-        f"this node offers cpus=0.501, but may use 0.5 (the CPU quota of its control group, {group})",
+        "this node offers cpus=0.501, but may use 0.5 (the CPU quota of its control group, "
+        f"{group})",
         f"this node offers mem=9MiB, but may use 8MiB (the limit of its control group, {group})",
         f"this node offers memory=1GiB, but may use 8MiB (the limit of its control group, {group})",
     ]
@@ -102,7 +122,10 @@ def test_an_offer_of_more_than_the_container_has_is_told(tmp_path: Path, caplog:
 
 def test_a_worker_tells_of_what_it_cannot_have(caplog: pytest.LogCaptureFixture) -> None:
     spec({"parsync_resource": (f"mem={MEMORY + 1}", f"cpu={len(CPUS) + 1}")})
-    assert f"this node offers cpu={len(CPUS) + 1}, but may use {len(CPUS)} (its affinity)" in caplog.text
+    assert (
+        f"this node offers cpu={len(CPUS) + 1}, but may use {len(CPUS)} (its affinity)"
+        in caplog.text
+    )
     assert "this node offers mem=" in caplog.text
 
 
@@ -120,6 +143,7 @@ def test_slots_for_each_cpu_of_the_machine_are_told_to_a_worker_that_may_use_few
     finally:
         os.sched_setaffinity(0, CPUS)
     assert [record.getMessage() for record in caplog.records] == [
-        f"this node offers {machine_cpus} slots, but may use 1 of the machine's {machine_cpus} CPUs (its affinity): "
+        f"this node offers {machine_cpus} slots, but may use 1 of the machine's {machine_cpus} "
+        "CPUs (its affinity): "
         "--concurrency 1 fits"
     ]

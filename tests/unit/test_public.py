@@ -1,4 +1,6 @@
-"""The public names: each can be imported, is documented, and costs no more to import than it must."""
+"""The public names: each can be imported, is documented, and costs no more to import
+than it must.
+"""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""Rate limits, on Celery's own token buckets and a clock that the test moves: how fast, how often, how evenly."""
+"""Rate limits, on Celery's own token buckets and a clock that the test moves: how fast, how often,
+how evenly.
+"""
 
 import heapq
 import random
@@ -16,7 +18,10 @@ PLACED_S = 0.004
 
 
 class Node:
-    """A node with one limit. A task that it gives back comes again when it is due, up to 40 ms late."""
+    """A node with one limit.
+
+    A task that it gives back comes again when it is due, up to 40 ms late.
+    """
 
     def __init__(self, rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1000.0
@@ -58,7 +63,8 @@ class Node:
 
 
 @pytest.mark.parametrize(
-    ("rate", "tasks", "placements"), [(10, 300, 2.2), (10, 700, 3.2), (100, 1000, 2.6), (2, 20, 2.2), (10, 3000, 9.0)]
+    ("rate", "tasks", "placements"),
+    [(10, 300, 2.2), (10, 700, 3.2), (100, 1000, 2.6), (2, 20, 2.2), (10, 3000, 9.0)],
 )
 def test_tasks_run_as_fast_as_their_limit_allows_and_none(
     rate: float, tasks: int, placements: float, monkeypatch: pytest.MonkeyPatch
@@ -73,12 +79,16 @@ def test_tasks_run_as_fast_as_their_limit_allows_and_none(
     times = sorted(node.ran.values())
     for window_s in (0.5, 1.0, 5.0):
         most = max(sum(at_s <= time_s < at_s + window_s for time_s in times) for at_s in times[::7])
-        assert most <= (window_s + MOMENT_S) * rate + 1, f"faster than the limit, within {window_s} s"
+        assert most <= (window_s + MOMENT_S) * rate + 1, (
+            f"faster than the limit, within {window_s} s"
+        )
     assert node.placed.total() / tasks <= placements
     assert max(node.held) <= LONGEST_S
 
 
-def test_what_has_no_token_within_the_horizon_comes_back_spread_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_token_within_the_horizon_comes_back_spread_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     node = Node(1 / 60, monkeypatch)
     for number in range(900):
         node.at(1000.0, str(number))
@@ -96,7 +106,9 @@ def test_a_token_whose_task_does_not_come_goes_to_another(monkeypatch: pytest.Mo
     node.now_s += 1.001
     assert node.limits.hold_s("f", "another", node.consumer) == 0.0
     node.bucket.can_consume(1)
-    assert node.limits.hold_s("f", "second", node.consumer) == pytest.approx(2 - 0.001), "after the third"
+    assert node.limits.hold_s("f", "second", node.consumer) == pytest.approx(2 - 0.001), (
+        "after the third"
+    )
     node.now_s += 2 + LATE_S
     assert node.limits.hold_s("f", "fourth", node.consumer) == 0.0
     line = node.limits._lines["f"]

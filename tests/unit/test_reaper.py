@@ -30,9 +30,21 @@ def test_waits():
 """
 """A test that starts a server, a session of its own, and a program that has lost its parent."""
 PROGRAM = f"from tests import reaper\nreaper.watch()\n{TEST}\ntest_waits()"
-OPTIONS = ["-c", ROOT / "pyproject.toml", "--rootdir", ROOT, "-p", "tests.conftest", "-p", "no:cacheprovider"]
+OPTIONS = [
+    "-c",
+    ROOT / "pyproject.toml",
+    "--rootdir",
+    ROOT,
+    "-p",
+    "tests.conftest",
+    "-p",
+    "no:cacheprovider",
+]
 RUNS = {
-    "pytest that is interrupted": (["-m", "pytest", *OPTIONS, "-n", "1", "test_run.py"], signal.SIGINT),
+    "pytest that is interrupted": (
+        ["-m", "pytest", *OPTIONS, "-n", "1", "test_run.py"],
+        signal.SIGINT,
+    ),
     "a program that is killed": (["-c", PROGRAM], signal.SIGKILL),
 }
 
@@ -47,10 +59,15 @@ def test_nothing_is_left_of_a_run_that_was_ended(tmp_path, words, how):
     (tmp_path / "test_run.py").write_text(TEST)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (tmp_path / "output").open("w") as output:
-        process = subprocess.Popen([sys.executable, *words], cwd=tmp_path, env=env, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [sys.executable, *words], cwd=tmp_path, env=env, stdout=output, stderr=output
+        )
     try:
         started = tmp_path / "started"
-        until(lambda: started.exists() or process.poll() is not None, "the run has started its processes")
+        until(
+            lambda: started.exists() or process.poll() is not None,
+            "the run has started its processes",
+        )
         folder, *ids = started.read_text().split()
         handles = [os.pidfd_open(int(pid)) for pid in ids]
         assert Path(folder).is_dir()

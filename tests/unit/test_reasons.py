@@ -49,14 +49,24 @@ def test_the_one_node_that_fits_is_named_with_what_keeps_it(facts, why):
 
 
 def test_who_holds_what_is_short_is_named():
-    holders = [Holder("n1", "t1", {"gpu": 2}), Holder("n1", "t2", {}), Holder("n2", "t3", {"gpu": 1})]
+    holders = [
+        Holder("n1", "t1", {"gpu": 2}),
+        Holder("n1", "t2", {}),
+        Holder("n2", "t3", {"gpu": 1}),
+    ]
     full = explain_waiting(GPU, [node(free=0)], holders)
     assert full == "only node n1 fits: it is full until one of the tasks t1, t2 ends"
     short = explain_waiting(GPU, [node(left={"gpu": 0})], holders)
-    assert short == ("only node n1 fits: it is short of gpu: the task needs 1, and 0 of 2 is left until task t1 ends")
-    wide = explain_waiting(Resources.of(2), [node(free=1)], [Holder("n1", f"t{n}", {}) for n in range(5)])
+    assert short == (
+        "only node n1 fits: it is short of gpu: the task needs 1, and 0 of 2 is left until task t1 "
+        "ends"
+    )
+    wide = explain_waiting(
+        Resources.of(2), [node(free=1)], [Holder("n1", f"t{n}", {}) for n in range(5)]
+    )
     assert wide == (
-        "only node n1 fits: it has fewer than 2 free slots until one of the tasks t0, t1, t2 or 2 more ends"
+        "only node n1 fits: it has fewer than 2 free slots until one of the tasks t0, t1, t2 or 2 "
+        "more ends"
     )
 
 
@@ -68,7 +78,9 @@ def test_of_many_nodes_the_open_ones_are_named_first_and_the_rest_counted():
         node("d", "suspect"),
         node("e", offer="slots=1"),
     ]
-    assert explain_waiting(GPU, nodes) == "4 nodes fit: c is full; a is down; b is drained; and 1 more"
+    assert (
+        explain_waiting(GPU, nodes) == "4 nodes fit: c is full; a is down; b is drained; and 1 more"
+    )
 
 
 def test_a_node_with_room_is_told_wherever_it_stands():
@@ -78,7 +90,9 @@ def test_a_node_with_room_is_told_wherever_it_stands():
 
 def test_where_no_node_fits_the_need_or_the_closest_node_is_named():
     assert explain_waiting(GPU, []) == NO_NODE
-    assert explain_waiting(GPU, [node(offer="slots=4")]).startswith("no node fits: task needs gpu=1; no node declares")
+    assert explain_waiting(GPU, [node(offer="slots=4")]).startswith(
+        "no node fits: task needs gpu=1; no node declares"
+    )
     nodes = [node("a", offer="slots=4 gpu=1"), node("b", offer="slots=4 kind:gpu")]
     assert "a comes closest: it lacks kind:gpu" in explain_waiting(GPU, nodes)
 
@@ -95,8 +109,13 @@ def test_a_queue_that_nobody_consumes_is_named_as_such():
     assert explain_waiting(routed, [node(offer=offer)]) == (
         "no node fits: no node consumes the queue slow; nodes consume celery, fast"
     )
-    assert explain_waiting(parse_resources("slots=1 celery.queue:fast"), [node(offer=offer)]) == f"node n1 {ROOM}"
-    assert "there are labels zone" in explain_waiting(parse_resources("slots=1 kind:x"), [node(offer=offer)])
+    assert (
+        explain_waiting(parse_resources("slots=1 celery.queue:fast"), [node(offer=offer)])
+        == f"node n1 {ROOM}"
+    )
+    assert "there are labels zone" in explain_waiting(
+        parse_resources("slots=1 kind:x"), [node(offer=offer)]
+    )
 
 
 HALVES = "slots=8 gpu.mem@0=24 gpu.mem@1=24 gpu@0=1 gpu@1=1 kind:gpu"
@@ -113,7 +132,8 @@ HALVES = "slots=8 gpu.mem@0=24 gpu.mem@1=24 gpu@0=1 gpu@1=1 kind:gpu"
         (
             "gpu.mem=16",
             "gpu.mem@0=24 gpu.mem@1=8 gpu@0=0 gpu@1=0.999",
-            "gpu.mem=16, on one device, and no gpu that is free enough has gpu.mem=16 left; the freest, gpu 1, has 8",
+            "gpu.mem=16, on one device, and no gpu that is free enough has gpu.mem=16 left; the "
+            "freest, gpu 1, has 8",
         ),
         (
             "gpu.mem=16",
@@ -142,11 +162,19 @@ HALVES = "slots=8 gpu.mem@0=24 gpu.mem@1=24 gpu@0=1 gpu@1=1 kind:gpu"
         ),
     ],
 )
-def test_the_device_that_is_freest_is_named_with_what_it_has(asks: str, left: str, why: str) -> None:
+def test_the_device_that_is_freest_is_named_with_what_it_has(
+    asks: str, left: str, why: str
+) -> None:
     full = node(offer=HALVES, free=8, left=dict(parse_resources(left).amounts))
-    holders = [Holder("n1", "t1", {"gpu@1": 500}), Holder("n1", "t2", {"mem": 1}), Holder("n2", "t3", {"gpu@0": 1})]
+    holders = [
+        Holder("n1", "t1", {"gpu@1": 500}),
+        Holder("n1", "t2", {"mem": 1}),
+        Holder("n2", "t3", {"gpu@0": 1}),
+    ]
     found = explain_waiting(parse_needs(f"slots=1 {asks}"), [full], holders)
-    assert found == f"only node n1 fits: it is short of gpu: the task needs {why} until task t1 ends"
+    assert (
+        found == f"only node n1 fits: it is short of gpu: the task needs {why} until task t1 ends"
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,7 +194,10 @@ def test_the_device_that_is_freest_is_named_with_what_it_has(asks: str, left: st
                 (node(left={"gpu": 0}), "resources"),
                 (node(booked="a task"), "reserved"),
                 (node(held=True), "held_back"),
-                (node(offer=OFFER.replace("kind:gpu", "kind:cpu")), "no_fit" if not more else "down"),
+                (
+                    node(offer=OFFER.replace("kind:gpu", "kind:cpu")),
+                    "no_fit" if not more else "down",
+                ),
                 (node(state="down", draining=True), "down"),
                 (node(draining=True, note="no deadline: n2 is full"), "drained"),
                 (node(state="suspect"), "suspect"),
@@ -175,7 +206,10 @@ def test_the_device_that_is_freest_is_named_with_what_it_has(asks: str, left: st
             ]
         ),
         (explain_waiting(parse_resources("slots=2"), [node(offer="slots=4", free=1)]), "full"),
-        (explain_waiting(parse_resources("slots=1 apart_web=1"), [node(left={"apart_web": 0})]), "apart"),
+        (
+            explain_waiting(parse_resources("slots=1 apart_web=1"), [node(left={"apart_web": 0})]),
+            "apart",
+        ),
     ],
 )
 def test_each_reason_is_of_a_class(why, word):
@@ -185,8 +219,12 @@ def test_each_reason_is_of_a_class(why, word):
 @pytest.mark.parametrize(
     ("ready_ms", "why"), [(1400, "its name is held back"), (1000, "only node n1 fits: it is full")]
 )
-def test_a_task_that_is_put_off_for_a_moment_has_its_own_reason_and_not_that_of_its_kind(ready_ms, why):
+def test_a_task_that_is_put_off_for_a_moment_has_its_own_reason_and_not_that_of_its_kind(
+    ready_ms, why
+):
     line = TaskLine.of(f"+1@1 9000000000001 {ready_ms} 900 since=900 work slots=1")
     kind_line = "1 9000000000002 9000000000002 only node n1 fits: it is full"
-    record = Record("a", "pending", 1000, "", line, kind_line=kind_line, extra={"why": "its name is held back"})
+    record = Record(
+        "a", "pending", 1000, "", line, kind_line=kind_line, extra={"why": "its name is held back"}
+    )
     assert TaskStatus.of(record).why == why

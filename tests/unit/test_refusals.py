@@ -1,4 +1,6 @@
-"""A node that refuses claims by the present state becomes suspect; one that others are faster on does not."""
+"""A node that refuses claims by the present state becomes suspect; one that others are faster on
+does not.
+"""
 
 import pytest
 
@@ -13,7 +15,8 @@ from .core_rig import bitmap, claims_of, make, node, see, takes, waiting
 
 def refuse(core, plan, verdict, moved=0, turns=IN_A_ROW):
     """Refuse the claim of a plan and of those that follow; moved: changes of others meanwhile."""
-    found, version = [], 1
+    found = []
+    version = 1
     for _ in range(turns):
         assert plan.commit, "no claim"
         version += moved
@@ -52,7 +55,8 @@ def test_claims_that_others_were_faster_with_are_no_refusals():
 def test_a_claim_that_wins_begins_the_row_anew():
     core = make()
     see(core, 0, [node("n", 1)], 1)
-    queue, refused = waiting(core, 2), Verdict(ClaimOutcome.CONFLICT, "a")
+    queue = waiting(core, 2)
+    refused = Verdict(ClaimOutcome.CONFLICT, "a")
     plan, found = refuse(core, queue.turn(), refused, turns=IN_A_ROW - 1)
     assert found == []
     core.on_judged(Judged(0, 2, 1000, plan.commit[0], [Verdict(ClaimOutcome.HELD, "1000")]))
@@ -61,7 +65,9 @@ def test_a_claim_that_wins_begins_the_row_anew():
 
 
 def test_a_seat_whose_amounts_others_took_in_the_meantime_is_not_claimed():
-    """The commit would refuse it by a state that the copy has, so contention would look like a contradiction."""
+    """The commit would refuse it by a state that the copy has, so contention would look like a
+    contradiction.
+    """
     core = make()
     core.on_nodes(0, [Node("n", "up", 1, False, 0, 3, 1.0, parse_resources("slots=3 gpu=2"))], 1)
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(3), {"n": "gpu=2"}), 0.0)

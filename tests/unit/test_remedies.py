@@ -1,4 +1,6 @@
-"""A remedy is enough by itself: whoever does what it says, and nothing else, has room for the task."""
+"""A remedy is enough by itself: whoever does what it says, and nothing else, has room
+for the task.
+"""
 
 import re
 from dataclasses import replace
@@ -21,12 +23,20 @@ from parsync_redis.placement.remedies import START, can_hold, find_remedies
 from tests.model.test_fits import NEEDS
 from tests.unit.test_explanations import clusters
 
-NOTES = {"suspect": ["alive, but 3 tasks did not start", "its worker stands still", trial_note("tasks fail there", 30)]}
+NOTES = {
+    "suspect": [
+        "alive, but 3 tasks did not start",
+        "its worker stands still",
+        trial_note("tasks fail there", 30),
+    ]
+}
 
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[Resources, list[NodeFacts], dict[str, int]]:
-    """Return needs, nodes that are closed and short of things in all ways at once, and how many slots are held."""
+    """Return needs, nodes that are closed and short of things in all ways at once, and how many
+    slots are held.
+    """
     _, facts = draw(clusters())
     needs = draw(NEEDS)
     nodes: list[NodeFacts] = []
@@ -35,10 +45,13 @@ def situations(draw: st.DrawFn) -> tuple[Resources, list[NodeFacts], dict[str, i
     for node in facts:
         state = draw(st.sampled_from([node.state, "leaving"]))
         left = {**node.left, **{word: 0 for word in words if draw(st.booleans())}}
-        booked, is_held = draw(st.sampled_from(["", "", "task x (big slots=4)"])), draw(st.booleans())
+        booked = draw(st.sampled_from(["", "", "task x (big slots=4)"]))
+        is_held = draw(st.booleans())
         note = draw(st.sampled_from(NOTES.get(state, [""])))
         node = replace(node, state=state, left=left, booked=booked, held=is_held, note=note)
-        held[node.name] = node.offer.slots - node.free if node.open else draw(st.integers(0, node.offer.slots))
+        held[node.name] = (
+            node.offer.slots - node.free if node.open else draw(st.integers(0, node.offer.slots))
+        )
         nodes.append(node if node.open else replace(node, free=0))
     return needs, nodes, held
 
@@ -61,7 +74,8 @@ def test_a_node_has_room_when_all_is_done_that_a_remedy_says(
                 node = done(act, node, needs, held)
             assert not obstacles(needs, node), f"{remedy}: {obstacles(needs, node)}"
     else:
-        amounts = [amount for amount in needs.amounts if not undeclared(amount[0])]  # no worker is given `apart`
+        # no worker is given `apart`
+        amounts = [amount for amount in needs.amounts if not undeclared(amount[0])]
         bare = Resources.made(needs.slots, amounts, without(needs, TAINT_LABEL).labels)
         assert remedies[0] == f"start a worker that has {needs_shown(bare.text)}"
 
@@ -88,7 +102,10 @@ def done(act: str, node: NodeFacts, needs: Resources, held: dict[str, int]) -> N
         return replace(node, left={**node.left, **emptied(node, needs, found[2], int(found[1]))})
     found = re.match(r"(\S+) more of (\S+) free on ", act)
     assert found, act
-    return replace(node, left={**node.left, found[2]: node.left.get(found[2], 0) + parse_amount(found[2], found[1])})
+    return replace(
+        node,
+        left={**node.left, found[2]: node.left.get(found[2], 0) + parse_amount(found[2], found[1])},
+    )
 
 
 def emptied(node: NodeFacts, needs: Resources, kind: str, count: int) -> dict[str, int]:
@@ -101,11 +118,17 @@ def emptied(node: NodeFacts, needs: Resources, kind: str, count: int) -> dict[st
         return all(amounts.get(f"{name}@{index}", 0) >= amount for name, amount in wanted)
 
     left = dict(node.left)
-    some = [i for i in indexes_of(offered)[kind] if enough(offered, i) and not enough(left, i)][:count]
-    return {f"{name}@{index}": offered.get(f"{name}@{index}", 0) for index in some for name, _ in wanted}
+    some = [i for i in indexes_of(offered)[kind] if enough(offered, i) and not enough(left, i)][
+        :count
+    ]
+    return {
+        f"{name}@{index}": offered.get(f"{name}@{index}", 0) for index in some for name, _ in wanted
+    }
 
 
-def facts(name: str = "n1", offer: str = "slots=2 zone:a", free: int = 2, **more: object) -> NodeFacts:
+def facts(
+    name: str = "n1", offer: str = "slots=2 zone:a", free: int = 2, **more: object
+) -> NodeFacts:
     resources = parse_resources(offer)
     state = more.pop("state", "up")
     draining = more.pop("draining", False)
@@ -144,7 +167,10 @@ ZONE = Resources.needed(1, {}, {"zone": "z"})
             Resources.needed(1),
             [facts(free=0, state="suspect", note=trial_note("tasks fail there at once", 30))],
             {},
-            ("mend why tasks fail on n1 (parsync events --event failed --node n1), then parsync undrain n1",),
+            (
+                "mend why tasks fail on n1 (parsync events --event failed --node n1), then "
+                "parsync undrain n1",
+            ),
         ),
         (
             ZONE,
@@ -165,7 +191,10 @@ ZONE = Resources.needed(1, {}, {"zone": "z"})
             Resources.needed(1, {}, {"zone": "z"}, [near_label("n1")]),
             [facts()],
             {},
-            ("start the worker of node n1 again so that it has slots=1 zone:z", "other needs: n1 lacks zone:z"),
+            (
+                "start the worker of node n1 again so that it has slots=1 zone:z",
+                "other needs: n1 lacks zone:z",
+            ),
         ),
     ],
 )

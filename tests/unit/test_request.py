@@ -48,7 +48,9 @@ from parsync_redis.worker.node.runs import Run
         (WorkerLostError(), False, "succeeded"),  # only asked where the success was stored before
     ],
 )
-def test_an_exception_is_an_outcome_in_the_words_of_finish(error: Any, revoked: bool, outcome: str) -> None:
+def test_an_exception_is_an_outcome_in_the_words_of_finish(
+    error: Any, revoked: bool, outcome: str
+) -> None:
     assert outcome_of(error, revoked) == outcome
 
 
@@ -74,7 +76,11 @@ def test_a_delay_is_the_milliseconds_until_an_eta_and_none_if_it_has_passed() ->
 
 
 def test_a_signal_is_written_down_by_its_name() -> None:
-    assert [signal_name(signal) for signal in ("SIGTERM", "KILL", 9)] == ["SIGTERM", "SIGKILL", "SIGKILL"]
+    assert [signal_name(signal) for signal in ("SIGTERM", "KILL", 9)] == [
+        "SIGTERM",
+        "SIGKILL",
+        "SIGKILL",
+    ]
     assert signal_name(None) == "SIGTERM", "what AsyncResult.revoke passes if its caller names none"
     for signal in ("SIGWHAT", "sigterm", 999):
         with pytest.raises(InvalidInput, match="signal="):
@@ -109,8 +115,10 @@ def placed_request(
         return body()
 
     parsync = Parsync(app, url="redis://127.0.0.1:1/0", cluster="unit")
-    settings, spec = parsync.settings(), NodeSpec("n1", Resources.of(4), 1.0)
-    store, no_worker = Store.from_url(settings.url, settings.cluster), cast(Any, None)
+    settings = parsync.settings()
+    spec = NodeSpec("n1", Resources.of(4), 1.0)
+    store = Store.from_url(settings.url, settings.cluster)
+    no_worker = cast(Any, None)
     parsync.agent = Agent(app, settings, store, spec, no_worker, isolation)
     assert parsync.agent.node.runs.enter(Run(place))
     payload = open_envelope(make_message("proj.add", (), {}, "t"))
@@ -161,7 +169,9 @@ def test_a_run_that_waited_for_a_process_is_tied_to_the_guard_that_lives_when_it
     assert handed == [RunIsolation("locks", (3,), "guard 1", True)]
 
 
-def test_a_placed_request_has_no_message_to_wait_for_while_celery_deals_with_a_lost_broker() -> None:
+def test_a_placed_request_has_no_message_to_wait_for_while_celery_deals_with_a_lost_broker() -> (
+    None
+):
     request = placed_request(acks_late=True)
     node = request.app.parsync.agent.node
     assert not request.acknowledged, "a cold shutdown ends it"
@@ -193,11 +203,14 @@ def test_a_failure_that_is_not_stored_goes_to_the_outbox_with_the_reason() -> No
 
 
 class Refusing:
-    """Has a method of a result backend refuse the calls from `begin` on, so many of them; counts all calls."""
+    """Has a method of a result backend refuse the calls from `begin` on, so many of them; counts
+    all calls.
+    """
 
     def __init__(self, backend: Any, method: str, times: float, begin: int = 1) -> None:
         self.states: list[str] = []
-        self._call, self._refused = getattr(backend, method), range(begin, int(min(begin + times, 10**6)))
+        self._call = getattr(backend, method)
+        self._refused = range(begin, int(min(begin + times, 10**6)))
         vars(backend)[method] = self
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -219,7 +232,8 @@ def run_here(request: Any, **headers: object) -> None:
     request.on_success(pickle.loads(pickle.dumps(run_isolated(None, {}, run))))
 
 
-outside_body = pytest.mark.filterwarnings("ignore:Exception raised outside body:RuntimeWarning")  # Celery's words
+# Celery's words
+outside_body = pytest.mark.filterwarnings("ignore:Exception raised outside body:RuntimeWarning")
 
 
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +249,9 @@ def test_a_failure_that_celery_has_stored_is_stored_and_announced_once(
     no_patience(monkeypatch)
     bodies: dict[str, Callable[[], object]] = {
         "no JSON": object,
-        "no JSON in its state": lambda: request.task.update_state(task_id="t", state="HALF", meta=object()),
+        "no JSON in its state": lambda: request.task.update_state(
+            task_id="t", state="HALF", meta=object()
+        ),
         "refused once": lambda: 1,
     }
     request = placed_request(backend="cache+memory://", body=bodies[case], placed=placed)
@@ -257,19 +273,25 @@ def test_a_failure_that_celery_has_stored_is_stored_and_announced_once(
 
 
 @outside_body
-def test_a_result_that_its_own_process_could_not_store_names_that_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_its_own_process_could_not_store_names_that_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     no_patience(monkeypatch)
     request = placed_request(backend="cache+memory://")
     stores = Refusing(request.app.backend, "store_result", times=2)
     watch_results(request.app)
     run_here(request)
-    assert stores.states == ["SUCCESS", "FAILURE", "FAILURE"], "the worker stores the failure itself"
+    assert stores.states == ["SUCCESS", "FAILURE", "FAILURE"], (
+        "the worker stores the failure itself"
+    )
     run = run_of(request)
     assert (run.outcome, run.unstored) == ("failed", False)
     assert run.flaw.startswith("its result could not be stored: ReadOnlyError")
 
 
-def test_a_task_that_ends_its_process_has_that_reason_though_its_own_process_stored_nothing() -> None:
+def test_a_task_that_ends_its_process_has_that_reason_though_its_own_process_stored_nothing() -> (
+    None
+):
     def leave() -> None:
         raise SystemExit(3)
 
@@ -364,4 +386,7 @@ def test_a_run_that_its_time_limit_ends_has_that_reason() -> None:
     request = placed_request()
     vars(request.app.backend).update(mark_as_failure=lambda *args, **options: None)
     request.on_timeout(False, 1.5)
-    assert (run_of(request).outcome, run_of(request).flaw) == ("failed", "its time limit of 1.5 s was over")
+    assert (run_of(request).outcome, run_of(request).flaw) == (
+        "failed",
+        "its time limit of 1.5 s was over",
+    )

@@ -12,7 +12,9 @@ from parsync_redis.worker.celery.results_outbox import Owed, announce
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_a_shard_that_takes_no_writes_keeps_back_no_other(several: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_that_takes_no_writes_keeps_back_no_other(
+    several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store: Any = SimpleNamespace(
         several=several,
         address="here:1",
@@ -35,7 +37,9 @@ def test_a_shard_that_takes_no_writes_keeps_back_no_other(several: bool, monkeyp
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_what_one_shard_does_not_take_back_keeps_back_no_other(several: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_shard_does_not_take_back_keeps_back_no_other(
+    several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken: list[str] = []
 
     def lpush(key: str, entry: bytes) -> None:

@@ -12,7 +12,9 @@ def run(task: str = "t", slot: int = 0, attempt: str = "1@1") -> Run:
 
 def ended_and_waiting() -> tuple[Runs, Run, Run]:
     """A run that has ended in slot 0, and one that waits at slot 1."""
-    runs, ended, waits = Runs(), run("ended"), run("waits", slot=1)
+    runs = Runs()
+    ended = run("ended")
+    waits = run("waits", slot=1)
     waits.waits = True
     assert runs.enter(ended)
     runs.end(ended, "succeeded")
@@ -33,7 +35,8 @@ def test_of_one_slot_only_one_run_goes_on_and_a_known_run_is_not_entered_again()
 
 
 def test_a_run_in_several_slots_is_not_entered_while_another_goes_on_in_any_of_them() -> None:
-    runs, wide = Runs(), Run(Place("wide", "1@1", 0, "n", (0, 1), 2, 0))
+    runs = Runs()
+    wide = Run(Place("wide", "1@1", 0, "n", (0, 1), 2, 0))
     dying = run("dying", slot=1)
     assert runs.enter(dying)
     assert not runs.enter(wide), "its incarnation was given up, but it is not dead yet"
@@ -43,7 +46,8 @@ def test_a_run_in_several_slots_is_not_entered_while_another_goes_on_in_any_of_t
 
 
 def test_of_a_runs_outcomes_the_first_counts() -> None:
-    runs, one = Runs(), run()
+    runs = Runs()
+    one = run()
     runs.enter(one)
     assert runs.end(one, "lost")
     assert not runs.end(one, "succeeded")

@@ -41,7 +41,12 @@ def test_a_library_is_in_the_text_once_and_before_who_needs_it(write: Write):
     )
     text = expand("verbs/verb", folder, [])
     assert "@include" not in text
-    assert [line for line in text.splitlines() if line] == ["local base", "local one", "local two", "return 'verb'"]
+    assert [line for line in text.splitlines() if line] == [
+        "local base",
+        "local one",
+        "local two",
+        "return 'verb'",
+    ]
 
 
 def test_a_library_that_is_named_twice_is_in_the_text_once(write: Write):
@@ -74,7 +79,9 @@ def test_functions_that_nothing_calls_are_not_sent(write: Write):
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_a_circle_of_includes_is_named(write: Write, length: int):
     names = [f"l{i}" for i in range(length)]
-    libraries = {f"lib__{name}": f"--- @include {names[(i + 1) % length]}\n" for i, name in enumerate(names)}
+    libraries = {
+        f"lib__{name}": f"--- @include {names[(i + 1) % length]}\n" for i, name in enumerate(names)
+    }
     folder = write(verbs__verb="--- @include l0\n", **libraries)
     with pytest.raises(BrokenContract, match=r"circle: verbs/verb -> lib/l0 -> .*lib/l0"):
         expand("verbs/verb", folder, [])
@@ -99,7 +106,9 @@ def test_a_script_begins_with_its_verb(first: str):
 
 
 def test_a_script_takes_the_keys_of_its_header(write: Write, monkeypatch: pytest.MonkeyPatch):
-    text = SCRIPT.replace("KEYS: x", "KEYS: meta inbox*\n-- ALSO: events").replace("ARGV: x", "ARGV: count id*")
+    text = SCRIPT.replace("KEYS: x", "KEYS: meta inbox*\n-- ALSO: events").replace(
+        "ARGV: x", "ARGV: count id*"
+    )
     refuse = "local function refuse_call() return nil end\n"
     folder = write(verbs__verb=text + "return 1\n", lib__call__arguments=refuse)
     monkeypatch.setattr(scripts, "lua_folder", lambda: folder)
@@ -109,7 +118,9 @@ def test_a_script_takes_the_keys_of_its_header(write: Write, monkeypatch: pytest
 
 def test_every_script_has_a_binding_and_every_library_a_use():
     folder = lua_folder()
-    assert {path.stem for path in (folder / "verbs").glob("*.lua")} == {script.verb for script in ALL}
+    assert {path.stem for path in (folder / "verbs").glob("*.lua")} == {
+        script.verb for script in ALL
+    }
     used = "".join(script.text for script in ALL)
     for library in (folder / "lib").rglob("*.lua"):
         assert library.read_text().splitlines()[0] in used, library.name
@@ -118,8 +129,15 @@ def test_every_script_has_a_binding_and_every_library_a_use():
 def test_a_script_is_short_and_asks_for_no_unlisted_keys():
     texts = {path.stem: path.read_text() for path in lua_folder().rglob("*.lua")}
     lines = [(stem, line) for stem, text in texts.items() for line in text.splitlines()]
-    none_wrong("a script has at most 160 lines", [stem for stem, text in texts.items() if len(text.splitlines()) > 160])
-    wide = [f"{stem}: {line}" for stem, line in lines if len(line) > 130 and not line.startswith("-- KEYS:")]
+    none_wrong(
+        "a script has at most 160 lines",
+        [stem for stem, text in texts.items() if len(text.splitlines()) > 160],
+    )
+    wide = [
+        f"{stem}: {line}"
+        for stem, line in lines
+        if len(line) > 130 and not line.startswith("-- KEYS:")
+    ]
     none_wrong("a line has at most 130 characters", wide)
     words = ("'KEYS'", "'SCAN'", "cjson", "cmsgpack", "math.random", "'FLUSHALL'")
     wrong = [f"{stem} has {word}" for stem, text in texts.items() for word in words if word in text]
@@ -136,13 +154,17 @@ def test_functions_that_are_called_in_full_only_are_made_when_they_are_called(wr
     )
     text = compose(read_header("verb", folder), folder)
     inside = text[text.index("function in_full()") : text.index("FULL = {")]
-    assert [name for name in ("base", "both", "rare", "usual") if f"local function {name}()" in inside] == [
+    assert [
+        name for name in ("base", "both", "rare", "usual") if f"local function {name}()" in inside
+    ] == [
         "base",
         "both",
         "rare",
     ]
     outside = text.replace(inside, "")
-    assert [name for name in ("base", "both", "rare", "usual") if f"local function {name}()" in outside] == [
+    assert [
+        name for name in ("base", "both", "rare", "usual") if f"local function {name}()" in outside
+    ] == [
         "both",
         "usual",
     ]
@@ -154,6 +176,9 @@ def test_functions_that_are_called_in_full_only_are_made_when_they_are_called(wr
 
 def test_a_script_has_room_for_its_locals():
     """Lua allows 200 in one function, and includes are text in the same one."""
-    locals = {script.verb: sum(line.startswith("local ") for line in script.text.splitlines()) for script in ALL}
+    locals = {
+        script.verb: sum(line.startswith("local ") for line in script.text.splitlines())
+        for script in ALL
+    }
     wrong = [f"{verb} has {count} locals" for verb, count in locals.items() if count >= 100]
     none_wrong("a script has fewer than 100 locals", wrong)

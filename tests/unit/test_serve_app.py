@@ -1,4 +1,6 @@
-"""The application of `parsync serve` without a server of Redis: who may do how much, and who is told what."""
+"""The application of `parsync serve` without a server of Redis: who may do how much, and who is
+told what.
+"""
 
 import asyncio
 import hashlib
@@ -39,7 +41,9 @@ TOKEN = {"Authorization": "Bearer shop-token"}
 def client():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        with ParsyncClient.from_url(f"redis://127.0.0.1:{taken.getsockname()[1]}/0", cluster="demo") as found:
+        with ParsyncClient.from_url(
+            f"redis://127.0.0.1:{taken.getsockname()[1]}/0", cluster="demo"
+        ) as found:
             yield found
 
 
@@ -54,7 +58,9 @@ def serve(client):
         surveyor._fail("no connection to 10.0.0.5:6379")
         app = make_app(surveyor, asker, EventFeed(client), "demo", ["*"], opened)
         made.append(opened)
-        return SimpleNamespace(app=app, doors=opened, ask=lambda *asked, **more: asyncio.run(ask(app, *asked, **more)))
+        return SimpleNamespace(
+            app=app, doors=opened, ask=lambda *asked, **more: asyncio.run(ask(app, *asked, **more))
+        )
 
     made: list[Doors] = []
     with closing(asker):
@@ -63,10 +69,14 @@ def serve(client):
         one.close()
 
 
-async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9", told=None, gone=None):
-    """Ask an application for a decoded path; return the status, the body and the cookies that it sets.
+async def ask(
+    app, method, path, headers=(), query="", body=b"", peer="10.0.0.9", told=None, gone=None
+):
+    """Ask an application for a decoded path; return the status, the body and the cookies that it
+    sets.
 
-    told: takes the status and the headers of the answer when it begins. gone: the peer hangs up when it is set.
+    told: takes the status and the headers of the answer when it begins. gone: the peer hangs up
+    when it is set.
     """
     sent = []
     raw = [(name.lower().encode(), value.encode()) for name, value in dict(headers).items()]
@@ -100,7 +110,11 @@ async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9"
     await app(scope, receive, send)
     text = b"".join(message.get("body", b"") for message in sent).decode()
     cookies = [value.decode() for name, value in sent[0]["headers"] if name == b"set-cookie"]
-    return sent[0]["status"], text, dict(re.findall(r"^(\w+)=([^;]*)", "\n".join(cookies), re.MULTILINE))
+    return (
+        sent[0]["status"],
+        text,
+        dict(re.findall(r"^(\w+)=([^;]*)", "\n".join(cookies), re.MULTILINE)),
+    )
 
 
 def test_only_viewers_are_told_why_reading_fails(serve):
@@ -131,7 +145,8 @@ def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
 
 def test_a_list_that_comes_too_fast_costs_one(serve):
     """The answer says when all of it could be let through."""
-    app, told = serve(submitters=Submitters({"shop": SHOP})), dict[str, str]()
+    app = serve(submitters=Submitters({"shop": SHOP}))
+    told = dict[str, str]()
     assert app.ask("GET", f"{TASKS}/other:1", TOKEN)[0] == 404
     assert app.ask("POST", TASKS, TOKEN, body=b"[1, 2]", told=told)[0] == 429
     assert 150 < int(told["retry-after"]) <= 200
@@ -149,13 +164,17 @@ def test_a_body_that_does_not_come_counts(serve):
 
 
 def test_an_id_in_a_path_is_whole(serve):
-    text = serve(submitters=Submitters({"shop": SHOP})).ask("DELETE", f"{TASKS}/other:a\n", TOKEN)[1]
+    text = serve(submitters=Submitters({"shop": SHOP})).ask("DELETE", f"{TASKS}/other:a\n", TOKEN)[
+        1
+    ]
     assert json.loads(text)["error"] == r"you have no task 'other:a\n'"
 
 
 def test_a_page_whose_path_ends_in_a_line_break_is_that_page(serve):
     app = serve()
-    assert [app.ask("GET", path)[0] for path in ("/\n", "/view/nodes\n", "/static/page.css\n")] == [200] * 3
+    assert [app.ask("GET", path)[0] for path in ("/\n", "/view/nodes\n", "/static/page.css\n")] == [
+        200
+    ] * 3
 
 
 def test_an_operator_is_told_on_a_page_that_there_is_too_much_to_do(serve):
@@ -184,7 +203,8 @@ class Follower:
     """Follows a stream until it leaves."""
 
     def __init__(self, app, path, peer="10.0.0.9"):
-        self.told, self._gone = dict[str, Any](), asyncio.Event()
+        self.told = dict[str, Any]()
+        self._gone = asyncio.Event()
         asked = ask(app, "GET", path, STREAM, peer=peer, told=self.told, gone=self._gone)
         self._answer = asyncio.ensure_future(asked)
 
@@ -237,7 +257,12 @@ def test_an_address_with_many_requests_leaves_places_to_others_and_health_needs_
             assert held[2].told["retry-after"] == "1"
             other = Follower(app, "/events", "::ffff:10.0.0.9")
             assert await other.status() == 200
-            for path, status in (("/api/v1", 503), ("/healthz", 503), ("/readyz", 503), ("/metrics", 200)):
+            for path, status in (
+                ("/api/v1", 503),
+                ("/healthz", 503),
+                ("/readyz", 503),
+                ("/metrics", 200),
+            ):
                 answer = await ask(app, "GET", path, peer="10.0.0.9")
                 assert (answer[0], "too many" in answer[1]) == (status, path == "/api/v1")
             for one in (*held, other):
@@ -257,7 +282,8 @@ def test_a_head_follows_nothing(serve, path):
             await ask(app, "HEAD", path, STREAM, told=told)
         return told["status"], told["content-type"]
 
-    app, kind = serve().app, "text/html" if path == "/view/nodes" else "text/event-stream"
+    app = serve().app
+    kind = "text/html" if path == "/view/nodes" else "text/event-stream"
     assert asyncio.run(look()) == (200, f"{kind}; charset=utf-8")
 
 
@@ -273,7 +299,9 @@ def fill_writer(app):
 def test_a_signal_that_came_before_the_server_was_up_stops_it():
     ended = []
     with closing(listen("127.0.0.1", 0)) as listening:
-        thread = Thread(target=run, args=(Starlette(), listening, lambda: ended.append(1), [15]), daemon=True)
+        thread = Thread(
+            target=run, args=(Starlette(), listening, lambda: ended.append(1), [15]), daemon=True
+        )
         thread.start()
         joined(thread, "a server that was told to stop")
     assert ended == [1]

@@ -1,4 +1,6 @@
-"""Nobody can hold a connection of `parsync serve` without end, nor all of them: real sockets to its server."""
+"""Nobody can hold a connection of `parsync serve` without end, nor all of them: real sockets to its
+server.
+"""
 
 import select
 import socket
@@ -93,7 +95,13 @@ def answers(peer: socket.socket, sent: bytes) -> bool:
         (WHOLE + HALF, b"x"),
         (HALF + b"Content-Length: 1000000\r\n\r\n", b"x"),
     ],
-    ids=["nothing", "half a header", "a byte at a time", "the second header", "a body nobody asked for"],
+    ids=[
+        "nothing",
+        "half a header",
+        "a byte at a time",
+        "the second header",
+        "a body nobody asked for",
+    ],
 )
 def test_a_request_that_does_not_come_is_not_waited_for(short_rest, sent, each):
     with served() as connect:
@@ -136,7 +144,10 @@ def test_a_connection_that_is_in_use_is_not_given_up():
 
 
 def test_no_upgrade_leaves_the_limits():
-    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n"
+    upgrade = (
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: "
+        b"x\r\nSec-WebSocket-Version: 13\r\n"
+    )
     with served() as connect:
         assert answers(connect(), HALF + upgrade + b"\r\n")
 
@@ -151,5 +162,7 @@ def test_as_many_connections_as_descriptors_suffice_for():
             setrlimit(RLIMIT_NOFILE, limits)
             print(count_places(1500))
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.stdout.split() == ["1500", "1500", str(1024 - OTHER_FILES)], done.stderr

@@ -26,7 +26,14 @@ def test_a_long_text_is_refused():
 
 @pytest.mark.parametrize(
     ("pattern", "fits"),
-    [("proj.*", True), ("*", True), ("proj.train", True), ("proj.[st]rain", True), ("proj", False), ("rain", False)],
+    [
+        ("proj.*", True),
+        ("*", True),
+        ("proj.train", True),
+        ("proj.[st]rain", True),
+        ("proj", False),
+        ("rain", False),
+    ],
 )
 def test_a_pattern_is_of_the_whole_name_and_fnmatch_does_not_keep_it(pattern, fits):
     kept: Any = vars(fnmatch)["_compile_pattern"]

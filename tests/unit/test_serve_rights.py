@@ -1,4 +1,6 @@
-"""The writing half of `parsync serve`, without a server: rights, rates, files of submitters and operators, sessions."""
+"""The writing half of `parsync serve`, without a server: rights, rates, files of submitters and
+operators, sessions.
+"""
 
 import hashlib
 import json
@@ -46,17 +48,31 @@ def submitter(**fields):
 
 
 def made(fields, **task):
-    return make_tasks(submitter(**fields), [{"name": "shop.mail", **task}], False, lambda: "shop:new")[1][0]
+    return make_tasks(
+        submitter(**fields), [{"name": "shop.mail", **task}], False, lambda: "shop:new"
+    )[1][0]
 
 
 @pytest.mark.parametrize(
     "task",
     [
-        {"slots": 2, "priority": 5, "max_starts": 4, "strategy": "latency", "wait_for_capacity": True},
+        {
+            "slots": 2,
+            "priority": 5,
+            "max_starts": 4,
+            "strategy": "latency",
+            "wait_for_capacity": True,
+        },
         {"resources": {"mem": "4GiB", "gpu.mem": 2**33, "gpu": "500m"}},
         {"require": {"zone": {"not": ["a"]}, "model": ["a100", "h100"]}, "tolerate": ["spot"]},
         {"queue": "q/1", "apart": "web_1", "near": "shop:1"},
-        {"countdown": 5, "expires": 60, "time_limit": 9, "soft_time_limit": 8, "ignore_result": True},
+        {
+            "countdown": 5,
+            "expires": 60,
+            "time_limit": 9,
+            "soft_time_limit": 8,
+            "ignore_result": True,
+        },
     ],
 )
 def test_a_submitter_may_ask_for_what_its_table_has(task):
@@ -70,9 +86,18 @@ def test_a_submitter_may_ask_for_what_its_table_has(task):
         ({"slots": 3}, "slots=3 is too high: you may ask for 2 at most"),
         ({"priority": 6}, "priority=6 is too high: you may ask for 5 at most"),
         ({"max_starts": 5}, "max_starts=5 is too high: you may ask for 4 at most"),
-        ({"resources": {"mem": "5GiB"}}, "resource mem=5GiB is too much: you may ask for 4GiB at most"),
-        ({"resources": {"gpu": 0.501}}, "resource gpu=0.501 is too much: you may ask for 0.5 at most"),
-        ({"resources": {"cpu": 1}}, "you may not ask for resource cpu: your resources are mem, gpu.mem, gpu"),
+        (
+            {"resources": {"mem": "5GiB"}},
+            "resource mem=5GiB is too much: you may ask for 4GiB at most",
+        ),
+        (
+            {"resources": {"gpu": 0.501}},
+            "resource gpu=0.501 is too much: you may ask for 0.5 at most",
+        ),
+        (
+            {"resources": {"cpu": 1}},
+            "you may not ask for resource cpu: your resources are mem, gpu.mem, gpu",
+        ),
         (
             {"require": {"model": ["a100", "t4"]}},
             "you may not require model:a100|t4: your requirements are zone, model=",
@@ -80,10 +105,16 @@ def test_a_submitter_may_ask_for_what_its_table_has(task):
         ({"require": {"model": {"exists": True}}}, "you may not require model:*"),
         ({"require": {"model": {"not": "a100"}}}, "you may not require model:!a100"),
         ({"require": {"rack": "r1"}}, "you may not require rack:r1"),
-        ({"tolerate": ["spot", "dear"]}, "you may not use tolerate='dear': your taints to tolerate are spot"),
+        (
+            {"tolerate": ["spot", "dear"]},
+            "you may not use tolerate='dear': your taints to tolerate are spot",
+        ),
         ({"queue": "slow"}, "you may not use queue='slow': your queues are fast, q/1"),
         ({"apart": "db"}, "you may not use apart='db': your words of apart are web*"),
-        ({"near": "other:1"}, "near='other:1': you may name only your own tasks, whose ids begin with 'shop:'"),
+        (
+            {"near": "other:1"},
+            "near='other:1': you may name only your own tasks, whose ids begin with 'shop:'",
+        ),
     ],
 )
 def test_a_refusal_names_what_this_submitter_may_use(task, error):
@@ -94,14 +125,31 @@ def test_a_refusal_names_what_this_submitter_may_use(task, error):
 
 @pytest.mark.parametrize("option", sorted({*CLIENT_NAMES} - FREE - {"slots", "max_starts"}))
 def test_who_has_the_least_rights_may_use_no_option_that_has_a_limit(option):
-    value = {"resources": {"mem": 1}, "require": {"zone": "a"}, "tolerate": ["spot"], "apart": "w", "near": "a"}
+    value = {
+        "resources": {"mem": 1},
+        "require": {"zone": "a"},
+        "tolerate": ["spot"],
+        "apart": "w",
+        "near": "a",
+    }
     with pytest.raises(Forbidden, match=r"you (have no|may)"):
         made(LEAST, **{option: value.get(option, 1)})
 
 
 def test_each_option_has_a_limit_or_is_free_and_no_other_can_come_over_http():
-    limited = {"slots", "resources", "require", "tolerate", "apart", "near", "priority", "max_starts"}
-    assert set(NAMES) == limited | FREE, "a new option of a task: judge it in rights.py, or say that it is free"
+    limited = {
+        "slots",
+        "resources",
+        "require",
+        "tolerate",
+        "apart",
+        "near",
+        "priority",
+        "max_starts",
+    }
+    assert set(NAMES) == limited | FREE, (
+        "a new option of a task: judge it in rights.py, or say that it is free"
+    )
     assert set(RULES) == set(Rights.model_fields)
     assert set(OVER_HTTP) <= set(ITEM_KEYS) | {"name", "args", "kwargs"}
     for option in set(ITEM_KEYS) - set(OVER_HTTP):
@@ -109,7 +157,9 @@ def test_each_option_has_a_limit_or_is_free_and_no_other_can_come_over_http():
             made(WIDE, **{option: "x"})
 
 
-@pytest.mark.parametrize("id", ["1", "shop", "shop:", "shopx:1", 7, "shop:" + "x" * 251, "shop:\ud800", "shop:a\n"])
+@pytest.mark.parametrize(
+    "id", ["1", "shop", "shop:", "shopx:1", 7, "shop:" + "x" * 251, "shop:\ud800", "shop:a\n"]
+)
 def test_an_id_begins_with_the_name_of_its_submitter(id):
     with pytest.raises(InvalidInput, match=r"task id .* is not valid"):
         made(LEAST, id=id)
@@ -125,7 +175,11 @@ def test_of_several_tasks_the_wrong_one_is_numbered():
 
 @pytest.mark.parametrize(
     ("body", "error"),
-    [(b"{", "the body is not JSON"), (b"[NaN]", "NaN is not a number of JSON"), (b"[" * 9**5, "nested too deep")],
+    [
+        (b"{", "the body is not JSON"),
+        (b"[NaN]", "NaN is not a number of JSON"),
+        (b"[" * 9**5, "nested too deep"),
+    ],
 )
 def test_a_body_that_is_no_json_is_refused(body, error):
     with pytest.raises(InvalidInput, match=error):
@@ -134,8 +188,14 @@ def test_a_body_that_is_no_json_is_refused(body, error):
 
 
 def test_a_submitter_is_told_nothing_of_other_tasks_and_nodes():
-    waits = TaskStatus("shop:1", TaskState.PENDING, why="only node n1 fits: it is full until task other:1 ends")
-    assert (told(waits)["waits_for"], "n1" in str(told(waits)), "other" in str(told(waits))) == ("full", False, False)
+    waits = TaskStatus(
+        "shop:1", TaskState.PENDING, why="only node n1 fits: it is full until task other:1 ends"
+    )
+    assert (told(waits)["waits_for"], "n1" in str(told(waits)), "other" in str(told(waits))) == (
+        "full",
+        False,
+        False,
+    )
     assert told(TaskStatus("shop:1", TaskState.FAILED, why="ValueError"))["outcome"] == "ValueError"
 
 
@@ -149,7 +209,7 @@ def test_the_page_has_every_field_of_a_submitter_and_every_option_and_its_exampl
     load_submitters(write(tmp_path, block.text))
 
 
-# -- rates ---------------------------------------------------------------------------------------------------------
+# -- rates -----------------------------------------------------------------------------------------
 
 
 def test_a_bucket_lets_the_burst_through_and_then_the_rate():
@@ -171,7 +231,7 @@ def test_attempts_are_bounded_for_each_address_and_for_all():
     assert len(attempts._of) == MOST_ADDRESSES
 
 
-# -- files ---------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def write(tmp_path, text):
@@ -183,11 +243,24 @@ def write(tmp_path, text):
 def test_a_token_finds_its_submitter(tmp_path):
     lines = CliRunner().invoke(app, ["serve-token"]).stdout.splitlines()
     token = lines[0].removeprefix("token: ")
-    found = load_submitters(write(tmp_path, f'[shop]\n{lines[1]}\nnames = ["shop.*"]\nburst = 1000\n'))
+    found = load_submitters(
+        write(tmp_path, f'[shop]\n{lines[1]}\nnames = ["shop.*"]\nburst = 1000\n')
+    )
     one = found.find(token)
     assert one is not None
-    assert (one.name, one.rights.most_tasks, one.rights.slots, one.rights.priority) == ("shop", 500, 1, 0)
-    assert found.find("") is found.find(token[:-1]) is found.find(hash_token(token)) is found.find("\ud800") is None
+    assert (one.name, one.rights.most_tasks, one.rights.slots, one.rights.priority) == (
+        "shop",
+        500,
+        1,
+        0,
+    )
+    assert (
+        found.find("")
+        is found.find(token[:-1])
+        is found.find(hash_token(token))
+        is found.find("\ud800")
+        is None
+    )
     assert Submitters({}).find(token) is None
 
 
@@ -201,17 +274,42 @@ NAMED = f'{HASHED}names=["*"]\n'
         ("", "names nobody: it must have a table [NAME] for each submitter"),
         ("[", "is not TOML: "),
         ("a = 1", "a in FILE is not a table: a submitter is a table [a]"),
-        ('["a:b"]', "submitter name 'a:b' in FILE is not valid: it must be 1 to 64 letters, digits or _.-"),
-        ("[a]", "submitter a in FILE has no token_sha256: it must be a list of texts of 64 hex digits"),
+        (
+            '["a:b"]',
+            "submitter name 'a:b' in FILE is not valid: it must be 1 to 64 letters, digits or _.-",
+        ),
+        (
+            "[a]",
+            "submitter a in FILE has no token_sha256: it must be a list of texts of 64 hex digits",
+        ),
         (HASHED, "submitter a in FILE has no names: it must be a list of patterns"),
-        ('[a]\ntoken_sha256=["x"]\nnames=["*"]', "field token_sha256=['x'] of submitter a in FILE is not valid"),
-        (f"{NAMED}color=1", "unknown field 'color' of submitter a in FILE: known are token_sha256, names, slots"),
-        (f"{NAMED}rate=-1", "field rate=-1 of submitter a in FILE is not valid: it must be a number of tasks a second"),
+        (
+            '[a]\ntoken_sha256=["x"]\nnames=["*"]',
+            "field token_sha256=['x'] of submitter a in FILE is not valid",
+        ),
+        (
+            f"{NAMED}color=1",
+            "unknown field 'color' of submitter a in FILE: known are token_sha256, names, slots",
+        ),
+        (
+            f"{NAMED}rate=-1",
+            "field rate=-1 of submitter a in FILE is not valid: it must be a number of tasks a "
+            "second",
+        ),
         (f"{NAMED}rate=inf", "field rate=inf of submitter a"),
-        (f"{NAMED}priority=true", "field priority=True of submitter a in FILE is not valid: it must be a whole number"),
-        (f'{NAMED}resources={{mem="much"}}', "field resources={'mem': 'much'} of submitter a in FILE is not valid"),
+        (
+            f"{NAMED}priority=true",
+            "field priority=True of submitter a in FILE is not valid: it must be a whole number",
+        ),
+        (
+            f'{NAMED}resources={{mem="much"}}',
+            "field resources={'mem': 'much'} of submitter a in FILE is not valid",
+        ),
         (f"{HASHED}names=[]", "field names=[] of submitter a"),
-        (f'{NAMED}tolerate="spot"', "field tolerate='spot' of submitter a in FILE is not valid: it must be a list of"),
+        (
+            f'{NAMED}tolerate="spot"',
+            "field tolerate='spot' of submitter a in FILE is not valid: it must be a list of",
+        ),
         (NAMED + NAMED.replace("[a]", "[b]"), "submitters a and b in FILE have one token"),
     ],
 )
@@ -226,20 +324,31 @@ def test_an_operator_is_known_by_the_password(tmp_path):
     line = CliRunner().invoke(app, ["serve-password", "alice"], input="correct horse\n").stdout
     found = load_operators(write(tmp_path, f"# operators\n\n{line}"))
     assert list(found) == ["alice"]
-    assert (found["alice"].fits("correct horse"), found["alice"].fits("correct hors")) == (True, False)
-    for name, password, error in (("a b", "12345678", "operator name 'a b'"), ("bob", "1234567", "has 7 characters")):
+    assert (found["alice"].fits("correct horse"), found["alice"].fits("correct hors")) == (
+        True,
+        False,
+    )
+    for name, password, error in (
+        ("a b", "12345678", "operator name 'a b'"),
+        ("bob", "1234567", "has 7 characters"),
+    ):
         done = CliRunner().invoke(app, ["serve-password", name], input=f"{password}\n")
         assert (done.exit_code, error in done.stderr) == (2, True)
 
 
-SALT, KEY = "00" * 16, hashlib.scrypt(b"x", salt=bytes(16), n=2, r=1, p=1, dklen=32).hex()
+SALT = "00" * 16
+KEY = hashlib.scrypt(b"x", salt=bytes(16), n=2, r=1, p=1, dklen=32).hex()
 
 
 @pytest.mark.parametrize(
     ("text", "error"),
     [
         ("# nobody", "names nobody"),
-        ("alice:secret", "line 1 of operators file FILE is not valid: it must be a line that `parsync serve-password`"),
+        (
+            "alice:secret",
+            "line 1 of operators file FILE is not valid: it must be a line that `parsync "
+            "serve-password`",
+        ),
         (f"a:scrypt:3:1:1:{SALT}:{KEY}", "line 1 of"),
         (f"a:scrypt:4194304:8:1:{SALT}:{KEY}", "line 1 of"),
         (
@@ -259,7 +368,7 @@ def test_a_wrong_file_of_operators_is_one_sentence_without_a_secret(tmp_path, te
         load_operators(tmp_path / "none")
 
 
-# -- sessions and flags ----------------------------------------------------------------------------------------------
+# -- sessions and flags ----------------------------------------------------------------------------
 
 
 def test_a_session_ends_and_a_mark_is_for_one_key():
@@ -312,8 +421,14 @@ def test_only_a_trusted_proxy_names_an_operator(peer, names, operator):
     ("flags", "error"),
     [
         ({"submit_only": True}, "--submit-only leaves nothing but what --submitters opens"),
-        ({"submit_only": True, "submitters": "f", "operators": "g"}, "--submit-only shows no pages"),
-        ({"operators": "f", "operator_header": "X-User"}, "are two ways to tell operators: give one"),
+        (
+            {"submit_only": True, "submitters": "f", "operators": "g"},
+            "--submit-only shows no pages",
+        ),
+        (
+            {"operators": "f", "operator_header": "X-User"},
+            "are two ways to tell operators: give one",
+        ),
         ({"operator_header": "X-User"}, "--operator-header needs --trusted-proxy"),
         ({"trusted_proxy": ["::1"]}, "--trusted-proxy is for operators"),
     ],

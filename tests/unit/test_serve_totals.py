@@ -6,7 +6,9 @@ from parsync_redis.store.reads.schedulers import SchedulerView
 
 def said(name, placed, pid="1"):
     """Return the figures of a scheduler."""
-    return SchedulerView(name, 0, False, 1, {"pid": pid, "placed": str(placed), "conflicts": "odd"}, 0.1, True)
+    return SchedulerView(
+        name, 0, False, 1, {"pid": pid, "placed": str(placed), "conflicts": "odd"}, 0.1, True
+    )
 
 
 def test_the_sum_grows_by_what_each_scheduler_has_done_since_the_service_started():

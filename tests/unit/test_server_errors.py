@@ -1,4 +1,6 @@
-"""How long who waits for a server waits, what is said of it, and what numbers that went back mean."""
+"""How long who waits for a server waits, what is said of it, and what numbers that went
+back mean.
+"""
 
 import logging
 
@@ -28,7 +30,12 @@ def test_what_is_wrong_is_said_once_and_so_is_that_it_is_well(caplog):
     caplog.set_level(logging.INFO)
     patience = Backoff(log, "me")
     patience.well()
-    for error in (ServerUnreachable("away"), ServerUnreachable("still away"), ServerFull("full"), ServerFull("full")):
+    for error in (
+        ServerUnreachable("away"),
+        ServerUnreachable("still away"),
+        ServerFull("full"),
+        ServerFull("full"),
+    ):
         patience.pause_s(error)
     patience.well()
     patience.well()
@@ -42,11 +49,27 @@ def test_what_is_wrong_is_said_once_and_so_is_that_it_is_well(caplog):
 @pytest.mark.parametrize(
     ("reply", "error", "says"),
     [
-        (ReadOnlyError("You can't write against a read only replica."), ServerReadOnly, "replica of h:1,"),
-        (ResponseError("MISCONF Errors writing to the AOF file: No space"), ServerReadOnly, "its disk fails"),
-        (ResponseError("NOREPLICAS Not enough good replicas to write."), ServerReadOnly, "fewer replicas"),
+        (
+            ReadOnlyError("You can't write against a read only replica."),
+            ServerReadOnly,
+            "replica of h:1,",
+        ),
+        (
+            ResponseError("MISCONF Errors writing to the AOF file: No space"),
+            ServerReadOnly,
+            "its disk fails",
+        ),
+        (
+            ResponseError("NOREPLICAS Not enough good replicas to write."),
+            ServerReadOnly,
+            "fewer replicas",
+        ),
         (ResponseError("BUSY Redis is busy running a script."), ServerUnreachable, "SCRIPT KILL"),
-        (ResponseError("CLUSTERDOWN The cluster is down"), ServerUnreachable, "its cluster is down"),
+        (
+            ResponseError("CLUSTERDOWN The cluster is down"),
+            ServerUnreachable,
+            "its cluster is down",
+        ),
     ],
 )
 def test_each_reply_that_means_not_now_is_an_error_of_its_own(reply, error, says):
@@ -70,7 +93,12 @@ def test_a_number_that_went_back_is_told_once_and_one_that_is_new_is_not():
 
 
 def test_losses_are_told_by_the_newest_and_what_is_no_loss_is_passed_over():
-    lines = {"s1 submitted=9->3 p0=7->1": "1795263279123", "s2 submitted=4->0": "1795263280000", "": "1", "x y": "z"}
+    lines = {
+        "s1 submitted=9->3 p0=7->1": "1795263279123",
+        "s2 submitted=4->0": "1795263280000",
+        "": "1",
+        "x y": "z",
+    }
     losses = read_lines(lines)
     assert [loss.seen_by for loss in losses] == ["s2", "s1"]
     check = checkup.judge_losses(losses)
@@ -79,4 +107,7 @@ def test_losses_are_told_by_the_newest_and_what_is_no_loss_is_passed_over():
     assert checkup.judge_losses([]).level == "ok"
     (loss,) = read_lines({"s1 failover@4711=q3,p1 p0=7->1": "1795263279123"})
     assert (loss.went_back, loss.taken_over) == (("p0 7 -> 1",), ("q3,p1",))
-    assert "p0 7 -> 1; a replica took over q3,p1: its last writes may be lost (seen by s1)" in loss.text
+    assert (
+        "p0 7 -> 1; a replica took over q3,p1: its last writes may be lost (seen by s1)"
+        in loss.text
+    )

@@ -61,21 +61,33 @@ def test_settings_do_not_change():
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ({"partitions": 0}, "setting partitions=0 is not valid: it must be a whole number from 1 to 4096"),
+        (
+            {"partitions": 0},
+            "setting partitions=0 is not valid: it must be a whole number from 1 to 4096",
+        ),
         ({"partitions": 4097}, "a whole number from 1 to 4096"),
         ({"partitions": "many"}, "setting partitions='many' is not valid"),
-        ({"gap_s": 0.001}, "setting gap_s=0.001 is not valid: it must be a number of seconds from 0.01 to 60"),
+        (
+            {"gap_s": 0.001},
+            "setting gap_s=0.001 is not valid: it must be a number of seconds from 0.01 to 60",
+        ),
         ({"gap_s": float("nan")}, "gap_s=nan"),
         ({"lease_s": 0.1}, "a number of seconds from 0.5 to 3600"),
         ({"lease_s": 1e9}, "a number of seconds from 0.5 to 3600"),
         ({"strategy": "best"}, "it must be one of latency, quality, adaptive"),
-        ({"cluster": "a b"}, "setting cluster='a b' is not valid: it must be 1 to 64 letters, digits or _.-"),
+        (
+            {"cluster": "a b"},
+            "setting cluster='a b' is not valid: it must be 1 to 64 letters, digits or _.-",
+        ),
         ({"url": "http://host"}, "it must be redis://HOST:PORT/DB"),
         ({"url": "redis://"}, "it must be redis://HOST:PORT/DB"),
         ({"max_starts": 0}, "a whole number from 1 to 1000"),
         ({"retention_s": -1}, "a whole number of seconds from 1"),
         ({"tau_s": 0}, "a number of seconds from 0.001 to 3600"),
-        ({"partitons": 8}, "unknown setting 'partitons': known are url, cluster, partitions, shards, gap_s"),
+        (
+            {"partitons": 8},
+            "unknown setting 'partitons': known are url, cluster, partitions, shards, gap_s",
+        ),
     ],
 )
 def test_a_bad_value_is_refused_in_one_sentence(flags, says):
@@ -104,7 +116,10 @@ def test_a_password_is_never_shown():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("partitons = 8", "unknown setting 'partitons' in bad.toml: known are url, cluster, partitions"),
+        (
+            "partitons = 8",
+            "unknown setting 'partitons' in bad.toml: known are url, cluster, partitions",
+        ),
         ("partitions = ", "settings file bad.toml is not TOML"),
         (None, "settings file bad.toml cannot be read: No such file or directory"),
     ],
@@ -124,15 +139,26 @@ def test_what_was_not_asked_for_or_is_the_same_is_no_difference():
 
 def test_each_difference_from_the_running_cluster_is_named():
     asked = Settings.load(partitions=16, gap_s=0.25, lease_s=10)
-    assert find_differences(RUNNING, asked) == ["partitions=8 (you asked for 16)", "gap_s=0.5 (you asked for 0.25)"]
+    assert find_differences(RUNNING, asked) == [
+        "partitions=8 (you asked for 16)",
+        "gap_s=0.5 (you asked for 0.25)",
+    ]
 
 
 def test_another_layout_of_scripts_is_a_difference():
-    assert "scripts of layout 0" in find_differences({**RUNNING, "scripts": "0"}, Settings.load())[0]
+    assert (
+        "scripts of layout 0" in find_differences({**RUNNING, "scripts": "0"}, Settings.load())[0]
+    )
 
 
 @pytest.mark.parametrize(
-    "url", ["sentinel://h", "sentinel://?service=m", "sentinel://h:x/0?service=m", "sentinel://h/zero?service=m"]
+    "url",
+    [
+        "sentinel://h",
+        "sentinel://?service=m",
+        "sentinel://h:x/0?service=m",
+        "sentinel://h/zero?service=m",
+    ],
 )
 def test_an_address_of_sentinels_names_hosts_and_a_service(url):
     with pytest.raises(InvalidInput, match=r"sentinel://HOST:PORT,HOST:PORT/DB\?service=NAME"):
@@ -144,6 +170,9 @@ def test_the_password_of_a_service_is_in_a_file_and_is_the_servers(tmp_path):
     (tmp_path / "password").write_text("p@w\n")
     for url, complete in (
         ("sentinel://h,i/1?service=m", "sentinel://:p%40w@h,i/1?service=m"),
-        ("sentinel://u@h;sentinel://u@i?service=m", "sentinel://u:p%40w@h;sentinel://u@i?service=m"),
+        (
+            "sentinel://u@h;sentinel://u@i?service=m",
+            "sentinel://u:p%40w@h;sentinel://u@i?service=m",
+        ),
     ):
         assert Settings.load(url=url, password_file=tmp_path / "password").url == complete

@@ -1,4 +1,6 @@
-"""Several shards in the core: the shards at which a turn looks, and the order in which their tasks get seats."""
+"""Several shards in the core: the shards at which a turn looks, and the order in which their tasks
+get seats.
+"""
 
 import pytest
 
@@ -19,7 +21,9 @@ MISSING = "slots=1 gpu_model:a100"
 
 
 def sharded(slots: int, shards: int = SHARDS) -> tuple[Core, list[Queue]]:
-    """A core that sees so many free slots and has looked at all shards, of which none has a task."""
+    """A core that sees so many free slots and has looked at all shards, of which none
+    has a task.
+    """
     core = make(shards=shards)
     see(core, 0, [node("n", slots)], slots)
     queues = [Queue(core, shard) for shard in range(shards)]
@@ -38,10 +42,14 @@ def tell(core: Core, *queues: Queue) -> None:
 
 def taken(plan: Plan) -> dict[int, int]:
     """How many tasks a plan takes from each shard, in the order of its looks."""
-    return {shard: count for shard, look in plan.looks.items() if (count := sum(n for _, n in look.take))}
+    return {
+        shard: count
+        for shard, look in plan.looks.items()
+        if (count := sum(n for _, n in look.take))
+    }
 
 
-# -- at which shards it looks -------------------------------------------------------------------------------------
+# -- at which shards it looks ----------------------------------------------------------------------
 
 
 def test_a_new_scheduler_looks_at_all_shards_and_then_where_it_is_woken() -> None:
@@ -55,15 +63,25 @@ def test_a_new_scheduler_looks_at_all_shards_and_then_where_it_is_woken() -> Non
     assert list(core.plan().looks) == [1], "it has more changes"
 
 
-@pytest.mark.parametrize(("members", "shards"), [(1, 16), (3, 16), (4, 16), (16, 16), (20, 16), (7, 1), (1, 1)])
-def test_somebody_looks_at_each_shard_in_each_gap_and_each_scheduler_at_each_shard_in_time(members, shards) -> None:
+@pytest.mark.parametrize(
+    ("members", "shards"), [(1, 16), (3, 16), (4, 16), (16, 16), (20, 16), (7, 1), (1, 1)]
+)
+def test_somebody_looks_at_each_shard_in_each_gap_and_each_scheduler_at_each_shard_in_time(
+    members, shards
+) -> None:
     rounds = max(members, shards)
     for gap in range(5, 5 + rounds):
-        looked = [shard for ordinal in range(members) for shard in shards_of(ordinal, members, gap, shards)]
+        looked = [
+            shard
+            for ordinal in range(members)
+            for shard in shards_of(ordinal, members, gap, shards)
+        ]
         assert set(looked) == set(range(shards))
         assert len(looked) == rounds, "no two look at the same one while there are enough"
     for ordinal in range(members):
-        seen = {shard for gap in range(rounds) for shard in shards_of(ordinal, members, gap, shards)}
+        seen = {
+            shard for gap in range(rounds) for shard in shards_of(ordinal, members, gap, shards)
+        }
         assert seen == set(range(shards))
 
 
@@ -102,7 +120,9 @@ def test_a_task_that_goes_back_is_looked_at_in_its_shard() -> None:
     assert list(plan.looks) == [shard]
 
 
-def test_what_one_round_trip_cannot_take_wakes_others_and_at_the_end_it_waits_in_every_shard() -> None:
+def test_what_one_round_trip_cannot_take_wakes_others_and_at_the_end_it_waits_in_every_shard() -> (
+    None
+):
     core, queues = sharded(5 * MAX_BATCH)
     for queue in queues:
         queue.add(WORK, MAX_BATCH + 1, 1)
@@ -141,12 +161,13 @@ def test_while_tasks_are_left_behind_further_shards_are_looked_at_for_what_it_ta
     assert looked == set(range(shards))
 
 
-# -- in which order -----------------------------------------------------------------------------------------------
+# -- in which order --------------------------------------------------------------------------------
 
 
 def test_the_highest_priority_of_all_shards_goes_first() -> None:
     core, queues = sharded(10)
-    low, high = 9 * OF_PRIORITY, 2 * OF_PRIORITY
+    low = 9 * OF_PRIORITY
+    high = 2 * OF_PRIORITY
     queues[0].add(WORK, 20, low)
     queues[1].add(WORK, 20, low - OF_PRIORITY)
     queues[2].add(WORK, 7, high)
@@ -203,7 +224,7 @@ def test_kinds_of_one_shard_go_by_age_within_a_block() -> None:
     assert abs(shares["odd slots=1"] - shares["even slots=1"]) <= 3
 
 
-# -- what it keeps of each shard ----------------------------------------------------------------------------------
+# -- what it keeps of each shard -------------------------------------------------------------------
 
 
 def test_seats_are_kept_for_the_shards_whose_answers_have_not_come() -> None:
@@ -232,7 +253,9 @@ def test_the_same_kind_in_several_shards_is_one_group_and_one_search() -> None:
     assert list(plan.reasons) == [0, 1, 2]
     assert len({reasons(plan, shard)[0] for shard in range(SHARDS)}) == 1
     core.on_took(Took("9", 0, changes=[(f"work {MISSING}", "")], shard=1))
-    assert [waiting.shard for group in core.queue.blocked for waiting in group.waiting.values()] == [0, 2]
+    assert [
+        waiting.shard for group in core.queue.blocked for waiting in group.waiting.values()
+    ] == [0, 2]
 
 
 def test_each_shard_has_a_version_and_is_begun_anew_by_itself() -> None:

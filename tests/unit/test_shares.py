@@ -6,7 +6,9 @@ from tests.documents import ROOT
 from tests.shares import scope_of
 
 
-@pytest.mark.parametrize("file", ["acceptance/test_damage.py", "parity/test_prefork.py", "lua/test_patterns.py"])
+@pytest.mark.parametrize(
+    "file", ["acceptance/test_damage.py", "parity/test_prefork.py", "lua/test_patterns.py"]
+)
 def test_a_file_of_processes_goes_to_one_worker(file: str) -> None:
     assert scope_of(f"tests/{file}::Class::test_a[x::y]", ROOT) == f"tests/{file}"
 

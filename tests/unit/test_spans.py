@@ -1,4 +1,6 @@
-"""Place spans: of sampled traces only, whatever stands in a message's headers, and with what is known of the place."""
+"""Place spans: of sampled traces only, whatever stands in a message's headers, and with what is
+known of the place.
+"""
 
 from typing import Any, cast
 
@@ -14,10 +16,13 @@ from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
 from parsync_redis.worker.node.spans import Begun, PlaceSpans, make_span, sampled
 
-TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = "b7ad6b7169203331"
 PLACE = Place.of("a%20b 2@17.s1.482913 p0 n1/3,4 inc=3 since=5000")
 TIMES = {"submitted": 1000, "ready": 2000, "placed": 5000, "started": 5020, "finished": None}
-TASK = TaskStatus("a b", TaskState.RUNNING, "proj.a", attempt=2, starts=2, node="n1", scheduler="s1", times=TIMES)
+TASK = TaskStatus(
+    "a b", TaskState.RUNNING, "proj.a", attempt=2, starts=2, node="n1", scheduler="s1", times=TIMES
+)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,10 @@ import pytest
 from parsync_redis.cli.stack import LocalStack
 from tests.waiting import until
 
-STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+STUBBORN = (
+    "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); "
+    "time.sleep(600)"
+)
 PARENT = (
     "import subprocess, sys, time; "
     "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
@@ -92,11 +95,23 @@ def test_addresses_go_by_environment_so_that_no_password_is_in_a_command_line():
     with LocalStack("demo", url="redis://:secret@127.0.0.1:1/0") as stack:
         names = stack.scheduler(2, lease_s=1.5)
         assert names == ["scheduler-1", "scheduler-2"]
-        stack.worker("app", "n1", slots=2, score=9.5, labels={"zone": "a"}, resources={"mem": "4GiB"}, pool="solo")
-        commands = [" ".join(cast(list[str], process.popen.args)) for process in stack.processes.values()]
+        stack.worker(
+            "app",
+            "n1",
+            slots=2,
+            score=9.5,
+            labels={"zone": "a"},
+            resources={"mem": "4GiB"},
+            pool="solo",
+        )
+        commands = [
+            " ".join(cast(list[str], process.popen.args)) for process in stack.processes.values()
+        ]
     assert not any("secret" in command for command in commands)
     assert commands[1].endswith("scheduler --name scheduler-2 --lease-s 1.5")
     assert (
-        "-A app worker --parsync-node n1 -P solo --parsync-slots 2 --parsync-score 9.5 --parsync-label zone=a "
-        "--parsync-resource mem=4GiB -c 2 --without-mingle --without-gossip --without-heartbeat -n n1@%h"
+        "-A app worker --parsync-node n1 -P solo --parsync-slots 2 --parsync-score 9.5 "
+        "--parsync-label zone=a "
+        "--parsync-resource mem=4GiB -c 2 --without-mingle --without-gossip --without-heartbeat -n "
+        "n1@%h"
     ) in commands[2]

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from parsync_redis.model.options import Strategy
-from parsync_redis.placement.strategy import EMA_WEIGHT, HYSTERESIS, SHARPNESS, StrategySelector, pace, sample
+from parsync_redis.placement.strategy import (
+    EMA_WEIGHT,
+    HYSTERESIS,
+    SHARPNESS,
+    StrategySelector,
+    pace,
+    sample,
+)
 
 
 def test_a_sample_has_each_candidate_once() -> None:

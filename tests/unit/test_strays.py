@@ -40,15 +40,20 @@ def hears_of(made: Scheduler, **servers: str) -> None:
     made._hear(0.0)
 
 
-def test_a_scheduler_that_comes_back_under_its_name_gives_back_what_the_earlier_process_took(fake_store: Store) -> None:
+def test_a_scheduler_that_comes_back_under_its_name_gives_back_what_the_earlier_process_took(
+    fake_store: Store,
+) -> None:
     drive = Driver(fake_store)
     drive.taken("a")  # by s1, which is killed then
     scheduler(fake_store).turn()
     assert drive.state("a") == "pending", "s1 lives again: no leader would ever give it back"
 
 
-def test_a_take_that_comes_after_its_sender_gave_it_up_is_given_back_within_a_lease(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
+def test_a_take_that_comes_after_its_sender_gave_it_up_is_given_back_within_a_lease(
+    fake_store: Store,
+) -> None:
+    drive = Driver(fake_store)
+    made = scheduler(fake_store)
     made.turn()
     drive.taken("a")  # in the name of s1: its request was on the way when it lost patience
     made.turn()
@@ -59,7 +64,8 @@ def test_a_take_that_comes_after_its_sender_gave_it_up_is_given_back_within_a_le
 
 
 def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive = Driver(fake_store)
+    made = scheduler(fake_store)
     attempt = drive.taken("a")
     made.core.on_took(Took("1", 0, tasks=[Taken("a", attempt, Kind("work", "slots=1"), 0)]))
     made._taken.give_back_strays()
@@ -75,12 +81,16 @@ def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
     assert drive.status().attempt == 0, "no claim was ever sent"
 
 
-def test_a_second_take_that_the_core_has_not_heard_of_goes_back_when_the_scheduler_leaves(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
+def test_a_second_take_that_the_core_has_not_heard_of_goes_back_when_the_scheduler_leaves(
+    fake_store: Store,
+) -> None:
+    drive = Driver(fake_store)
+    made = scheduler(fake_store)
     made.turn()
     first = drive.taken("a")
     made.core.on_took(Took("1", 0, tasks=[Taken("a", first, Kind("work", "slots=1"), 0)]))
-    drive.run(drive.commands.give_back("s1", [("a", "", "", "its scheduler was lost")]))  # by the leader
+    # by the leader
+    drive.run(drive.commands.give_back("s1", [("a", "", "", "its scheduler was lost")]))
     assert drive.take()["a"] != first
     assert made.core.unclaimed == {"a": first}
     made._taken.give_back_all()
@@ -90,14 +100,19 @@ def test_a_second_take_that_the_core_has_not_heard_of_goes_back_when_the_schedul
 def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store: Store) -> None:
     member = scheduler(fake_store).membership
     fake_store.client.hset(fake_store.keys.shared("schedulers"), "s2", 7)
-    member._leadership.leads, member._runs, member._work._lost = True, {"": ServerRun("before")}, ["s2 7"]
+    member._leadership.leads = True
+    member._runs = {"": ServerRun("before")}
+    member._work._lost = ["s2 7"]
     member.store.server_runs = lambda keys: dict.fromkeys(keys, ServerRun("after"))  # type: ignore[method-assign]
     member.beat()
     assert fake_store.hash(fake_store.keys.shared("schedulers"))["s2"] == "7"
 
 
-def test_copies_from_before_the_first_renewal_are_dropped_if_the_server_is_another_by_then(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store, "before")
+def test_copies_from_before_the_first_renewal_are_dropped_if_the_server_is_another_by_then(
+    fake_store: Store,
+) -> None:
+    drive = Driver(fake_store)
+    made = scheduler(fake_store, "before")
     drive.submit("a")
     made.turn()
     assert made.core.queue.kinds[0].keys() == {"work slots=1"}
@@ -107,8 +122,11 @@ def test_copies_from_before_the_first_renewal_are_dropped_if_the_server_is_anoth
     assert (made.core.queue.versions, made.core.queue.kinds) == (["0"], [{}])
 
 
-def test_a_shard_is_read_anew_if_before_the_first_renewal_another_server_has_it(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store, "same")
+def test_a_shard_is_read_anew_if_before_the_first_renewal_another_server_has_it(
+    fake_store: Store,
+) -> None:
+    drive = Driver(fake_store)
+    made = scheduler(fake_store, "same")
     drive.submit("a")
     made._plans.carry_out(made.core.plan(), lambda: 0.0)  # before it hears anything
     assert made.core.queue.kinds[0].keys() == {"work slots=1"}
@@ -122,7 +140,8 @@ def test_a_shard_is_read_anew_if_before_the_first_renewal_another_server_has_it(
 
 
 def test_copies_are_dropped_when_the_first_server_leads_again(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store, "before")
+    drive = Driver(fake_store)
+    made = scheduler(fake_store, "before")
     drive.submit("a")
     made.turn()
     for server, joined in (("before", 0), ("after", 1), ("before", 1)):
@@ -131,7 +150,9 @@ def test_copies_are_dropped_when_the_first_server_leads_again(fake_store: Store)
     assert made.core.queue.versions == ["0"]
 
 
-def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_asked_for(fake_store: Store) -> None:
+def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_asked_for(
+    fake_store: Store,
+) -> None:
     drive = Driver(fake_store)
     drive.node()
     janitor = Janitor(fake_store, 1, 10.0)
@@ -144,7 +165,8 @@ def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_
 
 
 def test_a_shard_is_read_anew_if_another_server_has_it(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive = Driver(fake_store)
+    made = scheduler(fake_store)
     drive.submit("a")
     hears_of(made, p0="x", q0="before")
     for _ in range(3):
@@ -166,7 +188,8 @@ def test_a_shard_is_read_anew_if_another_server_has_it(fake_store: Store) -> Non
 
 
 def test_a_partition_is_read_anew_if_another_server_has_it(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive = Driver(fake_store)
+    made = scheduler(fake_store)
     drive.node()
     hears_of(made, p0="before", q0="x")
     for _ in range(3):
@@ -176,4 +199,6 @@ def test_a_partition_is_read_anew_if_another_server_has_it(fake_store: Store) ->
     hears_of(made, p0="before", q0="y")
     assert made.core.view.partitions[0].version == version
     hears_of(made, p0="after", q0="y")
-    assert made.core.view.partitions[0].version == -1, "its version may count what that server has lost"
+    assert made.core.view.partitions[0].version == -1, (
+        "its version may count what that server has lost"
+    )

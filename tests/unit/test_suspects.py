@@ -1,4 +1,6 @@
-"""The leader and nodes that live, but do not start what they get; and the leader's count of a drain's deadline."""
+"""The leader and nodes that live, but do not start what they get; and the leader's count of a
+drain's deadline.
+"""
 
 import pytest
 
@@ -18,7 +20,9 @@ class Rounds:
     """A leader's passes while time goes by and every node renews."""
 
     def __init__(self, store: Store) -> None:
-        self.drive, self.janitor, self.now_s = Driver(store), Janitor(store, 1, LEASE_S), 0.0
+        self.drive = Driver(store)
+        self.janitor = Janitor(store, 1, LEASE_S)
+        self.now_s = 0.0
         self.attempts: dict[str, str] = {}
 
     def go(self, seconds: float, janitor: Janitor | None = None) -> None:
@@ -54,7 +58,9 @@ def rounds(fake_store: Store) -> Rounds:
     return rounds
 
 
-def test_a_task_that_does_not_start_for_a_lease_goes_back_and_its_slot_is_free(rounds: Rounds) -> None:
+def test_a_task_that_does_not_start_for_a_lease_goes_back_and_its_slot_is_free(
+    rounds: Rounds,
+) -> None:
     rounds.place("a")
     rounds.go(LEASE_S)
     assert rounds.drive.state("a") == "placed", "the leader has seen it for less than a lease"
@@ -105,7 +111,9 @@ def test_a_node_that_runs_something_is_left_alone(rounds: Rounds) -> None:
     assert {rounds.drive.state(task) for task in "abc"} == {"placed"}
 
 
-def test_a_suspect_that_reads_its_inbox_gets_tasks_again_after_its_probation(rounds: Rounds) -> None:
+def test_a_suspect_that_reads_its_inbox_gets_tasks_again_after_its_probation(
+    rounds: Rounds,
+) -> None:
     for slot, task in enumerate("abc"):
         rounds.place(task, slot)
     rounds.go(1.5 * LEASE_S)
@@ -139,8 +147,11 @@ def test_a_leader_that_slept_begins_anew(rounds: Rounds) -> None:
     assert rounds.drive.state("a") == "placed"
 
 
-def test_the_deadline_of_a_drain_is_counted_by_the_leader_from_when_it_saw_it(rounds: Rounds) -> None:
-    drive, note = rounds.drive, drain_terms(2 * LEASE_S, "new disk")
+def test_the_deadline_of_a_drain_is_counted_by_the_leader_from_when_it_saw_it(
+    rounds: Rounds,
+) -> None:
+    drive = rounds.drive
+    note = drain_terms(2 * LEASE_S, "new disk")
     drive.start(rounds.place("a"))
     drive.run(drive.commands.set_node(0, "n1", "drain", None, note))
     rounds.go(2 * LEASE_S)
@@ -163,7 +174,8 @@ def test_a_new_leader_counts_a_deadline_anew_and_a_drain_without_one_lasts(round
 
 
 @pytest.mark.parametrize(
-    ("deadline", "note"), [(None, "no deadline"), (600, "deadline_s=600"), (0, "deadline_s=0"), (1.5, "deadline_s=1.5")]
+    ("deadline", "note"),
+    [(None, "no deadline"), (600, "deadline_s=600"), (0, "deadline_s=0"), (1.5, "deadline_s=1.5")],
 )
 def test_a_drain_reads_as_people_say_it(deadline: float | None, note: str) -> None:
     assert drain_terms(deadline, "") == note

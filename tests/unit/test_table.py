@@ -18,9 +18,19 @@ COLUMNS = (
     Column("NEEDS", 1, cut="right"),
     Column("WHY", prose=True),
 )
-WHY = "2 nodes fit: n1 is full until one of the tasks a, b ends; n2 is drained: a new disk is built in until evening"
+WHY = (
+    "2 nodes fit: n1 is full until one of the tasks a, b ends; n2 is drained: a new disk is built "
+    "in until evening"
+)
 ROW = ("00000001", "proj.render", "waiting", "2026-11-25 19:04:10.856 UTC", "slots=1 mem=8GiB", WHY)
-LONG = ("00000002", "project.of.a.long.name.render", "running", "2026-11-25 19:04:10.856 UTC", "slots=1 gpu=1", "")
+LONG = (
+    "00000002",
+    "project.of.a.long.name.render",
+    "running",
+    "2026-11-25 19:04:10.856 UTC",
+    "slots=1 gpu=1",
+    "",
+)
 
 
 def test_a_pipe_has_whole_values_and_no_details_whatever_its_rows_are():
@@ -72,10 +82,15 @@ def test_numbers_stand_to_the_right():
     ]
 
 
-@given(st.lists(st.tuples(st.text("ab ", max_size=30), st.text("ab界", max_size=40)), min_size=1), st.integers(30, 120))
+@given(
+    st.lists(st.tuples(st.text("ab ", max_size=30), st.text("ab界", max_size=40)), min_size=1),
+    st.integers(30, 120),
+)
 def test_no_line_is_wider_than_the_terminal(texts, width):
     rows = [("00000001", name, "running", "x" * 20, name, why) for why, name in texts]
-    assert all(cell_len(line) <= width for line in lay_out(COLUMNS, rows, max(width, 50)) if width >= 50)
+    assert all(
+        cell_len(line) <= width for line in lay_out(COLUMNS, rows, max(width, 50)) if width >= 50
+    )
 
 
 def test_uuids_are_short_where_that_is_enough():
@@ -87,7 +102,10 @@ def test_uuids_are_short_where_that_is_enough():
     twins = [UUIDS[0], UUIDS[0].replace("-0000-", "-1000-")]
     assert [*short_ids(twins).values()] == ["00000001-0000", "00000001-1000"]
     assert shorten_ids(f"task {UUIDS[1]} ends") == "task 00000002 ends"
-    assert wrapped(f"  n1 is full until {UUIDS[1]} ends", 25, 2) == ["  n1 is full until", "    00000002 ends"]
+    assert wrapped(f"  n1 is full until {UUIDS[1]} ends", 25, 2) == [
+        "  n1 is full until",
+        "    00000002 ends",
+    ]
 
 
 def test_slots_in_a_row_are_a_range():
@@ -96,7 +114,12 @@ def test_slots_in_a_row_are_a_range():
 
 def test_watch_may_do_without_a_number():
     assert fill_watch(["tasks", "--watch"]) == ["tasks", "--watch", "2"]
-    assert fill_watch(["tasks", "--watch", "0.5", "--json"]) == ["tasks", "--watch", "0.5", "--json"]
+    assert fill_watch(["tasks", "--watch", "0.5", "--json"]) == [
+        "tasks",
+        "--watch",
+        "0.5",
+        "--json",
+    ]
     assert fill_watch(["nodes", "--watch", "n1"]) == ["nodes", "--watch", "2", "n1"]
     assert fill_watch(["submit", "a", "--", "--watch"]) == ["submit", "a", "--", "--watch"]
 

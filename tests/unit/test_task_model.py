@@ -38,7 +38,8 @@ def test_everything_may_be_asked():
     [
         (
             {"slot": 1},
-            "unknown parsync option 'slot': known are slots, resources, require, tolerate, apart, near, ",
+            "unknown parsync option 'slot': known are slots, resources, require, tolerate, apart, "
+            "near, ",
         ),
         ({3: 1}, "unknown parsync option 3"),
         ("slots=1", "must be a mapping"),
@@ -51,7 +52,10 @@ def test_everything_may_be_asked():
         ({"priority": -1}, "from 0 to 9"),
         ({"priority": True}, "priority=True"),
         ({"priority": 1.5}, "priority=1.5"),
-        ({"strategy": "fast"}, "strategy='fast' is not valid: it must be one of latency, quality, adaptive"),
+        (
+            {"strategy": "fast"},
+            "strategy='fast' is not valid: it must be one of latency, quality, adaptive",
+        ),
         ({"strategy": []}, "is not valid"),
         ({"wait_for_capacity": "yes"}, "True or False"),
         ({"expires": 0}, "expires=0 is not valid: it must be a number of seconds above 0"),
@@ -84,7 +88,9 @@ def test_a_record_reads_as_a_status():
     line = "+2@17 4000000000017 18 17 starts=1,ran=900,max=4,expires=5000 work slots=1 latency"
     run = "a 3@17.s1.482913 p1 n1/0 inc=1 since=950 started=1000"
     extra = ["cancel", "SIGTERM", "why", "its node n2 was lost"]
-    record = Record.of("a", 2000, [b"running", line.encode(), b"3@17.s1.482913", run.encode(), b"", b"", extra])
+    record = Record.of(
+        "a", 2000, [b"running", line.encode(), b"3@17.s1.482913", run.encode(), b"", b"", extra]
+    )
     status = TaskStatus.of(record)
     assert (status.state, status.attempt, status.starts, status.partition, status.slot) == (
         TaskState.RUNNING,
@@ -93,7 +99,12 @@ def test_a_record_reads_as_a_status():
         1,
         0,
     )
-    assert (status.name, status.needs, status.strategy, status.priority) == ("work", "slots=1", "latency", 5)
+    assert (status.name, status.needs, status.strategy, status.priority) == (
+        "work",
+        "slots=1",
+        "latency",
+        5,
+    )
     assert (status.scheduler, status.max_starts, status.expires_ms) == ("s1", 4, 5000)
     assert status.cancel_asked
     assert status.times == {
@@ -111,28 +122,46 @@ def test_a_history_reads_as_setbacks_and_what_is_none_is_passed_over():
         "2@17 placed a/b/0 inc=1 since=3 until=4 "
     )
     first, second = TaskStatus.of(known("dead", extra=["history", history])).history
-    assert first == Setback("1@17", TaskState.RUNNING, "n1", 3, 2, 1000, 2000, "its node n1 was lost")
+    assert first == Setback(
+        "1@17", TaskState.RUNNING, "n1", 3, 2, 1000, 2000, "its node n1 was lost"
+    )
     assert (second.state, second.node, second.slot, second.why) == (TaskState.PLACED, "a/b", 0, "")
 
 
 def test_why_a_task_waits_is_the_reason_of_its_kind_once_it_is_due():
-    kind_line, own = "1 17 17 only node n1 fits: it is full", ["why", "its node n2 was lost"]
-    assert TaskStatus.of(known("pending", kind_line=kind_line, extra=own)).why == "only node n1 fits: it is full"
-    assert TaskStatus.of(known("pending", kind_line="1 17 17", extra=own)).why == "its node n2 was lost"
+    kind_line = "1 17 17 only node n1 fits: it is full"
+    own = ["why", "its node n2 was lost"]
+    assert (
+        TaskStatus.of(known("pending", kind_line=kind_line, extra=own)).why
+        == "only node n1 fits: it is full"
+    )
+    assert (
+        TaskStatus.of(known("pending", kind_line="1 17 17", extra=own)).why
+        == "its node n2 was lost"
+    )
     late = known("pending", "0@17 9000000000017 90000 17 - work slots=1", kind_line=kind_line)
     assert TaskStatus.of(late).why == ""
 
 
 def test_the_end_of_a_task_reads_as_when_and_why():
     status = TaskStatus.of(
-        known("failed", "+0@17 9000000000017 17 17 starts=2 work slots=1", "failed 1900 by hand: no")
+        known(
+            "failed", "+0@17 9000000000017 17 17 starts=2 work slots=1", "failed 1900 by hand: no"
+        )
     )
-    assert (status.state, status.why, status.times["finished"], status.starts) == ("failed", "by hand: no", 1900, 2)
+    assert (status.state, status.why, status.times["finished"], status.starts) == (
+        "failed",
+        "by hand: no",
+        1900,
+        2,
+    )
 
 
 def test_a_damaged_line_is_said_to_be_damaged():
     assert TaskStatus.of(known("pending", "x")).why == "its record is damaged: 'x'"
-    assert TaskStatus.of(known("failed", "x", "failed 1900 its record is damaged: line")).why.endswith(": line")
+    assert TaskStatus.of(
+        known("failed", "x", "failed 1900 its record is damaged: line")
+    ).why.endswith(": line")
     assert TaskStatus.of(known("lost")).state == "gone"
 
 
@@ -142,13 +171,21 @@ def test_an_empty_record_is_a_task_that_is_gone():
 
 def test_a_node_reads_from_its_line():
     node = Node.of("n1", "up inc=3 drain=1 first=8 span=4 score=9.5 slots=2 gpu=2 zone:a")
-    assert (node.state, node.inc, node.draining, node.first, node.span, node.score) == ("up", 3, True, 8, 4, 9.5)
+    assert (node.state, node.inc, node.draining, node.first, node.span, node.score) == (
+        "up",
+        3,
+        True,
+        8,
+        4,
+        9.5,
+    )
     assert node.offer.text == "slots=2 gpu=2 zone:a"
 
 
 def test_a_lease_reads_from_its_line():
     text = "a81f 1@17.s1.482913 p0 n1/3,4 inc=3 gpu=1 since=1732161994123"
-    lead, led = Lease.of("n1", 3, text), Lease.of("n1", 4, text)
+    lead = Lease.of("n1", 3, text)
+    led = Lease.of("n1", 4, text)
     assert (lead.slot, lead.leads) == (3, True)
     assert (led.slot, led.leads) == (4, False)
     assert lead.place == led.place == Place.of(text)
@@ -161,7 +198,8 @@ def test_a_lease_reads_from_its_line():
     "text",
     [
         "a81f 1@17 p0 n1/0 inc=1 since=5",
-        "a%20b 99@17.s-1.4 p12 n-1.x/3,4,9999 inc=999999999999999 gpu=1 since=7 since=1732161994123",
+        "a%20b 99@17.s-1.4 p12 n-1.x/3,4,9999 inc=999999999999999 gpu=1 since=7 "
+        "since=1732161994123",
     ],
 )
 def test_the_text_of_a_place_reads_as_it_is_written(text: str):

@@ -11,7 +11,9 @@ from parsync_redis.store.reads.find_tasks import SeenTask, TaskQuery, matches, o
 NOW_MS = 1_000_000
 
 
-def seen(id, name="a.b", submitted_ms=NOW_MS - 60_000, node="", asked="", started_ms=None, ended_ms=None):
+def seen(
+    id, name="a.b", submitted_ms=NOW_MS - 60_000, node="", asked="", started_ms=None, ended_ms=None
+):
     line = TaskLine.of(f"0@1 9000000000001 {submitted_ms} {submitted_ms} - {name} slots=1")
     place = Place(id, "1@1.s1.0", 0, node, (0,), 1, submitted_ms, asked) if node else None
     return SeenTask(id, line, place, started_ms, ended_ms)
@@ -33,7 +35,13 @@ def seen(id, name="a.b", submitted_ms=NOW_MS - 60_000, node="", asked="", starte
 def test_each_condition_and_all_of_several(query, found):
     tasks = [
         seen("a"),
-        seen("r", node="n1", asked="gpu@1=0.5 gpu.mem@1=8", submitted_ms=NOW_MS - 200_000, started_ms=NOW_MS - 5),
+        seen(
+            "r",
+            node="n1",
+            asked="gpu@1=0.5 gpu.mem@1=8",
+            submitted_ms=NOW_MS - 200_000,
+            started_ms=NOW_MS - 5,
+        ),
         seen("x", "x.y", node="n2", asked="mem=4 gpu=0"),
         seen("e", submitted_ms=NOW_MS - 300_000, ended_ms=NOW_MS - 150_000),
     ]
@@ -55,12 +63,17 @@ def test_orders():
         "ended": "ended long short waits",
     }
     for sort, right in orders.items():
-        assert " ".join(one.id for one in sorted(tasks, key=lambda one: order_of(one, sort, NOW_MS))) == right, sort
+        assert (
+            " ".join(one.id for one in sorted(tasks, key=lambda one: order_of(one, sort, NOW_MS)))
+            == right
+        ), sort
     with pytest.raises(InvalidInput, match="sort='size' is not known: known are age, run"):
         TaskQuery(sort="size")
 
 
 def test_an_unknown_node_names_the_nearest():
-    assert no_such_node("gpu-3", ["gpu-1", "gpu-2", "web-1"]).startswith("no node 'gpu-3': there are gpu-")
+    assert no_such_node("gpu-3", ["gpu-1", "gpu-2", "web-1"]).startswith(
+        "no node 'gpu-3': there are gpu-"
+    )
     assert no_such_node("n1", []) == "no node 'n1': no node is registered"
     assert no_such_node("x", [f"n{n}" for n in range(1000)]).endswith("n7, ... (1,000 in all)")

@@ -1,4 +1,7 @@
-"""When a scheduler goes on by its own clock, and when it subscribes anew. Pure, in a time of its own."""
+"""When a scheduler goes on by its own clock, and when it subscribes anew.
+
+Pure, in a time of its own.
+"""
 
 from parsync_redis.scheduler.process.tick_clock import DEAF_S, SILENCE, TickClock
 
@@ -22,7 +25,11 @@ def test_a_short_silence_is_no_reason_to_subscribe_anew_and_a_long_one_is_once()
     clock = TickClock(0.0)
     clock.on_tick(1, 0.0)
     assert not clock.becomes_deaf(DEAF_S - 0.001, INTERVAL_S)
-    assert [clock.becomes_deaf(now_s, INTERVAL_S) for now_s in (DEAF_S, DEAF_S + 1, 100.0)] == [True, False, False]
+    assert [clock.becomes_deaf(now_s, INTERVAL_S) for now_s in (DEAF_S, DEAF_S + 1, 100.0)] == [
+        True,
+        False,
+        False,
+    ]
     clock.on_tick(2, 100.0)
     assert not clock.becomes_deaf(100.1, INTERVAL_S)
     assert clock.becomes_deaf(100.0 + DEAF_S, INTERVAL_S), "the next silence is another one"

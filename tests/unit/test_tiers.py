@@ -1,4 +1,6 @@
-"""The split of the tests into `make test` and the others: each behaviour on a stack has its story."""
+"""The split of the tests into `make test` and the others: each behaviour on a stack has
+its story.
+"""
 
 import re
 
@@ -15,7 +17,10 @@ NO_STACK = {"unit/test_tiers.py", "unit/test_stack.py"}
 
 def texts() -> dict[str, str]:
     """The text of each test file, by its path below tests/."""
-    return {file.relative_to(TESTS).as_posix(): file.read_text(encoding="utf-8") for file in TESTS.rglob("test_*.py")}
+    return {
+        file.relative_to(TESTS).as_posix(): file.read_text(encoding="utf-8")
+        for file in TESTS.rglob("test_*.py")
+    }
 
 
 def test_each_file_that_starts_a_stack_has_a_story_or_says_who_tells_it():
@@ -27,14 +32,23 @@ def test_each_file_that_starts_a_stack_has_a_story_or_says_who_tells_it():
 
 
 def test_what_starts_a_stack_is_marked():
-    unmarked = [file for file, text in texts().items() if STACK.search(text) and "pytest.mark.serial" not in text]
+    unmarked = [
+        file
+        for file, text in texts().items()
+        if STACK.search(text) and "pytest.mark.serial" not in text
+    ]
     assert sorted({*unmarked} - NO_STACK) == [], "mark it with pytest.mark.serial"
 
 
 @pytest.mark.parametrize("tier", [STORIES, LONG, FIRST], ids=["stories", "long", "first"])
 def test_each_name_is_a_test(tier):
     files = texts()
-    missing = [(file, name) for file in tier for name in tier[file] if f"def {name}(" not in files.get(file, "")]
+    missing = [
+        (file, name)
+        for file in tier
+        for name in tier[file]
+        if f"def {name}(" not in files.get(file, "")
+    ]
     assert not missing
 
 

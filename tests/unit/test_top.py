@@ -1,4 +1,6 @@
-"""The page of `parsync top` fits its window, shows first what is not well, and says how old it is."""
+"""The page of `parsync top` fits its window, shows first what is not well, and says how
+old it is.
+"""
 
 from dataclasses import replace
 
@@ -17,14 +19,35 @@ NOW_MS = 1_795_633_448_000
 
 def node(name, held=0, state="up"):
     return NodeView(
-        name, 0, state, False, 1, 1.0, 4, 4 - held, held, {"mem": 2**34}, {"mem": 2**33}, {}, note="its disk"
+        name,
+        0,
+        state,
+        False,
+        1,
+        1.0,
+        4,
+        4 - held,
+        held,
+        {"mem": 2**34},
+        {"mem": 2**33},
+        {},
+        note="its disk",
     )
 
 
 def running(id, s):
     times = {"submitted": NOW_MS - s * 1000, "started": NOW_MS - s * 1000, "finished": None}
     return TaskStatus(
-        id, TaskState.RUNNING, "proj.render", 1, 1, 0, "n1", 0, needs="slots=1 mem=8589934592", times=times
+        id,
+        TaskState.RUNNING,
+        "proj.render",
+        1,
+        1,
+        0,
+        "n1",
+        0,
+        needs="slots=1 mem=8589934592",
+        times=times,
     )
 
 
@@ -37,7 +60,10 @@ GLANCE = Glance(
         SchedulerView("s1", 0, True, 1, {"delay_ms": "3.5"}, 0.1, True),
         SchedulerView("s2", 1, False, 1, {}, 99.0, False),
     ],
-    [KindView(f"proj.k{n} slots=1", f"proj.k{n}", "slots=1", "", n, 0, "2 nodes fit: n1 is full") for n in range(30)],
+    [
+        KindView(f"proj.k{n} slots=1", f"proj.k{n}", "slots=1", "", n, 0, "2 nodes fit: n1 is full")
+        for n in range(30)
+    ],
     Counts(4, 0, 44, 0, 0, 0),
     NOW_MS - 200_000,
     {"full": 400, "no_fit": 35},
@@ -74,5 +100,16 @@ def test_it_says_when_the_server_is_away_and_how_old_it_is():
 
 
 def test_a_cluster_of_nothing_has_a_page():
-    empty = replace(GLANCE, nodes=[], schedulers=[], kinds=[], runs=[], reasons={}, oldest_ms=None, placed_s=None)
-    assert "schedulers 0 of 0, leader none  slots 0 of 0 held" in page_lines(empty, "", 0.0, "studio", 80, 24)
+    empty = replace(
+        GLANCE,
+        nodes=[],
+        schedulers=[],
+        kinds=[],
+        runs=[],
+        reasons={},
+        oldest_ms=None,
+        placed_s=None,
+    )
+    assert "schedulers 0 of 0, leader none  slots 0 of 0 held" in page_lines(
+        empty, "", 0.0, "studio", 80, 24
+    )

@@ -1,4 +1,7 @@
-"""The turns of the loop: what it confirms, what it keeps after an error, when it rests. On fakeredis, no sockets."""
+"""The turns of the loop: what it confirms, what it keeps after an error, when it rests.
+
+On fakeredis, no sockets.
+"""
 
 import time
 from dataclasses import replace
@@ -34,8 +37,11 @@ def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
 
 @pytest.fixture
 def won(fake_store: Store) -> tuple[Driver, Scheduler]:
-    """A scheduler on server `same` that has won a claim for task a, on the only slot, and not confirmed it."""
-    drive, made = Driver(fake_store), scheduler(fake_store)
+    """A scheduler on server `same` that has won a claim for task a, on the only slot, and not
+    confirmed it.
+    """
+    drive = Driver(fake_store)
+    made = scheduler(fake_store)
     drive.node("n1", slots=1)
     placed(drive, made, "a")
     made._rank = made.membership.rank = replace(made._rank, server="same")
@@ -43,8 +49,11 @@ def won(fake_store: Store) -> tuple[Driver, Scheduler]:
     return drive, made
 
 
-def test_what_has_not_started_after_a_while_is_confirmed_and_what_has_is_left_alone(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
+def test_what_has_not_started_after_a_while_is_confirmed_and_what_has_is_left_alone(
+    fake_store: Store,
+) -> None:
+    drive = Driver(fake_store)
+    made = scheduler(fake_store)
     drive.node("n1", slots=4)
     places = placed(drive, made, "a", "b")
     assert drive.start(places["a"]) == "ok"
@@ -56,9 +65,13 @@ def test_what_has_not_started_after_a_while_is_confirmed_and_what_has_is_left_al
     assert made.core.won.unconfirmed == []
 
 
-def test_after_an_error_what_was_won_is_confirmed_and_the_rest_goes_back(won: tuple[Driver, Scheduler]) -> None:
+def test_after_an_error_what_was_won_is_confirmed_and_the_rest_goes_back(
+    won: tuple[Driver, Scheduler],
+) -> None:
     drive, made = won
-    made.core.on_took(Took("1", 0, tasks=[Taken("b", drive.taken("b"), Kind("work", "slots=1"), 0)]))
+    made.core.on_took(
+        Took("1", 0, tasks=[Taken("b", drive.taken("b"), Kind("work", "slots=1"), 0)])
+    )
     assert (drive.state("a"), drive.state("b")) == ("taken", "taken")
     made.recover()
     assert (drive.state("a"), drive.state("b")) == ("placed", "pending")
@@ -90,7 +103,9 @@ def test_what_could_not_be_confirmed_for_an_error_is_not_lost(
     assert drive.state("a") == "placed"
 
 
-def test_a_server_that_does_not_tell_its_run_id_may_be_another(won: tuple[Driver, Scheduler]) -> None:
+def test_a_server_that_does_not_tell_its_run_id_may_be_another(
+    won: tuple[Driver, Scheduler],
+) -> None:
     drive, made = won
     made._rank = replace(made._rank, server="")
     made.store.run_id = lambda: ""  # type: ignore[method-assign]
@@ -121,7 +136,9 @@ def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: S
     assert not made._rests
 
 
-def test_only_a_long_silence_makes_it_subscribe_anew(fake_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_long_silence_makes_it_subscribe_anew(
+    fake_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = scheduler(fake_store)
     made.listener.listen = lambda: asked.append("again")  # type: ignore[method-assign]
     asked: list[str] = []
@@ -140,7 +157,8 @@ def test_only_a_long_silence_makes_it_subscribe_anew(fake_store: Store, monkeypa
 def test_a_scheduler_at_rest_takes_a_delayed_task_when_it_is_due(
     fake_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive = Driver(fake_store)
+    made = scheduler(fake_store)
     drive.node("n1", slots=1)
     monkeypatch.setattr(loop, "LONGEST_WAIT_S", float("inf"))
     drive.submit("later", delay_ms=60_000)

@@ -14,7 +14,9 @@ from parsync_redis.scheduler.core.partition import PartitionCopy, Seats
 from parsync_redis.scheduler.core.view import View
 
 
-def node(name: str, first: int, slots: int, score: float = 1.0, **labels_and_amounts: object) -> Node:
+def node(
+    name: str, first: int, slots: int, score: float = 1.0, **labels_and_amounts: object
+) -> Node:
     resources = {k: v for k, v in labels_and_amounts.items() if isinstance(v, int)}
     labels = {k: v for k, v in labels_and_amounts.items() if isinstance(v, str)}
     return Node(name, "up", 1, False, first, slots, score, Resources.of(slots, resources, labels))
@@ -27,7 +29,9 @@ def bits(*free: int, size: int = 32) -> bytes:
     return np.packbits(flags).tobytes()
 
 
-def partition(*nodes: Node, free: tuple[int, ...], left: dict[str, str] | None = None) -> PartitionCopy:
+def partition(
+    *nodes: Node, free: tuple[int, ...], left: dict[str, str] | None = None
+) -> PartitionCopy:
     view = View(1)
     view.partitions[0].set_nodes(nodes, 1)
     view.partitions[0].set_free(bits(*free), left or {}, 1)
@@ -43,7 +47,11 @@ def test_every_free_slot_is_a_seat_for_a_plain_task() -> None:
     view = partition(node("a", 0, 4), node("b", 4, 4), free=(0, 2, 5))
     seats = view.seats(Resources.of(1))
     places = view.reserve(seats, everything(seats), Resources.of(1))
-    assert [(node.name, slots) for node, slots in places.claim(3)] == [("a", (0,)), ("a", (2,)), ("b", (1,))]
+    assert [(node.name, slots) for node, slots in places.claim(3)] == [
+        ("a", (0,)),
+        ("a", (2,)),
+        ("b", (1,)),
+    ]
     assert view.free_count == 0
 
 
@@ -64,7 +72,9 @@ def test_labels_and_amounts_narrow_the_seats() -> None:
     )
     assert len(view.seats(Resources.of(1, labels={"model": "a100"})).leads) == 4
     one_gpu = view.seats(Resources.of(1, {"gpu": 1}))
-    assert sorted(view.nodes[i].name for i in one_gpu.nodes) == ["a", "a", "b"], "as many as each has GPUs left"
+    assert sorted(view.nodes[i].name for i in one_gpu.nodes) == ["a", "a", "b"], (
+        "as many as each has GPUs left"
+    )
     assert len(view.seats(Resources.of(1, {"gpu": 2})).leads) == 1
     assert len(view.seats(Resources.of(1, {"gpu": 3})).leads) == 0
 
@@ -109,7 +119,8 @@ def test_quality_is_the_score_in_standard_deviations_weighted_by_slots() -> None
     view.partitions[0].set_nodes([node("a", 0, 3, score=1.0)], 1)
     view.partitions[1].set_nodes([node("b", 0, 1, score=5.0)], 1)
     view.rescale()
-    mean, spread = 2.0, np.sqrt((3 * 1 + 9) / 4)
+    mean = 2.0
+    spread = np.sqrt((3 * 1 + 9) / 4)
     assert np.isclose(view.partitions[0].quality[0], (1 - mean) / spread)
     assert np.isclose(view.partitions[1].quality[0], (5 - mean) / spread)
 
@@ -123,7 +134,10 @@ def test_explain_says_what_is_missing() -> None:
         "no node fits: no node has label zone:x; there are no labels"
     )
     assert view.explain(Resources.of(2)) == "only node a fits: it has fewer than 2 free slots"
-    assert view.explain(Resources.of(1, {"gpu": 1})) == "only node a fits: it is short of gpu: the task needs 1"
+    assert (
+        view.explain(Resources.of(1, {"gpu": 1}))
+        == "only node a fits: it is short of gpu: the task needs 1"
+    )
     assert View(1).explain(Resources.of(1)).startswith("the cluster has no node")
 
 
@@ -141,8 +155,11 @@ def test_explain_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there
 
 @given(st.data())
 def test_seats_hold_whatever_is_put_on_all_of_them(data: st.DataObject) -> None:
-    """Taking every seat uses no slot twice and no node's amounts beyond what is left; no seat is left out."""
-    nodes, first = [], 0
+    """Taking every seat uses no slot twice and no node's amounts beyond what is left; no seat is
+    left out.
+    """
+    nodes = []
+    first = 0
     for i in range(data.draw(st.integers(1, 4))):
         slots = data.draw(st.integers(1, 6))
         gpu = data.draw(st.integers(0, 4))
@@ -151,7 +168,8 @@ def test_seats_hold_whatever_is_put_on_all_of_them(data: st.DataObject) -> None:
     free = tuple(b for b in range(first) if data.draw(st.booleans()))
     left = {n.name: data.draw(st.integers(0, dict(n.offer.amounts).get("gpu", 0))) for n in nodes}
     needs = Resources.of(
-        data.draw(st.integers(1, 3)), {"gpu": amount} if (amount := data.draw(st.integers(0, 2))) else {}
+        data.draw(st.integers(1, 3)),
+        {"gpu": amount} if (amount := data.draw(st.integers(0, 2))) else {},
     )
     view = partition(*nodes, free=free, left={name: f"gpu={n}" for name, n in left.items()})
     seats = view.seats(needs)

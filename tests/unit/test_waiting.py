@@ -1,4 +1,6 @@
-"""No test waits without a limit: a process, thread or peer that never answers fails the test with a sentence."""
+"""No test waits without a limit: a process, thread or peer that never answers fails the test with a
+sentence.
+"""
 
 import ast
 import os
@@ -17,18 +19,29 @@ TESTS = Path(__file__).resolve().parents[1]
 RUNS = ("run", "call", "check_call", "check_output", "getoutput", "getstatusoutput")
 PIPES = ("stdout", "stderr")
 EXCUSE = "# limit: "
-"""A comment on the line, or the one above, that says why this wait ends: its thread is a daemon, for example."""
+"""A comment on the line, or the one above, that says why this wait ends: its thread is a daemon,
+for example.
+"""
 
 
 def unlimited(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the words of each wait without a limit."""
-    tree, lines = ast.parse(text), text.splitlines()
+    tree = ast.parse(text)
+    lines = text.splitlines()
     awaited = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Await)}
     for node in ast.walk(tree):
         words = ""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and id(node) not in awaited:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and id(node) not in awaited
+        ):
             words = _of_call(node, node.func)
-        elif isinstance(node, ast.For) and isinstance(node.iter, ast.Attribute) and node.iter.attr in PIPES:
+        elif (
+            isinstance(node, ast.For)
+            and isinstance(node.iter, ast.Attribute)
+            and node.iter.attr in PIPES
+        ):
             words = f"for ... in {ast.unparse(node.iter)}"
         line = getattr(node, "lineno", 0)
         if words and not any(EXCUSE in text for text in lines[max(0, line - 2) : line]):
@@ -36,8 +49,10 @@ def unlimited(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _of_call(call: ast.Call, function: ast.Attribute) -> str:
-    name, owner = function.attr, ast.unparse(function.value)
-    bare, limited = not call.args and not call.keywords, any(word.arg == "timeout" for word in call.keywords)
+    name = function.attr
+    owner = ast.unparse(function.value)
+    bare = not call.args and not call.keywords
+    limited = any(word.arg == "timeout" for word in call.keywords)
     found = (
         (name in ("wait", "join", "get", "result") and bare)
         or (name == "communicate" and not limited)
@@ -83,12 +98,23 @@ def test_a_wait_without_a_limit_is_seen(text: str) -> None:
 
 
 def test_a_wait_with_a_limit_passes() -> None:
-    words = "p.wait(1); p.wait(timeout=1); t.join(timeout=1); ','.join(x); d.get('a'); subprocess.run([], timeout=1)"
-    assert not list(unlimited(words + "\nasync def f(): await event.wait()\nos.waitpid(pid, os.WNOHANG)"))
+    words = (
+        "p.wait(1); p.wait(timeout=1); t.join(timeout=1); ','.join(x); d.get('a'); "
+        "subprocess.run([], timeout=1)"
+    )
+    assert not list(
+        unlimited(words + "\nasync def f(): await event.wait()\nos.waitpid(pid, os.WNOHANG)")
+    )
 
 
 def sleeper() -> "subprocess.Popen[str]":
-    command = [sys.executable, "-I", "-S", "-c", "import time; print('began', flush=True); time.sleep(600)"]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        "import time; print('began', flush=True); time.sleep(600)",
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -102,15 +128,25 @@ def sleeping_child() -> int:
 
 CASES: dict[str, Callable[[], object]] = {
     "not seen within 0.1 s: it comes": lambda: until(lambda: False, "it comes", 0.1),
-    "did not end within 0.1 s, and was killed: the program": lambda: ended(sleeper(), "the program", 0.1),
-    "did not end within 0.2 s, and was killed: the child": lambda: child_ended(sleeping_child(), "the child", 0.2),
+    "did not end within 0.1 s, and was killed: the program": lambda: ended(
+        sleeper(), "the program", 0.1
+    ),
+    "did not end within 0.2 s, and was killed: the child": lambda: child_ended(
+        sleeping_child(), "the child", 0.2
+    ),
     "has not ended within 0.1 s": lambda: joined(started(threading.Event()), "", 0.1),
     "not seen within 0.1 s: the event": lambda: happened(threading.Event(), "the event", 0.1),
     "nothing to read within 0.1 s: a word": lambda: read_some(os.pipe()[0], 1, "a word", 0.1),
     "did not end within 0.3 s, and was killed: it says": lambda: said(sleeper(), "it says", 0.3),
     "which was killed: its second line": lambda: reads(sleeper()),
     "did not end within 1 s; it wrote 'began": lambda: run(
-        [sys.executable, "-I", "-S", "-c", "print('began', flush=True); import time; time.sleep(600)"],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            "print('began', flush=True); import time; time.sleep(600)",
+        ],
         1,
         stdout=subprocess.PIPE,
     ),

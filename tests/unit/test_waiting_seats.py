@@ -1,4 +1,6 @@
-"""When a scheduler claims a waiting seat: for a task of one slot without amounts, and only if no slot is free."""
+"""When a scheduler claims a waiting seat: for a task of one slot without amounts, and only if no
+slot is free.
+"""
 
 import numpy as np
 

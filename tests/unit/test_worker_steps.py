@@ -1,4 +1,6 @@
-"""The steps of a worker, the scheduler beside it, what a worker that is no node says, and the loader's Parsync."""
+"""The steps of a worker, the scheduler beside it, what a worker that is no node says, and the
+loader's Parsync.
+"""
 
 import pickle
 from pathlib import Path
@@ -16,7 +18,11 @@ from parsync_redis.model.place import Place
 from parsync_redis.settings import Settings, wants_scheduler
 from parsync_redis.store.store import Store
 from parsync_redis.worker import scheduler_child as beside
-from parsync_redis.worker.celery.bootsteps import NodeStep, call_when_stopped, leave_before_soft_shutdown
+from parsync_redis.worker.celery.bootsteps import (
+    NodeStep,
+    call_when_stopped,
+    leave_before_soft_shutdown,
+)
 from parsync_redis.worker.celery.watch_cluster import WatchStep, placed_tasks
 from parsync_redis.worker.node.agent import Agent
 from parsync_redis.worker.node.node import NodeSpec
@@ -37,7 +43,10 @@ def test_what_watches_starts_after_the_pool_and_the_node() -> None:
     assert order.index(Pool) < order.index(NodeStep) < order.index(WatchStep)
 
 
-@pytest.mark.skipif(not hasattr(WorkController, "wait_for_soft_shutdown"), reason="Celery 5.4 knows no soft shutdown")
+@pytest.mark.skipif(
+    not hasattr(WorkController, "wait_for_soft_shutdown"),
+    reason="Celery 5.4 knows no soft shutdown",
+)
 @pytest.mark.parametrize("runs", [1, 0])
 def test_a_soft_shutdown_waits_for_a_run_that_the_pool_has_not_told_yet(
     runs: int, caplog: pytest.LogCaptureFixture
@@ -70,11 +79,19 @@ def test_a_soft_shutdown_waits_for_a_run_that_the_pool_has_not_told_yet(
             "eventlet",
             "a node cannot use the pool celery.concurrency.eventlet: use prefork, threads ",
         ),
-        (prefork.TaskPool, "gevent", "a node cannot run in a process that gevent has patched: take the patch out"),
+        (
+            prefork.TaskPool,
+            "gevent",
+            "a node cannot run in a process that gevent has patched: take the patch out",
+        ),
     ],
 )
 def test_a_worker_of_greenlets_cannot_be_a_node_and_says_why(
-    pool: Any, patched_by: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pool: Any,
+    patched_by: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("kombu.utils.compat._environment", patched_by)
     app = Celery("steps", broker="redis://127.0.0.1:1/0", set_as_current=False)
@@ -82,7 +99,9 @@ def test_a_worker_of_greenlets_cannot_be_a_node_and_says_why(
     with pytest.raises(SystemExit) as ended:
         app.Worker(pool_cls=pool, parsync=True)
     assert ended.value.code == 2
-    assert [line.startswith(f"error: {why}") for line in capsys.readouterr().err.splitlines()] == [True]
+    assert [line.startswith(f"error: {why}") for line in capsys.readouterr().err.splitlines()] == [
+        True
+    ]
 
 
 def test_what_was_given_first_stops_first() -> None:
@@ -101,7 +120,8 @@ def test_a_scheduler_beside_that_cannot_be_started_is_tried_again(
     """OSError: no memory, or no process to be had. Here: no such program."""
     monkeypatch.setattr(beside, "FIRST_PAUSE_S", 0.01)
     thread = SchedulerBeside(Settings())
-    command, thread._command = thread._command, ["/no/such/program"]
+    command = thread._command
+    thread._command = ["/no/such/program"]
     thread.start()
     while caplog.text.count("did not start") < 2:
         thread.join(0.01)
@@ -126,16 +146,27 @@ def test_the_environment_asks_for_a_scheduler_too(
 
 def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARSYNC_NODE_WITH_SCHEDULER", "two")
-    with pytest.raises(InvalidInput, match="PARSYNC_NODE_WITH_SCHEDULER='two' is not valid: it must be 1 or 0"):
+    with pytest.raises(
+        InvalidInput, match="PARSYNC_NODE_WITH_SCHEDULER='two' is not valid: it must be 1 or 0"
+    ):
         wants_scheduler(None)
 
 
-def test_tasks_that_a_rule_places_are_named_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "parsync.toml").write_text('[place]\n"untouched.train" = true\n"marked.not" = false\n')
+def test_tasks_that_a_rule_places_are_named_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parsync.toml").write_text(
+        '[place]\n"untouched.train" = true\n"marked.not" = false\n'
+    )
     monkeypatch.setenv("PARSYNC_CONFIG", str(tmp_path / "parsync.toml"))
     app = Celery("unmodified", loader=LOADER, set_as_current=False)
     assert app.conf.task_default_queue == "celery"  # the loader is there
-    for name, options in (("untouched.train", {}), ("marked", {"parsync": True}), ("marked.not", {}), ("plain", {})):
+    for name, options in (
+        ("untouched.train", {}),
+        ("marked", {"parsync": True}),
+        ("marked.not", {}),
+        ("plain", {}),
+    ):
 
         @app.task(name=name, shared=False, **options)
         def nothing() -> None: ...

@@ -9,7 +9,8 @@ from tests.works_with import LIBRARIES
 REQUIREMENTS = (ROOT / "tests/works_with/requirements.txt").read_text(encoding="utf-8")
 LOCK = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
 PINS = {
-    name.lower(): version for name, version in re.findall(r"^([\w-]+)==([^\s;]+)", LOCK + REQUIREMENTS, re.MULTILINE)
+    name.lower(): version
+    for name, version in re.findall(r"^([\w-]+)==([^\s;]+)", LOCK + REQUIREMENTS, re.MULTILINE)
 }
 TESTS = (ROOT / "tests/works_with/test_works_with.py").read_text(encoding="utf-8")
 ROWS = [*tables(Document("docs/works-with.md").text)]
@@ -17,12 +18,16 @@ TRIED = [row for row in ROWS if len(row) == 5 and row[0] != "library"]
 
 
 def test_a_row_has_the_version_that_is_installed():
-    none_wrong("a version is tried", [row[:2] for row in TRIED if PINS.get(row[0].lower()) != row[1]])
+    none_wrong(
+        "a version is tried", [row[:2] for row in TRIED if PINS.get(row[0].lower()) != row[1]]
+    )
 
 
 def test_each_library_that_the_tests_need_has_a_row_and_a_version():
     assert {*LIBRARIES.values()} <= {row[0] for row in TRIED}
-    assert {name.lower() for name in LIBRARIES.values()} <= {line.partition("==")[0] for line in REQUIREMENTS.split()}
+    assert {name.lower() for name in LIBRARIES.values()} <= {
+        line.partition("==")[0] for line in REQUIREMENTS.split()
+    }
 
 
 def test_a_row_names_its_tests():

@@ -1,7 +1,8 @@
-"""Libraries that people use beside Celery, each with a placed task: docs/works-with.md has what works.
+"""Libraries that people use beside Celery, each with a placed task: docs/works-with.md has what
+works.
 
-Most are not in the lock: `.ci/works-with` installs those of requirements.txt in build/works-with. A test whose library
-is missing is skipped, and says so.
+Most are not in the lock: `.ci/works-with` installs those of requirements.txt in build/works-with. A
+test whose library is missing is skipped, and says so.
 """
 
 from importlib.util import find_spec

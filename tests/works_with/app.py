@@ -16,7 +16,10 @@ SENTRY = "sentry:events"
 app = Celery("works_with", broker=BROKER, backend=BROKER)
 app.conf.redbeat_redis_url = BROKER
 app.conf.redbeat_lock_timeout = 10
-app.conf.ONCE = {"backend": "celery_once.backends.Redis", "settings": {"url": BROKER, "default_timeout": 600}}
+app.conf.ONCE = {
+    "backend": "celery_once.backends.Redis",
+    "settings": {"url": BROKER, "default_timeout": 600},
+}
 Parsync(app)
 
 

@@ -1,4 +1,7 @@
-"""A Celery app of a Django project. Run as a program, it makes the database and submits when a transaction commits."""
+"""A Celery app of a Django project.
+
+Run as a program, it makes the database and submits when a transaction commits.
+"""
 
 import os
 
@@ -20,7 +23,9 @@ def double(number: int) -> int:
 
 
 def prepare() -> None:
-    """Make the tables and a row of beat's schedule; print the id of a task that was submitted on commit."""
+    """Make the tables and a row of beat's schedule; print the id of a task that was submitted on
+    commit.
+    """
     django.setup()
     call_command("migrate", verbosity=0)
     from django.db import transaction

@@ -4,7 +4,10 @@ import os
 
 SECRET_KEY = "not secret"
 DATABASES = {
-    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("WORKS_WITH_DATABASE", ":memory:")}
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.environ.get("WORKS_WITH_DATABASE", ":memory:"),
+    }
 }
 INSTALLED_APPS = ["django.contrib.contenttypes", "django_celery_results", "django_celery_beat"]
 USE_TZ = True

@@ -1,4 +1,6 @@
-"""What docs/works-with.md says of each library, on one stack: a Redis, a scheduler and a prefork worker."""
+"""What docs/works-with.md says of each library, on one stack: a Redis, a scheduler and a prefork
+worker.
+"""
 
 import importlib
 import json
@@ -34,14 +36,21 @@ PATIENCE_S = 180
 def needs(*packages: str) -> pytest.MarkDecorator:
     """Leave a test out, and say so, if a library is not installed."""
     absent = [LIBRARIES[package] for package in packages if not is_installed(package)]
-    return pytest.mark.skipif(bool(absent), reason=f"not installed: {', '.join(absent)} (see .ci/works-with)")
+    return pytest.mark.skipif(
+        bool(absent), reason=f"not installed: {', '.join(absent)} (see .ci/works-with)"
+    )
 
 
 class Rig:
     """The stack; its app, whose client is this process; and Redis."""
 
-    def __init__(self, server: EmbeddedServer, folder: Path, stack: LocalStack, tasks: ModuleType) -> None:
-        self.url, self.folder, self.stack, self.tasks = server.url, folder, stack, tasks
+    def __init__(
+        self, server: EmbeddedServer, folder: Path, stack: LocalStack, tasks: ModuleType
+    ) -> None:
+        self.url = server.url
+        self.folder = folder
+        self.stack = stack
+        self.tasks = tasks
         self.client = tasks.app.parsync.client
         self.redis: Any = redis.Redis.from_url(server.url)
 
@@ -50,12 +59,16 @@ class Rig:
         try:
             return until(fact, what, PATIENCE_S)
         except AssertionError as error:
-            logs = [f"-- {path.name}\n{path.read_text()[-4000:]}" for path in self.folder.glob("*.log")]
+            logs = [
+                f"-- {path.name}\n{path.read_text()[-4000:]}" for path in self.folder.glob("*.log")
+            ]
             pytest.fail("\n".join([str(error), *logs]))
 
     def start(self, name: str, *words: str, **env: str) -> None:
         """Start a program, with more in its environment."""
-        self.stack.start(name, ["env", *(f"{variable}={value}" for variable, value in env.items()), *words])
+        self.stack.start(
+            name, ["env", *(f"{variable}={value}" for variable, value in env.items()), *words]
+        )
 
     def nodes(self) -> dict[str, str]:
         """The state of each node."""
@@ -66,7 +79,10 @@ class Rig:
         store = self.client.store
         shapes = store.keys.queue("shapes")
         self.until(lambda: all(self.nodes().get(name) == "up" for name in names), f"{names} are up")
-        self.until(lambda: all(store.client.hexists(shapes, name) for name in names), f"{names} are known to submit")
+        self.until(
+            lambda: all(store.client.hexists(shapes, name) for name in names),
+            f"{names} are known to submit",
+        )
 
     def state(self, id: str) -> str:
         """The state of a task."""
@@ -96,7 +112,9 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         }
         for name, value in env.items():
             patch.setenv(name, value)
-        with LocalStack(CLUSTER, server.url, logs=folder, cwd=ROOT, env={**env, "WORKS_WITH_SENTRY": "1"}) as stack:
+        with LocalStack(
+            CLUSTER, server.url, logs=folder, cwd=ROOT, env={**env, "WORKS_WITH_SENTRY": "1"}
+        ) as stack:
             stack.scheduler(1, partitions=1, lease_s=30)
             stack.worker(APP, "n1", slots=4, extra=("-l", "info"))
             rig = Rig(server, folder, stack, importlib.import_module("tests.works_with.app"))
@@ -119,7 +137,9 @@ def test_celery_once_refuses_a_second_call_until_the_first_has_ended(rig: Rig) -
     assert type(failure(lambda: once.delay("once"))).__name__ == "AlreadyQueued"
     rig.redis.set("once", 1)
     assert rig.value(first.id) == "once"
-    rig.until(lambda: not once.once_backend.redis.exists(once.get_key(("once",))), "the lock is free")
+    rig.until(
+        lambda: not once.once_backend.redis.exists(once.get_key(("once",))), "the lock is free"
+    )
     assert rig.value(once.delay("once").id) == "once"
 
 
@@ -136,7 +156,8 @@ def test_celery_once_keeps_the_lock_of_a_refused_call_until_it_is_cleared(rig: R
 
 @needs("celery_once", "celery_singleton")
 def test_a_task_that_is_cancelled_before_it_starts_keeps_the_locks_of_both(rig: Rig) -> None:
-    once, single = rig.tasks.once, rig.tasks.single
+    once = rig.tasks.once
+    single = rig.tasks.single
     results = [task.apply_async(("cancelled",), countdown=600) for task in (once, single)]
     for result in results:
         assert rig.client.cancel(result.id) == "cancelled"
@@ -145,11 +166,14 @@ def test_a_task_that_is_cancelled_before_it_starts_keeps_the_locks_of_both(rig: 
 
 
 @needs("celery_singleton")
-def test_celery_singleton_gives_the_first_task_to_a_second_call_and_frees_the_lock_of_a_refused_one(rig: Rig) -> None:
+def test_celery_singleton_gives_the_first_task_to_a_second_call_and_frees_the_lock_of_a_refused_one(
+    rig: Rig,
+) -> None:
     single = rig.tasks.single
     large = {"resources": {"mem": "1TiB"}}
     assert isinstance(failure(lambda: single.apply_async(("single",), parsync=large)), Infeasible)
-    first, second = single.delay("single"), single.delay("single")
+    first = single.delay("single")
+    second = single.delay("single")
     assert first.id == second.id
     rig.redis.set("single", 1)
     assert rig.value(first.id) == "single"
@@ -173,13 +197,21 @@ def test_sentry_sdk_has_the_error_of_a_placed_task_in_the_trace_of_its_caller(ri
 
     def events() -> dict[str, Any]:
         found = map(json.loads, rig.redis.lrange(rig.tasks.SENTRY, 0, -1))
-        return {event["transaction"] + ("!" if "exception" in event else ""): event for event in found}
+        return {
+            event["transaction"] + ("!" if "exception" in event else ""): event for event in found
+        }
 
-    sends, fails = rig.tasks.sends_boom.name, rig.tasks.boom.name
-    rig.until(lambda: {sends, f"{fails}!"} <= events().keys(), "the error and the transaction of its caller are sent")
+    sends = rig.tasks.sends_boom.name
+    fails = rig.tasks.boom.name
+    rig.until(
+        lambda: {sends, f"{fails}!"} <= events().keys(),
+        "the error and the transaction of its caller are sent",
+    )
     error = events()[f"{fails}!"]
     assert error["tags"]["celery_task_id"] == id
-    assert error["contexts"]["trace"]["trace_id"] == events()[sends]["contexts"]["trace"]["trace_id"]
+    assert (
+        error["contexts"]["trace"]["trace_id"] == events()[sends]["contexts"]["trace"]["trace_id"]
+    )
 
 
 @needs("redbeat")
@@ -187,9 +219,22 @@ def test_redbeat_sends_placed_tasks(rig: Rig) -> None:
     from celery.schedules import schedule
     from redbeat import RedBeatSchedulerEntry
 
-    app, noted = rig.tasks.app, rig.tasks.noted
-    rig.start("redbeat", *CELERY, "-A", APP, "beat", "-S", "redbeat.RedBeatScheduler", "--max-interval", "1")
-    entry = RedBeatSchedulerEntry("beaten", noted.name, schedule(run_every=1, app=app), args=["redbeat"], app=app)
+    app = rig.tasks.app
+    noted = rig.tasks.noted
+    rig.start(
+        "redbeat",
+        *CELERY,
+        "-A",
+        APP,
+        "beat",
+        "-S",
+        "redbeat.RedBeatScheduler",
+        "--max-interval",
+        "1",
+    )
+    entry = RedBeatSchedulerEntry(
+        "beaten", noted.name, schedule(run_every=1, app=app), args=["redbeat"], app=app
+    )
     entry.save()
     try:
         id = rig.until(lambda: rig.redis.lpop("redbeat"), "a task that redbeat sends has run")
@@ -206,19 +251,31 @@ def rows(rig: Rig, select: str) -> list[Any]:
 
 
 @needs("django", "django_celery_beat", "django_celery_results")
-def test_django_has_the_results_of_tasks_that_it_submits_on_commit_and_that_its_beat_sends(rig: Rig) -> None:
+def test_django_has_the_results_of_tasks_that_it_submits_on_commit_and_that_its_beat_sends(
+    rig: Rig,
+) -> None:
     env = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.works_with.django_settings"}
     rig.stack.worker(
-        f"{DJANGO}:app", "django", slots=1, labels={"kind": "django"}, extra=("-l", "info", "-Q", "django")
+        f"{DJANGO}:app",
+        "django",
+        slots=1,
+        labels={"kind": "django"},
+        extra=("-l", "info", "-Q", "django"),
     )
     rig.until_up("django")
     done = run([sys.executable, "-m", DJANGO], env=env, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    rig.start("django-beat", *CELERY, "-A", f"{DJANGO}:app", "beat", "-l", "info", "--max-interval", "1")
-    select = "select task_id, task_args, status, result from django_celery_results_taskresult where status = 'SUCCESS'"
+    rig.start(
+        "django-beat", *CELERY, "-A", f"{DJANGO}:app", "beat", "-l", "info", "--max-interval", "1"
+    )
+    select = (
+        "select task_id, task_args, status, result from django_celery_results_taskresult where "
+        "status = 'SUCCESS'"
+    )
     try:
         found = rig.until(
-            lambda: len({row[3] for row in rows(rig, select)}) > 1 and rows(rig, select), "both are there"
+            lambda: len({row[3] for row in rows(rig, select)}) > 1 and rows(rig, select),
+            "both are there",
         )
     finally:
         rig.stack.terminate("django-beat")
@@ -246,7 +303,14 @@ def answers(rig: Rig, url: str, count: int) -> list[SimpleNamespace]:
 @needs("gunicorn")
 def test_processes_that_gunicorn_forks_submit_after_its_master_has(rig: Rig) -> None:
     port = free_port()
-    words = ["--preload", "--workers", "2", "--bind", f"127.0.0.1:{port}", "tests.works_with.web:wsgi"]
+    words = [
+        "--preload",
+        "--workers",
+        "2",
+        "--bind",
+        f"127.0.0.1:{port}",
+        "tests.works_with.web:wsgi",
+    ]
     rig.start("gunicorn", sys.executable, "-m", "gunicorn", *words)
     found: list[SimpleNamespace] = []
 
@@ -279,14 +343,27 @@ def test_celery_multi_starts_and_stops_nodes(rig: Rig, tmp_path: Path) -> None:
     multi = [*CELERY, "multi"]
     node = ["-A", APP, "-c", "1", "-l", "info", "--parsync"]
     names = [f"{name}@{os.uname().nodename}" for name in ("first", "second")]
-    started = run([*multi, "start", "first", "second", *node, *files], cwd=ROOT, capture_output=True, text=True)
+    started = run(
+        [*multi, "start", "first", "second", *node, *files],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     try:
         assert started.returncode == 0, started.stdout + started.stderr
         rig.until_up(*names)
     finally:
-        stopped = run([*multi, "stopwait", "first", "second", *files], cwd=ROOT, capture_output=True, text=True)
+        stopped = run(
+            [*multi, "stopwait", "first", "second", *files],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    rig.until(lambda: not {*names} & {name for name, state in rig.nodes().items() if state == "up"}, "they have left")
+    rig.until(
+        lambda: not {*names} & {name for name, state in rig.nodes().items() if state == "up"},
+        "they have left",
+    )
 
 
 POOLS = [pytest.param(pool, marks=needs(pool)) for pool in ("gevent", "eventlet")]
@@ -294,9 +371,27 @@ POOLS = [pytest.param(pool, marks=needs(pool)) for pool in ("gevent", "eventlet"
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_worker_of_green_threads_is_refused_as_a_node_and_submits(rig: Rig, pool: str) -> None:
-    green = [*CELERY, "-A", APP, "worker", "-P", pool, "-c", "4", "-n", f"{pool}@%h", "-Q", "green", "-l", "info"]
+    green = [
+        *CELERY,
+        "-A",
+        APP,
+        "worker",
+        "-P",
+        pool,
+        "-c",
+        "4",
+        "-n",
+        f"{pool}@%h",
+        "-Q",
+        "green",
+        "-l",
+        "info",
+    ]
     refused = run([*green, "--parsync"], cwd=ROOT, capture_output=True, text=True)
-    reason = f"error: a node cannot use the pool celery.concurrency.{pool}: use prefork, threads or solo\n"
+    reason = (
+        f"error: a node cannot use the pool celery.concurrency.{pool}: use prefork, threads or "
+        "solo\n"
+    )
     assert reason in refused.stdout + refused.stderr
     rig.start(pool, *green)
     try:

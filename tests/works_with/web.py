@@ -1,4 +1,7 @@
-"""Web applications that submit: `wsgi` for gunicorn, `asgi` for uvicorn. Each answers with the ids of its tasks."""
+"""Web applications that submit: `wsgi` for gunicorn, `asgi` for uvicorn.
+
+Each answers with the ids of its tasks.
+"""
 
 import json
 import os
@@ -16,7 +19,9 @@ from parsync_redis import AsyncParsyncClient
 from .app import add
 
 BEFORE = add.delay(20, 3).id
-"""The id of a task that is submitted when the module is imported: with `gunicorn --preload`, before the fork."""
+"""The id of a task that is submitted when the module is imported: with `gunicorn --preload`, before
+the fork.
+"""
 
 
 def wsgi(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -27,7 +32,9 @@ def wsgi(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterabl
 
 async def submit(request: Request) -> JSONResponse:
     result = await run_in_threadpool(add.delay, 1, 2)
-    async with AsyncParsyncClient.from_url(os.environ["PARSYNC_URL"], os.environ["PARSYNC_CLUSTER"]) as client:
+    async with AsyncParsyncClient.from_url(
+        os.environ["PARSYNC_URL"], os.environ["PARSYNC_CLUSTER"]
+    ) as client:
         awaited = await client.submit(add.name, [30, 4])
         done = await client.wait([awaited], timeout=60)
     return JSONResponse({"id": result.id, "awaited": awaited, "state": done[awaited].state.value})

@@ -24,7 +24,12 @@ def bars(runs: Runs) -> list[str]:
         rows.append(("conflicts, latency-first, at that load", "< 1%", f"{lost:.2%}", lost < 0.01))
         clients = sum(best["us_per_placement"].values())
         rows.append(
-            ("CPU of schedulers, agents and generators per placement", "40 us", f"{clients:.0f} us", clients <= 40)
+            (
+                "CPU of schedulers, agents and generators per placement",
+                "40 us",
+                f"{clients:.0f} us",
+                clients <= 40,
+            )
         )
     if "eased" in runs:
         seen = runs["eased"]["found"]["delay_ms"]["p99"]
@@ -34,7 +39,14 @@ def bars(runs: Runs) -> list[str]:
         ("scale", "ratio_schedulers", "Redis CPU per placement, 20 schedulers / 1", 1.5),
     ):
         if name in runs and runs[name]["found"][key] is not None:
-            rows.append((what, f"{most}", f"{runs[name]['found'][key]:.2f}", runs[name]["found"][key] <= most))
+            rows.append(
+                (
+                    what,
+                    f"{most}",
+                    f"{runs[name]['found'][key]:.2f}",
+                    runs[name]["found"][key] <= most,
+                )
+            )
     if "cost" in runs and runs["cost"]["found"]["by"] == "callgrind":
         plain = runs["cost"]["found"]["cost"]["plain"]
         lives = [plain[size]["life"]["median"] / 1000 for size in ("100", "10", "1")]
@@ -62,17 +74,38 @@ def bars(runs: Runs) -> list[str]:
         ("submit", "ratio", "submit_many / apply_async", 8),
     ):
         if name in runs:
-            rows.append((what, f"{least}", f"{runs[name]['found'][key]:.1f}", runs[name]["found"][key] >= least))
+            rows.append(
+                (
+                    what,
+                    f"{least}",
+                    f"{runs[name]['found'][key]:.1f}",
+                    runs[name]["found"][key] >= least,
+                )
+            )
     if "celery" in runs:
         found = runs["celery"]["found"]
         ratio = next(iter(found["drain_per_s"].values()))["ratio"]
         late = found["start_ms"]["parsync"]["p50"] - found["start_ms"]["plain"]["p50"]
         rows.append(("Celery no-op tasks/s, parsync / plain", "0.8", f"{ratio:.2f}", ratio >= 0.8))
-        rows.append(("one at a time, submit to start, ours minus plain, p50", "15 ms", f"{late:.1f} ms", late <= 15))
+        rows.append(
+            (
+                "one at a time, submit to start, ours minus plain, p50",
+                "15 ms",
+                f"{late:.1f} ms",
+                late <= 15,
+            )
+        )
     if "idle" in runs:
         found = runs["idle"]["found"]
         seen, due = found["requests_per_scheduler_and_s"], found["partitions_per_gap"]
-        rows.append(("idle: requests per second of one scheduler", f"{3 * due:g}", f"{seen:g}", seen <= 3 * due))
+        rows.append(
+            (
+                "idle: requests per second of one scheduler",
+                f"{3 * due:g}",
+                f"{seen:g}",
+                seen <= 3 * due,
+            )
+        )
     for row in runs["scale"]["found"]["by_slots"] if "scale" in runs else ():
         if row["slots"] == 10**6:
             found = [row | {"offered_per_s": runs["scale"]["found"]["rate"]}]
@@ -82,6 +115,13 @@ def bars(runs: Runs) -> list[str]:
                 for one in found
             )
             well = row["sustained"] and all(one["memory_mb"] < 1024 for one in found)
-            rows.append(("1,000,000 slots, few of them held: memory of the server", "works, 1,024 MiB", seen, well))
+            rows.append(
+                (
+                    "1,000,000 slots, few of them held: memory of the server",
+                    "works, 1,024 MiB",
+                    seen,
+                    well,
+                )
+            )
     shown = [(what, bar, seen, "yes" if well else "**no**") for what, bar, seen, well in rows]
     return ["## Targets\n", table(("what", "target", "measured", "reached"), shown)] if rows else []

@@ -42,7 +42,9 @@ class Round:
 class Bench:
     """Drives rounds on a stack whose workers are up, drained as nodes and not consuming the plain queue."""
 
-    def __init__(self, client: ParsyncClient, workers: Sequence[str], slots: int, stop: Event) -> None:
+    def __init__(
+        self, client: ParsyncClient, workers: Sequence[str], slots: int, stop: Event
+    ) -> None:
         self.client, self.workers, self.slots, self.stop = client, workers, slots, stop
         self.app = bench.make_app(client.settings.url, client.settings.cluster)
 
@@ -78,7 +80,9 @@ class Bench:
             for _ in range(tasks):
                 task.apply_async(args)
         else:
-            self.client.submit_many({"name": bench.PLACED, "args": args, "ignore_result": True} for _ in range(tasks))
+            self.client.submit_many(
+                {"name": bench.PLACED, "args": args, "ignore_result": True} for _ in range(tasks)
+            )
         submit_s = time.perf_counter() - began_s
         self.open(system)
         self._wait_until_run(system, tasks)
@@ -119,7 +123,9 @@ class Bench:
         # Ask only Redis while tasks wait, so that workers are not disturbed; then ask the workers.
         while waiting() or self._stamps()[2] < tasks:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{system}: {self._stamps()[2]} of {tasks} tasks ran within {PATIENCE_S:g} s")
+                raise RuntimeError(
+                    f"{system}: {self._stamps()[2]} of {tasks} tasks ran within {PATIENCE_S:g} s"
+                )
             self.pause(POLL_S)
 
     def _stamps(self, reset: bool = False) -> tuple[float, float, int]:
@@ -127,12 +133,18 @@ class Bench:
         found = [row for row in self._tell("bench_stamps", reset=reset) if row["runs"]]
         if not found:
             return 0.0, 0.0, 0
-        return min(r["first_s"] for r in found), max(r["last_s"] for r in found), sum(r["runs"] for r in found)
+        return (
+            min(r["first_s"] for r in found),
+            max(r["last_s"] for r in found),
+            sum(r["runs"] for r in found),
+        )
 
     def _tell(self, command: str, **arguments: Any) -> list[dict[str, Any]]:
         """Send a remote control command to all workers; each must answer."""
         count = len(self.workers)
-        replies = self.app.control.broadcast(command, arguments=arguments, reply=True, timeout=10, limit=count)
+        replies = self.app.control.broadcast(
+            command, arguments=arguments, reply=True, timeout=10, limit=count
+        )
         if len(replies) != count:
             raise RuntimeError(f"{len(replies)} of {count} workers answered {command}")
         return [answer for reply in replies for answer in reply.values()]
@@ -142,7 +154,9 @@ class Bench:
             self.client.drain(name) if word == "drain" else self.client.undrain(name)
 
 
-def run_rounds(one: Bench, tasks: int, rounds: int, say: Callable[[Round], None], ms: float = 0.0) -> list[Round]:
+def run_rounds(
+    one: Bench, tasks: int, rounds: int, say: Callable[[Round], None], ms: float = 0.0
+) -> list[Round]:
     """Run rounds by turns, plain and parsync, after a short uncounted warm-up round of each."""
     found = []
     for system in ("plain", "parsync"):
@@ -179,7 +193,9 @@ def ratio(rounds: Sequence[Round], what: str) -> float:
     """Parsync's rate over plain Celery's: the median over the pairs of rounds that ran one after the other, so that
     what else the machine does meanwhile weighs on both.
     """
-    plain, parsync = ([getattr(r, what) for r in rounds if r.system == system] for system in ("plain", "parsync"))
+    plain, parsync = (
+        [getattr(r, what) for r in rounds if r.system == system] for system in ("plain", "parsync")
+    )
     return float(median(ours / theirs for ours, theirs in zip(parsync, plain, strict=True)))
 
 

@@ -33,7 +33,9 @@ def read_records(url: str, numbers: Sequence[int]) -> tuple[list[Any], list[Floa
     times: list[Any] = []
     for at in range(0, len(numbers), CHUNK):
         some = numbers[at : at + CHUNK]
-        rows = wire.ask(pack([("HMGET", f"{PREFIX}task:{task_id(n)}", *_STAMPS) for n in some]), len(some))
+        rows = wire.ask(
+            pack([("HMGET", f"{PREFIX}task:{task_id(n)}", *_STAMPS) for n in some]), len(some)
+        )
         states += [(row[0], row[1]) for row in rows]
         times += [[float(value or "nan") for value in row[2:]] for row in rows]
     wire.close()
@@ -47,7 +49,9 @@ class Central:
     def __init__(self, url: str, asked: BenchParameters, processes: Processes) -> None:
         self.url, self.asked, self.processes = url, asked, processes
         self.client: Any = connect(url, timeout_s=60)
-        self._scripts = {verb: self.client.register_script(text) for verb, text in scripts(asked.kinds).items()}
+        self._scripts = {
+            verb: self.client.register_script(text) for verb, text in scripts(asked.kinds).items()
+        }
 
     def start(self, say: Callable[[str], None]) -> None:
         """Write the nodes to Redis and start their stand-ins."""
@@ -63,7 +67,9 @@ class Central:
                     pipe.zadd(PREFIX + "free", dict.fromkeys(slots, plan.score))
                 else:
                     pipe.hset(PREFIX + "labels", plan.name, _labels(dict(plan.offer.labels)))
-                    pipe.hset(PREFIX + "mem", plan.name, dict(plan.offer.amounts)["mem"] // THOUSANDTHS)
+                    pipe.hset(
+                        PREFIX + "mem", plan.name, dict(plan.offer.amounts)["mem"] // THOUSANDTHS
+                    )
                     pipe.rpush(PREFIX + f"slots:{plan.name}", *slots)
                     pipe.zadd(PREFIX + "free", {plan.name: plan.score})
                 if number % 500 == 499:
@@ -76,7 +82,10 @@ class Central:
         def job(stop: Event, tell: Callable[[Any], None]) -> int:
             wire, client = Wire(self.url), connect(self.url, timeout_s=60)
             bells = pack([("RPOP", f"{PREFIX}inbox:{plan.name}", AT_ONCE) for plan in plans])
-            start, finish = (client.register_script(scripts(self.asked.kinds)[verb]) for verb in ("start", "finish"))
+            start, finish = (
+                client.register_script(scripts(self.asked.kinds)[verb])
+                for verb in ("start", "finish")
+            )
             held: list[tuple[float, bytes]] = []
             ended = 0
 
@@ -105,14 +114,19 @@ class Central:
         kinds = self.asked.task_kinds()
 
         def connect_one() -> Submit:
-            submit = connect(self.url, timeout_s=60).register_script(scripts(self.asked.kinds)["submit"])
+            submit = connect(self.url, timeout_s=60).register_script(
+                scripts(self.asked.kinds)["submit"]
+            )
 
             def send(numbers: Sequence[int]) -> None:
                 for some in batches(numbers):
                     args: list[Any] = []
                     for number in some:
                         kind, id = kinds[number % len(kinds)], task_id(number)
-                        labels, mem = _labels(kind.get("require", {})), kind.get("resources", {}).get("mem", 0)
+                        labels, mem = (
+                            _labels(kind.get("require", {})),
+                            kind.get("resources", {}).get("mem", 0),
+                        )
                         args += (id, make_message(TASK, (), None, id), labels, mem)
                     submit(args=args)
 
@@ -135,7 +149,9 @@ class Central:
         if self.asked.kinds == 1:
             free = self.client.zcard(PREFIX + "free")
         else:
-            free = sum(self.client.llen(f"{PREFIX}slots:{plan.name}") for plan in self.asked.node_plans())
+            free = sum(
+                self.client.llen(f"{PREFIX}slots:{plan.name}") for plan in self.asked.node_plans()
+            )
         said = {
             "lost": sum(state != (b"succeeded", b"1") for state in states),
             "ran_twice": max(0, ended - len(numbers)),

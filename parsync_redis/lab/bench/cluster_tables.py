@@ -14,7 +14,10 @@ def cluster(runs: Runs) -> list[str]:
 
 
 def _costs(runs: Runs) -> list[str]:
-    of_one, others = runs.get("cost"), [runs[name] for name in ("cluster-cost", "cluster-mixed") if name in runs]
+    of_one, others = (
+        runs.get("cost"),
+        [runs[name] for name in ("cluster-cost", "cluster-mixed") if name in runs],
+    )
     if not (of_one and others):
         return []
     base = of_one["found"]["cost"]
@@ -24,7 +27,8 @@ def _costs(runs: Runs) -> list[str]:
         found = run["found"]
         calls = "of any shards" if found["mixed"] else "of one shard each"
         ratios = [
-            found["cost"][case][size]["life"]["median"] / base[case][size]["life"]["median"] for case, size in columns
+            found["cost"][case][size]["life"]["median"] / base[case][size]["life"]["median"]
+            for case, size in columns
         ]
         what = f"{found['primaries']} primaries, {found['shards']} shards, calls {calls}"
         rows.append((what, *(f"{ratio:.2f}" for ratio in ratios), command_of(run)))
@@ -45,7 +49,16 @@ def _primaries(runs: Runs) -> list[str]:
         "Microseconds of the servers for a placement at an equal rate. *room*: those of one server divided by those of "
         "the busiest primary, which is how many times as much can be placed before one is full, if each has a core.\n",
         table(
-            ("primaries", "placed/s", "all of them us", "the busiest us", "room", "delay p99 ms", "audit", "command"),
+            (
+                "primaries",
+                "placed/s",
+                "all of them us",
+                "the busiest us",
+                "room",
+                "delay p99 ms",
+                "audit",
+                "command",
+            ),
             [_primary_row(run, _busiest(one)) for run in rows],
         ),
     ]

@@ -65,9 +65,13 @@ class CostParameters:
     def meter(self) -> str:
         """Return how to measure; raise InvalidInput for an unknown way, ServerUnfit for a missing valgrind."""
         if self.by not in ("", CALLGRIND, COMMANDSTATS):
-            raise InvalidInput(f"--by {self.by!r} is not known: known are {CALLGRIND}, {COMMANDSTATS}")
+            raise InvalidInput(
+                f"--by {self.by!r} is not known: known are {CALLGRIND}, {COMMANDSTATS}"
+            )
         if self.by == CALLGRIND and not find_valgrind():
-            raise ServerUnfit("--by callgrind needs valgrind: apt-get install valgrind, or measure --by commandstats")
+            raise ServerUnfit(
+                "--by callgrind needs valgrind: apt-get install valgrind, or measure --by commandstats"
+            )
         return self.by or (CALLGRIND if find_valgrind() else COMMANDSTATS)
 
     def check(self) -> None:
@@ -97,10 +101,13 @@ def metered(asked: CostParameters) -> Iterator[tuple[Servers, Meter]]:
         return
     with ExitStack() as stack:
         folders = [
-            Path(stack.enter_context(TemporaryDirectory(prefix="parsync-cost-"))) for _ in range(asked.primaries)
+            Path(stack.enter_context(TemporaryDirectory(prefix="parsync-cost-")))
+            for _ in range(asked.primaries)
         ]
         launchers = [callgrind_words(valgrind, folder) for folder in folders]
-        servers = stack.enter_context(start_servers(asked.primaries, program, {**quiet, **asked.options}, launchers))
+        servers = stack.enter_context(
+            start_servers(asked.primaries, program, {**quiet, **asked.options}, launchers)
+        )
         yield servers, Instructions(dict(zip(folders, servers.all, strict=True)))
 
 
@@ -148,7 +155,9 @@ def _bring(life: Life, count: int, verbs: tuple[str, ...]) -> None:
         life.step(verb, 100)
 
 
-def _add_round(found: dict[str, list[float]], life: Life, meter: Meter, asked: CostParameters, size: int) -> None:
+def _add_round(
+    found: dict[str, list[float]], life: Life, meter: Meter, asked: CostParameters, size: int
+) -> None:
     """Measure a life without `confirm`, then `confirm` in a short one with it; add each verb's cost for one task."""
     count, of_one = min(asked.tasks, asked.calls * size), 0 if asked.mixed else size
     life.begin(count, of_one)

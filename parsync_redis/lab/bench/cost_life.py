@@ -88,14 +88,19 @@ class Life:
         offer = offer_with(Resources.of(NODE_SLOTS, case.resources, case.labels), known).text
         names = [f"n{number}" for number in range(nodes)]
         self.store.run_all([self.commands.offer(name, offer, known) for name in names])
-        found = self.store.run_all([self.commands.register_node(0, name, 0, 1.0, offer) for name in names])
+        found = self.store.run_all(
+            [self.commands.register_node(0, name, 0, 1.0, offer) for name in names]
+        )
         return dict(zip(names, found, strict=True))
 
     def begin(self, count: int, of_one: int = 0) -> None:
         """Make so many new tasks; the verbs that follow are about them. of_one: so many in turn are of one shard."""
         ids = [str(UUID(int=self._dice.getrandbits(128))) for _ in range(count)]
         if of_one and self.shards > 1:
-            ids = [id_in_shard((self._next + at // of_one) % self.shards, self.shards) for at in range(count)]
+            ids = [
+                id_in_shard((self._next + at // of_one) % self.shards, self.shards)
+                for at in range(count)
+            ]
             self._next += -(-count // of_one)
         self._submissions = [Submission(id, TASK, MESSAGE, self._options) for id in ids]
         self._taken, self._places = [], []
@@ -132,14 +137,29 @@ class Life:
     def _commit(self, size: int) -> None:
         for some in batches(self._taken, size):
             seats = [self._seats.pop() for _ in some]
-            claims = [self._claim(task, node, slot) for task, (node, slot) in zip(some, seats, strict=True)]
+            claims = [
+                self._claim(task, node, slot)
+                for task, (node, slot) in zip(some, seats, strict=True)
+            ]
             verdicts = self.store.run(self.commands.commit(0, claims)).verdicts
             _expect("commit", "held", [verdict.word for verdict in verdicts])
-            self._places += [claim.won(v.since_ms, v.held) for claim, v in zip(claims, verdicts, strict=True)]
+            self._places += [
+                claim.won(v.since_ms, v.held) for claim, v in zip(claims, verdicts, strict=True)
+            ]
 
     def _claim(self, task: Taken, node: str, slot: int) -> Claim:
         inc, first = self._nodes[node]
-        return Claim(task.id, task.attempt, 0, node, (slot,), inc, self._options.needs.asked, first, self._epoch)
+        return Claim(
+            task.id,
+            task.attempt,
+            0,
+            node,
+            (slot,),
+            inc,
+            self._options.needs.asked,
+            first,
+            self._epoch,
+        )
 
     def _confirm(self, size: int) -> None:
         for some in batches(self._places, size):

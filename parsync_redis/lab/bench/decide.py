@@ -64,7 +64,16 @@ class Decider:
         for p in range(PARTITIONS):
             mine = list(enumerate(nodes))[p::PARTITIONS]
             made = [
-                Node(f"n{n}", "up", 1, False, at * SLOTS_OF_NODE, SLOTS_OF_NODE, float(rng.normal(9.5, 1.4)), offer)
+                Node(
+                    f"n{n}",
+                    "up",
+                    1,
+                    False,
+                    at * SLOTS_OF_NODE,
+                    SLOTS_OF_NODE,
+                    float(rng.normal(9.5, 1.4)),
+                    offer,
+                )
                 for at, (n, offer) in enumerate(mine)
             ]
             self.core.on_nodes(p, made, 1)
@@ -105,7 +114,9 @@ class Decider:
         return took_s
 
 
-def run_decide(slots: int, batch: int, rounds: int, stop: threading.Event, say: Say) -> dict[str, Any]:
+def run_decide(
+    slots: int, batch: int, rounds: int, stop: threading.Event, say: Say
+) -> dict[str, Any]:
     """Decide about one task of a new kind, one of a known kind, and batches, with a partition read before each round.
 
     Medians, in ms of CPU a task.
@@ -113,7 +124,10 @@ def run_decide(slots: int, batch: int, rounds: int, stop: threading.Event, say: 
     decider, numbers = Decider(slots), iter(range(1, 10**9))
 
     def kinds(count: int) -> list[Kind]:
-        return [Kind("work", needs_of(number).text) for number, _ in zip(numbers, range(count), strict=False)]
+        return [
+            Kind("work", needs_of(number).text)
+            for number, _ in zip(numbers, range(count), strict=False)
+        ]
 
     known = kinds(1)
     cases: dict[str, tuple[int, Iterator[list[Kind]]]] = {
@@ -133,4 +147,10 @@ def run_decide(slots: int, batch: int, rounds: int, stop: threading.Event, say: 
             chosen = next(some)
             took_s.append(decider.decide(chosen, count) / (len(chosen) * count))
         found[case] = ratio(1000 * median(took_s[1:]), 1, 4)
-    return {"slots": slots, "nodes": slots // SLOTS_OF_NODE, "partitions": PARTITIONS, "rules": STEPS, "ms": found}
+    return {
+        "slots": slots,
+        "nodes": slots // SLOTS_OF_NODE,
+        "partitions": PARTITIONS,
+        "rules": STEPS,
+        "ms": found,
+    }

@@ -18,7 +18,10 @@ def quantiles(values: Floats) -> dict[str, float]:
         return {name: 0.0 for name, _ in QUANTILES}
     ordered = np.sort(values)
     ranks = [(part * len(ordered) - 1) // 1000 for _, part in QUANTILES]
-    return {name: round(float(ordered[rank]), 2) for (name, _), rank in zip(QUANTILES, ranks, strict=True)}
+    return {
+        name: round(float(ordered[rank]), 2)
+        for (name, _), rank in zip(QUANTILES, ranks, strict=True)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,10 @@ class Pace:
         """Return the number of this generator's tasks that are due after so many seconds."""
         if elapsed_s < 0:
             return 0
-        return min(self.total, max(0, ceil((floor(self.rate * elapsed_s) + 1 - self.which) / self.generators)))
+        return min(
+            self.total,
+            max(0, ceil((floor(self.rate * elapsed_s) + 1 - self.which) / self.generators)),
+        )
 
     def number(self, own: int) -> int:
         """Return the number, among all tasks, of this generator's own-th task."""

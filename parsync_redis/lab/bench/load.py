@@ -38,10 +38,14 @@ def task_id(number: int, shards: int = 1) -> str:
     if shards == 1:
         return f"b{number}"
     wanted = number // OF_ONE % shards
-    return next(id for id in (f"b{number}-{salt}" for salt in count()) if shard_of(id, shards) == wanted)
+    return next(
+        id for id in (f"b{number}-{salt}" for salt in count()) if shard_of(id, shards) == wanted
+    )
 
 
-def through_client(url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]) -> Callable[[], Submit]:
+def through_client(
+    url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]
+) -> Callable[[], Submit]:
     """Submit by `ParsyncClient.submit_many`; task `number` is of kind `number` modulo the number of kinds."""
 
     def connect() -> Submit:
@@ -50,7 +54,9 @@ def through_client(url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]) -
 
         def submit(numbers: Sequence[int]) -> None:
             shards = client.store.keys.shards
-            client.submit_many({"name": TASK, "id": task_id(n, shards), **kinds[n % len(kinds)]} for n in numbers)
+            client.submit_many(
+                {"name": TASK, "id": task_id(n, shards), **kinds[n % len(kinds)]} for n in numbers
+            )
 
         return submit
 

@@ -10,7 +10,9 @@ Runs = Mapping[str, Mapping[str, Any]]
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Render a Markdown table."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(cell_of(cell) for cell in row) + " |" for row in rows), ""])
+    return "\n".join(
+        [*lines, *("| " + " | ".join(cell_of(cell) for cell in row) + " |" for row in rows), ""]
+    )
 
 
 def cell_of(value: object) -> str:

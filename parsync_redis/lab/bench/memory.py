@@ -10,7 +10,11 @@ from ...store.store import Store
 from .cost_life import CASES, MESSAGE, NODE_SLOTS, VERBS, Life
 from .placement import Say, facts_of
 
-PARTS: Final = {"waiting": ("submit",), "running": ("take", "commit", "start"), "ended": ("finish", "release")}
+PARTS: Final = {
+    "waiting": ("submit",),
+    "running": ("take", "commit", "start"),
+    "ended": ("finish", "release"),
+}
 """The states in which tasks are measured, and the verbs that bring them there."""
 
 
@@ -35,7 +39,12 @@ def run_memory(tasks: int, stop: threading.Event, say: Say) -> dict[str, Any]:
                     life.step(verb, MAX_BATCH)
                 used = _used(store) - before
                 found[name][state] = {"bytes": round(used / tasks, 1), "mb": round(used / 1e6, 1)}
-        return {"tasks": tasks, "message_bytes": len(MESSAGE), "memory": found, "facts": facts_of(server)}
+        return {
+            "tasks": tasks,
+            "message_bytes": len(MESSAGE),
+            "memory": found,
+            "facts": facts_of(server),
+        }
 
 
 def _used(store: Store) -> int:

@@ -54,7 +54,9 @@ class Instructions:
     unit = "instructions"
 
     def __init__(self, servers: Mapping[Path, EmbeddedServer]) -> None:
-        self._clients: dict[Path, Any] = {folder: connect(s.url, timeout_s=60) for folder, s in servers.items()}
+        self._clients: dict[Path, Any] = {
+            folder: connect(s.url, timeout_s=60) for folder, s in servers.items()
+        }
         self._empty = self._a_second = 0.0
         self._mark()
         self._empty = min(self.measure(lambda: None) for _ in range(5))
@@ -77,7 +79,9 @@ class Instructions:
         client.echo("mark")
         counts = sorted(folder.glob("count.*"), key=lambda path: int(path.suffix[1:]))
         if not counts:
-            raise ServerUnfit(f"callgrind does not find the function {_MARK} in this server: measure --by commandstats")
+            raise ServerUnfit(
+                f"callgrind does not find the function {_MARK} in this server: measure --by commandstats"
+            )
         found = _total(counts[-1])
         for path in counts:
             path.unlink()

@@ -34,7 +34,9 @@ def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[s
         store = Store.from_url(server.url, CLUSTER)
         set_up(store, BenchParameters(schedulers=1, partitions=1))
         homes = [(f"n{number}", slots // nodes) for number in range(nodes)]
-        made = store.run_all([store.commands.register_node(0, name, 0, 1.0, f"slots={size}") for name, size in homes])
+        made = store.run_all(
+            [store.commands.register_node(0, name, 0, 1.0, f"slots={size}") for name, size in homes]
+        )
         epoch = store.run(store.commands.read_partition(0)).epoch
         claims = [
             Claim(f"t-{name}-{slot}", "1@1.000000", 0, name, (slot,), inc, "", first, epoch)
@@ -43,7 +45,10 @@ def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[s
         ]
         held = 0
         for at in range(0, len(claims), MAX_BATCH):
-            held += sum(v.won for v in store.run(store.commands.commit(0, claims[at : at + MAX_BATCH])).verdicts)
+            held += sum(
+                v.won
+                for v in store.run(store.commands.commit(0, claims[at : at + MAX_BATCH])).verdicts
+            )
         key = store.keys.partition(0, "slots")
         ways: dict[str, Callable[[], Any]] = {
             "snapshot": lambda: store.run(store.commands.read_partition(0)),
@@ -77,7 +82,9 @@ def _timed(
         took_s = time.perf_counter() - began_s
         stats = client.info("commandstats")
         # A script's time includes that of its commands.
-        rows = [stats[name]["usec"] for name in ("cmdstat_evalsha", "cmdstat_hgetall") if name in stats]
+        rows = [
+            stats[name]["usec"] for name in ("cmdstat_evalsha", "cmdstat_hgetall") if name in stats
+        ]
         if number >= WARM:
             own.append(float(rows[0]))
             whole.append(took_s * 1e6)
@@ -95,8 +102,12 @@ def run_submit(tasks: int, rounds: int, stop: threading.Event, say: Say) -> dict
         rates: dict[str, list[float]] = {"submit_many": [], "apply_async": []}
         with ParsyncClient.from_url(server.url, CLUSTER) as client:
             ways: dict[str, Callable[[], Any]] = {
-                "submit_many": lambda: client.submit_many({"name": plain.PLACED} for _ in range(tasks)),
-                "apply_async": lambda: [celery.tasks[plain.PLAIN].apply_async() for _ in range(tasks)],
+                "submit_many": lambda: client.submit_many(
+                    {"name": plain.PLACED} for _ in range(tasks)
+                ),
+                "apply_async": lambda: [
+                    celery.tasks[plain.PLAIN].apply_async() for _ in range(tasks)
+                ],
             }
             for number in range(rounds + 1):
                 for way, submit in ways.items():
@@ -139,7 +150,9 @@ def run_idle(asked: BenchParameters, stop: threading.Event, say: Say) -> dict[st
             counts: dict[str, int] = {}
             for row in client.client_list():
                 if "tot-cmds" not in row:
-                    raise ServerUnfit("bench idle needs a server that counts the commands of each client: Valkey 9")
+                    raise ServerUnfit(
+                        "bench idle needs a server that counts the commands of each client: Valkey 9"
+                    )
                 kind = row["name"].partition(":")[0] or "bench"
                 counts[kind] = counts.get(kind, 0) + int(row["tot-cmds"])
             scripts = int(client.info("commandstats")["cmdstat_evalsha"]["calls"])
@@ -152,7 +165,9 @@ def run_idle(asked: BenchParameters, stop: threading.Event, say: Say) -> dict[st
             say(f"{max(0.0, until_s - time.monotonic()):.0f} s to go")
         ended = look()
         seconds = ended[0] - began[0]
-        a_second = {kind: round((ended[1][kind] - began[1].get(kind, 0)) / seconds, 1) for kind in ended[1]}
+        a_second = {
+            kind: round((ended[1][kind] - began[1].get(kind, 0)) / seconds, 1) for kind in ended[1]
+        }
         renewals = asked.nodes / (asked.lease_s / 5)
         scripts = (ended[4] - began[4]) / seconds - renewals
         one.end([])
@@ -167,7 +182,9 @@ def run_idle(asked: BenchParameters, stop: threading.Event, say: Say) -> dict[st
             "commands_per_scheduler_and_s": round(a_second["schedulers"] / asked.schedulers, 1),
             "partitions_per_gap": asked.partitions / asked.gap_s,
             "cpu_share": {
-                **{kind: round((ended[2][kind] - began[2][kind]) / seconds, 3) for kind in ended[2]},
+                **{
+                    kind: round((ended[2][kind] - began[2][kind]) / seconds, 3) for kind in ended[2]
+                },
                 "redis": round((ended[3] - began[3]) / seconds, 3),
             },
             "facts": facts_of(server),

@@ -30,7 +30,9 @@ class Onlooker(threading.Thread):
     def __init__(self, url: str, path: str) -> None:
         super().__init__(daemon=True)
         self.path, self.messages = path, 0
-        self._request = urllib.request.Request(f"{url}{path}", headers={"Accept": "text/event-stream"})  # noqa: S310
+        self._request = urllib.request.Request(
+            f"{url}{path}", headers={"Accept": "text/event-stream"}
+        )
         self._wanted, self._found, self.found_s = b"", threading.Event(), 0.0
         self.start()
 
@@ -58,7 +60,9 @@ class Onlooker(threading.Thread):
 class Changes:
     """Changes the state: submits a task, drains a node, and so on, and times what viewers show."""
 
-    def __init__(self, client: ParsyncClient, onlookers: Sequence[Onlooker], stop: threading.Event) -> None:
+    def __init__(
+        self, client: ParsyncClient, onlookers: Sequence[Onlooker], stop: threading.Event
+    ) -> None:
         self._client, self._onlookers, self._stop = client, onlookers, stop
         self._waiting = sum(kind.waiting for kind in client.demand())
 
@@ -93,4 +97,8 @@ class Changes:
 def spread(times: Sequence[float]) -> dict[str, float]:
     """Return median, 99th percentile and maximum of times."""
     found = quantiles(np.array(times))
-    return {"p50_ms": found["p50"], "p99_ms": found["p99"], "max_ms": round(max(times, default=0.0), 2)}
+    return {
+        "p50_ms": found["p50"],
+        "p99_ms": found["p99"],
+        "max_ms": round(max(times, default=0.0), 2),
+    }

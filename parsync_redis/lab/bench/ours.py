@@ -40,16 +40,22 @@ class TaskTimes:
     audit: dict[str, Any]
 
 
-def read_times(store: Store, numbers: Sequence[int]) -> tuple[list[tuple[TaskState, int]], list[Floats]]:
+def read_times(
+    store: Store, numbers: Sequence[int]
+) -> tuple[list[tuple[TaskState, int]], list[Floats]]:
     """Return state and starts of each task, and its four times as arrays."""
     found = [
         status
         for at in range(0, len(numbers), CHUNK)
-        for status in store.statuses(task_id(n, store.keys.shards) for n in numbers[at : at + CHUNK])
+        for status in store.statuses(
+            task_id(n, store.keys.shards) for n in numbers[at : at + CHUNK]
+        )
     ]
     stamps = [[float(status.times.get(step) or "nan") for step in STEPS] for status in found]
     times = np.array(stamps, dtype=float).reshape(len(numbers), len(STEPS))
-    return [(status.state, status.starts) for status in found], [times[:, column] for column in range(len(STEPS))]
+    return [(status.state, status.starts) for status in found], [
+        times[:, column] for column in range(len(STEPS))
+    ]
 
 
 def settings_of(url: str, asked: BenchParameters) -> Settings:
@@ -81,7 +87,9 @@ class Ours:
     idle: there will be no tasks, so that nobody looks into inboxes.
     """
 
-    def __init__(self, url: str, asked: BenchParameters, processes: Processes, idle: bool = False) -> None:
+    def __init__(
+        self, url: str, asked: BenchParameters, processes: Processes, idle: bool = False
+    ) -> None:
         self.url, self.asked, self.processes, self.idle = url, asked, processes, idle
         self.store = Store.from_url(url, CLUSTER)
         self.settings = settings_of(named(url, "schedulers"), asked)
@@ -113,13 +121,16 @@ class Ours:
             self.processes.hear(agent, START_S + asked.nodes / 20)
         names = [f"s{number:02d}" for number in range(asked.schedulers)]
         self._schedulers = [
-            self.processes.start("schedulers", scheduler_job(self.settings, n, asked.system)) for n in names
+            self.processes.start("schedulers", scheduler_job(self.settings, n, asked.system))
+            for n in names
         ]
         say(f"{asked.schedulers} schedulers read them")
         deadline = time.monotonic() + START_S
         while [row.get("free") for row in self.stats()] != [str(asked.slots)] * asked.schedulers:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after {START_S:g} s not every scheduler sees all {asked.slots} slots")
+                raise TimeoutError(
+                    f"after {START_S:g} s not every scheduler sees all {asked.slots} slots"
+                )
             self.processes.pause(0.2)
 
     def connect(self) -> Callable[[], Submit]:
@@ -128,7 +139,10 @@ class Ours:
 
     def stats(self) -> list[dict[str, str]]:
         """Return the schedulers' own figures."""
-        return [self.store.hash(self.store.keys.stats(f"s{n:02d}")) for n in range(self.asked.schedulers)]
+        return [
+            self.store.hash(self.store.keys.stats(f"s{n:02d}"))
+            for n in range(self.asked.schedulers)
+        ]
 
     def open(self) -> int:
         """Count the submitted tasks that are not final."""
@@ -154,13 +168,22 @@ class Ours:
             "lost": sum(state != (TaskState.SUCCEEDED, 1) for state in states),
             "ran_twice": len(started) - len(set(started)),
             "leaked_slots": sum(client.hlen(keys.partition(p, "slots")) for p in partitions),
-            "bitmap_mismatches": abs(self.asked.slots - free) + sum("free bit" in fact for fact in facts),
-            "counter_mismatches": abs(self.asked.slots - counted) + abs(len(numbers) - sum(r.finished for r in runs)),
+            "bitmap_mismatches": abs(self.asked.slots - free)
+            + sum("free bit" in fact for fact in facts),
+            "counter_mismatches": abs(self.asked.slots - counted)
+            + abs(len(numbers) - sum(r.finished for r in runs)),
             "facts": len(facts),
             "first_facts": facts[:5],
         }
-        counts = {name: sum(row[name] for row in counters) for name in ("claims", "conflicts", "taken", "reads")}
-        counts |= {"placed": placed, "refused": sum(r.refused for r in runs), "lapsed": sum(r.lapsed for r in runs)}
+        counts = {
+            name: sum(row[name] for row in counters)
+            for name in ("claims", "conflicts", "taken", "reads")
+        }
+        counts |= {
+            "placed": placed,
+            "refused": sum(r.refused for r in runs),
+            "lapsed": sum(r.lapsed for r in runs),
+        }
         return TaskTimes(times[0], times[1], times[2], times[3], said), counts
 
 
@@ -170,7 +193,9 @@ def scheduler_job(
     """Make a scheduler's job: run until stopped; its result are its counters."""
 
     def job(stop: Event, tell: Callable[[Any], None]) -> dict[str, int]:
-        store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
+        store = Store.from_url(
+            settings.url, settings.cluster, settings.retention_s, settings.max_starts
+        )
         config = join_cluster(store, settings, create=True)
         assert config is not None
         core = None

@@ -69,14 +69,18 @@ class BenchParameters:
             ("primaries", 1, 16),
             ("shards", 0, 256),
         ):
-            check_flag("--" + name.removesuffix("_s").replace("_", "-"), getattr(self, name), least, most)
+            check_flag(
+                "--" + name.removesuffix("_s").replace("_", "-"), getattr(self, name), least, most
+            )
         for flag, value, known in (
             ("--strategy", self.strategy, list(Strategy)),
             ("--system", self.system, list(System)),
             ("--kinds", self.kinds, [1, KINDS]),
         ):
             if value not in known:
-                raise InvalidInput(f"{flag} {value!r} is not known: known are {', '.join(map(str, known))}")
+                raise InvalidInput(
+                    f"{flag} {value!r} is not known: known are {', '.join(map(str, known))}"
+                )
         if self.slots % self.node_slots:
             raise InvalidInput(
                 f"--slots {self.slots} is not valid: it must be a multiple of --node-slots {self.node_slots}"
@@ -95,7 +99,9 @@ class BenchParameters:
                 f"--primaries {self.primaries} does not go with --system {self.system}: it has one server"
             )
         if self.system == System.QUEUES and self.kinds > 1:
-            raise InvalidInput("--kinds 50 does not go with --system queues: 50 kinds would need 50 queues, by hand")
+            raise InvalidInput(
+                "--kinds 50 does not go with --system queues: 50 kinds would need 50 queues, by hand"
+            )
 
     @property
     def nodes(self) -> int:
@@ -125,7 +131,10 @@ class BenchParameters:
         if self.kinds == 1:
             return [{}]
         return [
-            {"require": {"gpu_model": f"g{gpu}", "zone": f"z{zone}"}, "resources": {"mem": 2 + 2 * size}}
+            {
+                "require": {"gpu_model": f"g{gpu}", "zone": f"z{zone}"},
+                "resources": {"mem": 2 + 2 * size},
+            }
             for gpu in range(GPUS)
             for zone in range(ZONES)
             for size in range(SIZES)

@@ -46,7 +46,10 @@ def run_placement(asked: BenchParameters, stop: threading.Event, say: Say) -> di
         one.start(say)
         watch = Watch(servers.all, processes, one)
         begin_s = time.monotonic() + 1.0
-        paces = [Pace(asked.rate, asked.seconds, which, asked.generators) for which in range(asked.generators)]
+        paces = [
+            Pace(asked.rate, asked.seconds, which, asked.generators)
+            for which in range(asked.generators)
+        ]
         for pace in paces:
             processes.start("generators", generator(one.connect(), pace, begin_s))
         begin_ms = watch.server_ms(begin_s)
@@ -59,7 +62,9 @@ def run_placement(asked: BenchParameters, stop: threading.Event, say: Say) -> di
         watch.drain(say)
         say("audit")
         numbers = sorted(
-            pace.number(own) for pace, made in zip(paces, sent, strict=True) for own in range(made.submitted)
+            pace.number(own)
+            for pace, made in zip(paces, sent, strict=True)
+            for own in range(made.submitted)
         )
         times, counts = one.end(numbers)
         due_ms = begin_ms + np.array(numbers, dtype=float) / asked.rate * 1e3
@@ -69,7 +74,9 @@ def run_placement(asked: BenchParameters, stop: threading.Event, say: Say) -> di
             "load": round(asked.load, 4),
             **_rates(times, due_ms, window, asked),
             "late_s": round(max(one.late_s for one in sent), 3),
-            "conflicts_per_claim": ratio(after["conflicts"] - before["conflicts"], after["claims"] - before["claims"]),
+            "conflicts_per_claim": ratio(
+                after["conflicts"] - before["conflicts"], after["claims"] - before["claims"]
+            ),
             "baseline_claims_per_s": baseline[0],
             "baseline_claims_per_cpu_s": baseline[1],
             **_costs(before, after, times, window),
@@ -80,7 +87,9 @@ def run_placement(asked: BenchParameters, stop: threading.Event, say: Say) -> di
         }
 
 
-def _rates(times: TaskTimes, due_ms: Floats, window: tuple[float, float], asked: BenchParameters) -> dict[str, Any]:
+def _rates(
+    times: TaskTimes, due_ms: Floats, window: tuple[float, float], asked: BenchParameters
+) -> dict[str, Any]:
     inside = (due_ms >= window[0]) & (due_ms < window[1])
     delays = (times.placed_ms - due_ms)[inside]
     delays = np.maximum(delays[~np.isnan(delays)], 0.0)
@@ -91,7 +100,9 @@ def _rates(times: TaskTimes, due_ms: Floats, window: tuple[float, float], asked:
     )  # of the whole run: what piled up before the window is growth too
     return {
         "offered_per_s": asked.rate,
-        "submitted_per_s": None if np.isnan(times.submitted_ms).all() else rate_within(times.submitted_ms, *window),
+        "submitted_per_s": None
+        if np.isnan(times.submitted_ms).all()
+        else rate_within(times.submitted_ms, *window),
         "placed_per_s": placed,
         "started_per_s": rate_within(times.started_ms, *window),
         "finished_per_s": rate_within(times.finished_ms, *window),
@@ -111,8 +122,14 @@ def _costs(
     def used(name: str) -> float:
         return float(after[name] - before[name])
 
-    each_s = [end_s - begin_s for begin_s, end_s in zip(before["servers_s"], after["servers_s"], strict=True)]
-    kinds = {kind: round((after["cpu"][kind] - before["cpu"].get(kind, 0.0)) / seconds, 3) for kind in after["cpu"]}
+    each_s = [
+        end_s - begin_s
+        for begin_s, end_s in zip(before["servers_s"], after["servers_s"], strict=True)
+    ]
+    kinds = {
+        kind: round((after["cpu"][kind] - before["cpu"].get(kind, 0.0)) / seconds, 3)
+        for kind in after["cpu"]
+    }
     return {
         "redis_cpu_share": round(used("redis_s") / seconds, 3),
         "redis_us_per_placement": ratio(used("redis_s") * 1e6, placed, 1),
@@ -123,7 +140,9 @@ def _costs(
         "bytes_per_placement": ratio(used("bytes"), placed, 0),
         "memory_mb": round(after["memory"] / 2**20, 1),
         "cpu_share": {**kinds, "redis": round(used("redis_s") / seconds, 3)},
-        "us_per_placement": {kind: ratio(share * seconds * 1e6, placed, 1) for kind, share in kinds.items()},
+        "us_per_placement": {
+            kind: ratio(share * seconds * 1e6, placed, 1) for kind, share in kinds.items()
+        },
     }
 
 

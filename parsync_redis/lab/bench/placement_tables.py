@@ -54,7 +54,10 @@ _LIVES = (
 def _lives(run: Mapping[str, Any]) -> list[object]:
     found = run["found"]
     clients = found["us_per_placement"]
-    placed, baseline = ratio(1e6, found["redis_us_per_placement"]), found["baseline_claims_per_cpu_s"]
+    placed, baseline = (
+        ratio(1e6, found["redis_us_per_placement"]),
+        found["baseline_claims_per_cpu_s"],
+    )
     return [
         found["offered_per_s"],
         *(clients.get(kind) for kind in ("agents", "schedulers", "generators")),
@@ -100,7 +103,10 @@ def ladder(runs: Runs) -> list[str]:
                 [
                     f["offered_per_s"],
                     f["slots"],
-                    *(f["cpu_share"].get(k) for k in ("agents", "schedulers", "generators", "redis")),
+                    *(
+                        f["cpu_share"].get(k)
+                        for k in ("agents", "schedulers", "generators", "redis")
+                    ),
                     f["commands_per_placement"],
                     f["bytes_per_placement"],
                     f["memory_mb"],
@@ -172,7 +178,17 @@ def kinds(runs: Runs) -> list[str]:
         f"{_cheaper(rows)} Here all tasks see the same scores. If each kind had its own scores, *central* would have "
         "to check every node for every task.\n",
         table(
-            ("system", "placed/s", "sustained", "delay p50 ms", "p99", "Redis us", "Redis core", "audit", "command"),
+            (
+                "system",
+                "placed/s",
+                "sustained",
+                "delay p50 ms",
+                "p99",
+                "Redis us",
+                "Redis core",
+                "audit",
+                "command",
+            ),
             [
                 [
                     f["system"],
@@ -205,7 +221,17 @@ def scale(runs: Runs) -> list[str]:
     if "scale" not in runs:
         return []
     found = runs["scale"]["found"]
-    head = ("slots", "schedulers", "placed/s", "Redis us", "scheduler us", "delay p99 ms", "conflicts", "MiB", "audit")
+    head = (
+        "slots",
+        "schedulers",
+        "placed/s",
+        "Redis us",
+        "scheduler us",
+        "delay p99 ms",
+        "conflicts",
+        "MiB",
+        "audit",
+    )
     rows = [
         [
             r["slots"],

@@ -15,10 +15,19 @@ def draw_plots(runs: Runs, folder: Path) -> list[str]:
         figure = new_figure()
         left, right = figure.subplots(1, 2)
         offered = [found["offered_per_s"] for found in rungs]
-        line(left, [found["placed_per_s"] for found in rungs], "placed/s", "tab:blue", "o-", offered)
+        line(
+            left, [found["placed_per_s"] for found in rungs], "placed/s", "tab:blue", "o-", offered
+        )
         line(left, offered, "offered/s", "tab:gray", "--", offered)
         for name, colour in (("p50", "tab:green"), ("p99", "tab:red")):
-            line(right, [found["delay_ms"][name] for found in rungs], f"delay {name}, ms", colour, "o-", offered)
+            line(
+                right,
+                [found["delay_ms"][name] for found in rungs],
+                f"delay {name}, ms",
+                colour,
+                "o-",
+                offered,
+            )
         right.set_yscale("log")
         for axes in (left, right):
             axes.set_xlabel("offered, tasks/s")
@@ -30,8 +39,17 @@ def draw_plots(runs: Runs, folder: Path) -> list[str]:
         for axes, by in zip(figure.subplots(1, 2), ("slots", "schedulers"), strict=True):
             rows = runs["scale"]["found"][f"by_{by}"]
             xs = [row[by] for row in rows]
-            line(axes, [row["redis_us_per_placement"] for row in rows], "Redis", "tab:red", "o-", xs)
-            line(axes, [row["us_per_placement"]["schedulers"] for row in rows], "schedulers", "tab:blue", "o-", xs)
+            line(
+                axes, [row["redis_us_per_placement"] for row in rows], "Redis", "tab:red", "o-", xs
+            )
+            line(
+                axes,
+                [row["us_per_placement"]["schedulers"] for row in rows],
+                "schedulers",
+                "tab:blue",
+                "o-",
+                xs,
+            )
             axes.set_xlabel(by)
             axes.set_ylabel("CPU us a placement")
             axes.set_ylim(bottom=0)

@@ -60,7 +60,9 @@ class Processes:
         """Fork a process. Call it before this process has threads that hold locks."""
         heard = _FORK.Queue()
         theirs, ours = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_run, args=(job, theirs, heard, os.getpid()), name=f"bench {role}", daemon=True)
+        process = _FORK.Process(
+            target=_run, args=(job, theirs, heard, os.getpid()), name=f"bench {role}", daemon=True
+        )
         process.start()
         self.members.append(Member(role, process, ours, heard))
         return self.members[-1]
@@ -72,7 +74,9 @@ class Processes:
         for one in self.members:
             if not one.process.is_alive() and not one.ended and one.process.exitcode:
                 self.hear(one, 1.0)
-                raise ServerUnreachable(f"a process of the bench ({one.role}) ended with {one.process.exitcode}")
+                raise ServerUnreachable(
+                    f"a process of the bench ({one.role}) ended with {one.process.exitcode}"
+                )
 
     def hear(self, one: Member, timeout_s: float) -> Any:
         """Return the next message of a process; raise Stopped, or ServerUnreachable if it fails or stays silent."""
@@ -89,7 +93,9 @@ class Processes:
             if isinstance(told, _Failed):
                 raise ServerUnreachable(f"a process of the bench ({one.role}) failed: {told}")
             return told
-        raise ServerUnreachable(f"a process of the bench ({one.role}) said nothing for {timeout_s:g} s")
+        raise ServerUnreachable(
+            f"a process of the bench ({one.role}) said nothing for {timeout_s:g} s"
+        )
 
     def finish(self, role: str, timeout_s: float = 60.0) -> list[Any]:
         """Ask all processes of a role to end; return their results in the order of their start."""
@@ -112,7 +118,10 @@ class Processes:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for one in self.members:
             one.stop()

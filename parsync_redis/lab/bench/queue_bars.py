@@ -38,7 +38,11 @@ def run_queue(
 ) -> dict[str, Any]:
     """Measure each part; return its figures, and the rows of the table."""
     asked.check()
-    parts = {name: measure(asked, stop, partial(_say, say, name)) for name, measure in PARTS.items() if name in only}
+    parts = {
+        name: measure(asked, stop, partial(_say, say, name))
+        for name, measure in PARTS.items()
+        if name in only
+    }
     facts = [part.pop("facts") for part in parts.values()][-1]
     rows = [asdict(row) | {"reached": row.reached} for row in bars_of(parts, asked.schedulers)]
     return {
@@ -73,7 +77,9 @@ class Target:
     def reached(self) -> str:
         """Return 'goal', 'bar' or 'no'."""
         for word, value in (("goal", self.goal), ("bar", self.bar)):
-            if self.measured is not None and (self.measured >= value if self.at_least else self.measured <= value):
+            if self.measured is not None and (
+                self.measured >= value if self.at_least else self.measured <= value
+            ):
                 return word
         return "no"
 
@@ -85,18 +91,32 @@ def bars_of(parts: Mapping[str, Mapping[str, Any]], schedulers: int) -> list[Tar
         if found := parts.get(name):
             count = f"{found['kinds']:,} blocked kind{'s' * (found['kinds'] != 1)}"
             behind = f"delay of a task that fits, behind {found['waiting']:,} tasks of {count}"
-            seen, before, cores = found["delay_ms"], found["delay_before_ms"], round(sum(found["cores"].values()), 4)
+            seen, before, cores = (
+                found["delay_ms"],
+                found["delay_before_ms"],
+                round(sum(found["cores"].values()), 4),
+            )
             worst = None if found["not_placed"] else seen["worst"]
             without = round(sum(found["cores_before"].values()), 4)
             rows += [
-                Target(f"{behind}: median", seen["median"], bar, goal, "ms", without=before["median"]),
+                Target(
+                    f"{behind}: median", seen["median"], bar, goal, "ms", without=before["median"]
+                ),
                 Target("the same: worst", worst, bar, goal, "ms", without=before["worst"]),
-                Target("cores of schedulers and server while those wait", cores, 0.05, 0.02, without=without),
+                Target(
+                    "cores of schedulers and server while those wait",
+                    cores,
+                    0.05,
+                    0.02,
+                    without=without,
+                ),
             ]
     if found := parts.get("priority"):
         for what, counts in found["started_before"].items():
             text = f"started before one of priority 9, of {found['waiting']:,} on 2 slots, {what}: most"
-            rows.append(Target(text, None if None in counts else max(counts), schedulers + 1, 1, "tasks"))
+            rows.append(
+                Target(text, None if None in counts else max(counts), schedulers + 1, 1, "tasks")
+            )
     if found := parts.get("order"):
         equal = f"{found['tasks']} equal tasks, 1 slot, {found['schedulers']} schedulers"
         pairs, late = (max(row[name] for row in found["rounds"]) for name in ("pairs", "late"))

@@ -83,7 +83,10 @@ def _probe(rig: Rig, count: int) -> list[float | None]:
 
 def _summary(delays: Sequence[float | None]) -> dict[str, float | None]:
     placed = [delay for delay in delays if delay is not None]
-    return {"median": float(np.median(placed)) if placed else None, "worst": max(placed, default=None)}
+    return {
+        "median": float(np.median(placed)) if placed else None,
+        "worst": max(placed, default=None),
+    }
 
 
 def one_kind(count: int) -> list[Options]:
@@ -100,7 +103,10 @@ def named_kinds() -> dict[str, Options]:
     """Return what tasks of fifty kinds ask for, each by what its true reason must say."""
     short = [SMALL + 1 + number for number in range(NAMED_KINDS // 2)]
     found: dict[str, Options] = {
-        f"only node busy fits: it is short of mem: the task needs {mem}": {"resources": {"mem": mem}} for mem in short
+        f"only node busy fits: it is short of mem: the task needs {mem}": {
+            "resources": {"mem": mem}
+        }
+        for mem in short
     }
     for number in range(NAMED_KINDS - len(short)):
         label = {"require": {"zone": f"z{number}"}, "wait_for_capacity": True}

@@ -36,7 +36,9 @@ def measure_priority(asked: QueueParameters, stop: threading.Event, say: Say) ->
         for round in range(asked.rounds):
             say(f"tasks of priority 9: round {round + 1} of {asked.rounds}")
             for what, options in URGENT.items():
-                rig.processes.pause(HOLD_S * (round + 0.5) / asked.rounds)  # at all moments of a run
+                rig.processes.pause(
+                    HOLD_S * (round + 0.5) / asked.rounds
+                )  # at all moments of a run
                 numbers = rig.submit([options])
                 urgent += [(what, number) for number in numbers]
                 rig.until(numbers, TaskState.SUCCEEDED, GIVE_UP_S)

@@ -27,7 +27,9 @@ class QueueParameters:
     def check(self) -> None:
         """Check the values; raise InvalidInput with the wrong value and what would be right."""
         for field in fields(self):
-            check_flag("--" + field.name.removesuffix("_s"), getattr(self, field.name), *LIMITS[field.name])
+            check_flag(
+                "--" + field.name.removesuffix("_s"), getattr(self, field.name), *LIMITS[field.name]
+            )
 
 
 LIMITS: Final[dict[str, tuple[float, float]]] = {
@@ -41,5 +43,7 @@ LIMITS: Final[dict[str, tuple[float, float]]] = {
     "schedulers": (1, 8),
 }
 
-SHORT: Final = QueueParameters(waiting=2000, kinds=200, probes=3, tasks=1000, unseated=1000, rounds=1, quiet_s=0.5)
+SHORT: Final = QueueParameters(
+    waiting=2000, kinds=200, probes=3, tasks=1000, unseated=1000, rounds=1, quiet_s=0.5
+)
 """Sizes for a look in some seconds: the figures of cores and delays mean little then."""

@@ -42,11 +42,15 @@ class Home:
 class Rig:
     """A running cluster. Tasks have numbers; it counts them as they are submitted."""
 
-    def __init__(self, server: EmbeddedServer, processes: Processes, homes: Sequence[Home], schedulers: int) -> None:
+    def __init__(
+        self, server: EmbeddedServer, processes: Processes, homes: Sequence[Home], schedulers: int
+    ) -> None:
         self.processes, self._server, self._homes = processes, server, homes
         self._names = [f"s{number}" for number in range(schedulers)]
         self._slots = sum(home.offer.slots for home in homes)
-        self._asked = BenchParameters(partitions=PARTITIONS, strategy=Strategy.ADAPTIVE)  # as a new cluster has it
+        self._asked = BenchParameters(
+            partitions=PARTITIONS, strategy=Strategy.ADAPTIVE
+        )  # as a new cluster has it
         self._settings = settings_of(server.url, self._asked)
         self.client = ParsyncClient(self._settings)
         self.store = self.client.store
@@ -57,7 +61,15 @@ class Rig:
         join_cluster(self.store, self._settings, create=True)
         url, lease_s = named(self._server.url, "agents"), self._asked.lease_s
         agents = [
-            stand_in(url, CLUSTER, [NodePlan(home.name, home.offer, 1.0)], PARTITIONS, home.hold_s, lease_s, TASK)
+            stand_in(
+                url,
+                CLUSTER,
+                [NodePlan(home.name, home.offer, 1.0)],
+                PARTITIONS,
+                home.hold_s,
+                lease_s,
+                TASK,
+            )
             for home in self._homes
         ]
         for agent in [self.processes.start("agents", job) for job in agents]:
@@ -69,9 +81,14 @@ class Rig:
     def _until_all_see(self, free: int) -> None:
         """Wait until so many slots are free in every scheduler's copy of the state."""
         deadline = time.monotonic() + START_S
-        while any(self.store.hash(self.store.keys.stats(name)).get("free") != str(free) for name in self._names):
+        while any(
+            self.store.hash(self.store.keys.stats(name)).get("free") != str(free)
+            for name in self._names
+        ):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after {START_S:g} s not every scheduler sees {free} free slots")
+                raise TimeoutError(
+                    f"after {START_S:g} s not every scheduler sees {free} free slots"
+                )
             self.processes.pause(0.1)
 
     def submit(self, tasks: Sequence[Options]) -> range:
@@ -79,7 +96,9 @@ class Rig:
         numbers = range(self.submitted, self.submitted + len(tasks))
         self.submitted += len(tasks)
         pairs = zip(numbers, tasks, strict=True)
-        self.client.submit_many({"name": TASK, "id": task_id(number), **options} for number, options in pairs)
+        self.client.submit_many(
+            {"name": TASK, "id": task_id(number), **options} for number, options in pairs
+        )
         return numbers
 
     def times(self, numbers: Sequence[int]) -> list[Floats]:
@@ -98,7 +117,9 @@ class Rig:
     def occupy(self, options: Options) -> None:
         """Submit a task of one slot; wait until it runs and all schedulers know: it holds what the others wait for."""
         if not self.until(self.submit([options]), TaskState.RUNNING, START_S):
-            raise TimeoutError(f"after {START_S:g} s the task that holds the busy node does not run")
+            raise TimeoutError(
+                f"after {START_S:g} s the task that holds the busy node does not run"
+            )
         self._until_all_see(self._slots - 1)
 
     def cores(self, seconds: float) -> dict[str, float]:
@@ -109,7 +130,10 @@ class Rig:
         return {role: round((after[role] - before[role]) / took_s, 4) for role in before}
 
     def _cpu_s(self) -> dict[str, float]:
-        return {"schedulers": self.processes.cpu_s()["schedulers"], "server": cpu_of(self._server.process.pid)}
+        return {
+            "schedulers": self.processes.cpu_s()["schedulers"],
+            "server": cpu_of(self._server.process.pid),
+        }
 
     def end(self) -> list[str]:
         """Stop the schedulers, then the stand-ins, whose tasks end; return what an audit finds wrong."""

@@ -46,7 +46,9 @@ class Queues:
     def start(self, say: Callable[[str], None]) -> None:
         """Start the stand-ins for workers; each has its share of the slots of every class."""
         for _ in range(self.asked.agents):
-            self.processes.start("agents", self._agent(self.asked.slots // CLASSES // self.asked.agents))
+            self.processes.start(
+                "agents", self._agent(self.asked.slots // CLASSES // self.asked.agents)
+            )
 
     def _agent(self, slots: int) -> Callable[[Event, Callable[[Any], None]], Times]:
         """Workers with `slots` slots of each class; as kombu does, a message is unacked until its task has ended."""
@@ -60,12 +62,17 @@ class Queues:
                 asks = [("RPOP", _queue(c), max(1, room[c])) for c in range(CLASSES) if room[c] > 0]
                 classes = [c for c in range(CLASSES) if room[c] > 0]
                 commands: list[Sequence[Any]] = []
-                for c, messages in zip(classes, wire.ask(pack(asks), len(asks)) if asks else (), strict=True):
+                for c, messages in zip(
+                    classes, wire.ask(pack(asks), len(asks)) if asks else (), strict=True
+                ):
                     for message in messages or ():
                         match = _ID.search(message)
                         assert match, message
                         number, begun_s = int(match[1]), time.monotonic()
-                        commands += [("ZADD", "unacked_index", begun_s, number), ("HSET", "unacked", number, message)]
+                        commands += [
+                            ("ZADD", "unacked_index", begun_s, number),
+                            ("HSET", "unacked", number, message),
+                        ]
                         heapq.heappush(held, (begun_s + self.asked.duration_s, number, c, begun_s))
                         room[c] -= 1
                 while held and held[0][0] <= now_s:
@@ -93,7 +100,12 @@ class Queues:
 
             def send(numbers: Sequence[int]) -> None:
                 for number in numbers:
-                    app.send_task(TASK, task_id=task_id(number), queue=_queue(number % CLASSES), producer=producer)
+                    app.send_task(
+                        TASK,
+                        task_id=task_id(number),
+                        queue=_queue(number % CLASSES),
+                        producer=producer,
+                    )
 
             return send
 
@@ -119,7 +131,10 @@ class Queues:
         at = {number: which for which, number in enumerate(numbers)}
         begun, ended = np.full(len(numbers), np.nan), np.full(len(numbers), np.nan)
         for number, begun_s, ended_s in runs:
-            begun[at[number]], ended[at[number]] = begun_s * 1e3 + offset_ms, ended_s * 1e3 + offset_ms
+            begun[at[number]], ended[at[number]] = (
+                begun_s * 1e3 + offset_ms,
+                ended_s * 1e3 + offset_ms,
+            )
         said = {
             "lost": int(np.count_nonzero(np.isnan(ended))),
             "ran_twice": len(runs) - len({number for number, _, _ in runs}),

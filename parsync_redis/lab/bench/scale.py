@@ -32,7 +32,11 @@ def _say_of(say: Say, run: str, text: str) -> None:
 
 
 def run_scale(
-    asked: BenchParameters, slots: Sequence[int], schedulers: Sequence[int], stop: threading.Event, say: Say
+    asked: BenchParameters,
+    slots: Sequence[int],
+    schedulers: Sequence[int],
+    stop: threading.Event,
+    say: Say,
 ) -> dict[str, Any]:
     """Run each number of slots with the asked schedulers, then each number of schedulers."""
     plans = [replace(asked, slots=n, node_slots=max(10, n // 2000)) for n in slots]

@@ -31,7 +31,9 @@ CHANGING: Final = 3
 """The state changes for so many times `seconds`."""
 
 
-def run_serve(nodes: int, tasks: int, viewers: int, seconds: float, stop: threading.Event, say: Say) -> dict[str, Any]:
+def run_serve(
+    nodes: int, tasks: int, viewers: int, seconds: float, stop: threading.Event, say: Say
+) -> dict[str, Any]:
     """Fill a cluster, serve it without and with viewers, and return the cores that both processes take.
 
     With viewers the state stands still first. Then it changes, and the changes are timed until all viewers show them.
@@ -40,13 +42,22 @@ def run_serve(nodes: int, tasks: int, viewers: int, seconds: float, stop: thread
         settings = Settings.load(url=server.url, cluster=CLUSTER, partitions=PARTITIONS)
         with ParsyncClient(settings) as client:
             join_cluster(client.store, settings, create=True)
-            StandIn(client.store, [NodePlan(f"n{n}", _offer(n), 1.0) for n in range(nodes)], 1.0, 10.0).register(
-                PARTITIONS, TASK
-            )
+            StandIn(
+                client.store, [NodePlan(f"n{n}", _offer(n), 1.0) for n in range(nodes)], 1.0, 10.0
+            ).register(PARTITIONS, TASK)
             say(f"submits {tasks:,} tasks")
             client.submit_many(_tasks(tasks))
             kinds = len(client.demand())
-        command = [sys.executable, "-m", "parsync_redis.cli", "serve", "--port", "0", "--url", server.url]
+        command = [
+            sys.executable,
+            "-m",
+            "parsync_redis.cli",
+            "serve",
+            "--port",
+            "0",
+            "--url",
+            server.url,
+        ]
         process = Process("serve", [*command, "--cluster", CLUSTER], os.environ, None, None)
         try:
             url = _url(process)
@@ -56,7 +67,9 @@ def run_serve(nodes: int, tasks: int, viewers: int, seconds: float, stop: thread
                 before, came = [*map(cpu_of, pids)], sum(one.messages for one in onlookers)
                 during()
                 took_s, after = time.monotonic() - began_s, [*map(cpu_of, pids)]
-                used = [round((now - then) / took_s, 4) for now, then in zip(after, before, strict=True)]
+                used = [
+                    round((now - then) / took_s, 4) for now, then in zip(after, before, strict=True)
+                ]
                 messages = round((sum(one.messages for one in onlookers) - came) / took_s, 1)
                 return {"serve": used[0], "server": used[1], "messages_per_s": messages}
 
@@ -74,7 +87,9 @@ def run_serve(nodes: int, tasks: int, viewers: int, seconds: float, stop: thread
             with ParsyncClient(settings) as client:
                 changes = Changes(client, [*onlookers, events], stop)
                 changing = cores(lambda: fresh.update(changes.timed(CHANGING * seconds)))
-            took_s = re.findall(r"^parsync_survey_read_seconds (\S+)", _get(f"{url}/metrics").decode(), re.MULTILINE)
+            took_s = re.findall(
+                r"^parsync_survey_read_seconds (\S+)", _get(f"{url}/metrics").decode(), re.MULTILINE
+            )
         finally:
             process.send(15)
             process.end(time.monotonic() + 10)
@@ -99,11 +114,17 @@ def _tasks(count: int) -> Iterator[Mapping[str, Any]]:
 def _url(process: Process) -> str:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
-        urls = [match[1] for line in list(process.lines) if (match := re.search(r"is shown at (http://\S+)", line))]
+        urls = [
+            match[1]
+            for line in list(process.lines)
+            if (match := re.search(r"is shown at (http://\S+)", line))
+        ]
         if urls and _get(f"{urls[0]}/healthz", b"not yet") != b"not yet":
             return urls[0]
         time.sleep(0.2)
-    raise TimeoutError(f"parsync serve has not begun after {START_S:g} s: {' / '.join(process.lines)}")
+    raise TimeoutError(
+        f"parsync serve has not begun after {START_S:g} s: {' / '.join(process.lines)}"
+    )
 
 
 def _get(url: str, instead: bytes = b"") -> bytes:

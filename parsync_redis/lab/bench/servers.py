@@ -26,8 +26,12 @@ def start_servers(
 ) -> Iterator[Servers]:
     """Start them, and end them in the end. launchers: for each server the words before its program."""
     if primaries == 1:
-        with EmbeddedServer(program, aof=aof, options=options, launcher=launchers[0] if launchers else ()) as server:
+        with EmbeddedServer(
+            program, aof=aof, options=options, launcher=launchers[0] if launchers else ()
+        ) as server:
             yield Servers(server.url, [server])
         return
-    with EmbeddedCluster(primaries, program=program, aof=aof, options=options, launchers=launchers) as cluster:
+    with EmbeddedCluster(
+        primaries, program=program, aof=aof, options=options, launchers=launchers
+    ) as cluster:
         yield Servers(cluster.url, cluster.servers)

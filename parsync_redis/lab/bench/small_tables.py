@@ -60,7 +60,11 @@ def small(runs: Runs) -> list[str]:
                 command_of(runs["idle"]),
             )
         )
-    return ["## Single operations\n", table(("what", "other", "parsync", "ratio", "command"), rows)] if rows else []
+    return (
+        ["## Single operations\n", table(("what", "other", "parsync", "ratio", "command"), rows)]
+        if rows
+        else []
+    )
 
 
 def cost(runs: Runs) -> list[str]:
@@ -69,7 +73,11 @@ def cost(runs: Runs) -> list[str]:
     if "cost" in runs:
         found = runs["cost"]["found"]
         thousand = 1000 if found["by"] == "callgrind" else 1
-        unit = "thousand instructions, by callgrind" if thousand > 1 else "microseconds, by commandstats"
+        unit = (
+            "thousand instructions, by callgrind"
+            if thousand > 1
+            else "microseconds, by commandstats"
+        )
         columns = [(case, size) for case, sizes in found["cost"].items() for size in sizes]
         verbs = found["cost"][columns[0][0]][columns[0][1]]
         parts += [
@@ -79,7 +87,13 @@ def cost(runs: Runs) -> list[str]:
             table(
                 ("verb", *(f"{case}, {size} a call" for case, size in columns)),
                 [
-                    (verb, *(f"{found['cost'][case][size][verb]['median'] / thousand:,.1f}" for case, size in columns))
+                    (
+                        verb,
+                        *(
+                            f"{found['cost'][case][size][verb]['median'] / thousand:,.1f}"
+                            for case, size in columns
+                        ),
+                    )
                     for verb in verbs
                 ],
             ),
@@ -116,4 +130,8 @@ def celery(runs: Runs) -> list[str]:
     for name in ("p50", "p99"):
         plain, ours = found["start_ms"]["plain"][name], found["start_ms"]["parsync"][name]
         rows.append((f"one at a time, submit to start, {name} ms", plain, ours, ours / plain))
-    return ["## Through real workers\n", f"{command}\n", table(("what", "plain Celery", "parsync", "ratio"), rows)]
+    return [
+        "## Through real workers\n",
+        f"{command}\n",
+        table(("what", "plain Celery", "parsync", "ratio"), rows),
+    ]

@@ -79,13 +79,19 @@ def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> Non
 class StandIn:
     """The agents of some nodes. `duration_s`: how long each task is held. `idle`: do not read inboxes."""
 
-    def __init__(self, store: Store, nodes: Sequence[NodePlan], duration_s: float, lease_s: float) -> None:
+    def __init__(
+        self, store: Store, nodes: Sequence[NodePlan], duration_s: float, lease_s: float
+    ) -> None:
         self.store, self.duration_s, self.lease_s = store, duration_s, lease_s
         self.plans = nodes
         self.idle = False
         self._homes: list[tuple[str, int, int]] = []  # name, partition, incarnation
-        self._inboxes: list[tuple[Wire, bytes, int]] = []  # a server, the requests for what is there, how many
-        self._held: deque[tuple[float, Place]] = deque()  # each is held equally long: the first ends first
+        self._inboxes: list[
+            tuple[Wire, bytes, int]
+        ] = []  # a server, the requests for what is there, how many
+        self._held: deque[tuple[float, Place]] = (
+            deque()
+        )  # each is held equally long: the first ends first
         self._renewed = 0
         self.ran = Ran()
 
@@ -97,14 +103,20 @@ class StandIn:
             dealt = self.store.run_all(
                 [
                     commands.deal_node(
-                        n.name, partitions, " ".join(f"{k}:{v}" for k, v in n.offer.labels), n.offer.slots, n.score
+                        n.name,
+                        partitions,
+                        " ".join(f"{k}:{v}" for k, v in n.offer.labels),
+                        n.offer.slots,
+                        n.score,
                     )
                     for n in some
                 ]
             )
             self.store.run_all([commands.offer(n.name, offers[n.name], tasks) for n in some])
             rows = list(zip(some, dealt, strict=True))
-            found = self.store.run_all([commands.register_node(p, n.name, 0, n.score, offers[n.name]) for n, p in rows])
+            found = self.store.run_all(
+                [commands.register_node(p, n.name, 0, n.score, offers[n.name]) for n, p in rows]
+            )
             self._homes += [(n.name, p, inc) for (n, p), (inc, _) in zip(rows, found, strict=True)]
         keys = [self.store.keys.inbox(p, name) for name, p, _ in self._homes]
         by_server: dict[tuple[str, int], list[str]] = {}
@@ -112,7 +124,11 @@ class StandIn:
             where = pool.connection_kwargs
             by_server.setdefault((where["host"], where["port"]), []).append(key)
         self._inboxes = [
-            (Wire(f"redis://{where[0]}:{where[1]}"), pack([("RPOP", key, AT_ONCE) for key in some]), len(some))
+            (
+                Wire(f"redis://{where[0]}:{where[1]}"),
+                pack([("RPOP", key, AT_ONCE) for key in some]),
+                len(some),
+            )
             for where, some in by_server.items()
         ]
 
@@ -137,7 +153,9 @@ class StandIn:
         due = min(due, self._renewed + len(self._homes))
         homes = [self._homes[at % len(self._homes)] for at in range(self._renewed, due)]
         self._renewed = due
-        for words in self.store.run_all([self.store.commands.renew(p, name, inc) for name, p, inc in homes]):
+        for words in self.store.run_all(
+            [self.store.commands.renew(p, name, inc) for name, p, inc in homes]
+        ):
             self.ran.lapsed += words[0] != "ok"
 
     def _start(self) -> None:
@@ -166,7 +184,9 @@ class StandIn:
         while self._held and self._held[0][0] <= now_s:
             over.append(self._held.popleft()[1])
         for some in batches(over):
-            words = self.store.run(self.store.commands.finish([(place, "succeeded", "") for place in some]))
+            words = self.store.run(
+                self.store.commands.finish([(place, "succeeded", "") for place in some])
+            )
             self.ran.finished += words.count("ok")
             self.ran.stale += words.count("stale")
         self._release(over)
@@ -176,7 +196,9 @@ class StandIn:
         for place in places:
             by_partition[place.partition].append(place)
         calls: list[Call[Any]] = [
-            self.store.commands.release(p, some) for p, all_of in by_partition.items() for some in batches(all_of)
+            self.store.commands.release(p, some)
+            for p, all_of in by_partition.items()
+            for some in batches(all_of)
         ]
         self.store.run_all(calls)
 

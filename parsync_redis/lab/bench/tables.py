@@ -38,7 +38,11 @@ def render(runs: Runs, out: Path) -> str:
 
 
 def _machine(runs: Runs) -> str:
-    facts = [run["found"]["facts"] for run in runs.values() if "load_average" in run["found"].get("facts", {})]
+    facts = [
+        run["found"]["facts"]
+        for run in runs.values()
+        if "load_average" in run["found"].get("facts", {})
+    ]
     if not facts:
         return ""
     one, loads = facts[0], [row["load_average"] for row in facts]

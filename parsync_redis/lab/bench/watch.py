@@ -40,7 +40,9 @@ class Contender(Protocol):
 class Watch:
     """Observes a run from outside: the schedulers' own figures once a second, and the usage at two moments."""
 
-    def __init__(self, servers: Sequence[EmbeddedServer], processes: Processes, one: Contender) -> None:
+    def __init__(
+        self, servers: Sequence[EmbeddedServer], processes: Processes, one: Contender
+    ) -> None:
         self.servers, self.processes, self.one = servers, processes, one
         self._clients: list[Any] = [connect(server.url, timeout_s=30) for server in servers]
         self._ages: list[tuple[float, float]] = []
@@ -63,7 +65,9 @@ class Watch:
             self.processes.pause(min(1.0, rest_s))
             rows = [row for row in self.one.stats() if row]
             self._ages += [
-                (float(row["view_age_ms"]), float(row["view_age_max_ms"])) for row in rows if "view_age_ms" in row
+                (float(row["view_age_ms"]), float(row["view_age_max_ms"]))
+                for row in rows
+                if "view_age_ms" in row
             ]
             say(f"{max(0.0, at_s - time.monotonic()):.0f} s to go, {self.one.open():,} tasks open")
 
@@ -84,7 +88,12 @@ class Watch:
         """Return the usage so far."""
         told = [client.info("everything") for client in self._clients]
         rows = self.one.stats()
-        calls = [info[name] for info in told for name in ("cmdstat_evalsha", "cmdstat_eval") if name in info]
+        calls = [
+            info[name]
+            for info in told
+            for name in ("cmdstat_evalsha", "cmdstat_eval")
+            if name in info
+        ]
         used_s = [cpu_of(server.process.pid) for server in self.servers]
         return {
             "at_s": time.monotonic(),
@@ -93,10 +102,14 @@ class Watch:
             "commands": sum(info["total_commands_processed"] for info in told),
             "scripts": sum(row["calls"] for row in calls),
             "script_us": sum(row["usec"] for row in calls),
-            "bytes": sum(info["total_net_input_bytes"] + info["total_net_output_bytes"] for info in told),
+            "bytes": sum(
+                info["total_net_input_bytes"] + info["total_net_output_bytes"] for info in told
+            ),
             "memory": sum(info["used_memory"] for info in told),
             "cpu": self.processes.cpu_s(),
-            **{name: sum(int(row.get(name, 0)) for row in rows) for name in ("claims", "conflicts")},
+            **{
+                name: sum(int(row.get(name, 0)) for row in rows) for name in ("claims", "conflicts")
+            },
         }
 
     def staleness(self) -> dict[str, float]:
@@ -104,4 +117,9 @@ class Watch:
         means, oldest = [mean for mean, _ in self._ages], [most for _, most in self._ages]
         if not means:
             return {}
-        return {"mean": round(float(np.mean(means)), 1), "least": min(means), "most": max(means), "oldest": max(oldest)}
+        return {
+            "mean": round(float(np.mean(means)), 1),
+            "least": min(means),
+            "most": max(means),
+            "oldest": max(oldest),
+        }

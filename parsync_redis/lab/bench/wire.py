@@ -16,7 +16,9 @@ class Wire:
 
     def __init__(self, url: str) -> None:
         where = parse_url(url)
-        self._socket = socket.create_connection((where.get("host", "127.0.0.1"), where.get("port", 6379)), timeout=60)
+        self._socket = socket.create_connection(
+            (where.get("host", "127.0.0.1"), where.get("port", 6379)), timeout=60
+        )
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader()
         self.ask(pack([("SELECT", int(where.get("db") or 0))]), 1)

@@ -36,7 +36,19 @@ app = typer.Typer(no_args_is_help=True, help="Measure what parsync does and cost
 
 def register(parent: typer.Typer) -> None:
     """Add the group of these commands to the app."""
-    for command in (placement, cost, memory, read, submit, idle, serve, decide, queue, scale, report):
+    for command in (
+        placement,
+        cost,
+        memory,
+        read,
+        submit,
+        idle,
+        serve,
+        decide,
+        queue,
+        scale,
+        report,
+    ):
         app.command()(command)
     parent.add_typer(app, name="bench")
 
@@ -72,12 +84,19 @@ def celery(
                 for own in dict.fromkeys((slots, 1)):
                     say.print(f"{workers} solo workers, {own} slots each")
                     with _workers(stack, workers, own, stop) as one:
-                        found[own] = run_rounds(one, tasks, rounds, lambda r: say.print(f"  {_line(r)}"))
+                        found[own] = run_rounds(
+                            one, tasks, rounds, lambda r: say.print(f"  {_line(r)}")
+                        )
                         if own == slots:
                             say.print(f"the same with tasks of {LONG_MS:g} ms")
                             some = max(100, tasks // 2)
-                            long = run_rounds(one, some, rounds, lambda r: say.print(f"  {_line(r)}"), LONG_MS)
-                            latencies = {name: quantiles(v) for name, v in run_latencies(one, samples).items()}
+                            long = run_rounds(
+                                one, some, rounds, lambda r: say.print(f"  {_line(r)}"), LONG_MS
+                            )
+                            latencies = {
+                                name: quantiles(v)
+                                for name, v in run_latencies(one, samples).items()
+                            }
         except Stopped:
             raise typer.Exit(130 if 2 in came else 143) from None
     result = _result(facts, found, long, latencies)
@@ -93,14 +112,25 @@ def _workers(stack: LocalStack, count: int, slots: int, stop: Event) -> "Iterato
     names = [f"bench{slots}-{number}" for number in range(1, count + 1)]
     for name in names:
         # One task at a time for both; Celery's own prefetch is its default, 4.
-        stack.worker("parsync_redis.lab.bench.app", name, slots, pool="solo", concurrency=1, extra=("-Q", "bench-idle"))
+        stack.worker(
+            "parsync_redis.lab.bench.app",
+            name,
+            slots,
+            pool="solo",
+            concurrency=1,
+            extra=("-Q", "bench-idle"),
+        )
     with ParsyncClient.from_url(stack.url or "", CLUSTER) as client:
         waited_s = 0.0
         while {n.name for n in client.nodes() if n.state == "up"} < set(names):
-            ended = [name for name in stack.processes if name not in stack.alive() and name in names]
+            ended = [
+                name for name in stack.processes if name not in stack.alive() and name in names
+            ]
             if waited_s > START_S or ended:
                 lines = list(stack.processes[(ended or names)[0]].lines)[-5:]
-                raise ServerUnreachable(f"the workers did not come up within {START_S:g} s\n" + "\n".join(lines))
+                raise ServerUnreachable(
+                    f"the workers did not come up within {START_S:g} s\n" + "\n".join(lines)
+                )
             if stop.wait(0.1):
                 raise Stopped
             waited_s += 0.1
@@ -129,13 +159,20 @@ def _facts(url: str, schedulers: int, workers: int, tasks: int, rounds: int) -> 
 
 
 def _result(
-    facts: dict[str, Any], found: dict[int, list["Round"]], long: list["Round"], latencies: dict[str, dict[str, float]]
+    facts: dict[str, Any],
+    found: dict[int, list["Round"]],
+    long: list["Round"],
+    latencies: dict[str, dict[str, float]],
 ) -> dict[str, Any]:
     from ..bench.celery import rate, ratio
 
     def both(rounds: list["Round"], what: str) -> dict[str, float]:
         plain, parsync = rate(rounds, "plain", what), rate(rounds, "parsync", what)
-        return {"plain": round(plain, 1), "parsync": round(parsync, 1), "ratio": round(ratio(rounds, what), 3)}
+        return {
+            "plain": round(plain, 1),
+            "parsync": round(parsync, 1),
+            "ratio": round(ratio(rounds, what), 3),
+        }
 
     every = [one for rounds in found.values() for one in rounds]
     return {
@@ -164,8 +201,12 @@ def _print(result: dict[str, Any]) -> None:
         f"turns: {facts['rounds']} rounds of {facts['tasks']} tasks each;\n            "
         "medians, the ratio's over pairs of rounds next to each other"
     )
-    print("options     JSON, no results stored, no events, no mingle, gossip or heartbeat, Celery's prefetch is 4")
-    print("drain       all tasks are submitted before any may start; timed from the first to the last that runs")
+    print(
+        "options     JSON, no results stored, no events, no mingle, gossip or heartbeat, Celery's prefetch is 4"
+    )
+    print(
+        "drain       all tasks are submitted before any may start; timed from the first to the last that runs"
+    )
     print(
         "slots       more than the one task that a solo worker runs at a time: a short queue at the worker, as "
         "prefetch is\n"
@@ -194,7 +235,9 @@ def _print(result: dict[str, Any]) -> None:
     )
     for name in ("p50", "p99"):
         plain, parsync = (result["start_ms"][system][name] for system in ("plain", "parsync"))
-        rows.append((f"ms from submit to start, one at a time, {name}", plain, parsync, parsync / plain, ""))
+        rows.append(
+            (f"ms from submit to start, one at a time, {name}", plain, parsync, parsync / plain, "")
+        )
     shown = [tuple(_short(value) for value in row) for row in rows]
     print_table(("", "PLAIN CELERY", "PARSYNC", "RATIO", "BAR"), shown, "")
 

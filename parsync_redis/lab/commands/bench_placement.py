@@ -32,13 +32,17 @@ def placement(
     duration: Annotated[float, typer.Option(help="How long each task is held, seconds.")] = 5.0,
     seconds: Seconds = 30.0,
     strategy: Strategy = "latency",
-    system: Annotated[str, typer.Option(help="parsync, or a rival: state, central, queues.")] = "parsync",
+    system: Annotated[
+        str, typer.Option(help="parsync, or a rival: state, central, queues.")
+    ] = "parsync",
     node_slots: NodeSlots = 100,
     agents: Agents = 2,
     generators: Generators = 1,
     lease: Annotated[float, typer.Option(help="Lease of nodes and schedulers, seconds.")] = 10.0,
     kinds: Annotated[int, typer.Option(help="Kinds of task: 1, or 50 (labels, amounts).")] = 1,
-    aof: Annotated[bool, typer.Option(help="The server keeps its append-only file (fsync every second).")] = False,
+    aof: Annotated[
+        bool, typer.Option(help="The server keeps its append-only file (fsync every second).")
+    ] = False,
     primaries: Primaries = 1,
     shards: Shards = 0,
     as_json: Json = False,
@@ -70,7 +74,10 @@ def placement(
     with measuring() as (stop, line):
         found = run_placement(asked, stop, line)
     print(json.dumps(found, indent=2)) if as_json else print_placement(found)
-    if any(found["audit"][name] for name in ("lost", "ran_twice", "leaked_slots", "bitmap_mismatches", "facts")):
+    if any(
+        found["audit"][name]
+        for name in ("lost", "ran_twice", "leaked_slots", "bitmap_mismatches", "facts")
+    ):
         raise typer.Exit(1)
 
 
@@ -101,7 +108,9 @@ def print_placement(found: dict[str, Any]) -> None:
     )
     share = found["placed_per_s"] / found["baseline_claims_per_s"]
     bare, of_cpu = found["baseline_claims_per_s"], found["baseline_claims_per_cpu_s"]
-    print(f"baseline    {bare:,.0f} bare claims/s, {of_cpu:,.0f} a second of CPU; placed {share:.3f} of the first")
+    print(
+        f"baseline    {bare:,.0f} bare claims/s, {of_cpu:,.0f} a second of CPU; placed {share:.3f} of the first"
+    )
     print(
         f"its cost    {found['redis_us_per_placement']:.0f} us a placement, "
         f"{found['redis_cpu_share']:.0%} of a core, "
@@ -111,9 +120,17 @@ def print_placement(found: dict[str, Any]) -> None:
     if found["primaries"] > 1:
         each = found["primaries_us_per_placement"]
         rest = ", ".join(f"{us:.0f}" for us in each)
-        print(f"primaries   {rest} us a placement, {max(each):.0f} on the busiest; each has its part of the cost above")
-    print("cores       " + ", ".join(f"{kind} {value:.2f}" for kind, value in found["cpu_share"].items()))
-    print("audit       " + ", ".join(f"{name} {value}" for name, value in audit.items() if name != "first_facts"))
+        print(
+            f"primaries   {rest} us a placement, {max(each):.0f} on the busiest; each has its part of the cost above"
+        )
+    print(
+        "cores       "
+        + ", ".join(f"{kind} {value:.2f}" for kind, value in found["cpu_share"].items())
+    )
+    print(
+        "audit       "
+        + ", ".join(f"{name} {value}" for name, value in audit.items() if name != "first_facts")
+    )
     for fact in audit["first_facts"]:
         print(f"            {fact}")
 
@@ -121,7 +138,9 @@ def print_placement(found: dict[str, Any]) -> None:
 def _numbers(flag: str, text: str) -> list[int]:
     words = text.split(",")
     if not all(word.isdecimal() for word in words):
-        raise InvalidInput(f"{flag} {text!r} is not valid: it must be whole numbers with commas between them")
+        raise InvalidInput(
+            f"{flag} {text!r} is not valid: it must be whole numbers with commas between them"
+        )
     return [int(word) for word in words]
 
 
@@ -138,7 +157,9 @@ def scale(
     from ..bench.parameters import BenchParameters
     from ..bench.scale import run_scale
 
-    asked = BenchParameters(10, 20_000, partitions, rate=rate, duration_s=duration, seconds=seconds, node_slots=100)
+    asked = BenchParameters(
+        10, 20_000, partitions, rate=rate, duration_s=duration, seconds=seconds, node_slots=100
+    )
     many, crowds = _numbers("--slots", slots), _numbers("--schedulers", schedulers)
     asked.check()
     with measuring() as (stop, line):
@@ -158,4 +179,8 @@ def scale(
         )
         for row in (*found["by_slots"], *found["by_schedulers"])
     ]
-    print_table(("SLOTS", "SCHEDULERS", "PLACED/S", "REDIS US", "SCHEDULER US", "DELAY P99 MS", "MIB"), rows, "")
+    print_table(
+        ("SLOTS", "SCHEDULERS", "PLACED/S", "REDIS US", "SCHEDULER US", "DELAY P99 MS", "MIB"),
+        rows,
+        "",
+    )

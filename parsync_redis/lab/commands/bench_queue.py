@@ -10,15 +10,38 @@ from ...cli.common import Json, print_table
 from ...errors import InvalidInput
 from .measuring import measuring
 
-Waiting = Annotated[int | None, typer.Option(help="Tasks of the blocked kind: 200,000.", show_default=False)]
-Kinds = Annotated[int | None, typer.Option(help="Blocked kinds, of a task each: 10,000.", show_default=False)]
-Probes = Annotated[int | None, typer.Option(help="Single tasks behind what is blocked: 30.", show_default=False)]
-Tasks = Annotated[int | None, typer.Option(help="Tasks before one of priority 9: 300,000.", show_default=False)]
-Unseated = Annotated[int | None, typer.Option(help="Tasks that are to have a reason: 100,000.", show_default=False)]
-Rounds = Annotated[int | None, typer.Option(help="How often priority and order are measured: 5.", show_default=False)]
-Quiet = Annotated[float | None, typer.Option(help="How long cores are measured: 10 s.", show_default=False)]
-Crowd = Annotated[int | None, typer.Option(help="Scheduler processes: 2; always 3 for the order.", show_default=False)]
-Only = Annotated[str, typer.Option(help="Parts: blocked-kind, blocked-kinds, priority, order, reasons; all if empty.")]
+Waiting = Annotated[
+    int | None, typer.Option(help="Tasks of the blocked kind: 200,000.", show_default=False)
+]
+Kinds = Annotated[
+    int | None, typer.Option(help="Blocked kinds, of a task each: 10,000.", show_default=False)
+]
+Probes = Annotated[
+    int | None, typer.Option(help="Single tasks behind what is blocked: 30.", show_default=False)
+]
+Tasks = Annotated[
+    int | None, typer.Option(help="Tasks before one of priority 9: 300,000.", show_default=False)
+]
+Unseated = Annotated[
+    int | None, typer.Option(help="Tasks that are to have a reason: 100,000.", show_default=False)
+]
+Rounds = Annotated[
+    int | None,
+    typer.Option(help="How often priority and order are measured: 5.", show_default=False),
+]
+Quiet = Annotated[
+    float | None, typer.Option(help="How long cores are measured: 10 s.", show_default=False)
+]
+Crowd = Annotated[
+    int | None,
+    typer.Option(help="Scheduler processes: 2; always 3 for the order.", show_default=False),
+]
+Only = Annotated[
+    str,
+    typer.Option(
+        help="Parts: blocked-kind, blocked-kinds, priority, order, reasons; all if empty."
+    ),
+]
 
 
 def queue(
@@ -50,7 +73,9 @@ def queue(
         "quiet_s": quiet,
         "schedulers": schedulers,
     }
-    asked = replace(SHORT if short else QueueParameters(), **{n: v for n, v in given.items() if v is not None})
+    asked = replace(
+        SHORT if short else QueueParameters(), **{n: v for n, v in given.items() if v is not None}
+    )
     parts = only.split(",") if only else list(PARTS)
     if unknown := [part for part in parts if part not in PARTS]:
         raise InvalidInput(f"--only {unknown[0]!r} is not known: known are {', '.join(PARTS)}")
@@ -65,6 +90,8 @@ def _print(found: dict[str, Any]) -> None:
     from ..bench.queue_bars import HEAD, cells
 
     facts = found["facts"]
-    print(f"machine     {facts['machine']}, load average at the end {facts['load_average']}, {facts['server']}")
+    print(
+        f"machine     {facts['machine']}, load average at the end {facts['load_average']}, {facts['server']}"
+    )
     print(f"audit       {found['audit']} facts\n")
     print_table(HEAD, map(cells, found["rows"]), "")

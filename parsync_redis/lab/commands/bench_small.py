@@ -11,7 +11,9 @@ from .measuring import Agents, Gap, Partitions, Schedulers, Seconds, measuring
 
 
 def read(
-    slots: Annotated[int, typer.Option(min=100, max=100_000, help="Slots of the partition, all held.")] = 10_000,
+    slots: Annotated[
+        int, typer.Option(min=100, max=100_000, help="Slots of the partition, all held.")
+    ] = 10_000,
     rounds: Annotated[int, typer.Option(min=1, max=10_000, help="Rounds; medians are told.")] = 50,
     as_json: Json = False,
 ) -> None:
@@ -23,7 +25,9 @@ def read(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    rows = [(way, found[way]["server_us"], found[way]["client_us"]) for way in ("snapshot", "hgetall")]
+    rows = [
+        (way, found[way]["server_us"], found[way]["client_us"]) for way in ("snapshot", "hgetall")
+    ]
     rows.append(("ratio", found["server_ratio"], found["client_ratio"]))
     print_table((f"{slots:,} HELD SLOTS", "SERVER US", "CLIENT US"), rows, "")
 
@@ -80,7 +84,9 @@ def idle(
     from ..bench.micro import run_idle
     from ..bench.parameters import BenchParameters
 
-    asked = BenchParameters(schedulers, 100 * nodes, partitions, gap, rate=1, seconds=seconds, agents=agents)
+    asked = BenchParameters(
+        schedulers, 100 * nodes, partitions, gap, rate=1, seconds=seconds, agents=agents
+    )
     asked.check()
     with measuring() as (stop, line):
         found = run_idle(asked, stop, line)
@@ -91,12 +97,17 @@ def idle(
     requests = found["requests_per_scheduler_and_s"]
     print(f"requests/s of a scheduler     {requests} ({per_gap:g} partitions a second are due)")
     print(f"commands/s, also in scripts   {found['commands_per_scheduler_and_s']}")
-    print("cores                         " + ", ".join(f"{k} {v:.3f}" for k, v in found["cpu_share"].items()))
+    print(
+        "cores                         "
+        + ", ".join(f"{k} {v:.3f}" for k, v in found["cpu_share"].items())
+    )
 
 
 def serve(
     nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes of 4 slots each.")] = 1000,
-    tasks: Annotated[int, typer.Option(min=1, max=10_000_000, help="Tasks that wait, of 100 kinds.")] = 100_000,
+    tasks: Annotated[
+        int, typer.Option(min=1, max=10_000_000, help="Tasks that wait, of 100 kinds.")
+    ] = 100_000,
     viewers: Annotated[int, typer.Option(min=3, max=90, help="Viewers that follow pages.")] = 50,
     seconds: Seconds = 15.0,
     as_json: Json = False,
@@ -109,20 +120,36 @@ def serve(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    print(f"{nodes:,} nodes, {tasks:,} tasks of {found['kinds']} kinds; a survey takes {found['read_s']:.3f} s\n")
-    phases = ((0, "stands still", "idle"), (viewers, "stands still", "viewed"), (viewers, "changes", "changing"))
+    print(
+        f"{nodes:,} nodes, {tasks:,} tasks of {found['kinds']} kinds; a survey takes {found['read_s']:.3f} s\n"
+    )
+    phases = (
+        (0, "stands still", "idle"),
+        (viewers, "stands still", "viewed"),
+        (viewers, "changes", "changing"),
+    )
     rows = [
-        (count, state, found[phase]["messages_per_s"], found[phase]["serve"], found[phase]["server"])
+        (
+            count,
+            state,
+            found[phase]["messages_per_s"],
+            found[phase]["serve"],
+            found[phase]["server"],
+        )
         for count, state, phase in phases
     ]
-    print_table(("VIEWERS", "STATE", "MESSAGES/S", "CORES OF SERVE", "CORES OF THE SERVER"), rows, "")
+    print_table(
+        ("VIEWERS", "STATE", "MESSAGES/S", "CORES OF SERVE", "CORES OF THE SERVER"), rows, ""
+    )
     print(f"\n{found['fresh']['changes']} changes, until viewers had them:")
     late = [(what, *map(round, found["fresh"][what].values())) for what in ("pages", "events")]
     print_table(("VIEWERS OF", "P50 MS", "P99 MS", "MAX MS"), late, "")
 
 
 def decide(
-    slots: Annotated[int, typer.Option(min=10_000, max=1_000_000, help="Slots, ten on each node.")] = 100_000,
+    slots: Annotated[
+        int, typer.Option(min=10_000, max=1_000_000, help="Slots, ten on each node.")
+    ] = 100_000,
     batch: Annotated[int, typer.Option(min=50, max=1000, help="Tasks of a batch.")] = 500,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds; medians are told.")] = 20,
     as_json: Json = False,
@@ -136,16 +163,22 @@ def decide(
         print(json.dumps(found, indent=2))
         return
     rules = ", ".join(found["rules"])
-    print(f"{slots:,} slots, {found['nodes']:,} nodes, {found['partitions']} partitions; rules: {rules}\n")
-    print_table(("CASE", "CPU MS A TASK"), [(case, f"{ms:.3f}") for case, ms in found["ms"].items()], "")
+    print(
+        f"{slots:,} slots, {found['nodes']:,} nodes, {found['partitions']} partitions; rules: {rules}\n"
+    )
+    print_table(
+        ("CASE", "CPU MS A TASK"), [(case, f"{ms:.3f}") for case, ms in found["ms"].items()], ""
+    )
 
 
 def report(
-    out: Annotated[Path, typer.Option(help="The document; plots go into a folder `performance` beside it.")] = Path(
-        "docs/performance.md"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="The document; plots go into a folder `performance` beside it.")
+    ] = Path("docs/performance.md"),
     again: Annotated[bool, typer.Option(help="Measure anew also what was measured before.")] = True,
-    keep: Annotated[Path, typer.Option(help="Where the figures of each run are kept.")] = Path("build/bench"),
+    keep: Annotated[Path, typer.Option(help="Where the figures of each run are kept.")] = Path(
+        "build/bench"
+    ),
     rate: Annotated[float, typer.Option(help="The highest rate that the ladder tries.")] = 38_000,
 ) -> None:
     """Run every bench and write the document with its tables and plots, as `make bench` does."""

@@ -20,8 +20,12 @@ Seconds = Annotated[float, typer.Option(help="How long the load lasts.")]
 Strategy = Annotated[str, typer.Option(help="latency, quality or adaptive.")]
 NodeSlots = Annotated[int, typer.Option(help="Slots of each node.")]
 Agents = Annotated[int, typer.Option(help="Processes that stand in for the nodes' agents.")]
-Primaries = Annotated[int, typer.Option(help="Primaries of a Redis Cluster; 1: one server without a cluster.")]
-Shards = Annotated[int, typer.Option(help="Shards of the queue; 0: 1 on one server, 16 on a cluster.")]
+Primaries = Annotated[
+    int, typer.Option(help="Primaries of a Redis Cluster; 1: one server without a cluster.")
+]
+Shards = Annotated[
+    int, typer.Option(help="Shards of the queue; 0: 1 on one server, 16 on a cluster.")
+]
 Generators = Annotated[int, typer.Option(help="Processes that submit.")]
 
 

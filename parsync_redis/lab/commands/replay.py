@@ -9,7 +9,9 @@ import typer
 from ...cli.common import Json, print_table
 from .measuring import measuring
 
-app = typer.Typer(no_args_is_help=True, help="Replay the trace of a real cluster with our own schedulers.")
+app = typer.Typer(
+    no_args_is_help=True, help="Replay the trace of a real cluster with our own schedulers."
+)
 
 
 def register(parent: typer.Typer) -> None:
@@ -19,21 +21,42 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("gpu")
 def _gpu(
-    folder: Annotated[Path, typer.Argument(help="A folder with openb_node_list*.csv and openb_pod_list*.csv, or .gz.")],
-    live: Annotated[bool, typer.Option("--live", help="Go through the scripts of a server that it starts.")] = False,
+    folder: Annotated[
+        Path,
+        typer.Argument(help="A folder with openb_node_list*.csv and openb_pod_list*.csv, or .gz."),
+    ],
+    live: Annotated[
+        bool, typer.Option("--live", help="Go through the scripts of a server that it starts.")
+    ] = False,
     url: Annotated[
         str | None,
-        typer.Option("--url", help="Like --live, on this server; it leaves nothing there.", show_default=False),
+        typer.Option(
+            "--url",
+            help="Like --live, on this server; it leaves nothing there.",
+            show_default=False,
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many pods, the first.", show_default=False)] = None,
-    ends: Annotated[bool, typer.Option("--ends", help="Pods end when the trace says; by default they stay.")] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only so many pods, the first.", show_default=False)
+    ] = None,
+    ends: Annotated[
+        bool, typer.Option("--ends", help="Pods end when the trace says; by default they stay.")
+    ] = False,
     schedulers: Annotated[int, typer.Option(help="Schedulers, each with a view of its own.")] = 4,
-    partitions: Annotated[int, typer.Option(help="Partitions, at least as many as schedulers.")] = 8,
+    partitions: Annotated[
+        int, typer.Option(help="Partitions, at least as many as schedulers.")
+    ] = 8,
     gap_s: Annotated[float, typer.Option("--gap", help="Synchronisation gap, seconds.")] = 0.5,
-    speedup: Annotated[float, typer.Option(help="The trace's time runs so many times faster.")] = 100_000,
+    speedup: Annotated[
+        float, typer.Option(help="The trace's time runs so many times faster.")
+    ] = 100_000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.json.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="The folder for result.json, PNG and SVG.", metavar="DIR")] = None,
-    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing; matplotlib is not needed then.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for result.json, PNG and SVG.", metavar="DIR")
+    ] = None,
+    no_plots: Annotated[
+        bool, typer.Option("--no-plots", help="Draw nothing; matplotlib is not needed then.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Replay Alibaba's GPU nodes and pods: how many are placed, the GPU share used, why the rest waits."""
@@ -60,15 +83,22 @@ def _gpu(
         outcome = replay_gpu(trace, parameters, live or url is not None, url, say)
     files = write_result(outcome, out, plots) if out else []
     print(text_of(outcome.result)) if as_json else _print(outcome.result)
-    print(f"{outcome.wall_s:.1f} s, {outcome.cpu_s:.1f} s of CPU time in this process", file=sys.stderr)
+    print(
+        f"{outcome.wall_s:.1f} s, {outcome.cpu_s:.1f} s of CPU time in this process",
+        file=sys.stderr,
+    )
     if files:
         print("written: " + ", ".join(map(str, files)), file=sys.stderr)
 
 
 @app.command("report")
 def _report(
-    results: Annotated[Path, typer.Argument(help="A folder with a folder of results for each replay.")],
-    document: Annotated[Path, typer.Argument(help="The Markdown file to write; figures go beside it.")],
+    results: Annotated[
+        Path, typer.Argument(help="A folder with a folder of results for each replay.")
+    ],
+    document: Annotated[
+        Path, typer.Argument(help="The Markdown file to write; figures go beside it.")
+    ],
 ) -> None:
     """Write one document of the results of several replays."""
     from ..replay.page import write_page
@@ -79,22 +109,40 @@ def _report(
 def _print(result: dict[str, Any]) -> None:
     trace, share = result["trace"], result["gpu_share"]
     pods = f"{result['placed']:,} of {trace['pods']:,} placed, {result['waiting']:,} wait"
-    print(f"trace      {trace['nodes']:,} nodes with {trace['gpus']:,} GPUs; the pods ask for {trace['gpus_asked']:,g}")
+    print(
+        f"trace      {trace['nodes']:,} nodes with {trace['gpus']:,} GPUs; the pods ask for {trace['gpus_asked']:,g}"
+    )
     print(f"pods       {pods}")
-    print(f"GPU share  {share['mean']:.1%} mean over time, {share['most']:.1%} at most, {share['last']:.1%} at the end")
-    print(f"claims     {result['claims']:,}, of which {result['lost_claims']:,} were lost to another scheduler")
+    print(
+        f"GPU share  {share['mean']:.1%} mean over time, {share['most']:.1%} at most, {share['last']:.1%} at the end"
+    )
+    print(
+        f"claims     {result['claims']:,}, of which {result['lost_claims']:,} were lost to another scheduler"
+    )
     print(f"decisions  {result['decisions']} (equal for equal placements, virtual or live)")
     if "audit" in result:
         print(f"audit      {len(result['audit'])} faults in the server's state")
     print()
     print_table(
-        ("MODEL", "GPUS", "ASKED BY PODS THAT ACCEPT NO OTHER", "HELD", "HELD BY PODS THAT ACCEPT OTHERS"),
-        [[f"{value:g}" if isinstance(value, float) else value for value in use.values()] for use in result["models"]],
+        (
+            "MODEL",
+            "GPUS",
+            "ASKED BY PODS THAT ACCEPT NO OTHER",
+            "HELD",
+            "HELD BY PODS THAT ACCEPT OTHERS",
+        ),
+        [
+            [f"{value:g}" if isinstance(value, float) else value for value in use.values()]
+            for use in result["models"]
+        ],
         "no node has a GPU",
     )
     print()
     print_table(
         ("PODS WAIT", "ACCEPTED MODELS", "NODES FIT", "WHAT KEEPS THE NEAREST NODE"),
-        [(row["pods"], row["models"] or "any", row["fitting"], row["why"]) for row in result["reasons"]],
+        [
+            (row["pods"], row["models"] or "any", row["fitting"], row["why"])
+            for row in result["reasons"]
+        ],
         "no pod waits",
     )

@@ -26,7 +26,10 @@ EXPERIMENTS: Final = {
     "omega": "Omega's transactions: fine or coarse, incremental or all-or-nothing, 1 to 32 schedulers; no --scale.",
 }
 
-app = typer.Typer(no_args_is_help=True, help="Run the paper's experiments with our own schedulers, in virtual time.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run the paper's experiments with our own schedulers, in virtual time.",
+)
 
 
 def register(parent: typer.Typer) -> None:
@@ -39,36 +42,60 @@ def _number(flag: str, help: str, kind: type = float) -> Any:
 
 
 Schedulers = Annotated[int | None, _number("--schedulers", "N, how many schedulers.", int)]
-Partitions = Annotated[int | None, _number("--partitions", "P, how many partitions; at least N.", int)]
+Partitions = Annotated[
+    int | None, _number("--partitions", "P, how many partitions; at least N.", int)
+]
 Gap = Annotated[float | None, _number("--gap", "G, the synchronisation gap, in seconds.")]
 Slots = Annotated[int | None, _number("--slots", "S, how many slots at scale 1.", int)]
 Rate = Annotated[float | None, _number("--rate", "R, tasks a second at scale 1, at full load.")]
-Duration = Annotated[float | None, _number("--duration", "d, how many seconds a task holds its slot.")]
+Duration = Annotated[
+    float | None, _number("--duration", "d, how many seconds a task holds its slot.")
+]
 ScoreMean = Annotated[float | None, _number("--score-mean", "The mean of the scores.")]
 ScoreVariance = Annotated[float | None, _number("--score-variance", "V, their variance.")]
 StrategyOption = Annotated[
     str | None,
     typer.Option(
-        "--strategy", help="latency, quality, quality-partition or adaptive; only this one is run.", show_default=False
+        "--strategy",
+        help="latency, quality, quality-partition or adaptive; only this one is run.",
+        show_default=False,
     ),
 ]
 SyncOption = Annotated[
     str | None,
     typer.Option(
-        "--sync", help="parsync, state (everything once a gap) or same (all the same at a tick).", show_default=False
+        "--sync",
+        help="parsync, state (everything once a gap) or same (all the same at a tick).",
+        show_default=False,
     ),
 ]
-Tau = Annotated[float | None, _number("--tau", "Adaptive: the delay in seconds above which latency counts.")]
+Tau = Annotated[
+    float | None, _number("--tau", "Adaptive: the delay in seconds above which latency counts.")
+]
 Ema = Annotated[float | None, _number("--ema", "Adaptive: the weight of the newest delay.")]
-Amplifier = Annotated[float | None, _number("--amplifier", "A = N K / R: what the schedulers can decide, over R.")]
-Sharpness = Annotated[float | None, _number("--sharpness", "How much the dice prefer good slots; the product's is 4.")]
-Length = Annotated[float | None, _number("--length", "The share of the experiment's time that is simulated.")]
+Amplifier = Annotated[
+    float | None, _number("--amplifier", "A = N K / R: what the schedulers can decide, over R.")
+]
+Sharpness = Annotated[
+    float | None, _number("--sharpness", "How much the dice prefer good slots; the product's is 4.")
+]
+Length = Annotated[
+    float | None, _number("--length", "The share of the experiment's time that is simulated.")
+]
 Scale = Annotated[float, typer.Option("--scale", help="S, R and K are so many times smaller.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.json.")]
-Repeat = Annotated[int, typer.Option("--repeat", help="So many runs, with seeds from SEED on: means, 95 % intervals.")]
+Repeat = Annotated[
+    int,
+    typer.Option("--repeat", help="So many runs, with seeds from SEED on: means, 95 % intervals."),
+]
 Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes at a time; 0: one a core.")]
-Out = Annotated[Path | None, typer.Option("--out", help="The folder for result.json, PNG and SVG.", metavar="DIR")]
-NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw nothing; matplotlib is not needed then.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="The folder for result.json, PNG and SVG.", metavar="DIR"),
+]
+NoPlots = Annotated[
+    bool, typer.Option("--no-plots", help="Draw nothing; matplotlib is not needed then.")
+]
 
 
 def _experiment(
@@ -124,8 +151,13 @@ for _name, _help in EXPERIMENTS.items():
 
 @app.command("trace")
 def _trace(
-    file: Annotated[Path, typer.Argument(help="A trace of batch tasks, .csv or .csv.gz; see docs/reproduction.md.")],
-    load: Annotated[float | None, _number("--load", "The share of slots and schedulers that is busy; 0.8.")] = None,
+    file: Annotated[
+        Path,
+        typer.Argument(help="A trace of batch tasks, .csv or .csv.gz; see docs/reproduction.md."),
+    ],
+    load: Annotated[
+        float | None, _number("--load", "The share of slots and schedulers that is busy; 0.8.")
+    ] = None,
     schedulers: Schedulers = None,
     partitions: Partitions = None,
     gap_s: Gap = None,
@@ -174,8 +206,12 @@ def _trace(
 
 @app.command("report")
 def _report(
-    results: Annotated[Path, typer.Argument(help="A folder with one of results for each experiment.")],
-    document: Annotated[Path, typer.Argument(help="The Markdown file to write; plots go beside it.")],
+    results: Annotated[
+        Path, typer.Argument(help="A folder with one of results for each experiment.")
+    ],
+    document: Annotated[
+        Path, typer.Argument(help="The Markdown file to write; plots go beside it.")
+    ],
 ) -> None:
     """Write one document of the claims and plots of several experiments."""
     from ..simulate.report import write_report
@@ -184,7 +220,13 @@ def _report(
 
 
 def simulate(
-    name: str, given: dict[str, Any], repeat: int, jobs: int, out: Path | None, plots: bool, as_json: bool
+    name: str,
+    given: dict[str, Any],
+    repeat: int,
+    jobs: int,
+    out: Path | None,
+    plots: bool,
+    as_json: bool,
 ) -> None:
     """Run one experiment and show it."""
     from ..simulate.experiment import as_json as text_of
@@ -203,7 +245,10 @@ def simulate(
     else:
         _print_claims(outcome)
     say = Console(stderr=True, highlight=False, soft_wrap=True)
-    by_wall, by_cpu = outcome.placements / outcome.wall_s, outcome.placements / max(outcome.cpu_s, 1e-9)
+    by_wall, by_cpu = (
+        outcome.placements / outcome.wall_s,
+        outcome.placements / max(outcome.cpu_s, 1e-9),
+    )
     say.print(
         f"{outcome.placements:,} placements in {outcome.wall_s:.1f} s: {by_wall:,.0f} per wall second, "
         f"{by_cpu:,.0f} per CPU second"
@@ -220,7 +265,9 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
     for name, words in (("strategy", SimStrategy), ("sync", Sync)):
         if name in chosen:
             if chosen[name] not in list(words):
-                raise InvalidInput(f"--{name} {chosen[name]!r} is not known: known are {', '.join(words)}")
+                raise InvalidInput(
+                    f"--{name} {chosen[name]!r} is not known: known are {', '.join(words)}"
+                )
             chosen[name] = words(chosen[name])
     return chosen
 
@@ -228,8 +275,15 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def progress_bar(what: str) -> "Iterator[Tell]":
     """Show a progress bar on stderr, if that is a terminal."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=Console(stderr=True), disable=not sys.stderr.isatty()
+    ) as progress:
         bar = progress.add_task(what, total=1.0)
         yield lambda done: progress.update(bar, completed=done)
 
@@ -238,6 +292,10 @@ def _print_claims(outcome: "Outcome") -> None:
     from ..simulate.experiment import rows_of
 
     rows = rows_of(outcome.result["claims"])
-    print_table(("CLAIM", "PAPER", "OURS", "TOLERANCE", "HOLDS"), rows, "no claim is checked with these parameters")
+    print_table(
+        ("CLAIM", "PAPER", "OURS", "TOLERANCE", "HOLDS"),
+        rows,
+        "no claim is checked with these parameters",
+    )
     if rows:
         print(f"{sum(check.holds for check in outcome.checks)} of {len(rows)} hold")

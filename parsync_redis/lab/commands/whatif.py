@@ -22,11 +22,16 @@ from .simulate import (
     progress_bar,
 )
 
-Decisions = Annotated[float, typer.Option("--decisions", help="K, claims a second that one scheduler can make.")]
+Decisions = Annotated[
+    float, typer.Option("--decisions", help="K, claims a second that one scheduler can make.")
+]
 OwnSlots = Annotated[
     int | None,
     typer.Option(
-        "--slots", help="S, how many slots; by default as many as are 80 % busy.", show_default=False, metavar="N"
+        "--slots",
+        help="S, how many slots; by default as many as are 80 % busy.",
+        show_default=False,
+        metavar="N",
     ),
 ]
 
@@ -129,7 +134,9 @@ def _print(result: dict[str, Any], given: dict[str, Any]) -> None:
         "",
     )
     print(f"\nchoose: {result['choose'] or 'none'} ({result['why']})")
-    print("delays have a wait for a tick in them (GAP / N), which a scheduler that is told of tasks does not wait for")
+    print(
+        "delays have a wait for a tick in them (GAP / N), which a scheduler that is told of tasks does not wait for"
+    )
 
 
 def _ms(seconds: float | None) -> str:

@@ -56,7 +56,9 @@ class GpuNode:
         """Return what the node offers when it is empty."""
         amounts = {"cpu": f"{self.cpu_milli}m", "mem": f"{self.memory_mib}MiB"}
         labels = {"gpu_model": self.model} if self.model else {}
-        return Resources.of(slots, amounts, labels, devices={"gpu": range(self.gpus)} if self.gpus else None)
+        return Resources.of(
+            slots, amounts, labels, devices={"gpu": range(self.gpus)} if self.gpus else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,9 @@ class Pod:
         """Return what the pod needs: one slot and its amounts, on a node of an accepted model."""
         amounts = {"cpu": f"{self.cpu_milli}m", "mem": f"{self.memory_mib}MiB"}
         gpu = {"gpu": f"{self.gpu_milli}m"} if self.gpu_milli else {}
-        return Resources.needed(1, {**amounts, **gpu}, {"gpu_model": list(self.models)} if self.models else {})
+        return Resources.needed(
+            1, {**amounts, **gpu}, {"gpu_model": list(self.models)} if self.models else {}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +99,13 @@ class GpuTrace:
     def offers(self) -> dict[str, Resources]:
         """Return the offer of each node. It has so many slots that no pod ever lacks one."""
         smallest = {
-            have: _smallest([pod for pod in self.pods if bool(pod.gpu_milli) is have]) for have in (True, False)
+            have: _smallest([pod for pod in self.pods if bool(pod.gpu_milli) is have])
+            for have in (True, False)
         }
-        return {node.name: node.offer(_enough_slots(node, *smallest[bool(node.gpus)])) for node in self.nodes}
+        return {
+            node.name: node.offer(_enough_slots(node, *smallest[bool(node.gpus)]))
+            for node in self.nodes
+        }
 
 
 def _smallest(pods: Sequence[Pod]) -> tuple[int, tuple[int, int, int]]:
@@ -118,7 +126,9 @@ def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:
     """Read the nodes and the first `limit` pods of a folder; raise InvalidInput that says what would be right."""
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
-        raise InvalidInput(f"folder {folder} {what}: it must have one file {NODES} and one file {PODS}")
+        raise InvalidInput(
+            f"folder {folder} {what}: it must have one file {NODES} and one file {PODS}"
+        )
     nodes = _read(_only(folder, NODES), NODE_COLUMNS, _node)
     pods = sorted(_read(_only(folder, PODS), POD_COLUMNS, _pod), key=lambda pod: pod.at_s)
     return GpuTrace(nodes, pods[:limit], limit)
@@ -127,8 +137,14 @@ def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:
 def _only(folder: Path, pattern: str) -> Path:
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
-        has = f"has {len(found)}: {', '.join(path.name for path in found[:4])}" if found else "has none"
-        raise InvalidInput(f"folder {folder} must have one file {pattern}, .csv or .csv.gz; it {has}")
+        has = (
+            f"has {len(found)}: {', '.join(path.name for path in found[:4])}"
+            if found
+            else "has none"
+        )
+        raise InvalidInput(
+            f"folder {folder} must have one file {pattern}, .csv or .csv.gz; it {has}"
+        )
     return found[0]
 
 
@@ -136,10 +152,20 @@ def _read(path: Path, columns: Sequence[str], make: Callable[["_Row"], T]) -> li
     try:
         with open_text(path) as file:
             rows = list(_rows(csv.reader(file), path, columns))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (
+        OSError,
+        EOFError,
+        UnicodeDecodeError,
+        csv.Error,
+        zlib.error,
+        lzma.LZMAError,
+        gzip.BadGzipFile,
+    ) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
     if not rows:
-        raise InvalidInput(f"{path} is empty: below the names of its columns it must have a line for each of them")
+        raise InvalidInput(
+            f"{path} is empty: below the names of its columns it must have a line for each of them"
+        )
     found: dict[str, T] = {}
     for row in rows:
         one = make(row)
@@ -154,7 +180,9 @@ def _rows(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Ite
     head = [name.strip() for name in next(lines, [])]
     if missing := [name for name in columns if name not in head]:
         has = ", ".join(head[:12]) or "no columns"
-        raise InvalidInput(f"{path} has no column {', '.join(missing)}: it has {has}, and needs {', '.join(columns)}")
+        raise InvalidInput(
+            f"{path} has no column {', '.join(missing)}: it has {has}, and needs {', '.join(columns)}"
+        )
     for number, line in enumerate(lines, 2):
         if line:
             yield _Row(path, number, dict(zip(head, line, strict=False)))
@@ -187,19 +215,25 @@ class _Row:
         except ValueError:
             value = -1.0
         if not 0 <= value <= MOST_TIME_S:
-            raise self.error(f"{column} {text[:40]!r} is not valid: it must be a number of seconds, 0 or more")
+            raise self.error(
+                f"{column} {text[:40]!r} is not valid: it must be a number of seconds, 0 or more"
+            )
         return value
 
     def named(self, column: str) -> str:
         text = self.text(column)
         if not is_name("node name", text):
-            raise self.error(f"{column} {shown(text)} is not valid: it must be 1 to 128 letters, digits or _.@-")
+            raise self.error(
+                f"{column} {shown(text)} is not valid: it must be 1 to 128 letters, digits or _.@-"
+            )
         return text
 
 
 def _node(row: _Row) -> GpuNode:
     gpus = row.whole("gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
-    node = GpuNode(row.named("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, row.text("model"))
+    node = GpuNode(
+        row.named("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, row.text("model")
+    )
     _check(row, lambda: node.offer(1))
     return node
 

@@ -20,7 +20,9 @@ def live_store(url: str | None, parameters: ReplayParameters) -> Iterator[Store]
     with ExitStack() as stack:
         address = url or stack.enter_context(EmbeddedServer()).url
         cluster = f"replay-{secrets.token_hex(4)}"
-        settings = Settings.load(url=address, cluster=cluster, partitions=parameters.partitions, gap_s=parameters.gap_s)
+        settings = Settings.load(
+            url=address, cluster=cluster, partitions=parameters.partitions, gap_s=parameters.gap_s
+        )
         store = Store.from_url(settings.url, cluster)
         stack.callback(store.disconnect)
         join_cluster(store, settings, create=True)
@@ -31,6 +33,10 @@ def live_store(url: str | None, parameters: ReplayParameters) -> Iterator[Store]
 def _delete_keys(store: Store) -> None:
     """Delete every key of the cluster: those of shards, of partitions, and of the cluster as a whole."""
     patterns = [store.keys.pattern(kind) for kind in ("q:*", "p:*", ":*")]
-    names = [name for pattern in patterns for name in store.client.scan_iter(match=pattern, count=AT_ONCE)]
+    names = [
+        name
+        for pattern in patterns
+        for name in store.client.scan_iter(match=pattern, count=AT_ONCE)
+    ]
     for at in range(0, len(names), AT_ONCE):
         store.pipe([("unlink", name) for name in names[at : at + AT_ONCE]])

@@ -25,7 +25,10 @@ class ModelUse:
 
 def use_of_models(trace: GpuTrace, timeline: Timeline) -> list[ModelUse]:
     """Return the use of each model, the largest first. Pods that have ended hold nothing."""
-    model_of, pods = {node.name: node.model for node in trace.nodes}, {pod.name: pod for pod in trace.pods}
+    model_of, pods = (
+        {node.name: node.model for node in trace.nodes},
+        {pod.name: pod for pod in trace.pods},
+    )
     gpus, asked, held, by_others = (Counter[str]() for _ in range(4))
     for node in trace.nodes:
         gpus[node.model] += node.gpus

@@ -68,14 +68,17 @@ def write_page(results: Path, document: Path) -> list[str]:
     """Write the document, and the figures into a folder beside it; return the names of the replays."""
     found = {path.parent.name: path for path in sorted(results.glob("*/result.json"))}
     if not found:
-        raise InvalidInput(f"no results in {results}: parsync replay gpu DIR --out {results}/NAME makes them")
+        raise InvalidInput(
+            f"no results in {results}: parsync replay gpu DIR --out {results}/NAME makes them"
+        )
     try:
         folder = document.with_suffix("")
         folder.mkdir(parents=True, exist_ok=True)
         rows, parts = [], []
         for name, path in found.items():
             result, speed = (
-                json.loads(path.with_name(file).read_text("utf-8")) for file in ("result.json", "speed.json")
+                json.loads(path.with_name(file).read_text("utf-8"))
+                for file in ("result.json", "speed.json")
             )
             rows.append(_row(name, result, speed))
             for kind in ("png", "svg"):
@@ -83,9 +86,15 @@ def write_page(results: Path, document: Path) -> list[str]:
                 if plot.exists():
                     shutil.copyfile(plot, folder / f"{name}.{kind}")
             parts.append(
-                _section(name, result, f"{folder.name}/{name}.png" if (folder / f"{name}.png").exists() else "")
+                _section(
+                    name,
+                    result,
+                    f"{folder.name}/{name}.png" if (folder / f"{name}.png").exists() else "",
+                )
             )
-        document.write_text("\n\n".join([f"{HEAD}\n{_table(COLUMNS, rows)}", *parts]) + "\n", encoding="utf-8")
+        document.write_text(
+            "\n\n".join([f"{HEAD}\n{_table(COLUMNS, rows)}", *parts]) + "\n", encoding="utf-8"
+        )
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(f"the report of {results} cannot be written: {error}") from None
     return list(found)
@@ -118,22 +127,39 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
         f"a gap of {given['gap_s']:g} s.",
     ]
     if "audit" in result:
-        lines += ["", f"After it, an audit of the server's state found {len(result['audit'])} faults."]
+        lines += [
+            "",
+            f"After it, an audit of the server's state found {len(result['audit'])} faults.",
+        ]
     if plot:
         lines += ["", f"![GPU share of the replay {name}]({plot})"]
     uses = [use for use in result["models"] if use["held"]]
     if uses:
-        lines += ["", "GPUs of each model at the end:", "", _table(MODELS, [_use(use) for use in uses])]
+        lines += [
+            "",
+            "GPUs of each model at the end:",
+            "",
+            _table(MODELS, [_use(use) for use in uses]),
+        ]
     if not result["reasons"]:
         return "\n".join([*lines, "", "No pod waits at the end."])
-    rows = [(str(row["pods"]), row["models"] or "any", str(row["fitting"]), row["why"]) for row in result["reasons"]]
+    rows = [
+        (str(row["pods"]), row["models"] or "any", str(row["fitting"]), row["why"])
+        for row in result["reasons"]
+    ]
     whole = result["reasons"][0]["sentence"]
     lines += ["", "The most frequent reasons:", "", _table(REASONS, rows)]
-    return "\n".join([*lines, "", "A scheduler wrote this reason to pods of the first row:", "", f"> {whole}"])
+    return "\n".join(
+        [*lines, "", "A scheduler wrote this reason to pods of the first row:", "", f"> {whole}"]
+    )
 
 
 def _use(use: Mapping[str, Any]) -> list[str]:
-    return [use["model"], f"{use['gpus']:,}", *(f"{use[name]:,.1f}" for name in ("asked", "held", "held_by_others"))]
+    return [
+        use["model"],
+        f"{use['gpus']:,}",
+        *(f"{use[name]:,.1f}" for name in ("asked", "held", "held_by_others")),
+    ]
 
 
 def _command(result: Mapping[str, Any]) -> str:
@@ -151,4 +177,6 @@ def _command(result: Mapping[str, Any]) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [columns, ["---" for _ in columns], *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )

@@ -59,7 +59,9 @@ class ReplayParameters:
         check_flag("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
         most = f"a whole number from 1 to {self.partitions}, the number of partitions"
         check_flag("--schedulers", self.schedulers, 1, self.partitions, most)
-        check_flag("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
+        check_flag(
+            "--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600"
+        )
         check_flag("--speedup", self.speedup, 1, 1e9, "a number from 1 to 1,000,000,000")
         check_flag("--seed", self.seed, 0, 2**63 - 1, "a whole number, 0 or more")
 
@@ -72,19 +74,27 @@ class ReplayParameters:
 class Replay:
     """One replay; `timeline` says what happened."""
 
-    def __init__(self, trace: GpuTrace, store: Store | VirtualStore, parameters: ReplayParameters) -> None:
+    def __init__(
+        self, trace: GpuTrace, store: Store | VirtualStore, parameters: ReplayParameters
+    ) -> None:
         self.trace, self.parameters, self.timeline = trace, parameters, Timeline()
         self._virtual = store if isinstance(store, VirtualStore) else None
         self._store = cast(Store, store)
         dice, *own = np.random.SeedSequence(parameters.seed).spawn(1 + parameters.schedulers)
         self._rng = np.random.default_rng(dice)
-        self.cores = [self._core(f"s{number}", np.random.default_rng(seed)) for number, seed in enumerate(own)]
+        self.cores = [
+            self._core(f"s{number}", np.random.default_rng(seed)) for number, seed in enumerate(own)
+        ]
         self._runners = [PlanRunner(self._store, core) for core in self.cores]
-        self._needs = {pod.name: TaskOptions(pod.needs, wait_for_capacity=True) for pod in trace.pods}
+        self._needs = {
+            pod.name: TaskOptions(pod.needs, wait_for_capacity=True) for pod in trace.pods
+        }
         self._pods = {pod.name: pod for pod in trace.pods}
         self._begin_s = trace.pods[0].at_s if trace.pods else 0.0
         self._arrived = 0
-        self._running: list[tuple[float, int, Place]] = []  # a heap: end, number of the placement, place
+        self._running: list[
+            tuple[float, int, Place]
+        ] = []  # a heap: end, number of the placement, place
         self._quiet = 0  # ticks since anything happened
         self.ticks = 0
 
@@ -126,8 +136,12 @@ class Replay:
                 core.on_wake(shard)
         placed = len(self.timeline.places)
         for _ in range(MOST_ROUNDS):
-            say(f"{len(self.timeline.places):,} of {self._arrived:,} pods placed, {len(self.trace.pods):,} in all")
-            if not sum([self._turn(i, now_s) for i in self._rng.permutation(len(self.cores)).tolist()]):
+            say(
+                f"{len(self.timeline.places):,} of {self._arrived:,} pods placed, {len(self.trace.pods):,} in all"
+            )
+            if not sum(
+                [self._turn(i, now_s) for i in self._rng.permutation(len(self.cores)).tolist()]
+            ):
                 break
         happened += len(self.timeline.places) - placed
         self._quiet = 0 if happened else self._quiet + 1
@@ -153,24 +167,42 @@ class Replay:
 
     def _register(self, say: Say) -> None:
         """Register all nodes as their workers would."""
-        commands, tasks, partitions = self._store.commands, KnownTasks.of({TASK: None}), self.parameters.partitions
+        commands, tasks, partitions = (
+            self._store.commands,
+            KnownTasks.of({TASK: None}),
+            self.parameters.partitions,
+        )
         for some in _batches([*self.trace.offers().items()], 100):
             say(f"{len(self.trace.nodes):,} nodes register")
             offers = {name: offer_with(offer, tasks) for name, offer in some}
             deals = [
-                commands.deal_node(name, partitions, " ".join(f"{k}:{v}" for k, v in offer.labels), offer.slots, SCORE)
+                commands.deal_node(
+                    name,
+                    partitions,
+                    " ".join(f"{k}:{v}" for k, v in offer.labels),
+                    offer.slots,
+                    SCORE,
+                )
                 for name, offer in some
             ]
             dealt = dict(zip(offers, self._store.run_all(deals), strict=True))
-            self._store.run_all([commands.offer(name, offer.text, tasks) for name, offer in offers.items()])
             self._store.run_all(
-                [commands.register_node(dealt[name], name, 0, SCORE, offer.text) for name, offer in offers.items()]
+                [commands.offer(name, offer.text, tasks) for name, offer in offers.items()]
+            )
+            self._store.run_all(
+                [
+                    commands.register_node(dealt[name], name, 0, SCORE, offer.text)
+                    for name, offer in offers.items()
+                ]
             )
 
     def _submit_until(self, now_s: float) -> int:
         """Submit the pods that have arrived by now; return how many."""
         begin = self._arrived
-        while self._arrived < len(self.trace.pods) and self._at_s(self.trace.pods[self._arrived]) <= now_s:
+        while (
+            self._arrived < len(self.trace.pods)
+            and self._at_s(self.trace.pods[self._arrived]) <= now_s
+        ):
             self._arrived += 1
         pods = self.trace.pods[begin : self._arrived]
         for some in _batches(pods):
@@ -191,7 +223,9 @@ class Replay:
             words = {word for word, _ in self._store.run(self._store.commands.start(some))}
             if words != {"ok"}:
                 raise BrokenContract(f"a placed pod was not started: {', '.join(sorted(words))}")
-            inboxes = dict.fromkeys(self._store.keys.inbox(place.partition, place.node) for place in some)
+            inboxes = dict.fromkeys(
+                self._store.keys.inbox(place.partition, place.node) for place in some
+            )
             self._store.pipe_each([("delete", inbox) for inbox in inboxes])
         core.won.confirmed(len(places))
         for place in places:
@@ -212,7 +246,9 @@ class Replay:
             self._ended(end_s, place)
         for partition, places in ended.items():
             for some in _batches(places):
-                self._store.run(self._store.commands.finish([(place, "succeeded", "") for place in some]))
+                self._store.run(
+                    self._store.commands.finish([(place, "succeeded", "") for place in some])
+                )
                 self._store.run(self._store.commands.release(partition, some))
         return sum(map(len, ended.values()))
 

@@ -41,7 +41,11 @@ class ReplayOutcome:
 
 
 def replay_gpu(
-    trace: GpuTrace, parameters: ReplayParameters, live: bool, url: str | None, say: Say = lambda text: None
+    trace: GpuTrace,
+    parameters: ReplayParameters,
+    live: bool,
+    url: str | None,
+    say: Say = lambda text: None,
 ) -> ReplayOutcome:
     """Replay a trace in virtual time; `live`: through the scripts of the server at `url`, or of one started for it."""
     if not trace.pods:
@@ -141,10 +145,26 @@ def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
     return save(figure, TITLE, folder, "replay-gpu")
 
 
-def _draw_one(axes: Any, table: Mapping[str, Any], xs: Sequence[float], result: Mapping[str, Any]) -> None:
+def _draw_one(
+    axes: Any, table: Mapping[str, Any], xs: Sequence[float], result: Mapping[str, Any]
+) -> None:
     if not result["parameters"]["ends"]:
-        line(axes, [100 * share for share in table["gpu_asked"]], "asked for by all pods so far", "tab:gray", ":", xs)
-    line(axes, [100 * share for share in table["gpu_used"]], "held by placed pods", "tab:blue", "-", xs)
+        line(
+            axes,
+            [100 * share for share in table["gpu_asked"]],
+            "asked for by all pods so far",
+            "tab:gray",
+            ":",
+            xs,
+        )
+    line(
+        axes,
+        [100 * share for share in table["gpu_used"]],
+        "held by placed pods",
+        "tab:blue",
+        "-",
+        xs,
+    )
     axes.set_ylabel("share of all GPUs, %")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=7, framealpha=0.8)

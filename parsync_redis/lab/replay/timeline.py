@@ -70,4 +70,7 @@ class Timeline:
 
     def decisions(self) -> list[Any]:
         """Return where each pod was placed, in the order of the placements: without times, which a server makes."""
-        return [(place.task, place.partition, place.node, place.slots, place.asked) for place in self.places]
+        return [
+            (place.task, place.partition, place.node, place.slots, place.asked)
+            for place in self.places
+        ]

@@ -33,7 +33,13 @@ class ClaimCheck:
 
 
 def near(
-    id: str, claim: str, paper: float, ours: float | None, within: float, if_less: str = "", if_more: str = ""
+    id: str,
+    claim: str,
+    paper: float,
+    ours: float | None,
+    within: float,
+    if_less: str = "",
+    if_more: str = "",
 ) -> ClaimCheck:
     """Ours is the paper's value, give or take `within`; the reasons are those for less and for more."""
     holds = ours is not None and abs(ours - paper) <= within + 1e-9
@@ -41,24 +47,46 @@ def near(
     return _check(id, claim, f"{paper:g}", ours, f"+-{within:g}", holds, why)
 
 
-def between(id: str, claim: str, low: float, high: float, ours: float | None, if_less: str = "") -> ClaimCheck:
+def between(
+    id: str, claim: str, low: float, high: float, ours: float | None, if_less: str = ""
+) -> ClaimCheck:
     """Ours is in the paper's range; `if_less` is the reason if it is below it."""
     holds = ours is not None and low <= ours <= high
-    return _check(id, claim, f"{low:g} to {high:g}", ours, "in it", holds, if_less if (ours or low) < low else "")
+    return _check(
+        id,
+        claim,
+        f"{low:g} to {high:g}",
+        ours,
+        "in it",
+        holds,
+        if_less if (ours or low) < low else "",
+    )
 
 
-def below(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> ClaimCheck:
+def below(
+    id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = ""
+) -> ClaimCheck:
     """Ours is at most the limit."""
-    return _check(id, claim, paper, ours, f"at most {limit:g}", ours is not None and ours <= limit, why)
+    return _check(
+        id, claim, paper, ours, f"at most {limit:g}", ours is not None and ours <= limit, why
+    )
 
 
-def above(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> ClaimCheck:
+def above(
+    id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = ""
+) -> ClaimCheck:
     """Ours is at least the limit."""
-    return _check(id, claim, paper, ours, f"at least {limit:g}", ours is not None and ours >= limit, why)
+    return _check(
+        id, claim, paper, ours, f"at least {limit:g}", ours is not None and ours >= limit, why
+    )
 
 
-def _check(id: str, claim: str, paper: str, ours: float | None, tolerance: str, holds: bool, why: str) -> ClaimCheck:
-    return ClaimCheck(id, claim, paper, ours, tolerance, holds, NOT_MEASURED if ours is None else why)
+def _check(
+    id: str, claim: str, paper: str, ours: float | None, tolerance: str, holds: bool, why: str
+) -> ClaimCheck:
+    return ClaimCheck(
+        id, claim, paper, ours, tolerance, holds, NOT_MEASURED if ours is None else why
+    )
 
 
 def ratio(one: float | None, other: float | None) -> float | None:
@@ -88,12 +116,18 @@ def mean_over(table: Table, metric: str, begin_s: float, end_s: float) -> float 
 
 def slope(table: Table, metric: str, begin_s: float, end_s: float) -> float | None:
     """Return the growth of a metric per second, by least squares."""
-    points = [(s, v) for s, v in enumerate(table[metric]) if v is not None and int(begin_s) <= s < int(end_s)]
+    points = [
+        (s, v)
+        for s, v in enumerate(table[metric])
+        if v is not None and int(begin_s) <= s < int(end_s)
+    ]
     if len(points) < 2:
         return None
     mean_s = sum(s for s, _ in points) / len(points)
     mean_v = sum(v for _, v in points) / len(points)
-    return sum((s - mean_s) * (v - mean_v) for s, v in points) / sum((s - mean_s) ** 2 for s, _ in points)
+    return sum((s - mean_s) * (v - mean_v) for s, v in points) / sum(
+        (s - mean_s) ** 2 for s, _ in points
+    )
 
 
 def total(groups: Mapping[str, Table], metric: str) -> dict[str, list[float | None]]:
@@ -104,5 +138,7 @@ def total(groups: Mapping[str, Table], metric: str) -> dict[str, list[float | No
 
 def first_at(table: Table, metric: str, level: float, from_s: float) -> float | None:
     """Return the first second from `from_s` on at which a metric reaches a level."""
-    found = (s for s, v in enumerate(table[metric]) if s >= int(from_s) and v is not None and v >= level)
+    found = (
+        s for s, v in enumerate(table[metric]) if s >= int(from_s) and v is not None and v >= level
+    )
     return next((float(second) for second in found), None)

@@ -32,24 +32,34 @@ class SimCluster:
         self.held = [0] * groups
         self.score: dict[str, float] = {}
         self.changed_s: dict[str, float] = {}  # when a slot of a node was last taken or freed
-        self._running: list[tuple[float, int, int, Place]] = []  # a heap: end, sequence number, group, place
+        self._running: list[
+            tuple[float, int, int, Place]
+        ] = []  # a heap: end, sequence number, group, place
         self._started = 0
         for p, name, slots, score in _nodes(parameters, rng):
             self.store.run(self.store.commands.register_node(p, name, 0, score, f"slots={slots}"))
             self.score[name] = score
-        self.partitions: list[Partition] = [self.store.partition(p) for p in range(parameters.partitions)]
-        self.nodes = [[_seen(node) for node in partition.nodes.values()] for partition in self.partitions]
+        self.partitions: list[Partition] = [
+            self.store.partition(p) for p in range(parameters.partitions)
+        ]
+        self.nodes = [
+            [_seen(node) for node in partition.nodes.values()] for partition in self.partitions
+        ]
 
     def submit(self, group: int, id: str, at_s: float, slots: int = 1) -> None:
         """Submit a task of a group; those of several slots have a name of their own."""
         self.store.now_ms = round(at_s * 1000)
-        self.queues[group].admit(id, JOB if slots == 1 else Job(Kind(f"work{slots}", f"slots={slots}").text, b""))
+        self.queues[group].admit(
+            id, JOB if slots == 1 else Job(Kind(f"work{slots}", f"slots={slots}").text, b"")
+        )
 
     def waiting(self, group: int) -> int:
         """Return the number of a group's tasks that wait to be taken."""
         return self.queues[group].pending
 
-    def give_back(self, group: int, scheduler: str, tasks: Sequence[tuple[str, str, GiveBack]]) -> None:
+    def give_back(
+        self, group: int, scheduler: str, tasks: Sequence[tuple[str, str, GiveBack]]
+    ) -> None:
         """Give back tasks for which a scheduler has no other seat; each as (id, attempt, how)."""
         for id, attempt, how in tasks:
             self.queues[group].give_back_at(scheduler, id, attempt, how)
@@ -78,19 +88,26 @@ class SimCluster:
         self._started += 1
         heapq.heappush(self._running, (now_s + runs_s, self._started, group, place))
 
-    def fill(self, count: int, duration_s: float, rng: np.random.Generator, equal: bool = True) -> None:
+    def fill(
+        self, count: int, duration_s: float, rng: np.random.Generator, equal: bool = True
+    ) -> None:
         """So many slots are busy, drawn evenly, each with what is left of a task: all run that long, or, unless they
         are `equal`, so long in the mean, with exponential running times.
         """
         seats = [
-            (p, node, slot) for p, nodes in enumerate(self.nodes) for node in nodes for slot in range(node.offer.slots)
+            (p, node, slot)
+            for p, nodes in enumerate(self.nodes)
+            for node in nodes
+            for slot in range(node.offer.slots)
         ]
         for number, i in enumerate(rng.permutation(len(seats))[:count].tolist()):
             p, node, slot = seats[i]
             self.submit(0, f"f{number}", 0.0)
             (task,) = self.take_all(0, "fill", 1)
             epoch = self.partitions[p].epoch
-            claim = Claim(task.id, task.attempt, p, node.name, (slot,), node.inc, "", node.first, epoch)
+            claim = Claim(
+                task.id, task.attempt, p, node.name, (slot,), node.inc, "", node.first, epoch
+            )
             self.commit(p, [claim], 0.0)
             left_s = rng.uniform(0, duration_s) if equal else rng.exponential(duration_s)
             self.start(0, claim, 0.0, float(left_s))
@@ -113,10 +130,21 @@ class SimCluster:
 
 
 def _seen(node: Record) -> Node:
-    return Node(node.name, node.state, node.inc, node.drain, node.first, node.span, float(node.score), node.offer)
+    return Node(
+        node.name,
+        node.state,
+        node.inc,
+        node.drain,
+        node.first,
+        node.span,
+        float(node.score),
+        node.offer,
+    )
 
 
-def _nodes(parameters: Parameters, rng: np.random.Generator) -> Iterator[tuple[int, str, int, float]]:
+def _nodes(
+    parameters: Parameters, rng: np.random.Generator
+) -> Iterator[tuple[int, str, int, float]]:
     """(partition, name, slots, score) of each node; they are dealt to the partitions by turns."""
     left, number = parameters.scaled_slots, 0
     while left > 0:

@@ -16,7 +16,9 @@ from .plots import new_figure, save
 from .runs import SimRun, carry_out, merge, merge_with_interval, tidy
 from .simulation import Progress
 
-OTHERS: Final = "no reason was sought: other parameters, or another scale, than in docs/reproduction.md"
+OTHERS: Final = (
+    "no reason was sought: other parameters, or another scale, than in docs/reproduction.md"
+)
 
 
 @dataclass(slots=True)
@@ -31,11 +33,17 @@ class Outcome:
 
 
 def run_experiment(
-    name: str, given: Mapping[str, Any], repeat: int = 1, jobs: int = 0, tell: Progress = lambda done: None
+    name: str,
+    given: Mapping[str, Any],
+    repeat: int = 1,
+    jobs: int = 0,
+    tell: Progress = lambda done: None,
 ) -> Outcome:
     """Run an experiment; parameters that are not given have its defaults. Raise InvalidInput."""
     if not 1 <= repeat <= 1000:
-        raise InvalidInput(f"--repeat {repeat} is not valid: it must be a whole number from 1 to 1000")
+        raise InvalidInput(
+            f"--repeat {repeat} is not valid: it must be a whole number from 1 to 1000"
+        )
     experiment = EXPERIMENTS[name]
     check_used(name, given)
     if "scale" not in experiment.USES:
@@ -44,14 +52,24 @@ def run_experiment(
     runs = experiment.runs(parameters, sorted(given))
     begun_s = time.monotonic()
     found = carry_out(runs, range(parameters.seed, parameters.seed + repeat), jobs, tell)
-    series = {run.name: merge([one.series for one in of_run]) for run, of_run in zip(runs, found, strict=True)}
+    series = {
+        run.name: merge([one.series for one in of_run])
+        for run, of_run in zip(runs, found, strict=True)
+    }
     summary = {
-        run.name: merge_with_interval([one.summary for one in of_run]) for run, of_run in zip(runs, found, strict=True)
+        run.name: merge_with_interval([one.summary for one in of_run])
+        for run, of_run in zip(runs, found, strict=True)
     }
     checks = experiment.checks(parameters, series, summary)
     if _others(experiment, parameters, runs):
-        checks = [replace(check, why=OTHERS) if check.why and check.ours is not None else check for check in checks]
-    used = {run.name: run.parameters.only(experiment.USES) if run.used is None else dict(run.used) for run in runs}
+        checks = [
+            replace(check, why=OTHERS) if check.why and check.ours is not None else check
+            for check in checks
+        ]
+    used = {
+        run.name: run.parameters.only(experiment.USES) if run.used is None else dict(run.used)
+        for run in runs
+    }
     result = {
         "experiment": name,
         "title": experiment.TITLE,
@@ -67,26 +85,40 @@ def run_experiment(
     }
     every = [one for of_run in found for one in of_run]
     wall_s = max(time.monotonic() - begun_s, 1e-9)
-    return Outcome(result, checks, sum(one.placements for one in every), wall_s, sum(one.cpu_s for one in every))
+    return Outcome(
+        result,
+        checks,
+        sum(one.placements for one in every),
+        wall_s,
+        sum(one.cpu_s for one in every),
+    )
 
 
 def check_used(name: str, given: Iterable[str]) -> None:
     """Raise InvalidInput for a parameter that the experiment does not use; scale and seed are always allowed."""
     uses = EXPERIMENTS[name].USES
     if unused := [flag_of(one) for one in given if one not in uses | OF_ALL]:
-        meant = ", ".join(flag_of(field.name) for field in fields(Parameters) if field.name in uses - {"trace"})
+        meant = ", ".join(
+            flag_of(field.name) for field in fields(Parameters) if field.name in uses - {"trace"}
+        )
         have = "has" if len(unused) == 1 else "have"
         raise InvalidInput(f"{', '.join(unused)} {have} no meaning for {name}: it takes {meant}")
 
 
 def _others(experiment: Experiment, parameters: Parameters, runs: Sequence[SimRun]) -> bool:
     """Return True if parameters differ from those for which the reasons were found; choosing runs changes none."""
-    free = {"seed", "trace"} | ({"strategy"} if all(run.name == run.parameters.strategy for run in runs) else set())
+    free = {"seed", "trace"} | (
+        {"strategy"} if all(run.name == run.parameters.strategy for run in runs) else set()
+    )
     usual = {**{field.name: field.default for field in fields(Parameters)}, **experiment.DEFAULTS}
-    return any(value != usual[name] for name, value in parameters.only(experiment.USES - free).items())
+    return any(
+        value != usual[name] for name, value in parameters.only(experiment.USES - free).items()
+    )
 
 
-def _asked(parameters: Parameters, given: Container[str], used: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _asked(
+    parameters: Parameters, given: Container[str], used: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return the given parameters, and the others that all runs share; each run's own are under `runs`."""
     return {
         name: value

@@ -98,7 +98,9 @@ class SimMeasure:
         for phase in phases:
             end_s = begin_s + phase.length_s
             found[phase.name] = {
-                name: self._one(_merge(seconds[round(begin_s) : max(round(end_s), round(begin_s) + 1)]))
+                name: self._one(
+                    _merge(seconds[round(begin_s) : max(round(end_s), round(begin_s) + 1)])
+                )
                 for name, seconds in zip(self.groups, self._seconds, strict=True)
             }
             begin_s = end_s
@@ -119,7 +121,9 @@ class SimMeasure:
         p50, p99 = np.quantile(delays, (0.5, 0.99)).tolist() if len(delays) else (None, None)
         ages: Any = np.array(second.ages) if second.ages else None
         return {
-            "utilisation": float(np.mean(second.held)) / self.parameters.scaled_slots if second.held else None,
+            "utilisation": float(np.mean(second.held)) / self.parameters.scaled_slots
+            if second.held
+            else None,
             "delay_mean_s": float(delays.mean()) if len(delays) else None,
             "delay_p50_s": p50,
             "delay_p99_s": p99,

@@ -31,7 +31,11 @@ def best_partition(known: Sequence[PartitionCopy]) -> Sequence[Sequence[Partitio
     return [[partition] for partition in sorted(known, key=mean, reverse=True)]
 
 
-TURNS: Final[Mapping[Sync, Turns]] = {Sync.PARSYNC: partitioned, Sync.STATE: whole_state, Sync.SAME: all_the_same}
+TURNS: Final[Mapping[Sync, Turns]] = {
+    Sync.PARSYNC: partitioned,
+    Sync.STATE: whole_state,
+    Sync.SAME: all_the_same,
+}
 _BEST_PARTITION: Final[Mapping[Strategy, Order]] = {**ORDERS, Strategy.QUALITY: best_partition}
 
 

@@ -97,12 +97,24 @@ class Parameters:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_flag("--schedulers", self.schedulers, 1, MOST_SCHEDULERS, "a whole number from 1 to 1000")
+        check_flag(
+            "--schedulers", self.schedulers, 1, MOST_SCHEDULERS, "a whole number from 1 to 1000"
+        )
         check_flag("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
-        check_flag("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
+        check_flag(
+            "--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600"
+        )
         check_flag("--slots", self.slots, 1, MOST_SLOTS, "a whole number from 1 to 10,000,000")
-        check_flag("--rate", self.rate, 1e-3, 10**7, "more than 0 and at most 10,000,000 tasks a second")
-        check_flag("--duration", self.duration_s, 0.001, 10**6, "a number of seconds from 0.001 to 1,000,000")
+        check_flag(
+            "--rate", self.rate, 1e-3, 10**7, "more than 0 and at most 10,000,000 tasks a second"
+        )
+        check_flag(
+            "--duration",
+            self.duration_s,
+            0.001,
+            10**6,
+            "a number of seconds from 0.001 to 1,000,000",
+        )
         check_flag("--score-mean", self.score_mean, -1e9, 1e9, "a number")
         check_flag("--score-variance", self.score_variance, 0, 1e9, "a number, 0 or more")
         check_flag("--tau", self.tau_s, 0.001, 3600, "a number of seconds from 0.001 to 3600")
@@ -130,7 +142,9 @@ class Parameters:
 
     def only(self, names: Container[str]) -> dict[str, Any]:
         """Return the values of these parameters, by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}
+        return {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name in names
+        }
 
     @property
     def scaled_slots(self) -> int:
@@ -176,5 +190,10 @@ def flag_of(name: str) -> str:
 
 def check_groups(parameters: Parameters, groups: Iterable[Group]) -> None:
     """Raise InvalidInput unless the groups have all schedulers, and each group has one."""
-    if any(group.schedulers < 1 for group in groups) or sum(g.schedulers for g in groups) != parameters.schedulers:
-        raise InvalidInput(f"--schedulers {parameters.schedulers} cannot be split into the groups of this experiment")
+    if (
+        any(group.schedulers < 1 for group in groups)
+        or sum(g.schedulers for g in groups) != parameters.schedulers
+    ):
+        raise InvalidInput(
+            f"--schedulers {parameters.schedulers} cannot be split into the groups of this experiment"
+        )

@@ -43,7 +43,12 @@ def save(figure: Any, title: str, folder: Path, name: str) -> list[Path]:
 
 
 def line(
-    axes: Any, values: Sequence[float | None], label: str, colour: str, style: str = "-", xs: Sequence[float] = ()
+    axes: Any,
+    values: Sequence[float | None],
+    label: str,
+    colour: str,
+    style: str = "-",
+    xs: Sequence[float] = (),
 ) -> None:
     """Draw a line of values, one per second unless `xs` is given; None is a gap."""
     at = list(xs) or list(range(len(values)))
@@ -63,9 +68,18 @@ def finish_axes(*axes: Any) -> None:
         one.legend(fontsize=7, framealpha=0.8)
 
 
-def bars(axes: Any, labels: Sequence[str], values: Sequence[float], colour: str, offset: float, label: str) -> None:
+def bars(
+    axes: Any,
+    labels: Sequence[str],
+    values: Sequence[float],
+    colour: str,
+    offset: float,
+    label: str,
+) -> None:
     """Draw a group of bars at `offset` from the middle of each label."""
-    axes.bar([i + offset for i in range(len(labels))], values, width=0.38, label=label, color=colour)
+    axes.bar(
+        [i + offset for i in range(len(labels))], values, width=0.38, label=label, color=colour
+    )
     axes.set_xticks(range(len(labels)), labels, fontsize=7)
 
 

@@ -38,9 +38,15 @@ NOTES: Final[Mapping[str, str]] = {
 
 def write_report(results: Path, document: Path) -> list[str]:
     """Write the document, and the plots into a folder beside it; return the experiments' names."""
-    found = {name: results / name / "result.json" for name in EXPERIMENTS if (results / name / "result.json").exists()}
+    found = {
+        name: results / name / "result.json"
+        for name in EXPERIMENTS
+        if (results / name / "result.json").exists()
+    }
     if not found:
-        raise InvalidInput(f"no results in {results}: parsync simulate NAME --out {results}/NAME makes them")
+        raise InvalidInput(
+            f"no results in {results}: parsync simulate NAME --out {results}/NAME makes them"
+        )
     folder = document.with_suffix("")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,14 +62,26 @@ def write_report(results: Path, document: Path) -> list[str]:
                 slow.append(name)
             cpu_rate = f"{seen['placements'] / seen['cpu_s']:,.0f}" if seen.get("cpu_s") else ""
             placements = f"{seen['placements']:,}" if seen else ""
-            summary.append((f"[{name}](#{name})", f"{holding} of {len(claims)}", placements, rate, cpu_rate))
+            summary.append(
+                (f"[{name}](#{name})", f"{holding} of {len(claims)}", placements, rate, cpu_rate)
+            )
             plot = path.with_name(f"{name}.png")
             for kind in ("png", "svg"):
                 if plot.with_suffix(f".{kind}").exists():
                     shutil.copyfile(plot.with_suffix(f".{kind}"), folder / f"{name}.{kind}")
-            parts.append(_section(name, result, f"{folder.name}/{name}.png" if plot.exists() else ""))
-        columns = ("experiment", "claims that hold", "placements", "per wall second", "per CPU second")
-        speed_of_all = f"Placements are claims that won. The target is {AIM:,} per wall second, {_said(slow)}."
+            parts.append(
+                _section(name, result, f"{folder.name}/{name}.png" if plot.exists() else "")
+            )
+        columns = (
+            "experiment",
+            "claims that hold",
+            "placements",
+            "per wall second",
+            "per CPU second",
+        )
+        speed_of_all = (
+            f"Placements are claims that won. The target is {AIM:,} per wall second, {_said(slow)}."
+        )
         head = f"{HEAD}\n{_table(columns, summary)}\n\n{speed_of_all}"
         document.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
     except (OSError, ValueError, KeyError) as error:
@@ -76,7 +94,13 @@ def _said(slow: Sequence[str]) -> str:
 
 
 def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
-    lines = [f"## {name}", "", f"{result['title']}. `{_command(name, result)}`", "", f"Runs: {_used(result['runs'])}."]
+    lines = [
+        f"## {name}",
+        "",
+        f"{result['title']}. `{_command(name, result)}`",
+        "",
+        f"Runs: {_used(result['runs'])}.",
+    ]
     if name in NOTES:
         lines += ["", NOTES[name]]
     if plot:
@@ -89,15 +113,26 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
 
 def _command(name: str, result: Mapping[str, Any]) -> str:
     """Return the command that reproduces a result."""
-    options = [f" {flag_of(one)} {_shown(result['parameters'][one])}" for one in result["given"] if one != "trace"]
+    options = [
+        f" {flag_of(one)} {_shown(result['parameters'][one])}"
+        for one in result["given"]
+        if one != "trace"
+    ]
     repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""
     return f"parsync simulate {name}{' FILE' if name == 'trace' else ''}{''.join(options)}{repeat}"
 
 
 def _used(runs: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the parameters of all runs; of one that differs, each value."""
-    names = list(dict.fromkeys(name for run in runs.values() for name in run if name not in ("trace", "seed")))
-    values = {name: list(dict.fromkeys(_shown(run[name]) for run in runs.values() if name in run)) for name in names}
+    names = list(
+        dict.fromkeys(
+            name for run in runs.values() for name in run if name not in ("trace", "seed")
+        )
+    )
+    values = {
+        name: list(dict.fromkeys(_shown(run[name]) for run in runs.values() if name in run))
+        for name in names
+    }
     return "; ".join(f"{name} {', '.join(some)}" for name, some in values.items())
 
 
@@ -107,4 +142,6 @@ def _shown(value: Any) -> str:
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [columns, tuple("---" for _ in columns), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )

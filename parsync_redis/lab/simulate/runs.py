@@ -62,11 +62,15 @@ def run_phases(
         )
         for number, (group, seed) in enumerate(zip(groups, of_load, strict=True))
     ]
-    measure = Simulation(parameters, groups, loads, own).run(sum(phase.length_s for phase in phases), progress)
+    measure = Simulation(parameters, groups, loads, own).run(
+        sum(phase.length_s for phase in phases), progress
+    )
     return Found(measure.series(), measure.summary(phases), measure.placements)
 
 
-def carry_out(runs: Sequence[SimRun], seeds: Sequence[int], jobs: int, tell: Progress) -> list[list[Found]]:
+def carry_out(
+    runs: Sequence[SimRun], seeds: Sequence[int], jobs: int, tell: Progress
+) -> list[list[Found]]:
     """Return each run's result with each seed; `jobs` processes at a time, by default one per core.
 
     All runs have the same seeds: what is compared has the same nodes, with the same scores, and the same arrivals.

@@ -27,16 +27,23 @@ class Simulation:
     """One run; `measure` takes in what happens."""
 
     def __init__(
-        self, parameters: Parameters, groups: Sequence[Group], loads: Sequence[Load], dice: np.random.SeedSequence
+        self,
+        parameters: Parameters,
+        groups: Sequence[Group],
+        loads: Sequence[Load],
+        dice: np.random.SeedSequence,
     ) -> None:
         check_groups(parameters, groups)
-        rng, nodes, *own = (np.random.default_rng(seed) for seed in dice.spawn(2 + parameters.schedulers))
+        rng, nodes, *own = (
+            np.random.default_rng(seed) for seed in dice.spawn(2 + parameters.schedulers)
+        )
         self.parameters, self.rng, self.loads = parameters, rng, loads
         self.cluster = SimCluster(parameters, len(groups), nodes)
         self.measure = SimMeasure(parameters, [group.name for group in groups])
         of_group = [number for number, group in enumerate(groups) for _ in range(group.schedulers)]
         self.schedulers = [
-            SimScheduler(make_core(f"s{i}", parameters, own[i]), group) for i, group in enumerate(of_group)
+            SimScheduler(make_core(f"s{i}", parameters, own[i]), group)
+            for i, group in enumerate(of_group)
         ]
         for ordinal, one in enumerate(self.schedulers):
             one.core.on_members(ordinal, parameters.schedulers)
@@ -76,12 +83,16 @@ class Simulation:
             claims = sum(map(len, plan.commit.values()))
             one.budget -= claims
             if claims:
-                plans.append((now_s + min(claims / self.parameters.decisions, tick_s), turn, one, plan))
+                plans.append(
+                    (now_s + min(claims / self.parameters.decisions, tick_s), turn, one, plan)
+                )
         self.measure.see_views(now_s, self.schedulers)
         for at_s, _, one, plan in sorted(plans, key=lambda entry: entry[:2]):
             cluster.finish_until(at_s)
             self._commit(one, plan, at_s)
-        self.measure.see_load(now_s, cluster.held, [cluster.waiting(group) for group in range(len(self.loads))])
+        self.measure.see_load(
+            now_s, cluster.held, [cluster.waiting(group) for group in range(len(self.loads))]
+        )
 
     def _look(self, one: SimScheduler, now_s: float) -> None:
         """Let a scheduler read what is due, and what waits."""
@@ -123,8 +134,12 @@ class Simulation:
                 if verdict.won:
                     arrival = self._arrivals.pop(claim.task)
                     cluster.start(one.group, claim, now_s, arrival.runs_s)
-                    measure.placed(one.group, now_s, now_s - arrival.at_s, cluster.score[claim.node])
+                    measure.placed(
+                        one.group, now_s, now_s - arrival.at_s, cluster.score[claim.node]
+                    )
                 else:
                     lost += 1
             measure.judged(one.group, now_s, len(claims), lost)
-            core.on_judged(Judged(p, cluster.partitions[p].version, cluster.store.now_ms, claims, verdicts))
+            core.on_judged(
+                Judged(p, cluster.partitions[p].version, cluster.store.now_ms, claims, verdicts)
+            )

@@ -11,7 +11,11 @@ from typing import Final, TextIO
 
 from ...errors import InvalidInput
 
-COLUMNS: Final = {"create": "task_create_time", "end": "task_end_time", "instances": "number_of_instances"}
+COLUMNS: Final = {
+    "create": "task_create_time",
+    "end": "task_end_time",
+    "instances": "number_of_instances",
+}
 MAX_INSTANCES: Final = 10**6
 
 
@@ -35,7 +39,9 @@ def read_trace(path: Path) -> list[Row]:
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, lzma.LZMAError) as error:
         raise InvalidInput(f"trace {path} cannot be read: {error}") from None
     if not rows:
-        raise InvalidInput(f"trace {path} is empty: no row has a time of creation, a later end and instances")
+        raise InvalidInput(
+            f"trace {path} is empty: no row has a time of creation, a later end and instances"
+        )
     return rows
 
 
@@ -49,7 +55,9 @@ def open_text(path: Path) -> TextIO:
 def _rows(lines: Iterable[list[str]], path: Path) -> Iterable[Row]:
     head = [" ".join(name.split()) for name in next(iter(lines), [])]
     if not any(head):
-        raise InvalidInput(f"trace {path} is empty: its first line must name the columns {', '.join(COLUMNS.values())}")
+        raise InvalidInput(
+            f"trace {path} is empty: its first line must name the columns {', '.join(COLUMNS.values())}"
+        )
     if missing := [name for name in COLUMNS.values() if name not in head]:
         raise InvalidInput(
             f"trace {path} has no column {', '.join(missing)}; it has {', '.join(head[:12])}; needed are "
@@ -62,6 +70,8 @@ def _rows(lines: Iterable[list[str]], path: Path) -> Iterable[Row]:
         try:
             begin_s, end_s, count = (float(line[at] or 0) for at in (create, end, instances))
         except (ValueError, IndexError):
-            raise InvalidInput(f"trace {path}, line {number}: not a row of numbers: {','.join(line)[:80]!r}") from None
+            raise InvalidInput(
+                f"trace {path}, line {number}: not a row of numbers: {','.join(line)[:80]!r}"
+            ) from None
         if 0 < begin_s < end_s < float("inf") and 1 <= count <= MAX_INSTANCES:
             yield Row(begin_s, end_s - begin_s, int(count))

@@ -82,11 +82,17 @@ class Prediction:
 
 
 def predict(
-    given: Mapping[str, Any], decisions: float, seed: int = 1, jobs: int = 0, tell: Progress = lambda done: None
+    given: Mapping[str, Any],
+    decisions: float,
+    seed: int = 1,
+    jobs: int = 0,
+    tell: Progress = lambda done: None,
 ) -> list[Prediction]:
     """Predict the cluster and each alternative; `decisions` is K, claims a second of one scheduler."""
     if not 0 < decisions <= 10**6:
-        raise InvalidInput(f"--decisions {decisions:g} is not valid: it must be more than 0 and at most 1,000,000")
+        raise InvalidInput(
+            f"--decisions {decisions:g} is not valid: it must be more than 0 and at most 1,000,000"
+        )
     base = Parameters(**{**given, "sharpness": SHARPNESS, "scale": 1.0, "seed": seed})
     busy = base.rate * base.duration_s
     if busy > base.slots:
@@ -94,7 +100,10 @@ def predict(
             f"--rate {base.rate:g} tasks a second of --duration {base.duration_s:g} s keep {busy:,.0f} slots busy, "
             f"more than the {base.slots:,} of --slots, which may be {MOST_SLOTS:,} at most"
         )
-    runs = [SimRun(name, play, _sized(one, decisions), (decisions,)) for name, one in _alternatives(base).items()]
+    runs = [
+        SimRun(name, play, _sized(one, decisions), (decisions,))
+        for name, one in _alternatives(base).items()
+    ]
     _check_work([run.parameters for run in runs])
     found = carry_out(runs, [seed], jobs, tell)
     return [_prediction(run, one[0], decisions) for run, one in zip(runs, found, strict=True)]
@@ -112,7 +121,11 @@ def choose(predictions: Sequence[Prediction]) -> tuple[Prediction | None, str]:
     least = min(one.delay_p99_s or 0.0 for one in fit)
     near = [one for one in fit if (one.delay_p99_s or 0.0) <= 1.5 * least]
     best = min(near, key=lambda one: (-round(20 * (one.score_mean or 0.0)), one.calls_per_s))
-    why = "the shortest delays" if len(near) == 1 else "delays among the shortest, then score, then calls to Redis"
+    why = (
+        "the shortest delays"
+        if len(near) == 1
+        else "delays among the shortest, then score, then calls to Redis"
+    )
     return best, why
 
 
@@ -136,7 +149,9 @@ def _sized(one: Parameters, decisions: float) -> Parameters:
     """At the scale to simulate it, with K as the amplifier says it."""
     least = one.partitions * NODE_SLOTS / one.slots
     scale = min(1.0, max(min(MOST_RATE / one.rate, SCALED_SLOTS / one.slots), least))
-    return one.with_(scale=scale, amplifier=min(1000.0, max(0.01, decisions * one.schedulers / one.rate)))
+    return one.with_(
+        scale=scale, amplifier=min(1000.0, max(0.01, decisions * one.schedulers / one.rate))
+    )
 
 
 def _check_work(sized: Sequence[Parameters]) -> None:
@@ -156,17 +171,25 @@ def _work_s(one: Parameters) -> tuple[float, float]:
     """About how many seconds a core takes for what schedulers read, and for the tasks; as measured, not played on."""
     length_s, rate = _length_s(one), one.scaled(one.rate)
     ticks = length_s / one.tick_s
-    ticks_s = ticks * (6e-6 * (one.schedulers + one.partitions) + 8e-8 * one.schedulers * one.partitions)
-    return ticks_s + 2e-6 * one.scaled_slots * (1 + one.schedulers), 8e-5 * rate * (length_s + one.duration_s)
+    ticks_s = ticks * (
+        6e-6 * (one.schedulers + one.partitions) + 8e-8 * one.schedulers * one.partitions
+    )
+    return ticks_s + 2e-6 * one.scaled_slots * (1 + one.schedulers), 8e-5 * rate * (
+        length_s + one.duration_s
+    )
 
 
-def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, decisions: float) -> Found:
+def play(
+    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, decisions: float
+) -> Found:
     """Play some gaps from a settled load and measure the second half; go on until it is clear what keeps up."""
     load, fill, own = dice.spawn(3)
     rate = parameters.scaled(parameters.rate)
     arrivals = Poisson(np.random.default_rng(load), [(0.0, rate)], parameters.duration_s)
     simulation = Simulation(parameters, [Group("all", parameters.schedulers)], [arrivals], own)
-    simulation.cluster.fill(round(rate * parameters.duration_s), parameters.duration_s, np.random.default_rng(fill))
+    simulation.cluster.fill(
+        round(rate * parameters.duration_s), parameters.duration_s, np.random.default_rng(fill)
+    )
     length_s, ticks = _length_s(parameters), 0
     for _ in range(1 + MOST_DOUBLINGS):
         ticks = _play_on(simulation, ticks, round(length_s / parameters.tick_s), progress)
@@ -174,7 +197,10 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
         phases = simulation.measure.summary(halves)
         first, second = phases["first"]["all"], phases["second"]["all"]
         waited = [(half["waiting"] or 0.0) / rate for half in (first, second)]
-        grows, is_long = waited[1] - waited[0] > GROWN * length_s / 2, waited[1] > _bound_s(parameters)
+        grows, is_long = (
+            waited[1] - waited[0] > GROWN * length_s / 2,
+            waited[1] > _bound_s(parameters),
+        )
         if is_long or not grows:
             break
         length_s *= 2
@@ -192,7 +218,9 @@ def _play_on(simulation: Simulation, begin: int, end: int, progress: Progress) -
 
 def _length_s(parameters: Parameters) -> float:
     """Return the first length of a run; it and its half are whole seconds."""
-    return 2.0 * math.ceil(max(LEAST_S, GAPS * parameters.gap_s, 1.2 * min(parameters.duration_s, 10.0)) / 2)
+    return 2.0 * math.ceil(
+        max(LEAST_S, GAPS * parameters.gap_s, 1.2 * min(parameters.duration_s, 10.0)) / 2
+    )
 
 
 def _bound_s(parameters: Parameters) -> float:
@@ -201,7 +229,11 @@ def _bound_s(parameters: Parameters) -> float:
     Bursts make one of about a gap. Adaptive lets it grow until tasks wait for tau, then places them where they do not
     conflict; of a tau beyond what can be seen in a run MOST_TAU_S is waited for.
     """
-    adaptive_s = 1.2 * min(parameters.tau_s, MOST_TAU_S) if parameters.strategy is SimStrategy.ADAPTIVE else 0.0
+    adaptive_s = (
+        1.2 * min(parameters.tau_s, MOST_TAU_S)
+        if parameters.strategy is SimStrategy.ADAPTIVE
+        else 0.0
+    )
     return max(parameters.gap_s, LEAST_QUEUE_S) + adaptive_s
 
 
@@ -221,7 +253,9 @@ def _prediction(run: SimRun, found: Found, decisions: float) -> Prediction:
         "read_bytes_per_s": one.schedulers / one.gap_s * one.slots / 8,
         "calls_per_s": reads_per_s + claims_per_s + CALLS_PER_TASK * one.rate,
     }
-    tidied = {name: None if value is None else tidy(float(value)) for name, value in numbers.items()}
+    tidied = {
+        name: None if value is None else tidy(float(value)) for name, value in numbers.items()
+    }
     asked = (run.name, one.schedulers, one.partitions, one.gap_s, one.strategy.value)
     return Prediction(*asked, means["keeps_up"], **tidied)  # type: ignore[arg-type]
 
@@ -229,7 +263,10 @@ def _prediction(run: SimRun, found: Found, decisions: float) -> Prediction:
 def as_result(given: Mapping[str, Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
     """For --json: what was asked, the predictions, the choice."""
     best, why = choose(predictions)
-    asked = {name: str(value) if isinstance(value, SimStrategy) else value for name, value in given.items()}
+    asked = {
+        name: str(value) if isinstance(value, SimStrategy) else value
+        for name, value in given.items()
+    }
     name = best.name if best else None
     return {
         "caution": CAUTION,

@@ -1,4 +1,6 @@
-"""The hard rules that say which nodes could hold a task if they were empty, in the order in which they are judged."""
+"""The hard rules that say which nodes could hold a task if they were empty, in the order in which
+they are judged.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,7 +11,13 @@ from .protection import ProtectionRule
 from .rule import Rule
 from .taints import TaintsRule
 
-RULES: Final[Sequence[Rule]] = (SlotsRule(), AmountsRule(), LabelsRule(), TaintsRule(), ProtectionRule())
+RULES: Final[Sequence[Rule]] = (
+    SlotsRule(),
+    AmountsRule(),
+    LabelsRule(),
+    TaintsRule(),
+    ProtectionRule(),
+)
 """A new rule is a class here and a function of lua/lib/kind/fits.lua or of what it includes.
 
 The function `fits`, the view, submit and all reasons follow."""

@@ -45,11 +45,16 @@ class SlotsRule(Rule):
         largest = max(sorted(offers), key=lambda node: offers[node].slots)
         if self.admits(offers[largest], needs):
             return []
-        return [f"task needs slots={needs.slots}; the largest node has {offers[largest].slots} ({largest})"]
+        return [
+            f"task needs slots={needs.slots}; the largest node has {offers[largest].slots} "
+            f"({largest})"
+        ]
 
 
 class AmountsRule(Rule):
-    """A node has at least the amount of each resource that a task holds; of devices, on single ones."""
+    """A node has at least the amount of each resource that a task holds; of devices, on single
+    ones.
+    """
 
     name: ClassVar[str] = "resources"
     reads: ClassVar[str] = "NAME=AMOUNT of both, NAME@INDEX=AMOUNT of the offer"
@@ -71,12 +76,15 @@ class AmountsRule(Rule):
             for name, amount in some:
                 enough = amount <= undeclared(name)
                 own = own & (columns.amounts[name] >= amount if name in columns.amounts else enough)
-            mask = mask & (columns.have_devices(kind, some, own) if kind in columns.devices else own)
+            mask = mask & (
+                columns.have_devices(kind, some, own) if kind in columns.devices else own
+            )
         return mask
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
         """Return each resource that is too little."""
-        has, (plain, of_devices) = dict(offer.amounts), split(needs, offer)
+        has = dict(offer.amounts)
+        (plain, of_devices) = split(needs, offer)
         lacks = [
             f"{name}={shown_amount(amount)} (has {shown_amount(has.get(name, 0))})"
             for name, amount in plain
@@ -89,7 +97,11 @@ class AmountsRule(Rule):
         devices = {kind for offer in offers.values() for kind in indexes_of(dict(offer.amounts))}
         reasons = []
         for kind, some in by_kind(needs.amounts).items():
-            reasons += [nowhere(kind, some, offers)] if kind in devices else [_too_much(*one, offers) for one in some]
+            reasons += (
+                [nowhere(kind, some, offers)]
+                if kind in devices
+                else [_too_much(*one, offers) for one in some]
+            )
         return [reason for reason in reasons if reason]
 
 
@@ -101,6 +113,8 @@ def _too_much(name: str, amount: int, offers: Mapping[str, Resources]) -> str:
         return ""
     asked = f"task needs {name}={shown_amount(amount)}"
     if not any(name in dict(offer.amounts) for offer in offers.values()):
-        known = sorted({known.partition("@")[0] for offer in offers.values() for known, _ in offer.amounts})
+        known = sorted(
+            {known.partition("@")[0] for offer in offers.values() for known, _ in offer.amounts}
+        )
         return f"{asked}; no node declares {name}; {there_are('resources', known)}"
     return f"{asked}; the most is {shown_amount(most[largest])} ({largest})"

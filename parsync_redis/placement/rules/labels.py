@@ -1,4 +1,6 @@
-"""The rule on labels: a node meets each condition of a task; a Celery queue that it must consume is one of them."""
+"""The rule on labels: a node meets each condition of a task; a Celery queue that it must consume is
+one of them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class LabelsRule(Rule):
-    """A node meets all conditions on labels (model/condition.py). Labels `parsync.NAME` have rules of their own."""
+    """A node meets all conditions on labels (model/condition.py).
+
+    Labels `parsync.NAME` have rules of their own.
+    """
 
     name: ClassVar[str] = "labels"
     reads: ClassVar[str] = "NAME:CONDITION of the needs, NAME:VALUE of the offer"
@@ -75,7 +80,10 @@ def _lack(name: str, condition: str) -> str:
 def _nowhere(name: str, condition: str, offers: Mapping[str, Resources]) -> str:
     if name == QUEUE_LABEL:
         queues = sorted({queue for offer in offers.values() for queue in queues_of(offer)})
-        return f"no node consumes the queue {unquote(condition)}; nodes consume {', '.join(queues) or 'none'}"
+        return (
+            f"no node consumes the queue {unquote(condition)}; nodes consume "
+            f"{', '.join(queues) or 'none'}"
+        )
     if condition == "!*":
         return f"every node has label {name}"
     known = {label for offer in offers.values() for label in offer.labels}

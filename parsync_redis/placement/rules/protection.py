@@ -1,4 +1,6 @@
-"""The rule that protects devices: their node takes only tasks that ask for some of them, unless it says otherwise."""
+"""The rule that protects devices: their node takes only tasks that ask for some of them, unless it
+says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ class ProtectionRule(Rule):
     """A task asks for some of the node's devices, if it has any and does not share them."""
 
     name: ClassVar[str] = "protection"
-    reads: ClassVar[str] = "NAME=AMOUNT of the needs, NAME@INDEX=AMOUNT and the label parsync.devices of the offer"
+    reads: ClassVar[str] = (
+        "NAME=AMOUNT of the needs, NAME@INDEX=AMOUNT and the label parsync.devices of the offer"
+    )
     lua: ClassVar[str] = "protection_fits"
 
     def concerns(self, needs: Resources) -> bool:
@@ -25,7 +29,9 @@ class ProtectionRule(Rule):
         return True
 
     def admits(self, offer: Resources, needs: Resources) -> bool:
-        """Return whether the node has no devices, shares them, or has some that the task asks for."""
+        """Return whether the node has no devices, shares them, or has some that the
+        task asks for.
+        """
         kinds = protected_kinds(offer)
         return not kinds or asks_any(kinds, needs.amounts)
 
@@ -41,7 +47,10 @@ class ProtectionRule(Rule):
         """Say that the node keeps its devices for tasks that ask for them."""
         if self.admits(offer, needs):
             return []
-        return [f"shared devices: it takes only tasks that ask for its {' or '.join(protected_kinds(offer))}"]
+        return [
+            "shared devices: it takes only tasks that ask for its "
+            f"{' or '.join(protected_kinds(offer))}"
+        ]
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
         """Say that every node keeps its devices for tasks that ask for them."""
@@ -49,7 +58,8 @@ class ProtectionRule(Rule):
             return []
         kinds = sorted({kind for offer in offers.values() for kind in protected_kinds(offer)})
         return [
-            f"every node has devices ({', '.join(kinds)}) and takes only tasks that ask for some of them: "
+            f"every node has devices ({', '.join(kinds)}) and takes only tasks that ask for some "
+            "of them: "
             "start a worker with --parsync-shared-devices, or one without devices"
         ]
 

@@ -1,7 +1,7 @@
 """What a rule is: one hard condition on a task's needs and a node that is empty, in all its forms.
 
-Rules are the validators of Protean (Hadary et al., OSDI 2020): a node that fails one is no candidate. They are judged
-in the order of RULES, and each can say why it turned nodes away.
+Rules are the validators of Protean (Hadary et al., OSDI 2020): a node that fails one is no
+candidate. They are judged in the order of RULES, and each can say why it turned nodes away.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Rule(ABC):
     """A hard rule. All forms of a rule say the same; tests/model/test_rules.py compares them.
 
-    name: for people. reads: what it reads of the needs and of the offer. lua: the function that judges the same in
-    scripts, `lua(offer, needs)` of lua/lib/kind/fits.lua.
+    name: for people. reads: what it reads of the needs and of the offer. lua: the function that
+    judges the same in scripts, `lua(offer, needs)` of lua/lib/kind/fits.lua.
     """
 
     name: ClassVar[str]
@@ -45,7 +45,9 @@ class Rule(ABC):
 
     @abstractmethod
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
-        """Return a sentence for each need that no node of `offers` (node -> offer) meets, with the most there is."""
+        """Return a sentence for each need that no node of `offers` (node -> offer) meets, with the
+        most there is.
+        """
 
 
 def there_are(what: str, names: Sequence[str]) -> str:

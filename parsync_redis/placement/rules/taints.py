@@ -30,7 +30,9 @@ class TaintsRule(Rule):
 
     def mask(self, columns: Columns, needs: Resources) -> Mask:
         """Return which nodes have only taints that the task tolerates."""
-        return columns.judge_label(TAINT_LABEL, "|".join(sorted(tolerated(needs))), tolerated(needs).issuperset)
+        return columns.judge_label(
+            TAINT_LABEL, "|".join(sorted(tolerated(needs))), tolerated(needs).issuperset
+        )
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
         """Return the taints that the task does not tolerate, and the option that would."""
@@ -40,7 +42,9 @@ class TaintsRule(Rule):
         return [f"the absence of {taints} ({_would_do(needs, missing)})"]
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
-        """Say that every node has a taint, if it is so, and what would let the task go to the one with the fewest."""
+        """Say that every node has a taint, if it is so, and what would let the task go to the one
+        with the fewest.
+        """
         missing = {node: self._missing(needs, offer) for node, offer in sorted(offers.items())}
         if not all(missing.values()):
             return []

@@ -1,1 +1,3 @@
-"""What a scheduler decides, without I/O: its copies of the state, its queue, and the seats that it chooses."""
+"""What a scheduler decides, without I/O: its copies of the state, its queue, and the seats that it
+chooses.
+"""

@@ -1,7 +1,8 @@
-"""The groups that have no seat, in arrays: which of ten thousand may fit into a partition is one comparison.
+"""The groups that have no seat, in arrays: which of ten thousand may fit into a partition is one
+comparison.
 
-A group is compared with the most that any open node of the partition has free, of each resource by itself. So a group
-may be tried in vain, but none that fits is left out.
+A group is compared with the most that any open node of the partition has free, of each resource by
+itself. So a group may be tried in vain, but none that fits is left out.
 """
 
 from collections import OrderedDict
@@ -20,10 +21,12 @@ _LEAST: Final = 64
 
 
 class Blocked:
-    """Groups without a seat: a row of amounts each, and the number of its labels and knowers among those that occur.
+    """Groups without a seat: a row of amounts each, and the number of its labels and knowers among
+    those that occur.
 
-    unexplained: those with a kind whose line has no reason, as far as is known. explained: those whose reason was found
-    out since they were added, the latest last. strict: those that need slots, because a waiting seat will not do.
+    unexplained: those with a kind whose line has no reason, as far as is known. explained: those
+    whose reason was found out since they were added, the latest last. strict: those that need
+    slots, because a waiting seat will not do.
     """
 
     def __init__(self) -> None:
@@ -62,7 +65,8 @@ class Blocked:
         if row == len(self._groups):
             self._groups.append(None)
         self._grow(row)
-        self._groups[row], self._rows[group] = group, row
+        self._groups[row] = group
+        self._rows[group] = row
         self._needs[row] = 0
         if group.may_wait:
             self._needs[row, 1] = 1
@@ -97,18 +101,25 @@ class Blocked:
             self.unexplained.pop(group, None)
             self.explained.pop(group, None)
             self.strict.pop(group, None)
-            self._used[row], self._groups[row] = False, None
+            self._used[row] = False
+            self._groups[row] = None
             self._spare.append(row)
 
     def fitting(
         self, partitions: Sequence[PartitionCopy], groups: Sequence[KindGroup] | None = None
     ) -> list[KindGroup]:
         """Return the groups that may have a seat in one of these partitions: of all, or of some."""
-        partitions = [partition for partition in partitions if partition.free_count or partition.ahead_count]
+        partitions = [
+            partition for partition in partitions if partition.free_count or partition.ahead_count
+        ]
         if not self._rows or not partitions or groups == []:
             return []
         size = len(self._groups)
-        rows = np.flatnonzero(self._used[:size]) if groups is None else np.array([self._rows[one] for one in groups])
+        rows = (
+            np.flatnonzero(self._used[:size])
+            if groups is None
+            else np.array([self._rows[one] for one in groups])
+        )
         most = np.zeros((len(self._filters), len(self._columns)), dtype=np.int64)
         for number in set(self._filter_of[rows].tolist()):
             labels, knowers = self._filters[number]
@@ -122,7 +133,10 @@ class Blocked:
     def _grow(self, row: int) -> None:
         height, width = self._needs.shape
         if row >= height or len(self._columns) > width:
-            needs = np.zeros((max(2 * height if row >= height else height, _LEAST), len(self._columns)), dtype=np.int64)
+            needs = np.zeros(
+                (max(2 * height if row >= height else height, _LEAST), len(self._columns)),
+                dtype=np.int64,
+            )
             needs[:height, :width] = self._needs
             self._filter_of = np.resize(self._filter_of, len(needs))
             self._used = np.concatenate([self._used, np.zeros(len(needs) - height, dtype=bool)])

@@ -1,7 +1,9 @@
-"""Find nodes that refuse claims which the present state allows: a scheduler would claim there again and again.
+"""Find nodes that refuse claims which the present state allows: a scheduler would claim there again
+and again.
 
-A claim is usually lost because the copy was old: another scheduler was first. If the copy was the present state, the
-copy and the commit disagree, as when a bit says that a slot is free which has a lease. Such a node becomes suspect.
+A claim is usually lost because the copy was old: another scheduler was first. If the copy was the
+present state, the copy and the commit disagree, as when a bit says that a slot is free which has a
+lease. Such a node becomes suspect.
 """
 
 from collections.abc import Iterable
@@ -14,11 +16,14 @@ from ...model.place import Place
 from ...model.printable import printable
 from ...model.replies import Judged, Snapshot
 
-# Count merged claims: those that won although their partition had changed since the scheduler read it.
+# Count merged claims: those that won although their partition had changed since the scheduler read
+# it.
 
 
 class Merges:
-    """The version of each partition of which the scheduler's copy knows every change, its own ones as well."""
+    """The version of each partition of which the scheduler's copy knows every change, its own ones
+    as well.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
@@ -28,24 +33,28 @@ class Merges:
         self._known[snapshot.partition] = snapshot.version
 
     def is_current(self, judged: Judged, won: int) -> bool:
-        """Return True if the scheduler knew every change before a commit of which `won` claims won: none is merged.
+        """Return True if the scheduler knew every change before a commit of which `won` claims won:
+        none is merged.
 
         A commit in which some claim won moves the version on by one.
         """
         known = self._known.get(judged.partition, -1) + (won > 0)
-        self._known[judged.partition] = known  # changes of others are unknown until the partition is read
+        # changes of others are unknown until the partition is read
+        self._known[judged.partition] = known
         return known == judged.version
 
 
 # How many tasks a scheduler takes and claims in one round trip: fewer where its claims are lost.
 #
-# A large call costs the server less a task. But the seats are chosen before the call, so the larger it is, the more other
-# schedulers have taken some of them meanwhile. At the highest rates, calls of 100 instead of 500 cost 7 % more and cut
-# lost claims from 1 to 0.1 % (docs/performance.md).
+# A large call costs the server less a task. But the seats are chosen before the call, so the larger
+# it is, the more other schedulers have taken some of them meanwhile. At the highest rates, calls of
+# 100 instead of 500 cost 7 % more and cut lost claims from 1 to 0.1 % (docs/performance.md).
 
 LEAST: Final = 100
 MANY: Final = 0.005
-"""Lost claims, as a share of all, above which calls become smaller; below half of it they grow again."""
+"""Lost claims, as a share of all, above which calls become smaller; below half of it they grow
+again.
+"""
 
 WINDOW: Final = 1000
 """Claims over which that share is smoothed."""
@@ -73,7 +82,10 @@ class CallSize:
 
 
 class WonClaims:
-    """Won claims, in the order in which they were won. A worker that starts a task confirms it as well."""
+    """Won claims, in the order in which they were won.
+
+    A worker that starts a task confirms it as well.
+    """
 
     def __init__(self) -> None:
         self.unconfirmed: list[Place] = []
@@ -85,19 +97,24 @@ class WonClaims:
         return self.unconfirmed[: self._due]
 
     def confirmed(self, count: int, but: Iterable[Place] = ()) -> None:
-        """Drop the first `count`, `but` some; those that are left are due to confirm the next time."""
+        """Drop the first `count`, `but` some; those that are left are due to confirm
+        the next time.
+        """
         self.unconfirmed[:count] = but
         self._due = len(self.unconfirmed)
 
     def take(self) -> list[Place]:
         """Return the first MAX_BATCH, and drop them: a plan confirms them."""
-        found, self.unconfirmed = self.unconfirmed[:MAX_BATCH], self.unconfirmed[MAX_BATCH:]
+        found = self.unconfirmed[:MAX_BATCH]
+        self.unconfirmed = self.unconfirmed[MAX_BATCH:]
         self._due = max(0, self._due - MAX_BATCH)
         return found
 
 
 IN_A_ROW: Final = 5
-"""A node becomes suspect after so many refusals in a row, each of a claim by another read of its partition."""
+"""A node becomes suspect after so many refusals in a row, each of a claim by another read of its
+partition.
+"""
 
 LONGEST: Final = 500
 """Characters of a note that tell the last refusal: a damaged lease may be of any length."""
@@ -113,7 +130,9 @@ class Refusing(NamedTuple):
 
 
 class Refusals:
-    """Counts the claims that each incarnation of a node refused in a row, one for each read of its partition."""
+    """Counts the claims that each incarnation of a node refused in a row, one for each read of its
+    partition.
+    """
 
     def __init__(self) -> None:
         self._reads: dict[int, int] = {}
@@ -124,10 +143,14 @@ class Refusals:
         self._reads[partition] = self._reads.get(partition, 0) + 1
 
     def on_judged(self, judged: Judged, current: bool, lost: int) -> list[Refusing]:
-        """Return the nodes that refuse claims. current: the copy was the present state. lost: how many claims are."""
+        """Return the nodes that refuse claims.
+
+        current: the copy was the present state. lost: how many claims are.
+        """
         if not (self._rows or (lost and current)):
             return []
-        read, found = self._reads.get(judged.partition, 0), list[Refusing]()
+        read = self._reads.get(judged.partition, 0)
+        found = list[Refusing]()
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             key = judged.partition, claim.node, claim.inc
             if verdict.won:
@@ -151,4 +174,7 @@ def _why(verdict: Verdict) -> str:
         last = f"task {decode_id(verdict.detail)} has the slot"
     else:
         last = "the slot takes no claims"
-    return f"{IN_A_ROW} claims in a row were refused although it looks free; the last: {printable(last)[:LONGEST]}"
+    return (
+        f"{IN_A_ROW} claims in a row were refused although it looks free; the last: "
+        f"{printable(last)[:LONGEST]}"
+    )

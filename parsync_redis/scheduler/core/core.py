@@ -1,8 +1,10 @@
-"""The scheduler's core: events in, plans out. It does no I/O, reads no clock and throws no dice: those are arguments.
+"""The scheduler's core: events in, plans out.
 
-The loop (loop.py) feeds it what it hears and what Redis answered, asks for a `Plan`, and carries that out in one round
-trip; the simulator does the same in virtual time. Queue and free slots are both views, copies of Redis' state:
-queue.py and view.py. placer.py matches the one to the other.
+It does no I/O, reads no clock and throws no dice: those are arguments.
+
+The loop (loop.py) feeds it what it hears and what Redis answered, asks for a `Plan`, and carries
+that out in one round trip; the simulator does the same in virtual time. Queue and free slots are
+both views, copies of Redis' state: queue.py and view.py. placer.py matches the one to the other.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,9 +37,9 @@ CHANGES: Final = 1000
 class Core:
     """The state of one scheduler and its decisions.
 
-    turns: which partitions are due at a tick. orders: in which groups a strategy tries partitions. asks: whether it
-    reads more than what is due, and asks partitions to tell it of freed slots. A scheduler process uses the defaults;
-    experiments compare them with others.
+    turns: which partitions are due at a tick. orders: in which groups a strategy tries partitions.
+    asks: whether it reads more than what is due, and asks partitions to tell it of freed slots. A
+    scheduler process uses the defaults; experiments compare them with others.
     """
 
     def __init__(
@@ -54,29 +56,43 @@ class Core:
         asks: bool = True,
         shards: int = 1,
     ) -> None:
-        self.name, self.rng = name, rng
+        self.name = name
+        self.rng = rng
         self.view = View(partitions, sharpness)
-        self.selector, self.counters = StrategySelector(strategy, tau_s, ema), Counters()
-        self.ordinal, self.members, self._to_rescale = 0, 1, False  # nodes changed since the last plan
+        self.selector = StrategySelector(strategy, tau_s, ema)
+        self.counters = Counters()
+        # nodes changed since the last plan
+        self.ordinal = 0
+        self.members = 1
+        self._to_rescale = False
         self.queue = QueueCopy(self.view, shards)
         self._looks = Looks(self.queue)
         self._freshness = Freshness(self.view.partitions, self.counters, turns, asks)
-        self._placer = Placer(name, self.view, self.queue, self._freshness, self.selector, orders, rng)
-        self.won, self.waits, self._merges = WonClaims(), NamedTimes(), Merges()
-        self._refusals, self._refusing = Refusals(), list[Refusing]()
-        self._call_size, self._explainer = CallSize(), Explainer(self.view, self.queue)
+        self._placer = Placer(
+            name, self.view, self.queue, self._freshness, self.selector, orders, rng
+        )
+        self.won = WonClaims()
+        self.waits = NamedTimes()
+        self._merges = Merges()
+        self._refusals = Refusals()
+        self._refusing = list[Refusing]()
+        self._call_size = CallSize()
+        self._explainer = Explainer(self.view, self.queue)
 
-    # -- events ------------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def on_members(self, ordinal: int, members: int) -> None:
         """Note that this scheduler is number `ordinal` of `members`."""
         if (ordinal, members) != (self.ordinal, self.members):
             self.queue.forget_reasons()  # kinds are dealt anew; their reasons are others' until now
-        self.ordinal, self.members = ordinal, max(1, members)
+        self.ordinal = ordinal
+        self.members = max(1, members)
         self._placer.ticks_of_gap = self.members
 
     def on_tick(self, number: int, own: bool = False) -> None:
-        """Tick k: the partitions p with p mod N = (ordinal + k) mod N are due; on its turn it looks for tasks."""
+        """Tick k: the partitions p with p mod N = (ordinal + k) mod N are due; on its turn it looks
+        for tasks.
+        """
         self.counters.ticks += 1
         self.counters.own_ticks += own
         self._placer.ticks += 1
@@ -92,7 +108,9 @@ class Core:
         self._looks.on_wake(shard)
 
     def on_freed(self, partition: int) -> None:
-        """Read a partition that this scheduler asked to tell it of a freed slot, and look who wants that."""
+        """Read a partition that this scheduler asked to tell it of a freed slot, and look who wants
+        that.
+        """
         self._freshness.on_freed(partition)
         self._looks.on_freed()
 
@@ -141,15 +159,25 @@ class Core:
         self._placer.on_took(took.shard, took.tasks)
 
     def on_judged(self, judged: Judged, now_s: float = 0.0) -> None:
-        """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
-        partition, freshness = self.view.partitions[judged.partition], self._freshness
-        claimed, delays_s = self._placer.unplaced.claimed, list[float]()
-        lost, changed, last, won, since_ms, held = 0, False, None, False, 0, ""
+        """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the
+        others placed again.
+        """
+        partition = self.view.partitions[judged.partition]
+        freshness = self._freshness
+        claimed = self._placer.unplaced.claimed
+        delays_s = list[float]()
+        lost = 0
+        changed = False
+        last = None
+        won = False
+        since_ms = 0
+        held = ""
         self._placer.choices.on_judged(judged, now_s)
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = claimed.pop(claim.task, None)
             if verdict is not last:  # most are one object
-                last, won = verdict, verdict.won
+                last = verdict
+                won = verdict.won
                 since_ms, held = (verdict.since_ms, verdict.held) if won else (0, "")
             if won:
                 self.won.unconfirmed.append(claim.won(since_ms, held))
@@ -180,7 +208,9 @@ class Core:
             partition.version = -1
 
     def on_unread(self, partition: int, claims: Iterable[Claim] = ()) -> None:
-        """Place nothing in a partition whose server does not answer until it is read; the tasks of `claims` go back."""
+        """Place nothing in a partition whose server does not answer until it is read; the tasks of
+        `claims` go back.
+        """
         self._freshness.on_unread(self.view.partitions[partition])
         self._placer.on_unjudged(claims)
 
@@ -201,7 +231,7 @@ class Core:
         self.won.confirmed(len(self.won.unconfirmed))
         self.on_stale()
 
-    # -- state -------------------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     @property
     def in_flight(self) -> int:
@@ -210,31 +240,40 @@ class Core:
 
     @property
     def at_rest(self) -> bool:
-        """True if nothing depends on its view: it has no tasks, does not look for any, and none could find a seat."""
+        """True if nothing depends on its view: it has no tasks, does not look for any, and none
+        could find a seat.
+        """
         return not (self._looks or self.in_flight or self.queue.any_open)
 
     @property
     def due(self) -> bool:
-        """True if partitions are to be read: the freshest copy may be another's by now, so that it reads first."""
+        """True if partitions are to be read: the freshest copy may be another's by now, so that it
+        reads first.
+        """
         return bool(self._freshness.to_read or self._freshness.nodes_due)
 
     @property
     def taken(self) -> set[str]:
-        """Ids of the tasks that Redis should have in `taken` for this scheduler: those that are not confirmed."""
-        return {task.id for task in self._placer.unplaced} | {place.task for place in self.won.unconfirmed}
+        """Ids of the tasks that Redis should have in `taken` for this scheduler: those that are not
+        confirmed.
+        """
+        return {task.id for task in self._placer.unplaced} | {
+            place.task for place in self.won.unconfirmed
+        }
 
     @property
     def unclaimed(self) -> dict[str, str]:
         """The taken tasks of which no claim can have won, with their attempts."""
         return self._placer.unclaimed
 
-    # -- decisions ---------------------------------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------------------
 
     def plan(self, place: bool = True, confirm: bool = True, room: int | None = None) -> Plan:
         """Return what to do next; empty if there is nothing to do until the next event.
 
-        place: find seats; without it, what is due is read first. confirm: confirm won claims; without it they are kept,
-        because a task may start meanwhile. room: the most tasks to take; by default that follows the lost claims.
+        place: find seats; without it, what is due is read first. confirm: confirm won claims;
+        without it they are kept, because a task may start meanwhile. room: the most tasks to take;
+        by default that follows the lost claims.
         """
         plan = Plan(read_nodes=sorted(self._freshness.nodes_due), suspect=self._refusing)
         self._refusing = []
@@ -250,7 +289,11 @@ class Core:
             self._placer.reserve(plan, self._call_size.tasks if room is None else room)
         self.counters.given_back += len(plan.give_back)
         self._looks.fill(plan, self._placer.left_behind)
-        if place and self._freshness.asks and (self.queue.blocked or self._placer.unplaced.seatless):
+        if (
+            place
+            and self._freshness.asks
+            and (self.queue.blocked or self._placer.unplaced.seatless)
+        ):
             self._freshness.ask(plan)
         self._explainer.explain(plan, self.ordinal, self.members)
         self._freshness.fill(plan)

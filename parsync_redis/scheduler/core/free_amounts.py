@@ -1,4 +1,6 @@
-"""The amounts left on the nodes of a partition, as arrays, and the nodes that have a task of each `apart` word."""
+"""The amounts left on the nodes of a partition, as arrays, and the nodes that have a task of each
+`apart` word.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,19 +16,24 @@ from ...placement.columns import MOST, Columns, Mask
 from ...placement.strategy import Ints
 
 Held = Sequence[Mapping[str, int]]
-"""The amounts that a task holds on each of some nodes; none if no devices are among them: then it is what they ask."""
+"""The amounts that a task holds on each of some nodes; none if no devices are among them: then it
+is what they ask.
+"""
 
 
 class Left:
     """The amounts left on each node, by its index, in thousandths.
 
-    A word that keeps tasks apart is a resource of which each node has 1. There may be many words, of few nodes each, so
-    they have sets of nodes and no arrays.
+    A word that keeps tasks apart is a resource of which each node has 1. There may be many words,
+    of few nodes each, so they have sets of nodes and no arrays.
     """
 
-    def __init__(self, columns: Columns, amounts: Mapping[str, Ints], apart: Mapping[str, Collection[int]]) -> None:
+    def __init__(
+        self, columns: Columns, amounts: Mapping[str, Ints], apart: Mapping[str, Collection[int]]
+    ) -> None:
         """columns: the amounts of the empty nodes."""
-        self._columns, self._amounts = columns, dict(amounts)
+        self._columns = columns
+        self._amounts = dict(amounts)
         self._apart = {name: set(nodes) for name, nodes in apart.items()}
 
     def of_nodes(self, name: str, nodes: Ints) -> Ints:
@@ -36,7 +43,9 @@ class Left:
         return self._amounts[name][nodes] if name in self._amounts else np.zeros_like(nodes)
 
     def tasks(self, needs: Resources, nodes: Ints) -> Ints:
-        """Return how many tasks of these needs each of these nodes could hold at once by what it has left."""
+        """Return how many tasks of these needs each of these nodes could hold at once by what it
+        has left.
+        """
         if len(needs.amounts) == 1 and not self._columns.devices and needs.amounts[0][1]:
             ((name, amount),) = needs.amounts  # the usual case, in a fourth of the time
             return np.maximum(self.of_nodes(name, nodes) // amount, 0)
@@ -53,7 +62,9 @@ class Left:
         return most
 
     def within(self, needs: Resources, nodes: Sequence[int], seats: Mask) -> Mask:
-        """Return which of these seats for tasks of these needs there is enough left for; nodes: that of each seat."""
+        """Return which of these seats for tasks of these needs there is enough left for; nodes:
+        that of each seat.
+        """
         if not needs.amounts:
             return seats
         most = dict(zip(nodes, self.tasks(needs, np.array(nodes)).tolist(), strict=True))
@@ -63,7 +74,8 @@ class Left:
         return seats
 
     def take(self, needs: Resources, nodes: Sequence[int]) -> list[dict[str, int]]:
-        """Take what tasks of these needs hold on these nodes; return it if some of it may be devices.
+        """Take what tasks of these needs hold on these nodes; return it if some of it may be
+        devices.
 
         The devices are those that commit would choose now.
         """
@@ -92,28 +104,40 @@ class Left:
                 np.add.at(self._amounts[name], nodes, sign * amount)
 
     def most(self, nodes: Mask) -> dict[str, int]:
-        """Return the most that any of these nodes could give one task, by resource, without words that keep apart."""
-        found = {name: int(left.max(where=nodes, initial=0)) for name, left in self._amounts.items()}
+        """Return the most that any of these nodes could give one task, by resource, without words
+        that keep apart.
+        """
+        found = {
+            name: int(left.max(where=nodes, initial=0)) for name, left in self._amounts.items()
+        }
         for name, left in self._most_on_devices().items():
             found[name] = max(found.get(name, 0), int(left.max(where=nodes, initial=0)))
         return found
 
     def _most_on_devices(self) -> dict[str, Ints]:
-        """Return the most of each kind that each node's devices could give one task, and of each attribute."""
+        """Return the most of each kind that each node's devices could give one task, and of each
+        attribute.
+        """
         found: dict[str, Ints] = {}
         for kind, indexes in self._columns.indexes.items():
-            shares = np.array([self._amounts[name] for i in indexes if (name := f"{kind}@{i}") in self._amounts])
+            shares = np.array(
+                [self._amounts[name] for i in indexes if (name := f"{kind}@{i}") in self._amounts]
+            )
             if len(shares):
                 whole = (shares >= THOUSANDTHS).sum(axis=0) * THOUSANDTHS
                 found[kind] = np.maximum(whole, shares.max(axis=0))
         for name, amounts in self._amounts.items():
             attribute, at, _ = name.partition("@")
             if at and "." in attribute:
-                found[attribute] = np.maximum(found[attribute], amounts) if attribute in found else amounts
+                found[attribute] = (
+                    np.maximum(found[attribute], amounts) if attribute in found else amounts
+                )
         return found
 
     def of_node(self, index: int) -> dict[str, int]:
-        """Return what one node has left of what it declares, and 0 of the words of tasks that it has."""
+        """Return what one node has left of what it declares, and 0 of the words of tasks that it
+        has.
+        """
         declared = self._columns.amounts
         found = {
             name: int(amounts[index])
@@ -124,22 +148,28 @@ class Left:
 
 
 class LeftReader:
-    """Reads what snapshots say of the nodes of a partition; it keeps what the last one said, without later claims."""
+    """Reads what snapshots say of the nodes of a partition; it keeps what the last one said,
+    without later claims.
+    """
 
     def __init__(self, columns: Columns, index: Mapping[str, int]) -> None:
         """index: of each node, by its name."""
-        self._columns, self._index = columns, index
+        self._columns = columns
+        self._index = index
         self._amounts: dict[str, Ints] = {}
         self._apart: dict[str, set[int]] = {}
 
     def read(self, texts: Mapping[str, str], whole: bool = True) -> Left:
-        """Return what is left by the texts of a snapshot, by the name of each node; it leaves out unknown names.
+        """Return what is left by the texts of a snapshot, by the name of each node; it leaves out
+        unknown names.
 
         whole: nodes without a text have nothing left, else they have what they had.
         """
         if whole:
-            self._amounts, self._apart = {}, {}
-        by_text, found = defaultdict[str, list[int]](list), dict[str, tuple[list[int], list[int]]]()
+            self._amounts = {}
+            self._apart = {}
+        by_text = defaultdict[str, list[int]](list)
+        found = dict[str, tuple[list[int], list[int]]]()
         for name, text in texts.items():
             if name in self._index:
                 by_text[text].append(self._index[name])
@@ -157,6 +187,10 @@ class LeftReader:
             if undeclared(resource):
                 self._apart.setdefault(resource, set()).update(some)
             else:
-                self._amounts.setdefault(resource, np.zeros(self._columns.size, dtype=np.int64))[some] = amounts
+                self._amounts.setdefault(resource, np.zeros(self._columns.size, dtype=np.int64))[
+                    some
+                ] = amounts
         self._apart = {name: nodes for name, nodes in self._apart.items() if nodes}
-        return Left(self._columns, {name: left.copy() for name, left in self._amounts.items()}, self._apart)
+        return Left(
+            self._columns, {name: left.copy() for name, left in self._amounts.items()}, self._apart
+        )

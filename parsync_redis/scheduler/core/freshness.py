@@ -1,7 +1,8 @@
 """Choose the partitions to read, and the copies that are fresh enough to claim by.
 
-The schedulers take turns at reading, so that no two read the same partition at the same tick. Latency-first claims only
-where no other scheduler's turn has come since this one read the partition.
+The schedulers take turns at reading, so that no two read the same partition at the same tick.
+Latency-first claims only where no other scheduler's turn has come since this one read the
+partition.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,9 @@ from .partition import PartitionCopy
 from .plan import Counters, Plan
 
 FRESH_TICKS: Final = 1
-"""Latency-first claims in a partition for this many ticks after our turn there; later it must be read again first."""
+"""Latency-first claims in a partition for this many ticks after our turn there; later it must be
+read again first.
+"""
 
 Turns = Callable[[int, int, int, int], Iterable[int]]
 Order = Callable[[Sequence[PartitionCopy]], Sequence[Sequence[PartitionCopy]]]
@@ -32,10 +35,11 @@ def all_at_once(known: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCo
 
 
 def freshest_first(known: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
-    """Return groups by the turn and the time at which they were read, the last first: latency-first.
+    """Return groups by the turn and the time at which they were read, the last first:
+    latency-first.
 
-    The turn goes first: a scheduler that hears several ticks at once reads partitions that are another's by now along
-    with its own.
+    The turn goes first: a scheduler that hears several ticks at once reads partitions that are
+    another's by now along with its own.
     """
     found: dict[tuple[int, float], list[PartitionCopy]] = {}
     for partition in known:
@@ -43,18 +47,28 @@ def freshest_first(known: Sequence[PartitionCopy]) -> Sequence[Sequence[Partitio
     return [found[turn] for turn in sorted(found, reverse=True)]
 
 
-ORDERS: Final[Mapping[Strategy, Order]] = {Strategy.QUALITY: all_at_once, Strategy.LATENCY: freshest_first}
+ORDERS: Final[Mapping[Strategy, Order]] = {
+    Strategy.QUALITY: all_at_once,
+    Strategy.LATENCY: freshest_first,
+}
 
 
 class Freshness:
-    """The partitions to read next, whose nodes are read first if these are due, and those stale for latency-first.
+    """The partitions to read next, whose nodes are read first if these are due, and those stale for
+    latency-first.
 
-    Fetched partitions are read out of turn, to place something there. Asked ones will tell this scheduler of a freed
-    slot; each is asked anew when it is due. passes: how often claims were made, or could have been.
+    Fetched partitions are read out of turn, to place something there. Asked ones will tell this
+    scheduler of a freed slot; each is asked anew when it is due. passes: how often claims were
+    made, or could have been.
     """
 
-    def __init__(self, partitions: Sequence[PartitionCopy], counters: Counters, turns: Turns, asks: bool) -> None:
-        self._partitions, self._counters, self._turns, self.asks = partitions, counters, turns, asks
+    def __init__(
+        self, partitions: Sequence[PartitionCopy], counters: Counters, turns: Turns, asks: bool
+    ) -> None:
+        self._partitions = partitions
+        self._counters = counters
+        self._turns = turns
+        self.asks = asks
         self.to_read: set[int] = set(range(len(partitions)))
         self.nodes_due: set[int] = set(range(len(partitions)))
         self.passes = 0
@@ -76,13 +90,16 @@ class Freshness:
 
     def on_read(self, partition: PartitionCopy, now_s: float) -> None:
         """Mark a partition as read."""
-        partition.read_s, partition.turn = now_s, partition.due
+        partition.read_s = now_s
+        partition.turn = partition.due
         if partition.number in self._fetched:
             self._fetched.discard(partition.number)
             partition.fetched_pass = self.passes
 
     def on_unread(self, partition: PartitionCopy) -> None:
-        """Let a partition have no seats whose server does not answer, until it is read at its next turn."""
+        """Let a partition have no seats whose server does not answer, until it is read at its next
+        turn.
+        """
         self._fetched.discard(partition.number)
         partition.close()
 
@@ -94,8 +111,9 @@ class Freshness:
     def is_stale(self, partition: PartitionCopy, strategy: Strategy) -> bool:
         """Return True if latency-first must re-read this partition before it claims there.
 
-        Another scheduler's turn has come since, and it places there now. A copy that was fetched since the last pass is
-        never stale, however many ticks came meanwhile: passes may be slower than ticks.
+        Another scheduler's turn has come since, and it places there now. A copy that was fetched
+        since the last pass is never stale, however many ticks came meanwhile: passes may be slower
+        than ticks.
         """
         latency = self.asks and strategy is Strategy.LATENCY
         late = self._counters.ticks - partition.turn > FRESH_TICKS
@@ -107,8 +125,12 @@ class Freshness:
         self.to_read |= self._fetched
 
     def ask(self, plan: Plan) -> None:
-        """While kinds have no seat, ask each partition to tell of a freed slot, until it does or is due again."""
-        plan.ask = {p.number for p in self._partitions if p.nodes and p.number not in self._asked} - self.nodes_due
+        """While kinds have no seat, ask each partition to tell of a freed slot, until it does or is
+        due again.
+        """
+        plan.ask = {
+            p.number for p in self._partitions if p.nodes and p.number not in self._asked
+        } - self.nodes_due
         self._asked |= plan.ask
         self.to_read |= plan.ask
 

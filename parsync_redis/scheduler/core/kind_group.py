@@ -1,4 +1,6 @@
-"""The kinds that wait, in groups of those that the same seats fit: equal needs, and the same nodes for their names."""
+"""The kinds that wait, in groups of those that the same seats fit: equal needs, and the same nodes
+for their names.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,11 +10,13 @@ from ...model.needs import Resources
 from .offers import Knowers
 
 OF_PRIORITY: Final = 10**12
-"""Orders of one priority: an order is (9 - priority) times this, and the number of the submission."""
+"""Orders of one priority: an order is (9 - priority) times this, and the number of the submission.
+"""
 
 BLOCK: Final = 256
-"""Orders of different shards in one block of so many are equally old: once in a gap the leader lets all shards begin a
-new block, and between two gaps each shard counts by itself."""
+"""Orders of different shards in one block of so many are equally old: once in a gap the leader lets
+all shards begin a new block, and between two gaps each shard counts by itself.
+"""
 
 
 GroupKey = tuple[str, Knowers, frozenset[str]]
@@ -22,7 +26,8 @@ GroupKey = tuple[str, Knowers, frozenset[str]]
 class KindGroup:
     """Kinds with equal needs whose names the same nodes know, by shard and text.
 
-    barred: nodes that are booked for others, where its tasks may not go. blocked: none of the seats in the view fits.
+    barred: nodes that are booked for others, where its tasks may not go. blocked: none of the seats
+    in the view fits.
     """
 
     needs: Resources
@@ -46,7 +51,8 @@ class KindGroup:
 class WaitingKind:
     """A kind of which `count` tasks wait in a shard, at orders from `first` to `last`.
 
-    why: the reason in its line, '' if there is none, None if another scheduler may have written one since.
+    why: the reason in its line, '' if there is none, None if another scheduler may have written one
+    since.
     """
 
     kind: Kind
@@ -58,9 +64,11 @@ class WaitingKind:
     shard: int = 0
 
     def order(self, number: int) -> float:
-        """Estimate the order of task `number`, from 0: those of one priority lie evenly between first and last.
+        """Estimate the order of task `number`, from 0: those of one priority lie evenly between
+        first and last.
 
-        If the tasks are of several priorities, all but the first are taken to have the lowest: the next look tells.
+        If the tasks are of several priorities, all but the first are taken to have the lowest: the
+        next look tells.
         """
         if number and self.first // OF_PRIORITY != self.last // OF_PRIORITY:
             return float(self.last // OF_PRIORITY * OF_PRIORITY)

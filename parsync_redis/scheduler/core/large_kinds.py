@@ -1,4 +1,6 @@
-"""The large kinds that find no room: the leader's scheduler tells the leader's work, which books nodes for them."""
+"""The large kinds that find no room: the leader's scheduler tells the leader's work, which books
+nodes for them.
+"""
 
 import heapq
 from collections.abc import Iterable
@@ -13,7 +15,9 @@ MOST: Final = 32
 
 
 class Large(NamedTuple):
-    """A kind whose tasks need more than any node has free, the shards where they wait, and the order of the first."""
+    """A kind whose tasks need more than any node has free, the shards where they wait, and the
+    order of the first.
+    """
 
     kind: str
     shards: tuple[int, ...]
@@ -34,8 +38,12 @@ class LeastAsked:
     def see(self, groups: Iterable[KindGroup], now_s: float) -> None:
         """Take in groups that wait now."""
         asked_now = (asked for group in groups for asked in group.needs.amounts)
-        self._seen_s |= {asked: now_s for asked in asked_now if asked[1] and not undeclared(asked[0])}
-        self._seen_s = {asked: at_s for asked, at_s in self._seen_s.items() if now_s - at_s <= self._keep_s}
+        self._seen_s |= {
+            asked: now_s for asked in asked_now if asked[1] and not undeclared(asked[0])
+        }
+        self._seen_s = {
+            asked: at_s for asked, at_s in self._seen_s.items() if now_s - at_s <= self._keep_s
+        }
         self._least = {}
         for name, amount in self._seen_s:
             self._least[name] = min(amount, self._least.get(name, amount))
@@ -45,15 +53,18 @@ class LeastAsked:
         return any(self._least.get(name, amount) < amount for name, amount in needs.amounts)
 
     def makes_large(self, needs: Resources) -> bool:
-        """Return whether tasks with these needs are large: smaller tasks could keep them waiting for ever."""
+        """Return whether tasks with these needs are large: smaller tasks could keep them waiting
+        for ever.
+        """
         return needs.slots > 1 or self.exceeded_by(needs)
 
 
 def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[Large, ...]:
     """Return the large kinds of some groups, the oldest first.
 
-    Tasks of several slots are large, and those that ask for more of a resource than others do. A stream of smaller
-    tasks could keep them waiting for ever. Other tasks get their turn as the oldest.
+    Tasks of several slots are large, and those that ask for more of a resource than others do. A
+    stream of smaller tasks could keep them waiting for ever. Other tasks get their turn as the
+    oldest.
     """
     waits: dict[str, list[WaitingKind]] = {}
     for group in groups:

@@ -1,4 +1,6 @@
-"""The nodes of a partition as a scheduler judges them: which fit a task, and which take new tasks."""
+"""The nodes of a partition as a scheduler judges them: which fit a task, and which take
+new tasks.
+"""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -33,14 +35,19 @@ def keep(cache: dict[K, V], key: K, value: V) -> None:
 
 
 class Offers:
-    """The offers and scores of some nodes, by their index. choosy: some turn away tasks that ask for one slot only."""
+    """The offers and scores of some nodes, by their index.
+
+    choosy: some turn away tasks that ask for one slot only.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
         self.scores: Floats = np.array([node.score for node in nodes], dtype=np.float64)
         self.digests = [digest_of(node.offer) for node in nodes]
         self._index = {node.name: index for index, node in enumerate(nodes)}
-        self._open = np.array([node.state == "up" and not node.draining for node in nodes], dtype=bool)
+        self._open = np.array(
+            [node.state == "up" and not node.draining for node in nodes], dtype=bool
+        )
         self._looks_ahead = np.array([node.has_waiting_seats for node in nodes], dtype=bool)
         self._columns = Columns([node.offer for node in nodes])
         self._known: dict[Knowers, Mask] = {}
@@ -56,7 +63,9 @@ class Offers:
         return self._index.get(name, -1)
 
     def _knowing(self, knowers: Knowers) -> Mask:
-        """Return which nodes know a task's name; a node that does not say which tasks it knows knows all. Cached."""
+        """Return which nodes know a task's name; a node that does not say which tasks it knows
+        knows all. Cached.
+        """
         mask = self._known.get(knowers)
         if mask is None:
             column = self._columns.labels.get(TASKS_LABEL)
@@ -82,7 +91,9 @@ class Offers:
         return mask
 
     def census(self, needs: Resources, knowers: Knowers) -> Sequence[int]:
-        """Return how many nodes are left at the beginning, after name and near, each rule, and state. Cached."""
+        """Return how many nodes are left at the beginning, after name and near, each rule, and
+        state. Cached.
+        """
         counts = self._censuses.get((needs.text, knowers))
         if counts is None:
             found = [self._columns.everyone(), self._knowing(knowers)]

@@ -33,8 +33,10 @@ class Choices:
     """The choices of some claims: drafts until the claims are judged, then ready to be written."""
 
     def __init__(self, view: View, scheduler: str) -> None:
-        self._view, self._scheduler = view, scheduler
-        self._left, self._due = AT_ONCE, False
+        self._view = view
+        self._scheduler = scheduler
+        self._left = AT_ONCE
+        self._due = False
         self._drafts: dict[str, Choice] = {}
         self._lost: dict[str, tuple[str, ...]] = {}  # task -> those that had its slots
         self._ready: dict[str, Choice] = {}
@@ -46,12 +48,18 @@ class Choices:
 
     def on_gap(self) -> None:
         """Write those that are ready, and allow as many again."""
-        self._left, self._due = AT_ONCE, True
+        self._left = AT_ONCE
+        self._due = True
         if len(self._lost) > KEPT:  # tasks that were cancelled, or whose next claim was not noted
             self._lost.clear()
 
     def on_claim(
-        self, tasks: Sequence[Taken], group: KindGroup, copy: PartitionCopy, nodes: Sequence[Node], strategy: Strategy
+        self,
+        tasks: Sequence[Taken],
+        group: KindGroup,
+        copy: PartitionCopy,
+        nodes: Sequence[Node],
+        strategy: Strategy,
     ) -> None:
         """Note the choice of nodes[i] for tasks[i], as far as this gap allows."""
         some = list(zip(tasks, nodes, strict=True))[: self._left]
@@ -60,9 +68,11 @@ class Choices:
         scarce = copy.offers.having(not_asked(group.needs, self._view.scarce))
         first = every[~last]
         for task, node in some:
-            scores, more = every, tuple[Step, ...]()
+            scores = every
+            more = tuple[Step, ...]()
             if last.any() and not scarce[copy.offers.index_of(node.name)]:
-                scores, more = first, (Step("not kept back", len(first)),)
+                scores = first
+                more = (Step("not kept back", len(first)),)
             self._drafts[task.id] = Choice(
                 self._scheduler,
                 node.name,
@@ -76,7 +86,9 @@ class Choices:
             )
 
     def on_judged(self, judged: Judged, now_s: float) -> None:
-        """Let the choices of claims that have won be written; note who has the slots of the others."""
+        """Let the choices of claims that have won be written; note who has the slots of
+        the others.
+        """
         if not self._drafts:
             return
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
@@ -97,17 +109,21 @@ class Choices:
     def fill(self, plan: Plan) -> None:
         """Plan to write the choices that are ready, once in a gap: they wait, tasks do not."""
         if self._due:
-            plan.choices, self._ready, self._due = self._ready, {}, False
+            plan.choices = self._ready
+            self._ready = {}
+            self._due = False
 
     def _census(
         self, group: KindGroup, copy: PartitionCopy, chosen: Sequence[Node]
     ) -> tuple[tuple[Step, ...], Floats, Mask]:
-        """Return how many nodes each rule left, over all partitions; the scores of those with a seat; who is kept back.
+        """Return how many nodes each rule left, over all partitions; the scores of those with a
+        seat; who is kept back.
 
         chosen: nodes of `copy` that had a seat before it was claimed.
         """
         counts = np.zeros(len(RULES) + 5, dtype=np.int64)  # the last one is of nodes with a seat
-        scores, last = list[Floats](), list[Mask]()
+        scores = list[Floats]()
+        last = list[Mask]()
         scarce = not_asked(group.needs, self._view.scarce)
         for partition in self._view.partitions:
             offers = partition.offers

@@ -23,12 +23,13 @@ class Look:
 
 @dataclass(slots=True)
 class Plan:
-    """The steps of one round trip, in this order; the replies of commits, reads and looks come back as events.
+    """The steps of one round trip, in this order; the replies of commits, reads and looks come back
+    as events.
 
-    read_nodes: partitions whose nodes are read before all else. reasons: by shard, (kind, why its tasks wait).
-    give_back: (task, attempt, how). commit and read: by partition. ask: those of `read` that are to tell this scheduler
-    of the next slot that is freed in them. looks: by shard. choices: by task, why it has its place. suspect: nodes that
-    refuse claims.
+    read_nodes: partitions whose nodes are read before all else. reasons: by shard, (kind, why its
+    tasks wait). give_back: (task, attempt, how). commit and read: by partition. ask: those of
+    `read` that are to tell this scheduler of the next slot that is freed in them. looks: by shard.
+    choices: by task, why it has its place. suspect: nodes that refuse claims.
     """
 
     confirm: list[Place] = field(default_factory=list)
@@ -64,7 +65,8 @@ class Plan:
 class Counters:
     """Counters of a scheduler since it started.
 
-    claims = placed + conflicts. merged: those of `placed` whose partition had changed since the scheduler read it.
+    claims = placed + conflicts. merged: those of `placed` whose partition had changed since the
+    scheduler read it.
     """
 
     taken: int = 0

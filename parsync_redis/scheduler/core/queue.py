@@ -1,7 +1,8 @@
-"""A scheduler's copy of the queue: which kinds of task wait in each shard, how many of each, and from which order on.
+"""A scheduler's copy of the queue: which kinds of task wait in each shard, how many of each, and
+from which order on.
 
-A group of kinds (kind_group.py) that finds no seat is blocked until a partition changes in which it may fit. So what
-waits costs nothing while nothing changes.
+A group of kinds (kind_group.py) that finds no seat is blocked until a partition changes in which it
+may fit. So what waits costs nothing while nothing changes.
 """
 
 import heapq
@@ -20,7 +21,9 @@ AT_ONCE: Final = 64
 """Groups that are opened at a time: one freed slot is not offered to ten thousand."""
 
 Entry = tuple[float, int, float, int, WaitingKind]
-"""A kind in the order in which seats are given: block, rank of its shard, order, a number that breaks ties, kind."""
+"""A kind in the order in which seats are given: block, rank of its shard, order, a number that
+breaks ties, kind.
+"""
 
 
 def first_of(group: KindGroup) -> int:
@@ -29,15 +32,18 @@ def first_of(group: KindGroup) -> int:
 
 
 class QueueCopy:
-    """The kinds that wait, by shard. versions: what `take` is told to get the changes of each shard since.
+    """The kinds that wait, by shard.
 
-    home: the shard whose tasks go first among those of one block; the others follow by their numbers. away: shards
-    whose server does not answer; nothing is taken there.
+    versions: what `take` is told to get the changes of each shard since.
+
+    home: the shard whose tasks go first among those of one block; the others follow by their
+    numbers. away: shards whose server does not answer; nothing is taken there.
     """
 
     def __init__(self, view: View, shards: int = 1) -> None:
         self._view = view
-        self.shards, self.home = shards, 0
+        self.shards = shards
+        self.home = 0
         self.away: set[int] = set()
         self.versions = ["0"] * shards
         self.kinds: list[dict[str, WaitingKind]] = [{} for _ in range(shards)]
@@ -74,7 +80,8 @@ class QueueCopy:
 
     def _set(self, shard: int, text: str, line: str) -> None:
         try:
-            now, known = KindLine.of(line) if line else None, self.kinds[shard].get(text)
+            now = KindLine.of(line) if line else None
+            known = self.kinds[shard].get(text)
         except ValueError:
             return  # damaged: the leader writes it anew, with a new version
         if now is None:
@@ -82,7 +89,10 @@ class QueueCopy:
         elif known is None:
             self._add(shard, text, now)
         else:
-            known.count, known.first, known.last, known.why = now.count, now.first, now.last, now.why
+            known.count = now.count
+            known.first = now.first
+            known.last = now.last
+            known.why = now.why
             if not now.why:
                 self.blocked.on_unexplained(known.group)
 
@@ -99,9 +109,12 @@ class QueueCopy:
 
     def group_of(self, kind: Kind) -> KindGroup:
         """Return the group of a kind, also of one of which nothing waits any more."""
-        knowers, barred = self._view.knowers(kind.name), self.bars.of(kind)
+        knowers = self._view.knowers(kind.name)
+        barred = self.bars.of(kind)
         needs = self._view.settled(kind.needs)
-        return self._groups.get((needs, knowers, barred)) or KindGroup(parse_needs(needs), knowers, barred)
+        return self._groups.get((needs, knowers, barred)) or KindGroup(
+            parse_needs(needs), knowers, barred
+        )
 
     def _group(self, kind: Kind) -> KindGroup:
         group = self.group_of(kind)
@@ -124,7 +137,9 @@ class QueueCopy:
             self.blocked.discard(group)
 
     def forget_reasons(self, shard: int | None = None) -> None:
-        """Forget which reasons the lines of a shard, or all, have: others wrote some, or they were not written."""
+        """Forget which reasons the lines of a shard, or all, have: others wrote some, or they were
+        not written.
+        """
         for kinds in self.kinds if shard is None else [self.kinds[shard]]:
             for waiting in kinds.values():
                 waiting.why = None
@@ -132,15 +147,26 @@ class QueueCopy:
                     self.blocked.on_unexplained(waiting.group)
 
     def set_bars(self, bars: Bars) -> bool:
-        """Take in which nodes are barred for which kinds. Returns True if the kinds are to be grouped again."""
-        before, self.bars = self.bars, bars
+        """Take in which nodes are barred for which kinds.
+
+        Returns True if the kinds are to be grouped again.
+        """
+        before = self.bars
+        self.bars = bars
         if not before and not bars:
             return False
-        return any(before.of(one.kind) != bars.of(one.kind) for kinds in self.kinds for one in kinds.values())
+        return any(
+            before.of(one.kind) != bars.of(one.kind)
+            for kinds in self.kinds
+            for one in kinds.values()
+        )
 
     def regroup(self) -> None:
-        """Group all kinds again: nodes have changed, and with them which nodes know which name; or bookings have."""
-        self._groups, self.blocked = {}, Blocked()
+        """Group all kinds again: nodes have changed, and with them which nodes know which name; or
+        bookings have.
+        """
+        self._groups = {}
+        self.blocked = Blocked()
         self._open.clear()
         self._fresh.clear()
         for shard, kinds in enumerate(self.kinds):
@@ -148,7 +174,7 @@ class QueueCopy:
                 waiting.group = self._group(waiting.kind)
                 waiting.group.waiting[shard, text] = waiting
 
-    # -- seats -------------------------------------------------------------------------------------------------------
+    # -- seats -------------------------------------------------------------------------------------
 
     @property
     def any_open(self) -> bool:
@@ -158,19 +184,31 @@ class QueueCopy:
     def open_kinds(self, changed: Collection[int], tried: Collection[KindGroup]) -> list[Entry]:
         """Return a heap of the kinds that may find a seat, in the order in which seats are given.
 
-        changed: partitions that have changed; the blocked groups that may fit there now are opened, the oldest AT_ONCE
-        of them. tried: groups that are left out.
+        changed: partitions that have changed; the blocked groups that may fit there now are opened,
+        the oldest AT_ONCE of them. tried: groups that are left out.
         """
         self._reopen(changed, tried)
-        found = (waiting for group in self._open if group not in tried for waiting in group.waiting.values())
-        heap = [self.entry(one, 0, number) for number, one in enumerate(found) if one.shard not in self.away]
+        found = (
+            waiting
+            for group in self._open
+            if group not in tried
+            for waiting in group.waiting.values()
+        )
+        heap = [
+            self.entry(one, 0, number)
+            for number, one in enumerate(found)
+            if one.shard not in self.away
+        ]
         heapq.heapify(heap)
         return heap
 
     def entry(self, waiting: WaitingKind, done: int, number: int) -> Entry:
-        """Return where a kind stands in that order if `done` of its tasks have seats. With one shard the age decides.
+        """Return where a kind stands in that order if `done` of its tasks have seats.
 
-        With several, those of one block go shard by shard, so that a round trip takes from few shards.
+        With one shard the age decides.
+
+        With several, those of one block go shard by shard, so that a round trip takes from few
+        shards.
         """
         order = float(waiting.order(done))
         if self.shards == 1:
@@ -178,20 +216,26 @@ class QueueCopy:
         return order // BLOCK, (waiting.shard - self.home) % self.shards, order, number, waiting
 
     def ahead(self, waiting: WaitingKind, done: int, following: Entry) -> int:
-        """Estimate how many tasks of a kind, from number `done` on, go before another kind; at least 1."""
+        """Estimate how many tasks of a kind, from number `done` on, go before another kind; at
+        least 1.
+        """
         if following[-1].shard == waiting.shard:
             return waiting.before(following[2], done)
         block = max(following[0], waiting.order(done) // BLOCK + 1)
         return waiting.before(block * BLOCK - 1, done)
 
     def block(self, group: KindGroup) -> None:
-        """Mark a group that found no seat: it is not tried again until a partition changes in which it may fit."""
+        """Mark a group that found no seat: it is not tried again until a partition changes in which
+        it may fit.
+        """
         group.blocked = True
         self._open.pop(group, None)
         self.blocked.add(group)
 
     def _reopen(self, changed: Collection[int], tried: Collection[KindGroup]) -> None:
-        """Open the oldest of the blocked groups that may fit into a changed partition, or that are new."""
+        """Open the oldest of the blocked groups that may fit into a changed partition, or that are
+        new.
+        """
         partitions = self._view.partitions
         found = self.blocked.fitting([partitions[p] for p in changed])
         if len(self._fresh) <= AT_ONCE:

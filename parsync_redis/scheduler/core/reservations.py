@@ -1,10 +1,10 @@
 """Bars: the nodes where a kind may place nothing now.
 
-A node may be booked for another kind; then tasks go there that end before. A node may hold back a name, because such
-tasks fail there (decision 0056).
+A node may be booked for another kind; then tasks go there that end before. A node may hold back a
+name, because such tasks fail there (decision 0056).
 
-Only schedulers judge it. A copy that is a little old can delay a large task a little, or has a node give back a
-task whose name it holds back, and nothing else.
+Only schedulers judge it. A copy that is a little old can delay a large task a little, or has a node
+give back a task whose name it holds back, and nothing else.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,8 +31,12 @@ class Bars:
         now_ms: int = 0,
         held: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
-        """runs_ms: by node and name, how long 95 % of such tasks run there at most, as far as it is known."""
-        self.bookings, self._runs_ms, self._now_ms = bookings, runs_ms or {}, now_ms
+        """runs_ms: by node and name, how long 95 % of such tasks run there at most, as far as it is
+        known.
+        """
+        self.bookings = bookings
+        self._runs_ms = runs_ms or {}
+        self._now_ms = now_ms
         self.held = held or {}
         self.for_whom = {booking.node: booking.whom for booking in bookings}
         self._barred: dict[tuple[str, str], frozenset[str]] = {}
@@ -59,7 +63,9 @@ class Bars:
 
 
 def seats_for(group: KindGroup, partition: PartitionCopy, ahead: bool = False) -> Seats:
-    """Return the seats for the tasks of a group in a partition, without those on nodes that are barred for it."""
+    """Return the seats for the tasks of a group in a partition, without those on nodes that are
+    barred for it.
+    """
     found = partition.seats(group.needs, group.knowers, ahead)
     return _without(found, group.barred) if group.barred else found
 
@@ -69,4 +75,11 @@ def _without(found: Seats, barred: Collection[str]) -> Seats:
     if others is None:
         return found
     kept = others[found.nodes]
-    return Seats(found.partition, found.bits, found.leads[kept], found.nodes[kept], found.paces[kept], found.size)
+    return Seats(
+        found.partition,
+        found.bits,
+        found.leads[kept],
+        found.nodes[kept],
+        found.paces[kept],
+        found.size,
+    )

@@ -1,4 +1,6 @@
-"""Find the seats that a group of kinds may be given now, and read partitions where it may find some."""
+"""Find the seats that a group of kinds may be given now, and read partitions where it may find
+some.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -16,17 +18,23 @@ from .reservations import seats_for
 from .scarce import keep_back, not_asked
 from .view import View
 
-# Choose among seats: sample them by their score, and find others than those on the last node of a task.
+# Choose among seats: sample them by their score, and find others than those on the last node of a
+# task.
 #
-# To avoid the last node is a wish, not a rule: a task for which no other node has a seat goes there all the same.
+# To avoid the last node is a wish, not a rule: a task for which no other node has a seat goes there
+# all the same.
 
 
 def count_seats(found: Iterable[Iterable[Seats]], kept_back: bool = True) -> int:
     """Return the number of seats; kept_back: those that come last as well."""
-    return sum(len(seats.leads) for some in found for seats in some if kept_back or not seats.kept_back)
+    return sum(
+        len(seats.leads) for some in found for seats in some if kept_back or not seats.kept_back
+    )
 
 
-def sample_seats(seats: Sequence[Seats], count: int, needs: Resources, rng: np.random.Generator) -> list[Reservation]:
+def sample_seats(
+    seats: Sequence[Seats], count: int, needs: Resources, rng: np.random.Generator
+) -> list[Reservation]:
     """Reserve up to `count` of these seats, sampled by their score."""
     paces = np.concatenate([found.paces for found in seats])
     ends = np.cumsum([len(found.leads) for found in seats])
@@ -34,7 +42,8 @@ def sample_seats(seats: Sequence[Seats], count: int, needs: Resources, rng: np.r
     which = np.searchsorted(ends, chosen, side="right")
     made: list[Reservation] = []
     for i in sorted(set(which.tolist())):
-        found, begin = seats[i], int(ends[i]) - len(seats[i].leads)
+        found = seats[i]
+        begin = int(ends[i]) - len(seats[i].leads)
         made.append(found.partition.reserve(found, chosen[which == i] - begin, needs))
     return made
 
@@ -46,9 +55,11 @@ def elsewhere(
     find: Callable[[], Sequence[Sequence[Seats]]],
     rng: np.random.Generator,
 ) -> Iterator[tuple[Taken, Reservation]]:
-    """Return each task that avoids its last node, and a reservation whose first seat is on another, if there is one.
+    """Return each task that avoids its last node, and a reservation whose first seat is on another,
+    if there is one.
 
-    The caller claims that seat before it asks for the next. find: returns seats that are not reserved.
+    The caller claims that seat before it asks for the next. find: returns seats that are not
+    reserved.
     """
     for task in tasks:
         if task.last:
@@ -83,24 +94,36 @@ class SeatFinder:
     """Finds seats in the partitions of a view, those that are fresh enough for the strategy."""
 
     def __init__(
-        self, view: View, freshness: Freshness, orders: Mapping[Strategy, Order], rng: np.random.Generator
+        self,
+        view: View,
+        freshness: Freshness,
+        orders: Mapping[Strategy, Order],
+        rng: np.random.Generator,
     ) -> None:
-        self._view, self._freshness, self._orders, self._rng = view, freshness, orders, rng
+        self._view = view
+        self._freshness = freshness
+        self._orders = orders
+        self._rng = rng
 
     def find(
         self, group: KindGroup, strategy: Strategy, wanted: float, ahead: bool = False
     ) -> Sequence[Sequence[Seats]]:
-        """Return the seats of a group that are fresh enough to claim, in the strategy's order of partitions.
+        """Return the seats of a group that are fresh enough to claim, in the strategy's order of
+        partitions.
 
-        Seats that are kept back for other tasks come last. The search ends with the partitions that complete `wanted`
-        seats that are not kept back.
+        Seats that are kept back for other tasks come last. The search ends with the partitions that
+        complete `wanted` seats that are not kept back.
         """
-        is_stale, kept = self._freshness.is_stale, not_asked(group.needs, self._view.scarce)
+        is_stale = self._freshness.is_stale
+        kept = not_asked(group.needs, self._view.scarce)
         some = (p for p in self._view.partitions if (p.ahead_count if ahead else p.free_count))
         known = [p for p in some if not is_stale(p, strategy)]
-        first, last = list[Sequence[Seats]](), list[Sequence[Seats]]()
+        first = list[Sequence[Seats]]()
+        last = list[Sequence[Seats]]()
         for partitions in self._orders[strategy](known):
-            seats, rest = keep_back([seats_for(group, partition, ahead) for partition in partitions], kept)
+            seats, rest = keep_back(
+                [seats_for(group, partition, ahead) for partition in partitions], kept
+            )
             first.append(seats)
             last.append(rest)
             wanted -= sum(len(found.leads) for found in seats)
@@ -109,11 +132,15 @@ class SeatFinder:
         return [*first, *last]
 
     def fetch(self, group: KindGroup, strategy: Strategy, wanted: int, kept_back: bool) -> bool:
-        """Read stale partitions with seats (see `count_seats`), more likely those with many free slots; True if any."""
-        is_stale, kept = self._freshness.is_stale, not_asked(group.needs, self._view.scarce)
+        """Read stale partitions with seats (see `count_seats`), more likely those with many free
+        slots; True if any.
+        """
+        is_stale = self._freshness.is_stale
+        kept = not_asked(group.needs, self._view.scarce)
         stale = [p for p in self._view.partitions if p.free_count and is_stale(p, strategy)]
         free = np.array([partition.free_count for partition in stale], dtype=float)
-        found, chosen = 0, list[PartitionCopy]()
+        found = 0
+        chosen = list[PartitionCopy]()
         for i in sample(self._rng, 1 / free, len(stale)).tolist():
             if found >= wanted:
                 break

@@ -1,7 +1,9 @@
-"""Choose the shards of the queue at which a scheduler looks in a turn: the few where it has something to do.
+"""Choose the shards of the queue at which a scheduler looks in a turn: the few where it has
+something to do.
 
-A look costs the server as much as ten tasks. So a scheduler looks at the shards from which it takes, to which it gives
-back, and that woke it. Once in a gap it looks at its share of all shards, so that none is forgotten.
+A look costs the server as much as ten tasks. So a scheduler looks at the shards from which it
+takes, to which it gives back, and that woke it. Once in a gap it looks at its share of all shards,
+so that none is forgotten.
 """
 
 from collections.abc import Iterable, Set
@@ -12,21 +14,27 @@ from .plan import Plan
 from .queue import QueueCopy
 
 FURTHER: Final = 32
-"""While tasks with seats are left, a scheduler looks at one further shard that has some for every so many tasks that it
-takes. So it finds a task of high priority that came there meanwhile within a turn, for 2 to 4 % of a task's cost."""
+"""While tasks with seats are left, a scheduler looks at one further shard that has some for every
+so many tasks that it takes. So it finds a task of high priority that came there meanwhile within a
+turn, for 2 to 4 % of a task's cost.
+"""
 
 
 def shards_of(ordinal: int, members: int, gap: int, shards: int) -> Iterable[int]:
-    """Return the shards at which scheduler `ordinal` of `members` looks at its own tick of a gap, at least one.
+    """Return the shards at which scheduler `ordinal` of `members` looks at its own tick of a gap,
+    at least one.
 
-    Some scheduler looks at each shard in each gap. Each scheduler looks at all shards in as many gaps as there are
-    schedulers, or shards.
+    Some scheduler looks at each shard in each gap. Each scheduler looks at all shards in as many
+    gaps as there are schedulers, or shards.
     """
     return range((ordinal + gap) % members, shards, members) or ((ordinal + gap) % shards,)
 
 
 class Looks:
-    """The shards that are due. A shard is left behind if more of its tasks had seats than one round trip may take."""
+    """The shards that are due.
+
+    A shard is left behind if more of its tasks had seats than one round trip may take.
+    """
 
     def __init__(self, queue: QueueCopy) -> None:
         self._queue = queue
@@ -40,7 +48,9 @@ class Looks:
         return bool(self._due or self._behind or self._anywhere)
 
     def on_gap(self, ordinal: int, members: int, gap: int) -> None:
-        """Look at the shards that are due at the own tick of a gap; begin there with what is equally old."""
+        """Look at the shards that are due at the own tick of a gap; begin there with what is
+        equally old.
+        """
         self._queue.home = (ordinal + gap) % self._queue.shards
         self._due.update(shards_of(ordinal, members, gap, self._queue.shards), self._queue.away)
 
@@ -54,14 +64,17 @@ class Looks:
             self._due.add(took.shard)
 
     def on_freed(self) -> None:
-        """Look at some shard, if nothing else is looked at: the next ones in turn are as good as any."""
+        """Look at some shard, if nothing else is looked at: the next ones in turn are as good as
+        any.
+        """
         self._anywhere = True
 
     def on_away(self, shard: int) -> None:
-        """Look at a shard whose server does not answer once in a gap only, or when it wakes this scheduler.
+        """Look at a shard whose server does not answer once in a gap only, or when it wakes this
+        scheduler.
 
-        Then it reads all of the shard: another server may have taken over that lacks changes which the copy's version
-        counts.
+        Then it reads all of the shard: another server may have taken over that lacks changes which
+        the copy's version counts.
         """
         self._queue.away.add(shard)
         self._queue.clear_shard(shard)
@@ -74,8 +87,8 @@ class Looks:
     def fill(self, plan: Plan, left_behind: Set[int]) -> None:
         """Put the looks into a plan, beside those with takes.
 
-        A look at a shard with tasks left behind wakes another scheduler. At any other shard, the next kind that begins
-        to wait wakes this one.
+        A look at a shard with tasks left behind wakes another scheduler. At any other shard, the
+        next kind that begins to wait wakes this one.
         """
         self._behind.update(left_behind - self._queue.away)
         taken = sum(count for look in plan.looks.values() for _, count in look.take)
@@ -87,13 +100,16 @@ class Looks:
             for shard in self._in_turn(set(range(self._queue.shards)) - self._queue.away, 1):
                 plan.look_at(shard)
         for shard, look in plan.looks.items():
-            look.since, look.waits = self._queue.versions[shard], "wake" if shard in left_behind else "wait"
+            look.since = self._queue.versions[shard]
+            look.waits = "wake" if shard in left_behind else "wait"
         self._behind.difference_update(plan.looks.keys() - left_behind)
         self._due.clear()
         self._anywhere = False
 
     def _in_turn(self, some: Iterable[int], count: int) -> list[int]:
-        """Return the next of some shards, `count` at most; those after them are next the other time."""
+        """Return the next of some shards, `count` at most; those after them are next the other
+        time.
+        """
         chosen = sorted(some, key=lambda shard: (shard - self._next) % self._queue.shards)[:count]
         self._next = chosen[-1] + 1 if chosen else self._next
         return chosen

@@ -1,4 +1,6 @@
-"""The view: a scheduler's own, slightly stale copy of all partitions, and what follows from all nodes together."""
+"""The view: a scheduler's own, slightly stale copy of all partitions, and what follows from all
+nodes together.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -9,7 +11,14 @@ from ...model.near import near_of, settled
 from ...model.needs import Resources
 from ...model.views import AGES_TOLD, VIEW_AGES
 from ...placement.facts import NodeFacts
-from ...placement.reasons import NAMES_UNREAD, NO_NAME, NO_NODE, SHOWN, explain_fitting, explain_none
+from ...placement.reasons import (
+    NAMES_UNREAD,
+    NO_NAME,
+    NO_NODE,
+    SHOWN,
+    explain_fitting,
+    explain_none,
+)
 from ...placement.strategy import SHARPNESS
 from .offers import Knowers
 from .partition import PartitionCopy
@@ -17,7 +26,9 @@ from .scarce import find_scarce
 
 
 class View:
-    """All partitions. A node's quality is its score among all nodes, in standard deviations from the mean.
+    """All partitions.
+
+    A node's quality is its score among all nodes, in standard deviations from the mean.
 
     scarce: the resources that a minority of the nodes declares.
     """
@@ -37,18 +48,28 @@ class View:
         self.known[digest] = names
 
     def unread(self) -> set[str]:
-        """Return the digests whose names the view does not know yet: nothing is placed on their nodes."""
-        return {digest for p in self.partitions for digest in p.offers.digests if digest} - self.known.keys()
+        """Return the digests whose names the view does not know yet: nothing is placed on their
+        nodes.
+        """
+        return {
+            digest for p in self.partitions for digest in p.offers.digests if digest
+        } - self.known.keys()
 
     def knowers(self, name: str) -> Knowers:
-        """Return the digests of the nodes that know a task's name, None if every node does. Cached."""
+        """Return the digests of the nodes that know a task's name, None if every node does.
+
+        Cached.
+        """
         if name not in self._knowers:
-            found = frozenset(digest for digest in self._digests if name in self.known.get(digest, ()))
+            found = frozenset(
+                digest for digest in self._digests if name in self.known.get(digest, ())
+            )
             self._knowers[name] = None if found == self._digests else found
         return self._knowers[name]
 
     def settled(self, needs: str) -> str:
-        """Return needs as they count now: a node that is down, or that there is not, is not required.
+        """Return needs as they count now: a node that is down, or that there is not, is not
+        required.
 
         While a partition was never read, its nodes may be alive, so every node counts as required.
         """
@@ -62,28 +83,41 @@ class View:
         return sum(partition.free_count for partition in self.partitions)
 
     def rescale(self) -> None:
-        """Compute again what depends on all nodes: their quality, who knows each name, which resources are scarce."""
-        self._digests = frozenset(digest for p in self.partitions for digest in p.offers.digests if digest)
+        """Compute again what depends on all nodes: their quality, who knows each name, which
+        resources are scarce.
+        """
+        self._digests = frozenset(
+            digest for p in self.partitions for digest in p.offers.digests if digest
+        )
         self._knowers.clear()
         self._find_offers()
-        self._alive = {node.name for p in self.partitions for node in p.nodes if node.state != "down"}
+        self._alive = {
+            node.name for p in self.partitions for node in p.nodes if node.state != "down"
+        }
         self.scarce = find_scarce(self.partitions)
         weights = np.array([n.offer.slots for p in self.partitions for n in p.nodes], dtype=float)
         scores = np.array([n.score for p in self.partitions for n in p.nodes], dtype=float)
-        mean, spread = 0.0, 1.0
+        mean = 0.0
+        spread = 1.0
         if len(scores):
             mean = float(np.average(scores, weights=weights))
             spread = float(np.sqrt(np.average((scores - mean) ** 2, weights=weights))) or 1.0
         for partition in self.partitions:
-            quality = np.array([(node.score - mean) / spread for node in partition.nodes], dtype=float)
+            quality = np.array(
+                [(node.score - mean) / spread for node in partition.nodes], dtype=float
+            )
             partition.set_quality(quality, self.sharpness)
 
     def ages_s(self, now_s: float) -> list[float]:
-        """Return the age of each partition's copy in seconds, without partitions that were never read."""
+        """Return the age of each partition's copy in seconds, without partitions that were never
+        read.
+        """
         return [now_s - p.read_s for p in self.partitions if p.read_s > float("-inf")]
 
     def age_figures(self, now_s: float) -> dict[str, str | float]:
-        """Return the ages for people: their mean, the oldest, and each partition's, once all have been read."""
+        """Return the ages for people: their mean, the oldest, and each partition's, once all have
+        been read.
+        """
         ages = self.ages_s(now_s)
         every = " ".join(f"{1e3 * age:.0f}" for age in ages[:AGES_TOLD])
         return {
@@ -99,9 +133,12 @@ class View:
         booked: Mapping[str, str] | None = None,
         barred: Collection[str] = (),
     ) -> str:
-        """Return the reason, in words, why a task of these needs finds no seat now. booked: for whom nodes are kept.
+        """Return the reason, in words, why a task of these needs finds no seat now.
 
-        barred: nodes where such tasks may not go, those that are booked and those that hold them back.
+        booked: for whom nodes are kept.
+
+        barred: nodes where such tasks may not go, those that are booked and those that hold them
+        back.
         """
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE
@@ -111,26 +148,37 @@ class View:
             and "" not in {digest for p in self.partitions for digest in p.offers.digests}
         ):
             return NAMES_UNREAD if self.unread() else NO_NAME
-        shown, total = list[NodeFacts](), 0
+        shown = list[NodeFacts]()
+        total = 0
         for partition in self.partitions:
             some, count = fitting(partition, needs, knowers, SHOWN)
-            shown, total = [*shown, *some], total + count
+            shown = [*shown, *some]
+            total = total + count
         if total:
             shown.sort(key=lambda node: not node.open)
             whom = {name: (booked or {}).get(name, "") for name in barred}
             kept = [
-                replace(node, booked=whom.get(node.name, ""), held=whom.get(node.name) == "") for node in shown[:SHOWN]
+                replace(node, booked=whom.get(node.name, ""), held=whom.get(node.name) == "")
+                for node in shown[:SHOWN]
             ]
             return explain_fitting(needs, kept, total)
         if near := near_of(needs):
             nodes = (node for partition in self.partitions for node in partition.nodes)
-            return explain_none(needs, {node.name: node.offer for node in nodes if node.name == near})
+            return explain_none(
+                needs, {node.name: node.offer for node in nodes if node.name == near}
+            )
         offers = self._offers.items()
-        knows = {name: offer for (_, digest), (name, offer) in offers if knowers is None or digest in ("", *knowers)}
+        knows = {
+            name: offer
+            for (_, digest), (name, offer) in offers
+            if knowers is None or digest in ("", *knowers)
+        }
         return explain_none(needs, knows)
 
     def _find_offers(self) -> None:
-        """Find the different offers, each with its digest and the first node that has it: most nodes are equal."""
+        """Find the different offers, each with its digest and the first node that has it: most
+        nodes are equal.
+        """
         self._offers = {}
         for partition in self.partitions:
             for node, digest in zip(partition.nodes, partition.offers.digests, strict=True):
@@ -139,8 +187,12 @@ class View:
                     self._offers[node.offer.text, digest] = node.name, node.offer
 
 
-def fitting(partition: PartitionCopy, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
-    """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of all that fit."""
+def fitting(
+    partition: PartitionCopy, needs: Resources, knowers: Knowers, most: int
+) -> tuple[list[NodeFacts], int]:
+    """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of
+    all that fit.
+    """
     found = np.flatnonzero(partition.offers.fitting(needs, knowers))
     if not len(found):
         return [], 0
@@ -151,4 +203,6 @@ def fitting(partition: PartitionCopy, needs: Resources, knowers: Knowers, most: 
 def _facts(partition: PartitionCopy, index: int) -> NodeFacts:
     node = partition.nodes[index]
     free = int(np.count_nonzero(partition.free[node.first : node.first + node.offer.slots]))
-    return NodeFacts(node.name, node.state, node.draining, node.offer, free, partition.left.of_node(index))
+    return NodeFacts(
+        node.name, node.state, node.draining, node.offer, free, partition.left.of_node(index)
+    )

@@ -1,6 +1,8 @@
-"""Book nodes for tasks that have waited long, so that small tasks do not starve large ones (EASY backfill).
+"""Book nodes for tasks that have waited long, so that small tasks do not starve large ones (EASY
+backfill).
 
-The leader's ticks tell schedulers that there are bookings. The key has a TTL: the bookings of a dead leader lapse.
+The leader's ticks tell schedulers that there are bookings. The key has a TTL: the bookings of a
+dead leader lapse.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +28,21 @@ from ..core.large_kinds import Large
 from ..process.lease_watch import AgeTracker
 
 WINDOW: Final = 2 * MOST
-"""Waiting tasks of a kind that are looked at: when those in front have started, the leader has seen the next ones."""
+"""Waiting tasks of a kind that are looked at: when those in front have started, the leader has seen
+the next ones.
+"""
 
 
 class BackfillDuty:
-    """The bookings of this leader. large: tells the large kinds that find no room. booked: there are bookings."""
+    """The bookings of this leader.
+
+    large: tells the large kinds that find no room. booked: there are bookings.
+    """
 
     def __init__(self, store: Store, lease_s: float, large: Callable[[], Sequence[Large]]) -> None:
-        self._store, self._lease_s, self._large = store, lease_s, large
+        self._store = store
+        self._lease_s = lease_s
+        self._large = large
         self._ages = AgeTracker(lease_s)
         self._kinds: dict[str, str] = {}  # of the tasks that held some node at the last look
         self._apps = Directory(store)
@@ -53,7 +62,8 @@ class BackfillDuty:
     def _choose(
         self, large: Sequence[Large], tasks: Sequence[tuple[str, str]], ages: Mapping[Any, float]
     ) -> list[Booking]:
-        store, apps = self._store, self._apps.by_digest()
+        store = self._store
+        apps = self._apps.by_digest()
         before = read_booked(store)
         states = {state.node.name: state for some in read_live_nodes(store) for state in some}
         alive = {name for name, state in states.items() if state.node.state != "down"}
@@ -71,7 +81,9 @@ class BackfillDuty:
         now = now_ms(store)
         held = self._held(near, now)
         waiting = [Waits(kind, needs[kind], task, 1000 * ages[task]) for task, kind in tasks]
-        open_nodes = sum(state.node.state == "up" and not state.node.draining for state in states.values())
+        open_nodes = sum(
+            state.node.state == "up" and not state.node.draining for state in states.values()
+        )
         return choose(waiting, nodes, held, unused(before, held, self._kinds), open_nodes, now)
 
     def _tasks(self, large: Sequence[Large]) -> list[tuple[str, str]]:
@@ -91,13 +103,17 @@ class BackfillDuty:
 
     def _held(self, near: Mapping[int, Mapping[str, Node]], now: int) -> dict[str, list[Held]]:
         """Return what holds these nodes, by node, with the expected end of each."""
-        store, found = self._store, dict[str, list[Held]]()
-        holders = [one for p, nodes in near.items() for one in read_holders(store, p, [*nodes.values()])]
+        store = self._store
+        found = dict[str, list[Held]]()
+        holders = [
+            one for p, nodes in near.items() for one in read_holders(store, p, [*nodes.values()])
+        ]
         new = [one.task for one in holders if one.task not in self._kinds]
         known = self._kinds
         if new:
             statuses = store.statuses(map(encode_id, new))
-            known = known | {task.id: task.kind for task in statuses if task.name}  # others are asked for again
+            # others are asked for again
+            known = known | {task.id: task.kind for task in statuses if task.name}
         self._kinds = {one.task: known[one.task] for one in holders if one.task in known}
         times = read_times(store) if holders else LearntTimes()
         nodes = {name: node for some in near.values() for name, node in some.items()}

@@ -1,6 +1,8 @@
-"""Make a node suspect on which tasks fail while they succeed elsewhere: it is always free, and would get every task.
+"""Make a node suspect on which tasks fail while they succeed elsewhere: it is always free, and
+would get every task.
 
-The nodes report streaks of failures. The script keeps beside each what other nodes report meanwhile (decision 0035).
+The nodes report streaks of failures. The script keeps beside each what other nodes report meanwhile
+(decision 0035).
 """
 
 import logging
@@ -25,10 +27,13 @@ TRIES_LEASES: Final = 5
 
 
 class Suspects:
-    """The times at which tasks were put back from each incarnation of a node since a task last started there."""
+    """The times at which tasks were put back from each incarnation of a node since a task last
+    started there.
+    """
 
     def __init__(self, store: Store, lease_s: float) -> None:
-        self._store, self._lease_s = store, lease_s
+        self._store = store
+        self._lease_s = lease_s
         self._failed: dict[tuple[int, str, int], list[float]] = {}
 
     def reset(self) -> None:
@@ -40,11 +45,14 @@ class Suspects:
         self._failed.pop((place.partition, place.node, place.inc), None)
 
     def put_back(self, p: int, node: str, late: list[Place], now_s: float) -> None:
-        """Requeue tasks that waited on a node for a lease and did not start, free their slots, and count it.
+        """Requeue tasks that waited on a node for a lease and did not start, free their slots, and
+        count it.
 
-        Not while the node runs anything: a worker that runs its tasks itself (solo) answers its doorbells between them.
+        Not while the node runs anything: a worker that runs its tasks itself (solo) answers its
+        doorbells between them.
         """
-        store, commands = self._store, self._store.commands
+        store = self._store
+        commands = self._store.commands
         record = store.nodes(p).get(node)
         leases = store.leases(p, [record]) if record else []
         if not leases or "running" in store.states([lease.place.task for lease in leases]):
@@ -54,13 +62,19 @@ class Suspects:
         back = [place for place, word in zip(late, words, strict=True) if word != "none"]
         store.run(commands.release(p, back))
         key = (p, node, late[0].inc)
-        failed = [at for at in self._failed.pop(key, []) if now_s - at < TRIES_LEASES * self._lease_s]
+        failed = [
+            at for at in self._failed.pop(key, []) if now_s - at < TRIES_LEASES * self._lease_s
+        ]
         failed += [now_s] * len(back)
         if len(failed) < TRIES:
             self._failed[key] = failed
             return
         names = " ".join(place.task for place in back[:TRIES])
-        log.warning("node %s lives, but did not start what it got (%s): it is suspect, and gets no more", node, names)
+        log.warning(
+            "node %s lives, but did not start what it got (%s): it is suspect, and gets no more",
+            node,
+            names,
+        )
         why = f"alive, but {len(failed)} tasks in a row did not start there, the last: {names}"
         store.run(commands.set_node(p, node, "suspect", late[0].inc, why))
 
@@ -82,11 +96,14 @@ class BlackHoleDuty:
 
     It counts how often it made each incarnation suspect, and the tries then.
 
-    An earlier leader may have judged the streaks that a new leader finds. So it waits for another try of each node.
+    An earlier leader may have judged the streaks that a new leader finds. So it waits for another
+    try of each node.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
-        self._store, self._partitions, self._lease_s = store, partitions, lease_s
+        self._store = store
+        self._partitions = partitions
+        self._lease_s = lease_s
         self._judged: dict[_Node, tuple[int, int]] = {}
         self._is_new = True
         self.held = True  # perhaps: as the leader before knew
@@ -120,14 +137,18 @@ class BlackHoleDuty:
 
     def _judge(self, node: _Node, streaks: list[Streak]) -> None:
         times, tries = self._judged.get(node, (0, 0))
-        found, tried = damning(streaks), sum(streak.tries for streak in streaks)
+        found = damning(streaks)
+        tried = sum(streak.tries for streak in streaks)
         if found and tried > tries:
             suspected = not self._is_new and self._suspect(*node, found, times)
             self._judged[node] = times + suspected, tried
 
     def _suspect(self, p: int, name: str, inc: int, found: list[Streak], times: int) -> bool:
         """Make a node suspect, unless it is not up; the pauses before its trials double."""
-        if not 0 <= p < self._partitions or getattr(self._store.nodes(p).get(name), "state", "") != "up":
+        if (
+            not 0 <= p < self._partitions
+            or getattr(self._store.nodes(p).get(name), "state", "") != "up"
+        ):
             return False
         why = trial_note(reason(found), min(PROBATION_LEASES * self._lease_s * 2**times, LONGEST_S))
         state = self._store.run(self._store.commands.set_node(p, name, "suspect", inc, why))[1:2]
@@ -140,7 +161,8 @@ def reason(found: list[Streak]) -> str:
     """Return the sentence of streaks that show that a node is a black hole, the longest three."""
     found = sorted(found, key=lambda streak: -streak.length)
     parts = [
-        f"{streak.length} tasks of {streak.name} in a row, while {streak.runs - streak.failed} of {streak.runs} "
+        f"{streak.length} tasks of {streak.name} in a row, while {streak.runs - streak.failed} of "
+        f"{streak.runs} "
         "succeeded on other nodes"
         for streak in found[:3]
     ]

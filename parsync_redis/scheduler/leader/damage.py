@@ -1,7 +1,9 @@
-"""Find damage in the keys of the queue and of the partitions within a lease, and rebuild what can be rebuilt.
+"""Find damage in the keys of the queue and of the partitions within a lease, and rebuild what can
+be rebuilt.
 
-Cheap counts say at once whether something is missing; then all tasks and entries are looked at, as fast as a pass
-allows. A wrong value that leaves the counts as they are is found by turns, at a pace that costs the server little.
+Cheap counts say at once whether something is missing; then all tasks and entries are looked at, as
+fast as a pass allows. A wrong value that leaves the counts as they are is found by turns, at a pace
+that costs the server little.
 """
 
 import logging
@@ -21,23 +23,33 @@ PACE: Final = 4000
 """So many tasks are looked at in a pass, of all shards together, while the counts agree."""
 
 PASSES: Final = 8
-"""Passes in a lease: each looks at this part of the partitions, so each partition has its turn once in a lease."""
+"""Passes in a lease: each looks at this part of the partitions, so each partition has its turn once
+in a lease.
+"""
 
 AT_ONCE: Final = 200
-"""Tasks that one call looks at: it takes some milliseconds, and the server does nothing else meanwhile."""
+"""Tasks that one call looks at: it takes some milliseconds, and the server does nothing else
+meanwhile.
+"""
 
 HASTE: Final = 1 / 16
 """The part of a lease that a pass may take while the counts do not agree, and for its rests."""
 
 REST: Final = 4
-"""After each call the pass rests so many times as long: one after another, the calls would double the server's load."""
+"""After each call the pass rests so many times as long: one after another, the calls would double
+the server's load.
+"""
 
 
 class Rests:
     """Rests between the calls of a pass, until `until_s`. pause: waits for so many seconds."""
 
-    def __init__(self, clock: Callable[[], float], until_s: float, pause: Callable[[float], object]) -> None:
-        self._clock, self._until_s, self._pause = clock, until_s, pause
+    def __init__(
+        self, clock: Callable[[], float], until_s: float, pause: Callable[[float], object]
+    ) -> None:
+        self._clock = clock
+        self._until_s = until_s
+        self._pause = pause
         self.begin()
 
     def begin(self) -> None:
@@ -53,22 +65,31 @@ class Rests:
 
 
 class DamageDuty:
-    """The state of this leader's search for damage. levels: by shard, the largest number of submissions that was seen.
+    """The state of this leader's search for damage.
+
+    levels: by shard, the largest number of submissions that was seen.
 
     pause: waits for so many seconds, or less if the leader's work has to end.
     """
 
-    def __init__(self, store: Store, partitions: int, lease_s: float, pause: Callable[[float], object]) -> None:
-        self._store, self._partitions, self._lease_s, self._pause = store, partitions, lease_s, pause
+    def __init__(
+        self, store: Store, partitions: int, lease_s: float, pause: Callable[[float], object]
+    ) -> None:
+        self._store = store
+        self._partitions = partitions
+        self._lease_s = lease_s
+        self._pause = pause
         self._repairer = Repairer(store, partitions, _log)
-        self._next, self._share = 0, 1.0
+        self._next = 0
+        self._share = 1.0
         self._levels: dict[int, int] = {}
         self._scans: dict[int, Iterator[Seen]] = {}
         self._cursors: dict[int, tuple[int, int]] = {}
 
     def work(self, clock: Callable[[], float]) -> None:
         """Count what the shards have, look at some tasks, and check some of the partitions."""
-        shards, until_s = range(self._store.keys.shards), clock() + HASTE * self._lease_s
+        shards = range(self._store.keys.shards)
+        until_s = clock() + HASTE * self._lease_s
         counts = self._repairer.repair_numbers([self._levels.get(shard, 0) for shard in shards])
         self._note_losses(counts)
         for shard, found in enumerate(counts):
@@ -79,25 +100,45 @@ class DamageDuty:
         while self._share >= 1:
             self._share -= 1
             self._next = (self._next + 1) % self._partitions
-            guarded(self._store, "repair_partition", self._repairer.check_partition, self._next, rests.rest)
+            guarded(
+                self._store,
+                "repair_partition",
+                self._repairer.check_partition,
+                self._next,
+                rests.rest,
+            )
 
     def _note_losses(self, counts: Sequence[QueueCounts | None]) -> None:
-        """Record which numbers of submissions went back: they are repaired now, so nobody else may see it any more."""
+        """Record which numbers of submissions went back: they are repaired now, so nobody else may
+        see it any more.
+        """
         lost = []
         for shard, found in enumerate(counts):
-            level, name = self._levels.get(shard, 0), "submitted" if len(counts) == 1 else f"submitted_q{shard}"
-            numbers = [level_lost(self._store, shard, level, one) for one in (found.damage if found else ())]
+            level = self._levels.get(shard, 0)
+            name = "submitted" if len(counts) == 1 else f"submitted_q{shard}"
+            numbers = [
+                level_lost(self._store, shard, level, one)
+                for one in (found.damage if found else ())
+            ]
             lost += [f"{name}={level}->{number}" for number in numbers if number is not None]
         if lost:
-            log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(lost[:20]))
-            self._store.run(self._store.commands.record_loss(" ".join(["leader", *lost[:20]]), KEEP_S))
+            log.warning(
+                "the server has lost its last writes: %s; see `parsync doctor`",
+                ", ".join(lost[:20]),
+            )
+            self._store.run(
+                self._store.commands.record_loss(" ".join(["leader", *lost[:20]]), KEEP_S)
+            )
 
-    def _look(self, shard: int, counts: QueueCounts, clock: Callable[[], float], until_s: float) -> None:
+    def _look(
+        self, shard: int, counts: QueueCounts, clock: Callable[[], float], until_s: float
+    ) -> None:
         self._levels[shard] = max(counts.submitted, self._levels.get(shard, 0))
         if (counts.damage or not counts.agree) and shard not in self._scans:
             self._scans[shard] = self._repairer.look_over_all(shard)
         if shard in self._scans:
-            scan = self._scans.pop(shard)  # an error ends it: the next pass begins again if the counts do not agree
+            # an error ends it: the next pass begins again if the counts do not agree
+            scan = self._scans.pop(shard)
             with unless_away(self._store):
                 for looks in scan:
                     self._levels[shard] = max(self._levels[shard], looks.highest)
@@ -116,7 +157,9 @@ class DamageDuty:
                 at, cursor = self._cursors.get(shard, (0, 0))
                 looks = self._repairer.look_over(shard, [whats[at]], cursor, min(left, AT_ONCE))
                 self._levels[shard] = max(self._levels[shard], looks.highest)
-                self._cursors[shard] = ((at + 1) % len(whats), 0) if not looks.cursor else (at, looks.cursor)
+                self._cursors[shard] = (
+                    ((at + 1) % len(whats), 0) if not looks.cursor else (at, looks.cursor)
+                )
                 left -= max(1, looks.count)
                 rests.rest()
                 if not looks.cursor:

@@ -20,20 +20,32 @@ class DrainDuty:
     """The drains and suspicions of nodes. They count from when this leader saw them first."""
 
     def __init__(self, store: Store, lease_s: float) -> None:
-        self._store, self._lease_s = store, lease_s
+        self._store = store
+        self._lease_s = lease_s
         self._ages = AgeTracker(lease_s)
 
     def work(self, now_s: float, notes: Mapping[tuple[int, str], tuple[str, str]]) -> None:
-        """End what is over. notes: the drain state and the note of each node that has one, by (partition, name)."""
+        """End what is over.
+
+        notes: the drain state and the note of each node that has one, by (partition, name).
+        """
         ages = self._ages.look(now_s, {(*node, *noted) for node, noted in notes.items()})
-        set_node, over, probation = self._store.commands.set_node, list[Call[list[str]]](), list[tuple[int, str]]()
+        set_node = self._store.commands.set_node
+        over = list[Call[list[str]]]()
+        probation = list[tuple[int, str]]()
         for (p, node), (drain, note) in notes.items():
-            age_s, limit_s = ages[p, node, drain, note], deadline_s(note)
+            age_s = ages[p, node, drain, note]
+            limit_s = deadline_s(note)
             if drain == "1" and limit_s is not None and age_s >= limit_s:
-                log.warning("the drain of node %s is over: what it still runs is ended and goes back", node)
+                log.warning(
+                    "the drain of node %s is over: what it still runs is ended and goes back", node
+                )
                 over.append(set_node(p, node, "over", note=note))
-            elif drain == "0" and not note.startswith(BY_ITSELF) and age_s >= self._probation_s(note):
-                probation.append((p, node))  # a node that stands still is trusted again by its own worker
+            elif (
+                drain == "0" and not note.startswith(BY_ITSELF) and age_s >= self._probation_s(note)
+            ):
+                # a node that stands still is trusted again by its own worker
+                probation.append((p, node))
         trusted = [set_node(p, node, "trust") for p, node in self._reading(probation)]
         run_guarded(self._store, "drains", [*over, *trusted])
 
@@ -41,7 +53,9 @@ class DrainDuty:
         return trial_s(note) or PROBATION_LEASES * self._lease_s
 
     def _reading(self, nodes: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-        """Return those of these suspect nodes that have read their inbox; one that has not is still of no use."""
+        """Return those of these suspect nodes that have read their inbox; one that has not is still
+        of no use.
+        """
         reads = [("llen", self._store.keys.inbox(p, node)) for p, node in nodes]
         counts = self._store.pipe_each(reads) if reads else []
         reading = [node for node, left in zip(nodes, counts, strict=True) if left == 0]

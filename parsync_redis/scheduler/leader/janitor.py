@@ -1,7 +1,10 @@
-"""The leader's work: repair what dead processes left. Two leaders at once are harmless: scripts judge every step.
+"""The leader's work: repair what dead processes left.
 
-A task is requeued before its slot is freed. Being pending is a fence: whatever the lost process still does with the
-task changes nothing. The work of a pass is bounded; the next pass does the rest.
+Two leaders at once are harmless: scripts judge every step.
+
+A task is requeued before its slot is freed. Being pending is a fence: whatever the lost process
+still does with the task changes nothing. The work of a pass is bounded; the next pass does the
+rest.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,10 +24,12 @@ from .schedulers import SchedulerDuty
 
 
 class Janitor:
-    """The leader's duties. lease_s: for how long a counter must stand still, while this leader watches, to be lost.
+    """The leader's duties.
 
-    large: tells the large kinds that find no room. pause: waits between the calls that look for damage. forget_s: for
-    how long a node that is down is kept.
+    lease_s: for how long a counter must stand still, while this leader watches, to be lost.
+
+    large: tells the large kinds that find no room. pause: waits between the calls that look for
+    damage. forget_s: for how long a node that is down is kept.
     """
 
     def __init__(
@@ -56,10 +61,13 @@ class Janitor:
         if partitions is None:
             self.schedulers.reset()
 
-    def work(self, clock: Callable[[], float], members: Mapping[str, int], seen_s: float | None = None) -> None:
+    def work(
+        self, clock: Callable[[], float], members: Mapping[str, int], seen_s: float | None = None
+    ) -> None:
         """Do one pass. members: the counter of each scheduler, as they were at `seen_s`; None: now.
 
-        `clock` is asked after each read: a counter was seen when the reply had come, not when it was asked for.
+        `clock` is asked after each read: a counter was seen when the reply had come, not when it
+        was asked for.
         """
         guarded(self._store, "damage", self.damage.work, clock)
         guarded(self._store, "nodes", self.nodes.work, clock)

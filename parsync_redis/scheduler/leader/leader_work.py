@@ -1,7 +1,8 @@
-"""The thread of the leader's work, with connections of its own: the lease and the ticks never wait for it.
+"""The thread of the leader's work, with connections of its own: the lease and the ticks never wait
+for it.
 
-The membership tells it when a pass is due, and when what it knows is worth nothing any more. From that moment the pass
-that goes on runs no call of the store: it ends at its next one.
+The membership tells it when a pass is due, and when what it knows is worth nothing any more. From
+that moment the pass that goes on runs no call of the store: it ends at its next one.
 """
 
 import logging
@@ -26,7 +27,10 @@ class PassOver(Exception):
 
 
 class LeaderWork(threading.Thread):
-    """Does a pass of the janitor whenever one is due. The membership calls `see`, `reset`, `next_lost` and `stop`."""
+    """Does a pass of the janitor whenever one is due.
+
+    The membership calls `see`, `reset`, `next_lost` and `stop`.
+    """
 
     def __init__(
         self,
@@ -38,10 +42,12 @@ class LeaderWork(threading.Thread):
         forget_s: float = DEFAULT_FORGET_S,
     ) -> None:
         super().__init__(name="leader", daemon=True)
-        self._leads, self._lease_s = leads, lease_s
+        self._leads = leads
+        self._lease_s = lease_s
         self.store = store.again()
         self.store.before = self._check
-        self._due, self._done = threading.Event(), threading.Event()
+        self._due = threading.Event()
+        self._done = threading.Event()
         self._janitor = Janitor(self.store, partitions, lease_s, large, self._done.wait, forget_s)
         self._lock = threading.Lock()
         self._resets: list[Collection[int] | None] = []
@@ -49,7 +55,9 @@ class LeaderWork(threading.Thread):
         self._lost: list[str] = []
 
     def see(self, members: Mapping[str, int], at_s: float) -> None:
-        """Let a pass be done; members: the counter of each scheduler, as it was at a moment of the monotonic clock."""
+        """Let a pass be done; members: the counter of each scheduler, as it was at a moment of the
+        monotonic clock.
+        """
         self._seen = members, at_s
         self._due.set()
 
@@ -61,7 +69,9 @@ class LeaderWork(threading.Thread):
                 self._lost = []
 
     def next_lost(self) -> str:
-        """Return 'NAME COUNTER' of a scheduler that was judged lost and has not been told yet, else ''."""
+        """Return 'NAME COUNTER' of a scheduler that was judged lost and has not been told yet, else
+        ''.
+        """
         with self._lock:
             return self._lost.pop() if self._lost else ""
 
@@ -87,9 +97,12 @@ class LeaderWork(threading.Thread):
                 self.work()
                 backoff.well()
             except PassOver:
-                log.info("a pass of the leader's work ended early: it leads no longer, or watches anew")
+                log.info(
+                    "a pass of the leader's work ended early: it leads no longer, or watches anew"
+                )
             except (ParsyncError, RedisError, OSError) as error:
-                self.reset()  # the server did not answer, so that a counter that stands still proves nothing
+                # the server did not answer, so that a counter that stands still proves nothing
+                self.reset()
                 self._done.wait(backoff.pause_s(error))
             except Exception:
                 log.exception("the leader's work: unexpected")
@@ -99,7 +112,8 @@ class LeaderWork(threading.Thread):
     def work(self) -> None:
         """Do one pass; raises PassOver if it had to end early."""
         with self._lock:
-            resets, self._resets = self._resets, []
+            resets = self._resets
+            self._resets = []
         for partitions in resets:
             self._janitor.reset(partitions)
         members, seen_s = self._seen

@@ -1,4 +1,6 @@
-"""Judge nodes by their counters: mark lost ones down, requeue their tasks, free their slots; forget old ones."""
+"""Judge nodes by their counters: mark lost ones down, requeue their tasks, free their slots; forget
+old ones.
+"""
 
 import logging
 import sys
@@ -18,12 +20,16 @@ from ..process.guarded import batches, guarded, run_guarded, run_parts, unless_a
 from ..process.lease_watch import LeaseWatch
 from .drains import DrainDuty
 
-# Find out whether records, counters and notes of a partition's nodes are lines that scripts write, and agree.
+# Find out whether records, counters and notes of a partition's nodes are lines that scripts write,
+# and agree.
 #
-# The reads are not atomic, so an inconsistency is a suspicion; `repair_partition` checks again atomically.
+# The reads are not atomic, so an inconsistency is a suspicion; `repair_partition` checks again
+# atomically.
 
 MOST_GAP: Final = 1_000_000
-"""Bits below those of a node that belong to no node, as many as lua/lib/repair/damage.lua lets pass."""
+"""Bits below those of a node that belong to no node, as many as lua/lib/repair/damage.lua lets
+pass.
+"""
 
 
 def are_consistent(
@@ -36,7 +42,9 @@ def are_consistent(
             return False
         state, inc, drain, first, span = match.group("state", "inc", "drain", "first", "span")
         note = notes.get(name, b"")
-        if (drain != b"0") != (TERMS.match(note) is not None) or (state == b"suspect" and (drain != b"0" or not note)):
+        if (drain != b"0") != (TERMS.match(note) is not None) or (
+            state == b"suspect" and (drain != b"0" or not note)
+        ):
             return False
         counter = counters.get(name, b"").split(b" ")
         if counter[0] != b"inc=" + inc or (counter[-1] == b"down") != (state == b"down"):
@@ -50,27 +58,36 @@ def are_consistent(
     return records.keys() >= counters.keys() | notes.keys()
 
 
-# Nodes that registered anew while earlier processes of theirs held leases: when those processes have surely ended.
+# Nodes that registered anew while earlier processes of theirs held leases: when those processes
+# have surely ended.
 #
-# A process that was superseded cannot renew its lease any more. Its guard ends it within a lease of its last renewal, but
-# until then it may run its tasks. So its leases are cleared a lease after the new registration was seen.
+# A process that was superseded cannot renew its lease any more. Its guard ends it within a lease of
+# its last renewal, but until then it may run its tasks. So its leases are cleared a lease after the
+# new registration was seen.
 
 
 class Superseded:
-    """The registrations that one observer has seen. All times are seconds of its monotonic clock."""
+    """The registrations that one observer has seen.
+
+    All times are seconds of its monotonic clock.
+    """
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
-        self._seen_s: dict[Hashable, dict[int, float]] = {}  # node -> its incarnations -> when each was seen first
+        # node -> its incarnations -> when each was seen first
+        self._seen_s: dict[Hashable, dict[int, float]] = {}
 
     def reset(self, of: Callable[[Hashable], bool] = lambda _: True) -> None:
-        """Forget what was seen of these nodes: a server that lost its last writes may give an incarnation again."""
+        """Forget what was seen of these nodes: a server that lost its last writes may give an
+        incarnation again.
+        """
         self._seen_s = {node: seen_s for node, seen_s in self._seen_s.items() if not of(node)}
 
     def look(self, now_s: float, incs: Mapping[Hashable, int]) -> dict[Hashable, int]:
         """Take in the present incarnation of each such node, and forget the others.
 
-        Returns, by node, the newest incarnation that was seen a lease ago: all processes before it have ended.
+        Returns, by node, the newest incarnation that was seen a lease ago: all processes before it
+        have ended.
         """
         self._seen_s = {node: self._seen_s.get(node, {}) for node in incs}
         ended: dict[Hashable, int] = {}
@@ -90,7 +107,9 @@ _TASK: Final = attrgetter("task")
 
 
 class Reclaimed(NamedTuple):
-    """A node that is to be reclaimed. moved: the counter of incarnation `inc` that did not move; None only lists.
+    """A node that is to be reclaimed.
+
+    moved: the counter of incarnation `inc` that did not move; None only lists.
 
     live: the incarnations whose processes may live on: their leases are not cleared.
     """
@@ -106,16 +125,21 @@ KEYS: Final = ("alive", "lost", "notes", "nodes")
 
 
 class NodeDuty:
-    """The counters of all nodes, as this leader has watched them. A node is named by (partition, name).
+    """The counters of all nodes, as this leader has watched them.
 
-    forget_s: after so long a node is forgotten that is down and holds nothing, at the earliest after a lease. A node
-    that is drained is forgotten after an hour at the earliest, so that its drain outlives a repair. names: those of all
-    nodes at the last look; None if a partition was away. up: those of the nodes that are not down.
+    A node is named by (partition, name).
+
+    forget_s: after so long a node is forgotten that is down and holds nothing, at the earliest
+    after a lease. A node that is drained is forgotten after an hour at the earliest, so that its
+    drain outlives a repair. names: those of all nodes at the last look; None if a partition was
+    away. up: those of the nodes that are not down.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:
-        self._store, self._partitions = store, partitions
-        self._up, self._down = LeaseWatch(lease_s), LeaseWatch(max(lease_s, forget_s))
+        self._store = store
+        self._partitions = partitions
+        self._up = LeaseWatch(lease_s)
+        self._down = LeaseWatch(max(lease_s, forget_s))
         self._drained = LeaseWatch(max(lease_s, forget_s, DEFAULT_FORGET_S))
         self._superseded = Superseded(lease_s)
         self._drains = DrainDuty(store, lease_s)
@@ -127,12 +151,20 @@ class NodeDuty:
         """Watch anew: no node is judged for one lease, or none of these partitions."""
         self._swept = self._swept and partitions is not None
         for watch in (self._up, self._down, self._drained, self._superseded):
-            watch.reset(lambda node: partitions is None or cast(tuple[int, str], node)[0] in partitions)
+            watch.reset(
+                lambda node: partitions is None or cast(tuple[int, str], node)[0] in partitions
+            )
 
     def work(self, clock: Callable[[], float]) -> None:
-        """Repair inconsistent partitions, reclaim lost nodes, end drains and suspicions, forget nodes that are down."""
+        """Repair inconsistent partitions, reclaim lost nodes, end drains and suspicions, forget
+        nodes that are down.
+        """
         if not self._swept:  # once for each leader: the sums that earlier versions left
-            run_guarded(self._store, "dealt", [self._store.commands.deal_node("", self._partitions, "", 0, 0.0)])
+            run_guarded(
+                self._store,
+                "dealt",
+                [self._store.commands.deal_node("", self._partitions, "", 0, 0.0)],
+            )
             self._swept = True
         up: dict[Any, str] = {}
         down: dict[Any, str] = {}
@@ -148,10 +180,14 @@ class NodeDuty:
             for name, line in counters.items():
                 (down if line.endswith(b"down") else up)[p, readable(name)] = readable(line)
             for name, line in counters.items():
-                record = NODE.read(readable(records.get(name, b""))) if line.endswith(b"down") else None
+                record = (
+                    NODE.read(readable(records.get(name, b""))) if line.endswith(b"down") else None
+                )
                 if record and record["drain"] != "0":
                     drained.add((p, readable(name)))
-            if not all(map(COUNTER.match, counters.values())) or not are_consistent(records, counters, noted):
+            if not all(map(COUNTER.match, counters.values())) or not are_consistent(
+                records, counters, noted
+            ):
                 guarded(self._store, "repair_partition", repair_partition, self._store, p, "shut")
             all_lost += ((p, readable(node)) for node in lost)
             for name, text in noted.items():
@@ -165,9 +201,11 @@ class NodeDuty:
         self._judge(now_s, sound, down, all_lost, suspect, drained)
 
     def _read(self) -> dict[int, list[Any]]:
-        """Return, for each partition, what its KEYS hold; empty where a key was damaged and is repaired.
+        """Return, for each partition, what its KEYS hold; empty where a key was damaged and is
+        repaired.
 
-        Partitions whose primary is away are left out, so that their nodes are watched anew when it is back.
+        Partitions whose primary is away are left out, so that their nodes are watched anew when it
+        is back.
         """
         keys = self._store.keys
         with self._store.client.pipeline(transaction=False) as pipe:
@@ -183,7 +221,9 @@ class NodeDuty:
         return found
 
     def _readable(self, reply: Any, p: int) -> Any:
-        """Return a reply; None for an error that says that a key of partition p is damaged, which it then repairs."""
+        """Return a reply; None for an error that says that a key of partition p is damaged, which
+        it then repairs.
+        """
         if not isinstance(reply, Exception):
             return reply
         if not is_damage(reply):
@@ -215,7 +255,8 @@ class NodeDuty:
         open_down = {node: line for node, line in down.items() if node not in drained}
         drained_down = {node: line for node, line in down.items() if node in drained}
         gone = cast(
-            list[tuple[int, str]], [*self._down.look(now_s, open_down), *self._drained.look(now_s, drained_down)]
+            list[tuple[int, str]],
+            [*self._down.look(now_s, open_down), *self._drained.look(now_s, drained_down)],
         )
         for nodes in batches(gone):
             self._forget({node: int(down[node].split()[0].partition("=")[2]) for node in nodes})
@@ -223,17 +264,24 @@ class NodeDuty:
     def _served_by_none(
         self, now_s: float, up: Mapping[Any, str], lost: Sequence[tuple[int, str]]
     ) -> Iterator[Reclaimed]:
-        """Yield the nodes with leases of processes that have ended: the node is down, or they were superseded."""
-        incs: dict[Any, int] = {node: int(found["inc"]) for node in lost if (found := COUNTER.read(up.get(node, "")))}
+        """Yield the nodes with leases of processes that have ended: the node is down, or they were
+        superseded.
+        """
+        incs: dict[Any, int] = {
+            node: int(found["inc"]) for node in lost if (found := COUNTER.read(up.get(node, "")))
+        }
         ended = self._superseded.look(now_s, incs)
         for node in lost:
             if node in ended:
-                yield Reclaimed(*node, range(ended[node], incs[node] + 1))  # the last one: it may register again now
+                # the last one: it may register again now
+                yield Reclaimed(*node, range(ended[node], incs[node] + 1))
             elif node not in up:
                 yield Reclaimed(*node, range(0))
 
     def _forget(self, nodes: Mapping[tuple[int, str], int]) -> None:
-        """Forget nodes that are still down at this incarnation; their offers are forgotten later (leader/offers.py)."""
+        """Forget nodes that are still down at this incarnation; their offers are forgotten later
+        (leader/offers.py).
+        """
         calls = [self._store.commands.forget_node(p, node, inc) for (p, node), inc in nodes.items()]
         for (_, node), word in zip(nodes, run_guarded(self._store, "forget", calls), strict=True):
             if word == "forgotten":
@@ -241,31 +289,40 @@ class NodeDuty:
 
 
 def reclaim_nodes(store: Store, nodes: Sequence[Reclaimed], whys: Mapping[str, str]) -> None:
-    """Mark each node down if its counter is still `moved`, and clear the leases of processes that have ended.
+    """Mark each node down if its counter is still `moved`, and clear the leases of processes that
+    have ended.
 
     whys: by node, why it was lost, if this leader knows.
     """
-    reclaim, cleared = store.commands.reclaim, dict[tuple[int, str], list[Lease]]()
+    reclaim = store.commands.reclaim
+    cleared = dict[tuple[int, str], list[Lease]]()
     while nodes:
         found: dict[tuple[int, str], list[Lease]] = {}
         calls = [reclaim(one.partition, one.node, one.inc, one.moved) for one in nodes]
         for one, reply in zip(nodes, run_guarded(store, "reclaim", calls), strict=True):
-            leases = [lease for lease in reply[1] if lease.place.inc not in one.live] if reply else []
-            if leases and leases != cleared.get(one[:2]):  # a damaged lease may stay for the next pass
+            leases = (
+                [lease for lease in reply[1] if lease.place.inc not in one.live] if reply else []
+            )
+            # a damaged lease may stay for the next pass
+            if leases and leases != cleared.get(one[:2]):
                 found[one[:2]] = leases
         clear_leases(store, [lease.place for leases in found.values() for lease in leases], whys)
-        nodes, cleared = [one._replace(inc=0, moved=None) for one in nodes if one[:2] in found], found
+        nodes = [one._replace(inc=0, moved=None) for one in nodes if one[:2] in found]
+        cleared = found
 
 
 def clear_leases(store: Store, lost: Sequence[Place], whys: Mapping[str, str]) -> None:
     """Requeue the tasks of lost leases, and then free the slots of those that could be requeued."""
     queue = [part for _, places in store.keys.by_shard(lost, _TASK) for part in batches(places)]
-    requeue, release = store.commands.requeue, store.commands.release
+    requeue = store.commands.requeue
+    release = store.commands.release
 
     def why(node: str) -> str:
         return f"its node {node} was lost" + (f": {whys[node]}" if node in whys else "")
 
-    back = run_parts(store, "requeue", queue, lambda part: requeue([(place, why(place.node)) for place in part]))
+    back = run_parts(
+        store, "requeue", queue, lambda part: requeue([(place, why(place.node)) for place in part])
+    )
     homes: dict[int, list[Place]] = {}
     for place in back:
         homes.setdefault(place.partition, []).append(place)

@@ -1,8 +1,9 @@
-"""Compare what submit judges by with the nodes: offers of nodes that there are not, damaged names, wrong answers.
+"""Compare what submit judges by with the nodes: offers of nodes that there are not, damaged names,
+wrong answers.
 
-The agent of a live node tells its offer again by itself, if the offer is missing or different. The leader keeps the
-offer and the partition of a forgotten node for a while: its tasks are not refused until the node comes back, and its
-incarnations grow on in that partition.
+The agent of a live node tells its offer again by itself, if the offer is missing or different. The
+leader keeps the offer and the partition of a forgotten node for a while: its tasks are not refused
+until the node comes back, and its incarnations grow on in that partition.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,17 +22,23 @@ JUDGED: Final = 100
 class OfferDuty:
     """The offers, names and answers of each shard.
 
-    An offer whose node was forgotten is forgotten after a lease if another node offers the same, else `forget_s` after
-    this leader has seen that its node is not up.
+    An offer whose node was forgotten is forgotten after a lease if another node offers the same,
+    else `forget_s` after this leader has seen that its node is not up.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:
-        self._store, self._partitions, self._lease_s, self._forget_s = store, partitions, lease_s, forget_s
+        self._store = store
+        self._partitions = partitions
+        self._lease_s = lease_s
+        self._forget_s = forget_s
         self._idle = AgeTracker(lease_s / 2)
         self._sound: dict[int, tuple[object, set[bytes]]] = {}
 
     def work(self, now_s: float, nodes: Collection[str] | None, up: Collection[str] = ()) -> None:
-        """Forget what is wrong. nodes: the names of all nodes, None if they are not known. up: of those that are up."""
+        """Forget what is wrong.
+
+        nodes: the names of all nodes, None if they are not known. up: of those that are up.
+        """
         offers: dict[str, bytes] = {}
         for shard in range(self._store.keys.shards):
             with unless_away(self._store):
@@ -39,16 +46,26 @@ class OfferDuty:
         ages = self._idle.look(now_s, () if nodes is None else offers.keys() - set(up))
         idle = {cast(str, name): age_s for name, age_s in ages.items()}
         spare = spare_offers(offers, idle)
-        limits = {name: self._lease_s if name in spare else self._forget_s for name in idle.keys() - set(nodes or ())}
+        limits = {
+            name: self._lease_s if name in spare else self._forget_s
+            for name in idle.keys() - set(nodes or ())
+        }
         with unless_away(self._store):
-            self._forget([name for name, limit_s in limits.items() if idle[name] >= max(self._lease_s, limit_s)])
+            self._forget(
+                [
+                    name
+                    for name, limit_s in limits.items()
+                    if idle[name] >= max(self._lease_s, limit_s)
+                ]
+            )
 
     def _forget(self, names: Sequence[str]) -> None:
         """Forget where nodes were, and last what they offered: by that a later pass finds them.
 
         A node that has come back since the names were read stays.
         """
-        store, commands = self._store, self._store.commands
+        store = self._store
+        commands = self._store.commands
         if not names:
             return
         registered = store.pipe(
@@ -62,11 +79,16 @@ class OfferDuty:
         run_guarded(store, "forget", [commands.offer(name, "") for name in without_home])
 
     def _look(self, shard: int) -> dict[str, bytes]:
-        """Forget damaged names and wrong answers of a shard; return by node what is offered there."""
-        keys, commands = self._store.keys, self._store.commands
+        """Forget damaged names and wrong answers of a shard; return by node what is
+        offered there.
+        """
+        keys = self._store.keys
+        commands = self._store.commands
         kinds = ("shapes", "names", "feasible")
         reads: list[tuple[Any, ...]] = [("hgetall", keys.queue(kind, shard)) for kind in kinds]
-        shapes, names, answers, apps = self._store.pipe([*reads, ("zrevrange", keys.queue("apps", shard), 0, -1)])
+        shapes, names, answers, apps = self._store.pipe(
+            [*reads, ("zrevrange", keys.queue("apps", shard), 0, -1)]
+        )
         wrong = [*_wrong_digests(shapes, names, apps)]
         basis = (frozenset(shapes.items()), frozenset(names))
         before, known = self._sound.get(shard, (None, set()))
@@ -74,15 +96,19 @@ class OfferDuty:
         new = [question for question in answers if question not in known][:JUDGED]
         self._sound[shard] = basis, known | set(new)
         if wrong or new:
-            self._store.run(commands.repair_offers(shard, [*wrong, *(("question", question) for question in new)]))
+            self._store.run(
+                commands.repair_offers(
+                    shard, [*wrong, *(("question", question) for question in new)]
+                )
+            )
         return {readable(name): offer for name, offer in shapes.items()}
 
 
 def spare_offers(offers: Mapping[str, bytes], idle: Mapping[str, float]) -> set[str]:
     """Return the nodes whose offers are spare, because another node offers the same.
 
-    idle: for how long each node has not been up. Of equal offers that of a node that is up is not spare, else that of
-    the node that was up last.
+    idle: for how long each node has not been up. Of equal offers that of a node that is up is not
+    spare, else that of the node that was up last.
     """
     first: dict[bytes, str] = {}
     for name in sorted(offers, key=lambda name: (idle.get(name, -1.0), name)):
@@ -93,7 +119,9 @@ def spare_offers(offers: Mapping[str, bytes], idle: Mapping[str, float]) -> set[
 def _wrong_digests(
     shapes: dict[bytes, bytes], names: dict[bytes, bytes], apps: list[bytes]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield, for repair_offers, the digests whose text is another one, and those that no node seems to offer."""
+    """Yield, for repair_offers, the digests whose text is another one, and those that no node seems
+    to offer.
+    """
     label = f" {TASKS_LABEL}:".encode()
     used = {digest.split(b" ")[0] for offer in shapes.values() for digest in offer.split(label)[1:]}
     for digest in {*names, *apps}:

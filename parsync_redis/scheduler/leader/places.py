@@ -1,4 +1,6 @@
-"""Compare `running` with the leases: put back leases that are lost, and requeue tasks that do not start."""
+"""Compare `running` with the leases: put back leases that are lost, and requeue tasks that do not
+start.
+"""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -27,7 +29,9 @@ class PlaceDuty:
     """The entries of `running`; each pass looks at some hundreds."""
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
-        self._store, self._partitions, self._lease_s = store, partitions, lease_s
+        self._store = store
+        self._partitions = partitions
+        self._lease_s = lease_s
         self._unstarted = AgeTracker(lease_s / 2)
         self._suspects = Suspects(store, lease_s)
         self._shard = self._cursor = 0
@@ -38,7 +42,9 @@ class PlaceDuty:
         self._suspects.reset()
 
     def work(self, clock: Callable[[], float]) -> None:
-        """Look at the next entries, of one shard after the other; all were seen when the last one's last was."""
+        """Look at the next entries, of one shard after the other; all were seen when the last one's
+        last was.
+        """
         self._unstarted.begin(clock())
         runs: list[tuple[Place, bool]] = []
         for _ in range(self._store.keys.shards):
@@ -47,7 +53,8 @@ class PlaceDuty:
                 runs += self._read()
                 shard = -1
             if shard == self._shard:  # its primary is away
-                self._shard, self._cursor = (shard + 1) % self._store.keys.shards, 0
+                self._shard = (shard + 1) % self._store.keys.shards
+                self._cursor = 0
             if len(runs) >= MAX_BATCH or not (self._shard or self._cursor):
                 break
         for at in range(0, len(runs), MAX_BATCH):
@@ -57,7 +64,8 @@ class PlaceDuty:
 
     def _read(self) -> list[tuple[Place, bool]]:
         """Return the next entries, and whether each has started, and repair damaged ones."""
-        store, key = self._store, self._store.keys.queue("running", self._shard)
+        store = self._store
+        key = self._store.keys.queue("running", self._shard)
         cursor, some = store.client.hscan(key, self._cursor, count=MAX_BATCH)
         runs: list[tuple[Place, bool]] = []
         for task, text in cast(dict[bytes, bytes], some).items():
@@ -73,13 +81,18 @@ class PlaceDuty:
         return runs
 
     def _compare(self, runs: list[tuple[Place, bool]], clock: Callable[[], float]) -> None:
-        """Requeue those of these tasks whose slot has another lease or none, and those that are late to start."""
+        """Requeue those of these tasks whose slot has another lease or none, and those that are
+        late to start.
+        """
         store = self._store
         with store.client.pipeline(transaction=False) as pipe:
             for place, _ in runs:
                 pipe.hget(store.keys.partition(place.partition, "slots"), place.seat)
             leases = pipe.execute(raise_on_error=False)
-        now_s, torn, late, damaged = clock(), list[Place](), dict[tuple[int, str], list[Place]](), set[int]()
+        now_s = clock()
+        torn = list[Place]()
+        late = dict[tuple[int, str], list[Place]]()
+        damaged = set[int]()
         for (place, started), lease in zip(runs, leases, strict=True):
             if isinstance(lease, AWAY):
                 continue  # its partition's primary is away: nobody knows
@@ -114,9 +127,13 @@ class PlaceDuty:
 
     def _requeue_torn(self, torn: Sequence[Place]) -> None:
         """Requeue tasks whose lease is gone."""
-        words = self._store.run(self._store.commands.requeue([(place, "its lease was gone") for place in torn]))
+        words = self._store.run(
+            self._store.commands.requeue([(place, "its lease was gone") for place in torn])
+        )
         if back := [word for word in words if word != "none"]:
-            log.warning("%d tasks had a place and no lease: %s", len(back), " ".join(sorted(set(back))))
+            log.warning(
+                "%d tasks had a place and no lease: %s", len(back), " ".join(sorted(set(back)))
+            )
         for place, word in zip(torn, words, strict=True):
             if word == "none":
                 repair_task(self._store, place.task)

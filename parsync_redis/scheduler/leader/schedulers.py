@@ -15,11 +15,15 @@ log = logging.getLogger("parsync.leader")
 
 
 class SchedulerDuty:
-    """The members, and owners in `taken` that are no members. lost: 'NAME COUNTER' of members that were judged lost."""
+    """The members, and owners in `taken` that are no members.
+
+    lost: 'NAME COUNTER' of members that were judged lost.
+    """
 
     def __init__(self, store: Store, lease_s: float) -> None:
         self._store = store
-        self._members, self._owners = LeaseWatch(lease_s), LeaseWatch(lease_s)
+        self._members = LeaseWatch(lease_s)
+        self._owners = LeaseWatch(lease_s)
         self.lost: list[str] = []
 
     def reset(self) -> None:
@@ -28,8 +32,11 @@ class SchedulerDuty:
         self._owners.reset()
         self.lost = []
 
-    def work(self, clock: Callable[[], float], members: Mapping[str, int], seen_s: float | None = None) -> None:
-        """Give back the tasks of members that stood still for a lease, and of owners that are no members.
+    def work(
+        self, clock: Callable[[], float], members: Mapping[str, int], seen_s: float | None = None
+    ) -> None:
+        """Give back the tasks of members that stood still for a lease, and of owners that are no
+        members.
 
         seen_s: when the members' counters were these; None: now.
         """
@@ -44,7 +51,9 @@ class SchedulerDuty:
         for owner in self._owners.look(now_s, cast(dict[Any, Any], orphans)):
             self._give_back(cast(str, owner), taken[cast(str, owner)])
         self.lost = []
-        for member in self._members.look(now_s if seen_s is None else seen_s, cast(dict[Any, Any], members)):
+        for member in self._members.look(
+            now_s if seen_s is None else seen_s, cast(dict[Any, Any], members)
+        ):
             name = cast(str, member)
             log.warning("scheduler %s stood still for a lease: its tasks go back", name)
             self._give_back(name, taken.get(name, {}))

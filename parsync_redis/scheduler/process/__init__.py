@@ -1,1 +1,3 @@
-"""The process around the core: it reads, calls and listens, and keeps the scheduler's membership."""
+"""The process around the core: it reads, calls and listens, and keeps the scheduler's
+membership.
+"""

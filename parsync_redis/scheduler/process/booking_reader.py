@@ -1,7 +1,8 @@
-"""A scheduler's part in the backfill: it tells the leader's work which large kinds find no room, and obeys bookings.
+"""A scheduler's part in the backfill: it tells the leader's work which large kinds find no room,
+and obeys bookings.
 
-It also obeys nodes that hold back a name. The ticks say that there are bookings, or names that are held back. Without
-that word nothing is read.
+It also obeys nodes that hold back a name. The ticks say that there are bookings, or names that are
+held back. Without that word nothing is read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,19 +32,29 @@ class Backfill:
     """heard: the last tick said that nodes are booked, or hold back a name."""
 
     def __init__(self, store: Store, core: Core, gap_s: float, lease_s: float) -> None:
-        self._store, self._core, self._gap_s, self._lease_s = store, core, gap_s, lease_s
+        self._store = store
+        self._core = core
+        self._gap_s = gap_s
+        self._lease_s = lease_s
         self.heard = False
         self._large: tuple[Large, ...] = ()
         self._least = LeastAsked(lease_s)
         core.on_least(self._least)
-        self._times, self._asked, self._again_s = LearntTimes(), set[str](), 0.0
+        self._times = LearntTimes()
+        self._asked = set[str]()
+        self._again_s = 0.0
 
     def large(self) -> tuple[Large, ...]:
-        """Return the large kinds that found no room lately. Another thread asks, so the value is replaced whole."""
+        """Return the large kinds that found no room lately.
+
+        Another thread asks, so the value is replaced whole.
+        """
         return self._large
 
     def work(self, now_s: float) -> None:
-        """Once in a gap: look which large kinds find no room, and read the bookings if there are some."""
+        """Once in a gap: look which large kinds find no room, and read the bookings if there are
+        some.
+        """
         queue = self._core.queue
         self._least.see(islice(queue.groups, MOST_GROUPS), now_s)
         self._large = find_large(queue.blocked.strict, self._least) if queue.blocked.strict else ()
@@ -64,21 +75,34 @@ class Backfill:
         held = {name: frozenset(node for node, _ in nodes & alive) for name, nodes in holds.items()}
         return {name: nodes for name, nodes in held.items() if nodes}
 
-    def _judge(self, bookings: Sequence[Booking], held: Mapping[str, frozenset[str]], now_s: float) -> Bars:
+    def _judge(
+        self, bookings: Sequence[Booking], held: Mapping[str, frozenset[str]], now_s: float
+    ) -> Bars:
         """Return which kinds may not go where, until this is asked again a gap later."""
         booked = {booking.node for booking in bookings}
-        nodes = [node for p in self._core.view.partitions for node in p.nodes if node.name in booked]
+        nodes = [
+            node for p in self._core.view.partitions for node in p.nodes if node.name in booked
+        ]
         kinds = self._core.queue.kinds
-        names = [*dict.fromkeys(waiting.kind.name for some in kinds for waiting in some.values())][:MOST_NAMES]
+        names = [*dict.fromkeys(waiting.kind.name for some in kinds for waiting in some.values())][
+            :MOST_NAMES
+        ]
         self._read(names, nodes, now_s)
-        learnt = ((node.name, name, self._times.of(name, node.offer)) for node in nodes for name in names)
+        learnt = (
+            (node.name, name, self._times.of(name, node.offer)) for node in nodes for name in names
+        )
         runs_ms = {(node, name): times.p95_ms for node, name, times in learnt if times}
         return Bars(bookings, runs_ms, now_ms(self._store) + round(1000 * self._gap_s), held)
 
     def _read(self, names: Sequence[str], nodes: Sequence[Node], now_s: float) -> None:
         """Read the run times that are not known yet; once in a lease all of them."""
         if now_s >= self._again_s:
-            self._times, self._asked, self._again_s = LearntTimes(), set(), now_s + self._lease_s
-        fields = {*names, *(field_of(name, node.offer) for name in names for node in nodes)} - self._asked
+            self._times = LearntTimes()
+            self._asked = set()
+            self._again_s = now_s + self._lease_s
+        fields = {
+            *names,
+            *(field_of(name, node.offer) for name in names for node in nodes),
+        } - self._asked
         self._times.update(read_times_of(self._store, sorted(fields)))
         self._asked |= fields

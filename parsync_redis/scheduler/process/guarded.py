@@ -1,4 +1,6 @@
-"""Do a part of a leader's work so that damage, or a primary that is away, keeps no other part from being done."""
+"""Do a part of a leader's work so that damage, or a primary that is away, keeps no other part from
+being done.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +24,9 @@ def run_apart(store: Store, calls: Sequence[Call[Any]]) -> list[Any]:
 
 
 def is_away(store: Store, answer: Any) -> bool:
-    """Return whether an answer is the error of a server that is away while others answer; raise any other error."""
+    """Return whether an answer is the error of a server that is away while others answer; raise any
+    other error.
+    """
     if not isinstance(answer, Exception):
         return False
     if store.several and isinstance(answer, AWAY):
@@ -34,7 +38,10 @@ T = TypeVar("T")
 
 
 def guarded(store: Store, what: str, do: Callable[..., object], *args: Any) -> None:
-    """Call `do` with `args`; put damage that it meets into quarantine. what: names this part of the work there."""
+    """Call `do` with `args`; put damage that it meets into quarantine.
+
+    what: names this part of the work there.
+    """
     try:
         with unless_away(store):
             do(*args)
@@ -45,7 +52,9 @@ def guarded(store: Store, what: str, do: Callable[..., object], *args: Any) -> N
 
 
 def run_guarded(store: Store, what: str, calls: Sequence[Call[Any]]) -> list[Any]:
-    """Run calls in one round trip; return None in the place of each answer that `guarded` would go on without."""
+    """Run calls in one round trip; return None in the place of each answer that `guarded` would go
+    on without.
+    """
     answers = store.run_each(calls)
     for at, answer in enumerate(answers):
         if isinstance(answer, Exception):
@@ -57,9 +66,11 @@ def run_guarded(store: Store, what: str, calls: Sequence[Call[Any]]) -> list[Any
 def run_parts(
     store: Store, what: str, parts: Sequence[Sequence[T]], make: Callable[[Sequence[T]], Call[Any]]
 ) -> list[T]:
-    """Run the call that `make` makes for each part, all in one round trip; return the rows of those that are accepted.
+    """Run the call that `make` makes for each part, all in one round trip; return the rows of those
+    that are accepted.
 
-    Of a part that is refused each row is a call by itself, so that one that is damaged holds up no other.
+    Of a part that is refused each row is a call by itself, so that one that is damaged holds up no
+    other.
     """
     answers = store.run_each([make(part) for part in parts])
     singles: list[Sequence[T]] = []
@@ -71,7 +82,9 @@ def run_parts(
             guarded(store, what, _raise, answer)
         else:
             singles += ([row] for row in part)
-    for single, answer in zip(singles, run_guarded(store, what, [make(single) for single in singles]), strict=True):
+    for single, answer in zip(
+        singles, run_guarded(store, what, [make(single) for single in singles]), strict=True
+    ):
         done += single if answer is not None else ()
     return done
 
@@ -87,7 +100,9 @@ def _raise(error: Exception) -> None:
 
 @contextmanager
 def unless_away(store: Store) -> Iterator[None]:
-    """Go on without what is on a primary that is away or takes no writes; with one server there is nothing else."""
+    """Go on without what is on a primary that is away or takes no writes; with one server there is
+    nothing else.
+    """
     try:
         yield
     except AWAY:

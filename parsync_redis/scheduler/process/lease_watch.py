@@ -1,14 +1,17 @@
-"""Judge leases: a holder whose counter does not move for one lease, by the observer's monotonic clock, is lost.
+"""Judge leases: a holder whose counter does not move for one lease, by the observer's monotonic
+clock, is lost.
 
-Only an observer that has itself watched the counter for that long may judge it (the rule of Kubernetes' leases: act
-only on times captured locally). After a pause of the observer or a restart of the server nobody is judged for a lease.
+Only an observer that has itself watched the counter for that long may judge it (the rule of
+Kubernetes' leases: act only on times captured locally). After a pause of the observer or a restart
+of the server nobody is judged for a lease.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from ...model.replies import Members
 
-# High-water marks of numbers that only grow: one that went back shows that the server has lost writes.
+# High-water marks of numbers that only grow: one that went back shows that the server has lost
+# writes.
 #
 # It restarted without its last writes, or a replica took over that did not have them.
 
@@ -21,12 +24,17 @@ class HighWaterMarks:
 
     def see(self, numbers: Mapping[str, int]) -> list[str]:
         """Take in the numbers as they are now. Returns those that went back, as 'NAME=WAS->IS'."""
-        back = [f"{name}={self._seen[name]}->{now}" for name, now in numbers.items() if now < self._seen.get(name, 0)]
+        back = [
+            f"{name}={self._seen[name]}->{now}"
+            for name, now in numbers.items()
+            if now < self._seen.get(name, 0)
+        ]
         self._seen.update(numbers)
         return back
 
 
-# Track for how long an observer has seen something, on its own monotonic clock; nothing in Redis counts that.
+# Track for how long an observer has seen something, on its own monotonic clock; nothing in Redis
+# counts that.
 #
 # A new leader begins anew, and so does one that did not look for a while.
 
@@ -53,7 +61,9 @@ class AgeTracker:
         return ages
 
     def begin(self, now_s: float) -> None:
-        """Begin to look at some things; forget everything if the last look is more than `pause_s` ago."""
+        """Begin to look at some things; forget everything if the last look is more than `pause_s`
+        ago.
+        """
         if now_s - self._awake_s > self.pause_s:
             self.reset()
         self._awake_s = now_s
@@ -64,8 +74,12 @@ class AgeTracker:
         return now_s - self._since_s.setdefault(thing, now_s)
 
     def forget_unseen(self) -> None:
-        """Forget what was not seen since the last call; call it when everything has been looked at."""
-        self._since_s = {thing: since for thing, since in self._since_s.items() if thing in self._seen}
+        """Forget what was not seen since the last call; call it when everything has
+        been looked at.
+        """
+        self._since_s = {
+            thing: since for thing, since in self._since_s.items() if thing in self._seen
+        }
         self._seen.clear()
 
 
@@ -82,7 +96,10 @@ class LeaseWatch:
         self._forget([holder for holder in self._seen if of(holder)])
 
     def look(self, now_s: float, counters: Mapping[Hashable, Hashable]) -> list[Hashable]:
-        """Take in all counters. Returns the holders whose counters stood still for a lease while this watched."""
+        """Take in all counters.
+
+        Returns the holders whose counters stood still for a lease while this watched.
+        """
         if now_s - self._looked_s > self.lease_s / 2:
             self.reset()
         self._looked_s = now_s
@@ -101,14 +118,18 @@ class LeaseWatch:
             del self._seen[holder]
 
 
-# The leader: the scheduler that holds the leader lease. Its counter is the text of the lease, 'NAME moved=N'.
+# The leader: the scheduler that holds the leader lease. Its counter is the text of the lease, 'NAME
+# moved=N'.
 #
-# A scheduler that has watched the text stand still for half a lease takes it over with its next renewal. Two leaders at
-# once are harmless, so that this may be short.
+# A scheduler that has watched the text stand still for half a lease takes it over with its next
+# renewal. Two leaders at once are harmless, so that this may be short.
 
 
 class Leadership:
-    """The leader lease, as scheduler `me` sees it. leads: `me` holds it. stale: the text to be taken over, else ''."""
+    """The leader lease, as scheduler `me` sees it.
+
+    leads: `me` holds it. stale: the text to be taken over, else ''.
+    """
 
     def __init__(self, me: str, lease_s: float) -> None:
         self._me = me
@@ -118,7 +139,8 @@ class Leadership:
 
     def see(self, members: Members, now_s: float) -> bool:
         """Take in the reply to a renewal. Returns True if `me` has just become leader."""
-        before, self.leads = self.leads, members.leader.partition(" ")[0] == self._me
+        before = self.leads
+        self.leads = members.leader.partition(" ")[0] == self._me
         still = self._holder.look(now_s, {"holder": members.leader})
         self.stale = members.leader if still and not self.leads else ""
         return self.leads and not before

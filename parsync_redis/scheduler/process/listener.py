@@ -1,11 +1,13 @@
-"""Listen to pub/sub: ticks on one channel, and `wake` and `freed` messages on the scheduler's own channels.
+"""Listen to pub/sub: ticks on one channel, and `wake` and `freed` messages on the scheduler's own
+channels.
 
-The channels are sharded: each is of one hash tag, and only the server that has this tag carries its messages. So a
-scheduler has a subscription on each server that has channels of its own, and one more for the ticks, so that these
-need not wake a scheduler that has nothing to do.
+The channels are sharded: each is of one hash tag, and only the server that has this tag carries its
+messages. So a scheduler has a subscription on each server that has channels of its own, and one
+more for the ticks, so that these need not wake a scheduler that has nothing to do.
 
-Twenty schedulers hear forty ticks a second each, and a turn of the loop takes hardly longer than redis-py takes to
-hand over one message. So the sockets are redis-py's, with its address, login and TLS, but this module reads them.
+Twenty schedulers hear forty ticks a second each, and a turn of the loop takes hardly longer than
+redis-py takes to hand over one message. So the sockets are redis-py's, with its address, login and
+TLS, but this module reads them.
 """
 
 import logging
@@ -26,15 +28,18 @@ from ...store.store import Store
 
 log = logging.getLogger("parsync.scheduler")
 
-_HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}(?: booked)?|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}")
+_HEARD: Final = re.compile(
+    rb"tick \d{1,18} \d{1,18}(?: booked)?|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}"
+)
 _SOME: Final = 1 << 16
 
 LOOK_S: Final = 1.0
 """How often it looks whether its channels are still with the servers that it listens to."""
 
 CONNECT_S: Final = 1.0
-"""How long one of several servers may take to answer a new subscription: the loop waits for it, and serves the others
-after that."""
+"""How long one of several servers may take to answer a new subscription: the loop waits for it, and
+serves the others after that.
+"""
 
 CUT: Final = "cut"
 """The word that `hear` returns if the ticks were lost; nobody sends it."""
@@ -43,8 +48,9 @@ CUT: Final = "cut"
 def understand(data: bytes, word: str, number: int = 0) -> list[str]:
     """Return the words of a message; [] if no scheduler or script can have sent it on this channel.
 
-    word: the first word of what is heard on this channel; number: the partition or the shard that it is of. A wake-up
-    does not name its shard, so the number is added. Clients may publish on the channels of schedulers too.
+    word: the first word of what is heard on this channel; number: the partition or the shard that
+    it is of. A wake-up does not name its shard, so the number is added. Clients may publish on the
+    channels of schedulers too.
     """
     if not _HEARD.fullmatch(data):
         return []
@@ -55,14 +61,19 @@ def understand(data: bytes, word: str, number: int = 0) -> list[str]:
 
 
 class _Subscription:
-    """A subscription to channels of one server, on a connection of its own. Raises RedisError and OSError.
+    """A subscription to channels of one server, on a connection of its own.
 
-    within_s: how long the server may take to accept the connection, if not as long as those of the pool.
+    Raises RedisError and OSError.
+
+    within_s: how long the server may take to accept the connection, if not as long as those of the
+    pool.
     """
 
     def __init__(self, pool: Any, channels: Sequence[str], within_s: float | None = None) -> None:
         self.channels = channels
-        limits = {"socket_timeout": within_s, "socket_connect_timeout": within_s} if within_s else {}
+        limits = (
+            {"socket_timeout": within_s, "socket_connect_timeout": within_s} if within_s else {}
+        )
         self._connection: Any = pool.connection_class(
             **{**pool.connection_kwargs, **limits}
         )  # the pool may close its own
@@ -70,7 +81,8 @@ class _Subscription:
         self._reader = hiredis.Reader(protocolError=Disconnected, replyError=ResponseError)
         try:
             self._connection.connect()
-            asked = [self._connection.pack_command("SSUBSCRIBE", channel) for channel in channels]  # of many slots
+            # of many slots
+            asked = [self._connection.pack_command("SSUBSCRIBE", channel) for channel in channels]
             self._connection.send_packed_command([b"".join(part) for part in asked])
             self.socket = self._connection._get_socket()  # redis-py reads nothing more from it
             self.socket.setblocking(False)
@@ -106,18 +118,22 @@ class _Subscription:
 
 
 class Listener:
-    """Subscriptions to the ticks and to the scheduler's own channels, on each server that has some of them.
+    """Subscriptions to the ticks and to the scheduler's own channels, on each server that has some
+    of them.
 
-    Messages are only hints: if a connection fails, the scheduler goes on by its own clock, and hears the others.
+    Messages are only hints: if a connection fails, the scheduler goes on by its own clock, and
+    hears the others.
     """
 
     def __init__(self, store: Store, name: str, partitions: int) -> None:
         self._store = store
         self._meanings = {store.keys.tick: ("tick", 0), **store.keys.own_channels(name, partitions)}
         self._by_name = {channel.encode(): meaning for channel, meaning in self._meanings.items()}
-        self._live: dict[tuple[Any, bool], _Subscription] = {}  # (connections to a server, is it the ticks)
+        # (connections to a server, is it the ticks)
+        self._live: dict[tuple[Any, bool], _Subscription] = {}
         self._by_socket: dict[int, tuple[Any, bool]] = {}
-        self._all, self._own = select.poll(), select.poll()
+        self._all = select.poll()
+        self._own = select.poll()
         self._backoff = Backoff(log, f"scheduler {name} hears nothing of a server")
         self._missing = False
         self._again_s = 0.0
@@ -134,19 +150,27 @@ class Listener:
         self._follow()
 
     def _follow(self) -> list[list[str]]:
-        """Subscribe where the channels are now. Returns what may have been missed on those that moved."""
+        """Subscribe where the channels are now.
+
+        Returns what may have been missed on those that moved.
+        """
         self._again_s = time.monotonic() + LOOK_S
         failed: Exception | None = None
         try:
             pools = self._store.pools_of(self._meanings, anew=self._missing)
         except ParsyncError as error:
-            pools, failed = {}, error
+            pools = {}
+            failed = error
         if len(pools) < len(self._meanings):
             failed = failed or ServerUnreachable(f"a server at {self._store.address} is away")
         wanted: dict[tuple[Any, bool], list[str]] = {}
         for channel, pool in pools.items():
             wanted.setdefault((pool, channel == self._store.keys.tick), []).append(channel)
-        moved = [place for place, subscription in self._live.items() if wanted.get(place) != subscription.channels]
+        moved = [
+            place
+            for place, subscription in self._live.items()
+            if wanted.get(place) != subscription.channels
+        ]
         missed = [words for place in moved for words in self._drop(place)]
         for place in wanted.keys() - self._live.keys():
             within_s = CONNECT_S if self._store.several else None
@@ -176,10 +200,14 @@ class Listener:
         if place[1]:
             return [[CUT]]
         meanings = [self._meanings[channel] for channel in subscription.channels]
-        return [[word, str(number), *(["1", "1"] if word == "freed" else [])] for word, number in meanings]
+        return [
+            [word, str(number), *(["1", "1"] if word == "freed" else [])]
+            for word, number in meanings
+        ]
 
     def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
-        """Return the messages that have come, each as its words; wait up to `timeout_s` for the first.
+        """Return the messages that have come, each as its words; wait up to `timeout_s` for the
+        first.
 
         ticks: wait for ticks as well as for own messages. Adds [CUT] if the ticks were lost, and
         what may have been missed on an own channel that was.

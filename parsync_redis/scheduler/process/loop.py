@@ -1,4 +1,6 @@
-"""The loop of a scheduler process: it hears ticks and wake-ups, asks the core for a plan, and carries that out."""
+"""The loop of a scheduler process: it hears ticks and wake-ups, asks the core for a plan, and
+carries that out.
+"""
 
 import logging
 import os
@@ -32,7 +34,9 @@ from .tick_clock import Every, TickClock
 
 
 def first_figures() -> Stats:
-    """Return the figures of a scheduler that has not turned yet: their age tells when it renewed."""
+    """Return the figures of a scheduler that has not turned yet: their age tells when
+    it renewed.
+    """
     return {"pid": os.getpid()}
 
 
@@ -55,16 +59,22 @@ def figures_of(core: Core, now_s: float) -> Stats:
 log = logging.getLogger("parsync.scheduler")
 
 DEBOUNCE_S: Final = 0.02
-"""In a nearly full partition, wait this long after a release so that one read covers the next ones too."""
+"""In a nearly full partition, wait this long after a release so that one read covers the next ones
+too.
+"""
 
 FEW: Final = 4
 """A partition is nearly full if fewer than one in so many slots are free."""
 
 RESTS: Final = 4
-"""How often in a gap a scheduler with nothing to do takes in the ticks that came; a wake-up ends its rest at once."""
+"""How often in a gap a scheduler with nothing to do takes in the ticks that came; a wake-up ends
+its rest at once.
+"""
 
 CONFIRM_S: Final = 0.25
-"""How long a worker has to start what was placed with it; what it has not started by then is confirmed."""
+"""How long a worker has to start what was placed with it; what it has not started by then is
+confirmed.
+"""
 
 OBSERVE_S: Final = 0.25
 """How often a scheduler updates its figures, at most."""
@@ -74,9 +84,11 @@ LONGEST_WAIT_S: Final = 0.5
 
 
 class Scheduler:
-    """One scheduler process: the core, and around it the store, the listener and the membership thread.
+    """One scheduler process: the core, and around it the store, the listener and the membership
+    thread.
 
-    rng: the core's random generator; by default the system seeds it. core: used instead of a new core, by benches.
+    rng: the core's random generator; by default the system seeds it. core: used instead of a new
+    core, by benches.
     """
 
     def __init__(
@@ -90,16 +102,26 @@ class Scheduler:
         core: Core | None = None,
         health: HealthFile | None = None,
     ) -> None:
-        self.store, self.config, self.name = store, config, check_name("scheduler name", name)
-        strategy, dice = Strategy(settings.strategy), rng or np.random.default_rng()
-        self.core = core or Core(name, config.partitions, strategy, settings.tau_s, dice, shards=config.shards)
+        self.store = store
+        self.config = config
+        self.name = check_name("scheduler name", name)
+        strategy = Strategy(settings.strategy)
+        dice = rng or np.random.default_rng()
+        self.core = core or Core(
+            name, config.partitions, strategy, settings.tau_s, dice, shards=config.shards
+        )
         self._backfill = Backfill(store, self.core, config.gap_s, config.lease_s)
         self.listener = Listener(store, name, config.partitions)
-        self._stats, self._health = first_figures(), health or HealthFile()
-        large, forget_s = self._backfill.large, settings.forget_s
-        self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most, large, forget_s)
+        self._stats = first_figures()
+        self._health = health or HealthFile()
+        large = self._backfill.large
+        forget_s = settings.forget_s
+        self.membership = Membership(
+            store.again(), name, config, lambda: self._stats, at_most, large, forget_s
+        )
         self._rank = self.membership.rank
-        self._plans, self._taken = PlanRunner(store, self.core), TakenTasks(store, self.core)
+        self._plans = PlanRunner(store, self.core)
+        self._taken = TakenTasks(store, self.core)
         self.ticks = TickClock(time.monotonic())
         self._duties = [
             Every(CONFIRM_S, lambda _: self._taken.confirm_due()),
@@ -109,11 +131,14 @@ class Scheduler:
             Every(CHOOSE_S, lambda _: self.core.waits.choose()),
             Every(config.lease_s / BEATS, lambda _: self._say_well()),
         ]
-        self._only_read, self._run_id = False, ""
+        self._only_read = False
+        self._run_id = ""
         self._backoff = Backoff(log, f"scheduler {self.name}")
 
     def run(self, stop: threading.Event) -> None:
-        """Run until `stop` is set or the cluster has put it out; then give back what it has taken, and leave."""
+        """Run until `stop` is set or the cluster has put it out; then give back what it has taken,
+        and leave.
+        """
         entered = failed = False
         while not (stop.is_set() or self.membership.out):
             try:
@@ -141,14 +166,17 @@ class Scheduler:
         self.membership.enter()
         if self.membership.out:
             return False
-        self._rank = self.membership.rank  # nothing is copied yet: copies are of these servers, or of later ones
+        # nothing is copied yet: copies are of these servers, or of later ones
+        self._rank = self.membership.rank
         self._run_id = self._rank.server
         self.core.on_members(self._rank.ordinal, self._rank.members)
         self.listener.listen()
         return True
 
     def turn(self) -> None:
-        """Carry out what is to do and hear what came meanwhile; with nothing to do, wait for something to hear."""
+        """Carry out what is to do and hear what came meanwhile; with nothing to do, wait for
+        something to hear.
+        """
         # Never only read twice in a row: ticks may come faster than turns.
         self._only_read = self.core.due and not self._only_read
         self._plans.wake_if_due(time.monotonic())
@@ -164,10 +192,12 @@ class Scheduler:
             duty.run_if_due(now_s)
         self._hear(0.0 if plan else self._wait_s(now_s))
 
-    # -- hearing -----------------------------------------------------------------------------------------------------
+    # -- hearing -----------------------------------------------------------------------------------
 
     def _wait_s(self, now_s: float) -> float:
-        """Return how long to wait for a message: until an own tick, a delayed task or the end of a rest is due."""
+        """Return how long to wait for a message: until an own tick, a delayed task or the end of a
+        rest is due.
+        """
         due_s = self.ticks.due_s(self._interval_s)
         if self._rests and not self.ticks.is_own:
             due_s = now_s + self.config.gap_s / RESTS
@@ -175,7 +205,9 @@ class Scheduler:
 
     @property
     def _rests(self) -> bool:
-        """True if it lets ticks wait: it has nothing to do, and ticks come more often than it would look for them."""
+        """True if it lets ticks wait: it has nothing to do, and ticks come more often than it would
+        look for them.
+        """
         return self.core.at_rest and self._rank.members > RESTS
 
     @property
@@ -183,7 +215,9 @@ class Scheduler:
         return self.config.gap_s / self._rank.members
 
     def _hear(self, timeout_s: float) -> None:
-        """Take in the messages that are there; tick by its own clock if the leader's ticks do not come."""
+        """Take in the messages that are there; tick by its own clock if the leader's ticks do not
+        come.
+        """
         due_s = 0.0
         while messages := self.listener.hear(timeout_s, ticks=not self._rests):
             now_s = time.monotonic()
@@ -198,13 +232,16 @@ class Scheduler:
                 elif words[0] == "freed":
                     self.core.on_freed(int(words[1]))
                     few = FEW * int(words[2]) < int(words[3])
-                    due_s = due_s or now_s + (DEBOUNCE_S if few and not self.core.in_flight else 0.0)
+                    due_s = due_s or now_s + (
+                        DEBOUNCE_S if few and not self.core.in_flight else 0.0
+                    )
             timeout_s = due_s - now_s
             if timeout_s <= 0:
                 break
         if self.membership.rank is not self._rank:
             self._on_rank(self.membership.rank)
-        now_s, interval_s = time.monotonic(), self._interval_s
+        now_s = time.monotonic()
+        interval_s = self._interval_s
         self.ticks.start_own(now_s, interval_s)
         if self.ticks.becomes_deaf(now_s, interval_s):
             (self.listener.listen_to_ticks if self.store.several else self.listener.listen)()
@@ -218,23 +255,33 @@ class Scheduler:
             self.membership.poke()
 
     def _on_rank(self, rank: Rank) -> None:
-        """Take in a new rank; give everything back if others gave it back, or if the server is another one now."""
+        """Take in a new rank; give everything back if others gave it back, or if the server is
+        another one now.
+        """
         if rank.joined != self._rank.joined:
             log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
             self._taken.give_back_all()
-        elif rank.server and rank.server not in (self._rank.server, self._run_id) and not self.store.several:
-            log.warning("scheduler %s: the server is another one now; its tasks are given back", self.name)
+        elif (
+            rank.server
+            and rank.server not in (self._rank.server, self._run_id)
+            and not self.store.several
+        ):
+            log.warning(
+                "scheduler %s: the server is another one now; its tasks are given back", self.name
+            )
             self._taken.give_back_all()
         for name, run_id in rank.servers.items():
             if name and self._rank.servers.get(name) != run_id:
                 self._plans.read_anew(name)
-        self._rank, self._run_id = rank, rank.server or self._run_id
+        self._rank = rank
+        self._run_id = rank.server or self._run_id
         self.core.on_members(rank.ordinal, rank.members)
 
-    # -- beginnings and ends -----------------------------------------------------------------------------------------
+    # -- beginnings and ends -----------------------------------------------------------------------
 
     def recover(self) -> None:
-        """After an outage confirm what was won, give back all other tasks, and read everything again.
+        """After an outage confirm what was won, give back all other tasks, and read everything
+        again.
 
         Only what was won is certain; and if the server is another one, not even that.
         """
@@ -259,7 +306,9 @@ class Scheduler:
             log.warning("scheduler %s could not leave in order: %s", self.name, error)
 
     def _close(self) -> None:
-        """Close the connections that are this scheduler's own: another may follow it in this process."""
+        """Close the connections that are this scheduler's own: another may follow it in this
+        process.
+        """
         self.listener.close()
         self.membership.store.disconnect()
 
@@ -271,4 +320,7 @@ class Scheduler:
     def _say_well(self) -> None:
         """Renew the health file, by the last renewal: so both this loop and membership are well."""
         leads = ", the leader" if self.membership.leads else ""
-        self._health.renew(self.membership.renewed_s, f"scheduler {self.name} is one of {self._rank.members}{leads}")
+        self._health.renew(
+            self.membership.renewed_s,
+            f"scheduler {self.name} is one of {self._rank.members}{leads}",
+        )

@@ -1,7 +1,8 @@
-"""A scheduler's membership: a thread with a connection of its own that renews it, whatever the loop is busy with.
+"""A scheduler's membership: a thread with a connection of its own that renews it, whatever the loop
+is busy with.
 
-It learns who the members are (the rank of a name is its ordinal) and who leads. While this scheduler leads, it
-publishes the ticks, and another thread does the leader's work (leader_work.py).
+It learns who the members are (the rank of a name is its ordinal) and who leads. While this
+scheduler leads, it publishes the ticks, and another thread does the leader's work (leader_work.py).
 """
 
 import logging
@@ -40,10 +41,12 @@ Stats = Mapping[str, str | int | float]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """This scheduler is number `ordinal` of `members`; `epoch` grows with each change of the members.
+    """This scheduler is number `ordinal` of `members`; `epoch` grows with each change of the
+    members.
 
-    joined: grows each time it was taken for dead and came back. server: the run id of the server that answered.
-    servers: run ids by what is there: '' for that server, q0 for a shard, p0 for a partition.
+    joined: grows each time it was taken for dead and came back. server: the run id of the server
+    that answered. servers: run ids by what is there: '' for that server, q0 for a shard, p0 for a
+    partition.
     """
 
     ordinal: int
@@ -57,8 +60,8 @@ class Rank:
 class Membership(threading.Thread):
     """Renews until stopped. rank: replaced whole, so that the loop may read it at any time.
 
-    renewed_s: when it last did (monotonic). out: the cluster has put this scheduler out, and others have its place: it
-    may not come back.
+    renewed_s: when it last did (monotonic). out: the cluster has put this scheduler out, and others
+    have its place: it may not come back.
     """
 
     def __init__(
@@ -72,15 +75,24 @@ class Membership(threading.Thread):
         forget_s: float = DEFAULT_FORGET_S,
     ) -> None:
         super().__init__(name="membership", daemon=True)
-        self.store, self.me, self.config, self.stats = store, name, config, stats
+        self.store = store
+        self.me = name
+        self.config = config
+        self.stats = stats
         self.at_most = at_most
         self.out = False
         self.rank = Rank(0, 1, 0, 0)
         self._leadership = Leadership(name, config.lease_s)
-        self._work = LeaderWork(store, config.partitions, config.lease_s, lambda: self.leads, large, forget_s)
-        self._counters, self.renewed_s = dict[str, int](), 0.0
-        self._marks, self._orders = HighWaterMarks(), OrderDuty(store)
-        self._runs, self._restarted, self._unkept = dict[str, ServerRun](), False, False
+        self._work = LeaderWork(
+            store, config.partitions, config.lease_s, lambda: self.leads, large, forget_s
+        )
+        self._counters = dict[str, int]()
+        self.renewed_s = 0.0
+        self._marks = HighWaterMarks()
+        self._orders = OrderDuty(store)
+        self._runs = dict[str, ServerRun]()
+        self._restarted = False
+        self._unkept = False
         self._losses: list[str] = []  # not written down yet
         self._sequence = self._beats = 0
         self._done = threading.Event()
@@ -108,7 +120,9 @@ class Membership(threading.Thread):
         self.renew()
 
     def renew(self) -> None:
-        """Move this scheduler's counter, and learn who the members and the leader are, or that it is out."""
+        """Move this scheduler's counter, and learn who the members and the leader are, or that it
+        is out.
+        """
         lost = self._work.next_lost()
         members = self.store.run(
             self.store.commands.renew_scheduler(
@@ -119,20 +133,28 @@ class Membership(threading.Thread):
             self.out = True
             return
         names = sorted(members.counters)
-        before, now = self._counters.get(self.me, 0), members.counters[self.me]
+        before = self._counters.get(self.me, 0)
+        now = members.counters[self.me]
         came_back = bool(before) and (now <= before or now // LIFE != before // LIFE)
-        self._counters, self.renewed_s = dict(members.counters), time.monotonic()
+        self._counters = dict(members.counters)
+        self.renewed_s = time.monotonic()
         joined = self.rank.joined + came_back
         runs = {name: run.id for name, run in self._runs.items()}
-        self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, runs.get("", ""), runs)
+        self.rank = Rank(
+            names.index(self.me), len(names), members.epoch, joined, runs.get("", ""), runs
+        )
         if self._leadership.see(members, time.monotonic()):
             log.info("%s is leader now", self.me)
             self._work.reset()
 
     def run(self) -> None:
-        """Renew eight times a lease; as leader also tick N times a gap; a pass is due with each renewal."""
+        """Renew eight times a lease; as leader also tick N times a gap; a pass is due with each
+        renewal.
+        """
         self._work.start()
-        renew_s, next_renew_s, next_tick_s = self.config.lease_s / BEATS, 0.0, 0.0
+        renew_s = self.config.lease_s / BEATS
+        next_renew_s = 0.0
+        next_tick_s = 0.0
         backoff = Backoff(log, f"membership of {self.me}", renew_s)
         while not self._done.is_set() and not self.out:
             now_s = time.monotonic()
@@ -150,27 +172,35 @@ class Membership(threading.Thread):
                 self.doubt()
                 self._done.wait(backoff.pause_s(error))
             except Exception:
-                log.exception("membership of %s: unexpected", self.me)  # whatever it is, it goes on being renewed
+                # whatever it is, it goes on being renewed
+                log.exception("membership of %s: unexpected", self.me)
                 self.doubt()
                 self._done.wait(renew_s / 2)
-            wait_s = min(next_renew_s, next_tick_s if self.leads else next_renew_s) - time.monotonic()
+            wait_s = (
+                min(next_renew_s, next_tick_s if self.leads else next_renew_s) - time.monotonic()
+            )
             self._poked.wait(max(0.0, wait_s))
 
     def tick(self) -> None:
         """Publish a tick; with the first of each gap, let the shards count alike."""
         self._sequence += 1
         booked = " booked" if self._work.booked else ""
-        self.store.read("spublish", self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}{booked}")
+        self.store.read(
+            "spublish", self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}{booked}"
+        )
         if self._sequence % self.rank.members == 0:
             guarded(self.store, "orders", self._orders.work)
 
     def beat(self) -> None:
-        """Renew, look whether the server restarted or lost writes; let the leader's work be done while this leads."""
+        """Renew, look whether the server restarted or lost writes; let the leader's work be done
+        while this leads.
+        """
         self._notice_restart()
         self.renew()
         self._notice_loss()
         self._beats += 1
-        if self._unkept or (self.leads and self._beats % BEATS == 0):  # the servers may have lost the settings
+        # the servers may have lost the settings
+        if self._unkept or (self.leads and self._beats % BEATS == 0):
             with unless_away(self.store):
                 keep_config(self.store, self.config)
                 self._unkept = False
@@ -178,24 +208,40 @@ class Membership(threading.Thread):
             self._work.see(self._counters, self.renewed_s)
 
     def doubt(self) -> None:
-        """Watch everybody anew: the server did not answer, so that a counter that stands still proves nothing."""
+        """Watch everybody anew: the server did not answer, so that a counter that stands still
+        proves nothing.
+        """
         self._work.reset()
         self._leadership.reset()
 
     def _notice_restart(self) -> None:
-        """Notice servers that restarted or failed over: of theirs nobody is judged for one lease, or named lost."""
-        keys, before = self.store.keys, self._runs
-        homes = {"": keys.shared("config"), **{f"q{n}": key for n, key in enumerate(keys.queues("meta"))}}
+        """Notice servers that restarted or failed over: of theirs nobody is judged for one lease,
+        or named lost.
+        """
+        keys = self.store.keys
+        before = self._runs
+        homes = {
+            "": keys.shared("config"),
+            **{f"q{n}": key for n, key in enumerate(keys.queues("meta"))},
+        }
         homes |= {f"p{p}": keys.partition(p, "meta") for p in range(self.config.partitions)}
-        now, none = self.store.server_runs([*homes.values()]), ServerRun()
-        self._runs = {name: now[key] if now[key].id else before.get(name, none) for name, key in homes.items()}
+        now = self.store.server_runs([*homes.values()])
+        none = ServerRun()
+        self._runs = {
+            name: now[key] if now[key].id else before.get(name, none) for name, key in homes.items()
+        }
         changed = [name for name, run in self._runs.items() if run.id != before.get(name, none).id]
         if not changed:
             return
-        self._notice_failover([name for name in changed if self._runs[name].took_over_from(before.get(name, none))])
+        self._notice_failover(
+            [name for name in changed if self._runs[name].took_over_from(before.get(name, none))]
+        )
         self._restarted = True
         if before:
-            log.warning("the server%s restarted, or another took over: nobody is judged for one lease", _of(changed))
+            log.warning(
+                "the server%s restarted, or another took over: nobody is judged for one lease",
+                _of(changed),
+            )
             self._unkept = True
         if any(name[:1] != "p" for name in changed):  # it has counters or tasks of schedulers
             self.doubt()
@@ -203,17 +249,24 @@ class Membership(threading.Thread):
             self._work.reset({int(name[1:]) for name in changed})
 
     def _notice_failover(self, homes: Sequence[str]) -> None:
-        """Note by primary what replicas have taken over: a small loss may be made good before its number is read."""
+        """Note by primary what replicas have taken over: a small loss may be made good before its
+        number is read.
+        """
         by_run: dict[ServerRun, list[str]] = {}
         for name in homes:
             by_run.setdefault(self._runs[name], []).append(name or "cluster")
         for run, some in by_run.items():
             what = ",".join(some[:NAMED])
-            log.warning("a replica has taken over %s: its last writes may be lost; see `parsync doctor`", what)
+            log.warning(
+                "a replica has taken over %s: its last writes may be lost; see `parsync doctor`",
+                what,
+            )
             self._losses.append(f"failover@{run.since}={what}")
 
     def _notice_loss(self) -> None:
-        """Record what the servers have forgotten, by the numbers that went back since the last look."""
+        """Record what the servers have forgotten, by the numbers that went back since the last
+        look.
+        """
         keys = self.store.keys
         partitions = range(self.config.partitions if self.leads or self._restarted else 0)
         with self.store.client.pipeline(transaction=False) as pipe:
@@ -222,7 +275,11 @@ class Membership(threading.Thread):
             for p in partitions:
                 pipe.hget(keys.partition(p, "meta"), "version")
             replies: list[Any] = pipe.execute(raise_on_error=False)
-        counts = ["submitted"] if keys.shards == 1 else [f"submitted_q{shard}" for shard in range(keys.shards)]
+        counts = (
+            ["submitted"]
+            if keys.shards == 1
+            else [f"submitted_q{shard}" for shard in range(keys.shards)]
+        )
         read = zip([*counts, *(f"p{p}" for p in partitions)], replies, strict=True)
         away = any(isinstance(number, ParsyncError) for number in replies)
         numbers = {
@@ -231,12 +288,16 @@ class Membership(threading.Thread):
             if number is None or (isinstance(number, bytes) and number.isdigit())
         }
         if back := self._marks.see(numbers):
-            log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back))
+            log.warning(
+                "the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back)
+            )
             self._unkept = True
             self._losses += back[:20]
         self._restarted = away  # what is away is looked at when it is back
         if self._losses:
-            self.store.run(self.store.commands.record_loss(" ".join([self.me, *self._losses]), KEEP_S))
+            self.store.run(
+                self.store.commands.record_loss(" ".join([self.me, *self._losses]), KEEP_S)
+            )
             self._losses = []
 
     def leave(self) -> None:

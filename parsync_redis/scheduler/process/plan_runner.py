@@ -1,4 +1,6 @@
-"""Carry out a plan: one round trip of calls, whose replies go back to the core; and what is read beside them."""
+"""Carry out a plan: one round trip of calls, whose replies go back to the core; and what is read
+beside them.
+"""
 
 import logging
 from collections.abc import Callable
@@ -24,12 +26,16 @@ from .guarded import run_apart
 log = logging.getLogger("parsync.scheduler")
 
 MEANWHILE_S: Final = 0.005
-"""The least time until delayed tasks that fall due are taken, so that one take covers all that fall due until then."""
+"""The least time until delayed tasks that fall due are taken, so that one take covers all that fall
+due until then.
+"""
 
 
 @dataclass(slots=True)
 class _Step:
-    """A call of a plan; where: its partition or shard, as in its keys; failed: what to do if its server is away."""
+    """A call of a plan; where: its partition or shard, as in its keys; failed: what to do if its
+    server is away.
+    """
 
     call: Call[Any]
     where: str
@@ -39,17 +45,23 @@ class _Step:
 class PlanRunner:
     """Carries out the plans of one core, but for what they confirm: see taken_tasks.py.
 
-    Of several servers, one that is away fails its own steps only; of one server, the whole plan fails. doubtful: shards
-    that may have tasks in `taken` for this scheduler of which the core does not know, because a step failed there.
+    Of several servers, one that is away fails its own steps only; of one server, the whole plan
+    fails. doubtful: shards that may have tasks in `taken` for this scheduler of which the core does
+    not know, because a step failed there.
     """
 
     def __init__(self, store: Store, core: Core) -> None:
-        self._store, self._core = store, core
-        self._due_s: dict[int, float] = {}  # by shard, when its next delayed task is due, on the scheduler's clock
+        self._store = store
+        self._core = core
+        # by shard, when its next delayed task is due, on the scheduler's clock
+        self._due_s: dict[int, float] = {}
         self.doubtful: set[int] = set()
         self._back: set[int] = set()
-        self._failing: dict[str, ParsyncError] = {}  # the partitions and shards whose servers are away
-        self._trouble = Backoff(log, f"scheduler {core.name} goes on without some partitions and shards")
+        # the partitions and shards whose servers are away
+        self._failing: dict[str, ParsyncError] = {}
+        self._trouble = Backoff(
+            log, f"scheduler {core.name} goes on without some partitions and shards"
+        )
 
     @property
     def due_s(self) -> float:
@@ -58,7 +70,8 @@ class PlanRunner:
 
     def take_back(self) -> set[int]:
         """Return the shards that were doubtful and answer again, once."""
-        back, self._back = self._back, set()
+        back = self._back
+        self._back = set()
         return back
 
     def wake_if_due(self, now_s: float) -> None:
@@ -68,7 +81,10 @@ class PlanRunner:
             self._core.on_wake(shard)
 
     def carry_out(self, plan: Plan, clock: Callable[[], float]) -> None:
-        """Carry out a plan. `clock` is asked after the replies have come. Raises what `Runner.run_all` raises."""
+        """Carry out a plan.
+
+        `clock` is asked after the replies have come. Raises what `Runner.run_all` raises.
+        """
         if plan.read_nodes:
             self._read_nodes(plan.read_nodes)
         steps = self._steps(plan)
@@ -91,7 +107,9 @@ class PlanRunner:
         self._judge_failures()
 
     def _steps(self, plan: Plan) -> list[_Step]:
-        commands, core, steps = self._store.commands, self._core, list[_Step]()
+        commands = self._store.commands
+        core = self._core
+        steps = list[_Step]()
         for shard, reasons in plan.reasons.items():
             forget = partial(core.queue.forget_reasons, shard)
             steps.append(_Step(commands.set_reason(reasons, shard), f"q{shard}", forget))
@@ -100,12 +118,22 @@ class PlanRunner:
             steps.append(_Step(commands.note_choices(some, shard), f"q{shard}", lambda: None))
         back = [(task, attempt, how, "") for task, attempt, how in plan.give_back]
         for shard, rows in self._store.keys.by_shard(back, itemgetter(0)):
-            steps.append(_Step(commands.give_back(core.name, rows), f"q{shard}", partial(self.doubtful.add, shard)))
+            steps.append(
+                _Step(
+                    commands.give_back(core.name, rows),
+                    f"q{shard}",
+                    partial(self.doubtful.add, shard),
+                )
+            )
         for p, claims in plan.commit.items():
-            steps.append(_Step(commands.commit(p, claims), f"p{p}", partial(core.on_unread, p, claims)))
+            steps.append(
+                _Step(commands.commit(p, claims), f"p{p}", partial(core.on_unread, p, claims))
+            )
         for p, node, inc, why in plan.suspect:
             log.warning("node %s refuses claims, so it becomes suspect if it is up: %s", node, why)
-            steps.append(_Step(commands.set_node(p, node, "suspect", inc, why), f"p{p}", lambda: None))
+            steps.append(
+                _Step(commands.set_node(p, node, "suspect", inc, why), f"p{p}", lambda: None)
+            )
         for p in plan.read:
             waiter = core.name if p in plan.ask else ""
             read = commands.read_partition(p, core.view.partitions[p].since, waiter)
@@ -121,7 +149,9 @@ class PlanRunner:
         self._core.on_untaken(shard)
 
     def _judge_failures(self) -> None:
-        """Raise an error that is not only that of a server that is away; say which servers are away."""
+        """Raise an error that is not only that of a server that is away; say which servers are
+        away.
+        """
         for where, error in [*self._failing.items()]:
             if not isinstance(error, AWAY):
                 del self._failing[where]
@@ -140,7 +170,9 @@ class PlanRunner:
         if took.due_ms is not None:
             self._due_s[took.shard] = now_s + max(MEANWHILE_S, (took.due_ms - took.now_ms) / 1000)
         for task, why in took.failed:
-            quarantine(self._store, f"{self._store.keys.queue('tasks', took.shard)} {task}", why, b"")
+            quarantine(
+                self._store, f"{self._store.keys.queue('tasks', took.shard)} {task}", why, b""
+            )
 
     def _read_nodes(self, partitions: list[int]) -> None:
         """Read each epoch before its nodes, so that the nodes are never older than the epoch says.
@@ -149,13 +181,19 @@ class PlanRunner:
         """
         keys = self._store.keys
         reads = [
-            ("hget", keys.partition(p, "meta"), "epoch") if first else ("hgetall", keys.partition(p, "nodes"))
+            ("hget", keys.partition(p, "meta"), "epoch")
+            if first
+            else ("hgetall", keys.partition(p, "nodes"))
             for p in partitions
             for first in (True, False)
         ]
         replies = self._store.pipe_each(reads)
         for error in replies:
-            if isinstance(error, Exception) and not is_damage(error) and not isinstance(error, AWAY):
+            if (
+                isinstance(error, Exception)
+                and not is_damage(error)
+                and not isinstance(error, AWAY)
+            ):
                 raise error
         for i, p in enumerate(partitions):
             epoch, records = replies[2 * i : 2 * i + 2]
@@ -168,8 +206,11 @@ class PlanRunner:
         self.read_names()
 
     def read_anew(self, name: str) -> None:
-        """Read all of a partition or shard ('p0', 'q0'): another server has it, which may have lost some."""
-        core, number = self._core, int(name[1:])
+        """Read all of a partition or shard ('p0', 'q0'): another server has it, which may have lost
+        some.
+        """
+        core = self._core
+        number = int(name[1:])
         if name.startswith("p"):
             core.on_unread(number)
         else:
@@ -180,7 +221,11 @@ class PlanRunner:
     def read_names(self) -> None:
         """Read the task names of digests that are new to this scheduler, once each."""
         if unread := sorted(self._core.view.unread()):
-            shards = [shard for shard in range(self._store.keys.shards) if shard not in self._core.queue.away]
+            shards = [
+                shard
+                for shard in range(self._store.keys.shards)
+                if shard not in self._core.queue.away
+            ]
             key = self._store.keys.queue("names", shards[0] if shards else 0)
             (texts,) = self._store.pipe_each([("hmget", key, unread)])
             if isinstance(texts, Exception):

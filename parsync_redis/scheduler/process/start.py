@@ -31,14 +31,23 @@ LOOKS: Final = 8
 class Standby:
     """Asks to join again and again; lua/verbs/renew_scheduler.lua decides whether there is room.
 
-    A member that was killed is still listed. The leader removes it. If no leader lives, this observer does, by the same
-    rule: it has itself watched the member's counter stand still for one lease.
+    A member that was killed is still listed. The leader removes it. If no leader lives, this
+    observer does, by the same rule: it has itself watched the member's counter stand still for one
+    lease.
     """
 
     def __init__(
-        self, store: Store, config: ClusterConfig, name: str, at_most: int, health: HealthFile | None = None
+        self,
+        store: Store,
+        config: ClusterConfig,
+        name: str,
+        at_most: int,
+        health: HealthFile | None = None,
     ) -> None:
-        self.store, self.me, self.at_most, self._health = store, name, at_most, health or HealthFile()
+        self.store = store
+        self.me = name
+        self.at_most = at_most
+        self._health = health or HealthFile()
         self._pause_s = config.lease_s / LOOKS
         self._members = LeaseWatch(config.lease_s)
         self._run_id = ""
@@ -50,10 +59,14 @@ class Standby:
         lost = ""
         while not stop.is_set():
             try:
-                if (run_id := self.store.run_id()) != self._run_id:  # nobody is judged for one lease
-                    self._run_id, lost = run_id, ""
+                # nobody is judged for one lease
+                if (run_id := self.store.run_id()) != self._run_id:
+                    self._run_id = run_id
+                    lost = ""
                     self._members.reset()
-                members = self.store.run(self.store.commands.renew_scheduler(self.me, lost=lost, at_most=self.at_most))
+                members = self.store.run(
+                    self.store.commands.renew_scheduler(self.me, lost=lost, at_most=self.at_most)
+                )
                 backoff.well()
             except (ParsyncError, RedisError, OSError) as error:
                 self._members.reset()
@@ -66,8 +79,16 @@ class Standby:
             if not self._said:
                 self._said = True
                 names = ", ".join(sorted(members.counters))
-                log.info("scheduler %s stands by: %s are active, and at most %d may be", self.me, names, self.at_most)
-            still = cast(list[str], self._members.look(time.monotonic(), cast(dict[Any, Any], members.counters)))
+                log.info(
+                    "scheduler %s stands by: %s are active, and at most %d may be",
+                    self.me,
+                    names,
+                    self.at_most,
+                )
+            still = cast(
+                list[str],
+                self._members.look(time.monotonic(), cast(dict[Any, Any], members.counters)),
+            )
             lost = f"{still[0]} {members.counters[still[0]]}" if still else ""
             if lost:
                 log.warning("scheduler %s stood still for a lease", still[0])
@@ -84,19 +105,28 @@ RETRY_S: Final = 0.5
 """How often it asks for its server."""
 
 
-def run(settings: Settings, name: str | None = None, stop: threading.Event | None = None, at_most: int = 0) -> None:
+def run(
+    settings: Settings,
+    name: str | None = None,
+    stop: threading.Event | None = None,
+    at_most: int = 0,
+) -> None:
     """Run a scheduler in this process until `stop` is set; set the cluster up if it is the first.
 
-    at_most: stand by while the cluster has so many schedulers; 0: never. While no server answers it waits and says so.
-    Raises ServerUnfit, ClusterMismatch or InvalidInput before it starts; it survives later outages.
+    at_most: stand by while the cluster has so many schedulers; 0: never. While no server answers it
+    waits and says so. Raises ServerUnfit, ClusterMismatch or InvalidInput before it starts; it
+    survives later outages.
     """
     health = HealthFile(settings.health_file)
-    store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
+    store = Store.from_url(
+        settings.url, settings.cluster, settings.retention_s, settings.max_starts
+    )
     stop = stop or threading.Event()
     config = join_when_up(store, settings, stop)
     if config is None:
         return
-    gc.freeze()  # what was imported stays: the collector, which stops all threads, need not look through it
+    # what was imported stays: the collector, which stops all threads, need not look through it
+    gc.freeze()
     name = check_name("scheduler name", name or own_name())
     try:
         while not stop.is_set():
@@ -110,8 +140,9 @@ def run(settings: Settings, name: str | None = None, stop: threading.Event | Non
 def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> ClusterConfig | None:
     """Return the cluster's settings as soon as its server takes writes, None if stopped before.
 
-    It waits for a replica as well, which becomes the primary in a failover, and for one whose memory is full. Raises
-    ServerUnfit, AccessDenied or ClusterMismatch at once: no waiting repairs those.
+    It waits for a replica as well, which becomes the primary in a failover, and for one whose
+    memory is full. Raises ServerUnfit, AccessDenied or ClusterMismatch at once: no waiting repairs
+    those.
     """
     said_s = float("-inf")
     while not stop.is_set():
@@ -131,5 +162,10 @@ def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> Clu
 
 def own_name() -> str:
     """Return a name that no other process has: host, process, and a few random letters."""
-    host = "".join(c if c.isalnum() or c in "_.-" else "-" for c in socket.gethostname())[:64].strip("-_.") or "host"
+    host = (
+        "".join(c if c.isalnum() or c in "_.-" else "-" for c in socket.gethostname())[:64].strip(
+            "-_."
+        )
+        or "host"
+    )
     return f"{host}-{os.getpid()}-{random.randrange(16**4):04x}"

@@ -1,4 +1,6 @@
-"""Decide when the next tick is due: the leader's ticks, and a scheduler's own while it hears none."""
+"""Decide when the next tick is due: the leader's ticks, and a scheduler's own while it
+hears none.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,10 +9,14 @@ from typing import Final
 
 
 class Every:
-    """An action that is due at once, and again when more than `seconds` have passed. It is given the time."""
+    """An action that is due at once, and again when more than `seconds` have passed.
+
+    It is given the time.
+    """
 
     def __init__(self, seconds: float, action: Callable[[float], None]) -> None:
-        self.seconds, self._action = seconds, action
+        self.seconds = seconds
+        self._action = action
         self.last_s = float("-inf")
 
     def run_if_due(self, now_s: float) -> None:
@@ -24,12 +30,18 @@ SILENCE: Final = 3
 """Intervals without a tick after which a scheduler goes on by its own clock."""
 
 DEAF_S: Final = 1.0
-"""Seconds without a tick after which it subscribes anew, if they are more than SILENCE intervals. If a server stands
-still for a moment, all schedulers go on by their own clocks; if all subscribed anew, it would stand still longer."""
+"""Seconds without a tick after which it subscribes anew, if they are more than SILENCE intervals.
+
+If a server stands still for a moment, all schedulers go on by their own clocks; if all subscribed
+anew, it would stand still longer.
+"""
 
 
 class TickClock:
-    """Counts ticks. All times are seconds of one monotonic clock; an interval is the gap divided by the members."""
+    """Counts ticks.
+
+    All times are seconds of one monotonic clock; an interval is the gap divided by the members.
+    """
 
     def __init__(self, now_s: float) -> None:
         self.heard_s = now_s
@@ -44,7 +56,9 @@ class TickClock:
 
     def on_tick(self, sequence: int, now_s: float) -> None:
         """Follow the leader's clock: its tick was heard."""
-        self._sequence, self.heard_s, self._next_own_s = sequence, now_s, float("inf")
+        self._sequence = sequence
+        self.heard_s = now_s
+        self._next_own_s = float("inf")
         self._was_deaf = False
 
     def on_lost(self) -> None:
@@ -61,14 +75,19 @@ class TickClock:
             self._next_own_s = now_s
 
     def becomes_deaf(self, now_s: float, interval_s: float) -> bool:
-        """Return True once in a silence so long that the subscription may be dead. The next tick ends the silence."""
+        """Return True once in a silence so long that the subscription may be dead.
+
+        The next tick ends the silence.
+        """
         if self._was_deaf or now_s - self.heard_s < max(SILENCE * interval_s, DEAF_S):
             return False
         self._was_deaf = True
         return True
 
     def own_ticks(self, now_s: float, interval_s: float) -> list[int]:
-        """Return the numbers of the own ticks that are due, at most those of one interval that was missed."""
+        """Return the numbers of the own ticks that are due, at most those of one interval that was
+        missed.
+        """
         found = []
         while self._next_own_s <= now_s:
             self._sequence += 1

@@ -21,15 +21,24 @@ _PAGE: Final = 1000
 _KINDS: Final = 100
 """Kinds whose tasks are read together."""
 
-_ENDING: Final = {WAITING: WAITING, TaskState.PLACED.value: "placed", TaskState.RUNNING.value: "SIGTERM"}
+_ENDING: Final = {
+    WAITING: WAITING,
+    TaskState.PLACED.value: "placed",
+    TaskState.RUNNING.value: "SIGTERM",
+}
 """The states that can be selected, and how such a task is cancelled."""
 
 
 def cancel_tasks(
     store: Store, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM"
 ) -> list[tuple[str, str]]:
-    """Cancel any number of tasks by their encoded ids; return of each what `commands.cancel` returns."""
-    calls = [store.commands.cancel(ids[at : at + MAX_BATCH], why, how) for at in range(0, len(ids), MAX_BATCH)]
+    """Cancel any number of tasks by their encoded ids; return of each what `commands.cancel`
+    returns.
+    """
+    calls = [
+        store.commands.cancel(ids[at : at + MAX_BATCH], why, how)
+        for at in range(0, len(ids), MAX_BATCH)
+    ]
     found: list[tuple[str, str]] = []
     for at in range(0, len(calls), PIPELINED):
         for some in store.run_all(calls[at : at + PIPELINED]):
@@ -38,13 +47,17 @@ def cancel_tasks(
 
 
 def cancel_words(answers: Sequence[tuple[str, str]]) -> list[str]:
-    """Return for people what was done with each task: cancelled, asked, or the state that it is in."""
+    """Return for people what was done with each task: cancelled, asked, or the state
+    that it is in.
+    """
     return [state if word == "none" else word for word, state in answers]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Tasks in a state (waiting, placed, running), of names that match a pattern, and of one kind if it is given."""
+    """Tasks in a state (waiting, placed, running), of names that match a pattern, and of one kind
+    if it is given.
+    """
 
     state: str = WAITING
     name: str = "*"
@@ -52,12 +65,16 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.state not in _ENDING:
-            raise InvalidInput(f"state={shown(self.state)} cannot be cancelled: it must be one of {', '.join(_ENDING)}")
+            raise InvalidInput(
+                f"state={shown(self.state)} cannot be cancelled: it must be one of "
+                f"{', '.join(_ENDING)}"
+            )
         try:
             _ = self.kind is None or Kind.of(self.kind)
         except ValueError:
             raise InvalidInput(
-                f"kind={shown(self.kind)} is not valid: it must be as `parsync demand` shows it, 'proj.render slots=1'"
+                f"kind={shown(self.kind)} is not valid: it must be as `parsync demand` shows it, "
+                "'proj.render slots=1'"
             ) from None
 
     @property
@@ -81,13 +98,18 @@ def find_selected(store: Store, selection: Selection) -> list[str]:
     A task that comes to wait, or starts, while this reads may be left out.
     """
     found: dict[str, None] = {}
-    for ids in _waiting(store, selection) if selection.state == WAITING else _placed(store, selection):
+    for ids in (
+        _waiting(store, selection) if selection.state == WAITING else _placed(store, selection)
+    ):
         found |= dict.fromkeys(ids)
     return list(found)
 
 
 def _waiting(store: Store, selection: Selection) -> Iterator[list[str]]:
-    """Yield ids in the order in which tasks go: not due, waiting, taken. So none is missed that goes on meanwhile."""
+    """Yield ids in the order in which tasks go: not due, waiting, taken.
+
+    So none is missed that goes on meanwhile.
+    """
     keys = store.keys
     for ids in _scan(store, "zscan", keys.queues("later")):
         yield _of_kind(store, selection, ids)
@@ -106,13 +128,19 @@ def _placed(store: Store, selection: Selection) -> Iterator[list[str]]:
 
 
 def _scan(store: Store, command: str, keys: list[str]) -> Iterator[list[str]]:
-    """Yield the members of some sets ("zscan") or the fields of hashes ("hscan") in pages; one of each key together."""
+    """Yield the members of some sets ("zscan") or the fields of hashes ("hscan") in pages; one of
+    each key together.
+    """
     pages = dict.fromkeys(keys, 0)
     while pages:
         replies = store.pipe([(command, key, cursor, None, _PAGE) for key, cursor in pages.items()])
-        members = [member[0] if command == "zscan" else member for _, page in replies for member in page]
+        members = [
+            member[0] if command == "zscan" else member for _, page in replies for member in page
+        ]
         yield [readable(member) for member in members]
-        pages = {key: int(cursor) for key, (cursor, _) in zip(pages, replies, strict=True) if int(cursor)}
+        pages = {
+            key: int(cursor) for key, (cursor, _) in zip(pages, replies, strict=True) if int(cursor)
+        }
 
 
 def _of_kind(store: Store, selection: Selection, ids: list[str], state: str = "") -> list[str]:

@@ -12,24 +12,46 @@ from .live_nodes import LiveNode
 
 
 def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> NodeFacts:
-    """Return the facts of a node for a task of this name. apps: the tasks that workers know, by digest."""
-    node, digest = state.node, digest_of(state.node.offer)
+    """Return the facts of a node for a task of this name.
+
+    apps: the tasks that workers know, by digest.
+    """
+    node = state.node
+    digest = digest_of(state.node.offer)
     knows = not digest or (digest in apps and name in apps[digest].declared)
     return NodeFacts(
-        node.name, node.state, node.draining, node.offer, state.free, state.left, state.note, state.down_ms, knows
+        node.name,
+        node.state,
+        node.draining,
+        node.offer,
+        state.free,
+        state.left,
+        state.note,
+        state.down_ms,
+        knows,
     )
 
 
 def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Holder]:
-    """Return the tasks that hold slots of some nodes of a partition, each once, with the amounts that they hold.
+    """Return the tasks that hold slots of some nodes of a partition, each once, with the amounts
+    that they hold.
 
-    A task at a waiting seat is among them, with no slots. A task in a slot behind those of a pool that shrank keeps one
-    of the node's slots shut, so it counts as if it held that.
+    A task at a waiting seat is among them, with no slots. A task in a slot behind those of a pool
+    that shrank keeps one of the node's slots shut, so it counts as if it held that.
     """
-    behind = {node.name: node.offer.slots if node.has_waiting_seats else node.span for node in nodes}
+    behind = {
+        node.name: node.offer.slots if node.has_waiting_seats else node.span for node in nodes
+    }
     places = [lease.place for lease in store.leases(partition, nodes) if lease.leads]
     slot_counts = [sum(slot < behind[place.node] for slot in place.slots) for place in places]
     return [
-        Holder(place.node, decode_id(place.task), read_amounts(place.asked), slots, place.since_ms, place.attempt)
+        Holder(
+            place.node,
+            decode_id(place.task),
+            read_amounts(place.asked),
+            slots,
+            place.since_ms,
+            place.attempt,
+        )
         for place, slots in zip(places, slot_counts, strict=True)
     ]

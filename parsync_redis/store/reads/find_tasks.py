@@ -1,4 +1,6 @@
-"""Find tasks by name, node, age and what they hold, and order them: bounded reads that say if the answer is a part."""
+"""Find tasks by name, node, age and what they hold, and order them: bounded reads that say if the
+answer is a part.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +19,23 @@ from ...model.record import TaskLine, read_run
 from ...model.task import FINAL, TaskState
 from ..store import Store
 from .purge import server_ms
-from .tasks import ANY, GENERATIONS, HOLDING, FoundTasks, later_ids, latest_dead, list_some, waiting_ids
+from .tasks import (
+    ANY,
+    GENERATIONS,
+    HOLDING,
+    FoundTasks,
+    later_ids,
+    latest_dead,
+    list_some,
+    waiting_ids,
+)
 
 # Find tasks by the beginning of their ids: the server compares, so only matches come back.
 
 MOST_STEPS: Final = 400
-"""Pages of a key that are asked for, of 5,000 entries each: so 2 million entries of each shard's key."""
+"""Pages of a key that are asked for, of 5,000 entries each: so 2 million entries of each shard's
+key.
+"""
 
 PAGE: Final = 5000
 MOST: Final = 10
@@ -30,20 +43,27 @@ MOST: Final = 10
 
 
 def find_prefixed(store: Store, beginning: str) -> list[str]:
-    """Return up to `MOST` encoded ids that begin so: of tasks that have not ended, then of those that have.
+    """Return up to `MOST` encoded ids that begin so: of tasks that have not ended, then of those
+    that have.
 
-    beginning: encoded as `encode_id` does. It takes a round trip for each 5,000 tasks of the fullest shard.
-    Raises AccessDenied for a login that may not list tasks, and ServerUnreachable.
+    beginning: encoded as `encode_id` does. It takes a round trip for each 5,000 tasks of the
+    fullest shard. Raises AccessDenied for a login that may not list tasks, and ServerUnreachable.
     """
     found: dict[str, None] = {}
     for kind in ("tasks", *GENERATIONS):
         cursors = dict.fromkeys(store.keys.queues(kind), 0)
         for _ in range(MOST_STEPS):
-            replies = store.pipe([("hscan", key, cursor, f"{beginning}*", PAGE) for key, cursor in cursors.items()])
+            replies = store.pipe(
+                [("hscan", key, cursor, f"{beginning}*", PAGE) for key, cursor in cursors.items()]
+            )
             found |= dict.fromkeys(readable(id) for _, page in replies for id in page)
             if len(found) >= MOST:
                 return list(found)[:MOST]
-            cursors = {key: int(cursor) for key, (cursor, _) in zip(cursors, replies, strict=True) if int(cursor)}
+            cursors = {
+                key: int(cursor)
+                for key, (cursor, _) in zip(cursors, replies, strict=True)
+                if int(cursor)
+            }
             if not cursors:
                 break
     return list(found)
@@ -53,7 +73,9 @@ MOST_LOOKED: Final = 200_000
 """Entries of keys that are looked at for one answer."""
 
 MOST_WAITING: Final = 10_000
-"""Waiting tasks that are looked at, the first in the order of the queue, and as many that are not due yet."""
+"""Waiting tasks that are looked at, the first in the order of the queue, and as many that are not
+due yet.
+"""
 
 SORTS: Final = ("age", "run", "ended", "name", "node")
 _PAGE: Final = 1000
@@ -62,11 +84,13 @@ _ID: Final = attrgetter("id")
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """Tasks in some states, of names that match a pattern, on a node, that hold some of a resource, of some age.
+    """Tasks in some states, of names that match a pattern, on a node, that hold some of a resource,
+    of some age.
 
-    older_than_s: since they were submitted, or have ended. holds: a resource or a kind of devices; only tasks that are
-    placed or run hold anything. sort: `age` (the oldest first), `run` (the longest run first), `ended` (the latest end
-    first), `name` or `node`; '' is the order of `list_tasks`.
+    older_than_s: since they were submitted, or have ended. holds: a resource or a kind of devices;
+    only tasks that are placed or run hold anything. sort: `age` (the oldest first), `run` (the
+    longest run first), `ended` (the latest end first), `name` or `node`; '' is the order of
+    `list_tasks`.
     """
 
     states: frozenset[TaskState] = ANY
@@ -79,12 +103,20 @@ class TaskQuery:
 
     def __post_init__(self) -> None:
         if self.sort not in ("", *SORTS):
-            raise InvalidInput(f"sort={shown(self.sort)} is not known: known are {', '.join(SORTS)}")
+            raise InvalidInput(
+                f"sort={shown(self.sort)} is not known: known are {', '.join(SORTS)}"
+            )
 
     @property
     def plain(self) -> bool:
         """True if the states alone decide."""
-        return (self.name, self.node, self.holds, self.older_than_s, self.sort) == ("*", "", "", 0.0, "")
+        return (self.name, self.node, self.holds, self.older_than_s, self.sort) == (
+            "*",
+            "",
+            "",
+            0.0,
+            "",
+        )
 
     @property
     def asks_lines(self) -> bool:
@@ -114,10 +146,15 @@ class SeenTask:
 
 
 def find_tasks(store: Store, query: TaskQuery) -> FoundTasks:
-    """Return the tasks of a query. Raises ServerUnreachable, and AccessDenied for a login that may not list tasks."""
+    """Return the tasks of a query.
+
+    Raises ServerUnreachable, and AccessDenied for a login that may not list tasks.
+    """
     if query.plain:
         return list_some(store, query.states, query.limit, MOST_LOOKED)
-    now_ms, looked, part = server_ms(store), 0, ""
+    now_ms = server_ms(store)
+    looked = 0
+    part = ""
     found: list[SeenTask] = []
     for page in _pages(store, query):
         looked += len(page)
@@ -131,9 +168,17 @@ def find_tasks(store: Store, query: TaskQuery) -> FoundTasks:
         if len(page) >= MOST_WAITING:
             part = f"of the tasks that wait, the first {len(page):,} were looked at"
     found = list({seen.id: seen for seen in found}.values())
-    chosen = nsmallest(query.limit, found, key=lambda seen: order_of(seen, query.sort, now_ms)) if query.sort else found
+    chosen = (
+        nsmallest(query.limit, found, key=lambda seen: order_of(seen, query.sort, now_ms))
+        if query.sort
+        else found
+    )
     ids = [seen.id for seen in chosen[: query.limit]]
-    tasks = [task for at in range(0, len(ids), MAX_BATCH) for task in store.statuses(ids[at : at + MAX_BATCH])]
+    tasks = [
+        task
+        for at in range(0, len(ids), MAX_BATCH)
+        for task in store.statuses(ids[at : at + MAX_BATCH])
+    ]
     return FoundTasks([task for task in tasks if task.state in query.states], part)
 
 
@@ -150,7 +195,9 @@ def matches(seen: SeenTask, query: TaskQuery, now_ms: int) -> bool:
 
 
 def holds(place: Place, what: str) -> bool:
-    """Return whether a place has some of a resource, or of devices of a kind: 'gpu' of 'gpu@1=0.5', 'gpu.mem' too."""
+    """Return whether a place has some of a resource, or of devices of a kind: 'gpu' of 'gpu@1=0.5',
+    'gpu.mem' too.
+    """
     names = [name for name, amount in read_amounts(place.asked).items() if amount]
     return any(what in (name, name.partition("@")[0], kind_of(name)) for name in names)
 
@@ -170,7 +217,8 @@ def order_of(seen: SeenTask, sort: str, now_ms: int) -> tuple[Any, ...]:
 
 def _pages(store: Store, query: TaskQuery) -> Iterator[list[SeenTask]]:
     """Yield what the keys of these states tell, in pages."""
-    states, queues = query.states, store.keys.queues
+    states = query.states
+    queues = store.keys.queues
     if HOLDING & states:
         for rows in _scan(store, queues("running")):
             yield [seen for seen in (_placed(*row) for row in rows) if _phase(seen) in states]
@@ -193,7 +241,10 @@ def _unplaced(store: Store, query: TaskQuery) -> Iterator[list[SeenTask]]:
         yield [SeenTask(id) for id in waiting_ids(store, MOST_WAITING, query.name)]
         yield [SeenTask(id) for id in later_ids(store, MOST_WAITING)]
     if TaskState.DEAD in states:
-        yield [SeenTask(id, ended_ms=int(died_ms)) for died_ms, id in latest_dead(store, MOST_WAITING - 1)]
+        yield [
+            SeenTask(id, ended_ms=int(died_ms))
+            for died_ms, id in latest_dead(store, MOST_WAITING - 1)
+        ]
 
 
 def _scan(store: Store, keys: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
@@ -221,7 +272,13 @@ def _ended(id: str, text: str) -> SeenTask:
     end, line, run, *_ = [*text.split("\n"), "", ""]
     place, started_ms = read_run(run)
     ended = end.partition(" ")[2]
-    return SeenTask(id, _line(line), place, started_ms, int(ended) if ended.isdecimal() and len(ended) < 16 else None)
+    return SeenTask(
+        id,
+        _line(line),
+        place,
+        started_ms,
+        int(ended) if ended.isdecimal() and len(ended) < 16 else None,
+    )
 
 
 def _line(text: str) -> TaskLine | None:
@@ -232,7 +289,9 @@ def _line(text: str) -> TaskLine | None:
 
 
 def _with_lines(store: Store, page: Sequence[SeenTask]) -> list[SeenTask]:
-    """Return the same, with the lines of the tasks that have none; a round trip for each 1,000 of a shard."""
+    """Return the same, with the lines of the tasks that have none; a round trip for each 1,000 of a
+    shard.
+    """
     without = [seen for seen in page if seen.line is None]
     reads: list[tuple[str, str, list[str]]] = []
     for shard, some in store.keys.by_shard(without, _ID):
@@ -240,5 +299,12 @@ def _with_lines(store: Store, page: Sequence[SeenTask]) -> list[SeenTask]:
         key = store.keys.queue("tasks", shard)
         reads += [("hmget", key, ids[at : at + _PAGE]) for at in range(0, len(ids), _PAGE)]
     replies = store.pipe(reads) if reads else []
-    texts = {id: text for (*_, ids), row in zip(reads, replies, strict=True) for id, text in zip(ids, row, strict=True)}
-    return [replace(seen, line=_line(readable(texts[seen.id]))) if texts.get(seen.id) else seen for seen in page]
+    texts = {
+        id: text
+        for (*_, ids), row in zip(reads, replies, strict=True)
+        for id, text in zip(ids, row, strict=True)
+    }
+    return [
+        replace(seen, line=_line(readable(texts[seen.id]))) if texts.get(seen.id) else seen
+        for seen in page
+    ]

@@ -15,14 +15,18 @@ def note_of(node: Node, note: str) -> str:
 
 
 def _down_ms(counter: bytes) -> int | None:
-    """Return when a node was marked down (ms), by the line of its counter; None if it is up or the line is damaged."""
+    """Return when a node was marked down (ms), by the line of its counter; None if it is up or the
+    line is damaged.
+    """
     since = (COUNTER.read(readable(counter)) or {}).get("since")
     return int(since) if since else None
 
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A node's free slots and waiting seats, what is left (thousandths), its note, and since when it is down (ms)."""
+    """A node's free slots and waiting seats, what is left (thousandths), its note, and since when
+    it is down (ms).
+    """
 
     partition: int
     node: Node
@@ -34,7 +38,9 @@ class LiveNode:
 
 
 def count_bits(bitmap: bytes, first: int, count: int) -> int:
-    """Return how many of `count` bits from bit `first` on are 1, without numpy: its import takes longer."""
+    """Return how many of `count` bits from bit `first` on are 1, without numpy: its import takes
+    longer.
+    """
     part = bitmap[first // 8 : (first + count + 7) // 8]
     width = max(0, 8 * len(part) - first % 8)
     return ((int.from_bytes(part, "big") & ((1 << width) - 1)) >> max(0, width - count)).bit_count()

@@ -21,16 +21,27 @@ PURGED: Final = (WAITING, *sorted(state.value for state in FINAL))
 
 
 def find_purgeable(
-    store: Store, state: str = WAITING, name: str = "*", older_than_s: float = 0.0, known: Collection[str] | None = None
+    store: Store,
+    state: str = WAITING,
+    name: str = "*",
+    older_than_s: float = 0.0,
+    known: Collection[str] | None = None,
 ) -> list[TaskStatus]:
-    """Return the tasks in this state whose name matches and that were submitted, or have ended, so long ago.
+    """Return the tasks in this state whose name matches and that were submitted, or have ended, so
+    long ago.
 
-    known: only these names. Raises InvalidInput for a state that cannot be purged, and ServerUnreachable.
+    known: only these names. Raises InvalidInput for a state that cannot be purged, and
+    ServerUnreachable.
     """
     if state not in PURGED:
-        raise InvalidInput(f"state={shown(state)} cannot be purged: it must be one of {', '.join(PURGED)}")
-    found = _waiting(store, name) if state == WAITING else list_tasks(store, {TaskState(state)}, MOST)
-    step, latest_ms = "submitted" if state == WAITING else "finished", server_ms(store) - older_than_s * 1000
+        raise InvalidInput(
+            f"state={shown(state)} cannot be purged: it must be one of {', '.join(PURGED)}"
+        )
+    found = (
+        _waiting(store, name) if state == WAITING else list_tasks(store, {TaskState(state)}, MOST)
+    )
+    step = "submitted" if state == WAITING else "finished"
+    latest_ms = server_ms(store) - older_than_s * 1000
     return [
         task
         for task in found
@@ -43,17 +54,26 @@ def find_purgeable(
 
 def _waiting(store: Store, name: str) -> list[TaskStatus]:
     ids = find_selected(store, Selection(name=name))
-    found = [task for at in range(0, len(ids), MAX_BATCH) for task in store.statuses(ids[at : at + MAX_BATCH])]
+    found = [
+        task
+        for at in range(0, len(ids), MAX_BATCH)
+        for task in store.statuses(ids[at : at + MAX_BATCH])
+    ]
     return [task for task in found if task.state in WAITING_STATES]
 
 
 def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
-    """Purge tasks that `find_purgeable` found. Returns how many; tasks in another state by now stay as they are."""
+    """Purge tasks that `find_purgeable` found.
+
+    Returns how many; tasks in another state by now stay as they are.
+    """
     done = 0
     for state in dict.fromkeys(task.phase for task in tasks):
         ids = [encode_id(task.id) for task in tasks if task.phase == state]
         if state == WAITING:
-            done += sum(word == "cancelled" for word, _ in cancel_tasks(store, ids, "purged", WAITING))
+            done += sum(
+                word == "cancelled" for word, _ in cancel_tasks(store, ids, "purged", WAITING)
+            )
             continue
         for at in range(0, len(ids), MAX_BATCH):
             done += store.run(store.commands.purge(state, ids[at : at + MAX_BATCH])).count("purged")

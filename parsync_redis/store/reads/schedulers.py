@@ -14,7 +14,9 @@ from ..server.server_errors import Fault
 from ..store import Store
 
 STATS_KEPT_MS: Final = 3_600_000
-"""Each renewal of a scheduler sets this time to live on its stats, so that what is left of it tells when that was."""
+"""Each renewal of a scheduler sets this time to live on its stats, so that what is left of it tells
+when that was.
+"""
 
 _SCAN_STEPS: Final = 50
 _SCAN_COUNT: Final = 1000
@@ -22,9 +24,11 @@ _SCAN_COUNT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class SchedulerView:
-    """A scheduler: the rank of its name, the counter that it moves while it lives, what it says of itself.
+    """A scheduler: the rank of its name, the counter that it moves while it lives, what it says of
+    itself.
 
-    silent_s: how long ago it renewed its membership, None if that was more than an hour ago. alive: within one lease.
+    silent_s: how long ago it renewed its membership, None if that was more than an hour ago. alive:
+    within one lease.
     """
 
     name: str
@@ -37,9 +41,13 @@ class SchedulerView:
 
 
 def read_schedulers(store: Store) -> list[SchedulerView]:
-    """Return the schedulers by ordinal, in two round trips; a killed one is listed until another notices."""
+    """Return the schedulers by ordinal, in two round trips; a killed one is listed until another
+    notices.
+    """
     kinds = ("schedulers", "leader", "config")
-    counters, leader, config = (_text(row) for row in store.pipe([("hgetall", store.keys.shared(k)) for k in kinds]))
+    counters, leader, config = (
+        _text(row) for row in store.pipe([("hgetall", store.keys.shared(k)) for k in kinds])
+    )
     names = sorted(name for name in counters if counters[name].isdecimal())
     if not names:
         return []
@@ -51,12 +59,18 @@ def read_schedulers(store: Store) -> list[SchedulerView]:
     for ordinal, name in enumerate(names):
         stats, left_ms = replies[2 * ordinal : 2 * ordinal + 2]
         silent_s, alive = judge_silence(int(left_ms), lease_s)
-        found.append(SchedulerView(name, ordinal, name == holder, int(counters[name]), _text(stats), silent_s, alive))
+        found.append(
+            SchedulerView(
+                name, ordinal, name == holder, int(counters[name]), _text(stats), silent_s, alive
+            )
+        )
     return found
 
 
 def judge_silence(left_ms: int, lease_s: float) -> tuple[float | None, bool]:
-    """Return how long ago a scheduler renewed, by the time to live that its stats have left, and if it is alive."""
+    """Return how long ago a scheduler renewed, by the time to live that its stats have left, and if
+    it is alive.
+    """
     if left_ms < 0:
         return None, False
     silent_s = max(0.0, (STATS_KEPT_MS - left_ms) / 1000)
@@ -82,14 +96,18 @@ def find_fault(store: Store, schedulers: Iterable[SchedulerView]) -> Fault | Non
 
 
 def find_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> Fault | None:
-    """Return the fault that no scheduler is alive; None if one is. The servers take writes: see `find_fault`."""
+    """Return the fault that no scheduler is alive; None if one is.
+
+    The servers take writes: see `find_fault`.
+    """
     known = list(schedulers)
     if not known:
         return find_no_cluster(store)
     if any(scheduler.alive for scheduler in known):
         return None
     silent = ", ".join(
-        f"{s.name} (silent for {'over an hour' if s.silent_s is None else f'{s.silent_s:.0f} s'})" for s in known[:4]
+        f"{s.name} (silent for {'over an hour' if s.silent_s is None else f'{s.silent_s:.0f} s'})"
+        for s in known[:4]
     )
     more = f" and {len(known) - 4} more" if len(known) > 4 else ""
     return Fault(f"no scheduler of {_where(store)} is alive: {silent}{more}", _start(store))
@@ -101,7 +119,9 @@ def look_for_cluster(store: Store) -> Fault | None:
 
 
 def find_no_cluster(store: Store) -> Fault:
-    """Return the fault that no scheduler has joined the cluster: its name may be misspelt, so others are named."""
+    """Return the fault that no scheduler has joined the cluster: its name may be misspelt, so
+    others are named.
+    """
     others = [name for name in find_clusters(store) if name != store.keys.cluster]
     there_are = f" (other clusters there: {', '.join(others[:8])})" if others else ""
     return Fault(f"no scheduler has joined {_where(store)}{there_are}", _start(store))
@@ -116,7 +136,9 @@ def _start(store: Store) -> str:
 
 
 def find_clusters(store: Store) -> list[str]:
-    """Return the clusters on these servers, by a scan of at most 50,000 keys of each; [] if this login may not scan."""
+    """Return the clusters on these servers, by a scan of at most 50,000 keys of each; [] if this
+    login may not scan.
+    """
     found: set[str] = set()
     try:
         for server in store.servers().values():

@@ -39,16 +39,22 @@ class FoundTasks:
 
 
 def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
-    """Return up to `limit` tasks in any of these states: running, placed, taken, pending, then final ones.
+    """Return up to `limit` tasks in any of these states: running, placed, taken, pending, then
+    final ones.
 
-    The dead are listed the latest first; of each generation of those that have ended, 2 million are looked at.
-    Raises ServerUnreachable.
+    The dead are listed the latest first; of each generation of those that have ended, 2 million are
+    looked at. Raises ServerUnreachable.
     """
     return list(list_some(store, states, limit, None).tasks)
 
 
-def list_some(store: Store, states: Collection[TaskState], limit: int, most_looked: int | None) -> FoundTasks:
-    """Return what `list_tasks` returns, and look at about `most_looked` tasks at most. Raises ServerUnreachable."""
+def list_some(
+    store: Store, states: Collection[TaskState], limit: int, most_looked: int | None
+) -> FoundTasks:
+    """Return what `list_tasks` returns, and look at about `most_looked` tasks at most.
+
+    Raises ServerUnreachable.
+    """
     found: list[TaskStatus] = []
     seen: set[str] = set()
     for ids in _ids(store, states, limit):
@@ -56,7 +62,9 @@ def list_some(store: Store, states: Collection[TaskState], limit: int, most_look
         seen.update(fresh)
         for at in range(0, len(fresh), MAX_BATCH):
             some = store.statuses(fresh[at : at + MAX_BATCH])
-            found += [task for task in some if task.state is not TaskState.GONE and task.state in states]
+            found += [
+                task for task in some if task.state is not TaskState.GONE and task.state in states
+            ]
             if len(found) >= limit:
                 return FoundTasks(found[:limit])
         if most_looked is not None and len(seen) >= most_looked:
@@ -88,15 +96,23 @@ def later_ids(store: Store, limit: int) -> list[str]:
 
 
 def latest_dead(store: Store, limit: int) -> list[tuple[float, str]]:
-    """Return when tasks died (ms), and their ids, the latest first; 10,000 of each shard at most."""
-    pages = store.pipe([("zrange", key, -limit, -1, False, True) for key in store.keys.queues("dead")])
+    """Return when tasks died (ms), and their ids, the latest first; 10,000 of each
+    shard at most.
+    """
+    pages = store.pipe(
+        [("zrange", key, -limit, -1, False, True) for key in store.keys.queues("dead")]
+    )
     return sorted(chain.from_iterable(map(_pairs, pages)), reverse=True)
 
 
 def waiting_ids(store: Store, limit: int, name: str = "*") -> list[str]:
     """Return the ids of the first tasks of all kinds whose name matches, in their order."""
     lines = read_lines(store)
-    kinds = sorted((at.first, shard, kind) for shard, kind, at in lines if fnmatchcase(kind.partition(" ")[0], name))
+    kinds = sorted(
+        (at.first, shard, kind)
+        for shard, kind, at in lines
+        if fnmatchcase(kind.partition(" ")[0], name)
+    )
     found: list[tuple[float, str]] = []
     for at in range(0, len(kinds), _KINDS):
         if len(found) == limit and found[-1][0] < kinds[at][0]:
@@ -105,7 +121,10 @@ def waiting_ids(store: Store, limit: int, name: str = "*") -> list[str]:
         if limit > _PAGE:
             firsts = [_first(store, key, limit) for key in keys]
         else:
-            firsts = [_pairs(page) for page in store.pipe([("zrange", key, 0, limit - 1, False, True) for key in keys])]
+            firsts = [
+                _pairs(page)
+                for page in store.pipe([("zrange", key, 0, limit - 1, False, True) for key in keys])
+            ]
         found = sorted({*found, *chain.from_iterable(firsts)})[:limit]
     return [id for _, id in found]
 
@@ -115,10 +134,13 @@ def _pairs(page: Sequence[tuple[bytes, float]]) -> list[tuple[float, str]]:
 
 
 def _first(store: Store, key: str, limit: int) -> list[tuple[float, str]]:
-    """Return the first of an ordered index, (order, id). More than one page is read by rank from the end.
+    """Return the first of an ordered index, (order, id).
 
-    While this reads, schedulers remove ids from the front. That does not change ranks counted from the end, so no id
-    is skipped. An id that is added at the end meanwhile may appear twice, and is dropped once.
+    More than one page is read by rank from the end.
+
+    While this reads, schedulers remove ids from the front. That does not change ranks counted from
+    the end, so no id is skipped. An id that is added at the end meanwhile may appear twice, and is
+    dropped once.
     """
 
     def page(start: int, end: int) -> list[tuple[bytes, float]]:

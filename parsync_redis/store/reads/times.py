@@ -17,7 +17,9 @@ def read_times(store: Runner) -> LearntTimes:
 def read_times_of(store: Runner, fields: Sequence[str]) -> LearntTimes:
     """Return the run times of some names and classes, as `read_times` does."""
     texts = store.read("hmget", store.keys.shared("times"), fields) if fields else []
-    return _learnt({field: readable(text) for field, text in zip(fields, texts, strict=True) if text})
+    return _learnt(
+        {field: readable(text) for field, text in zip(fields, texts, strict=True) if text}
+    )
 
 
 def _learnt(lines: Mapping[str, str]) -> LearntTimes:
@@ -36,16 +38,23 @@ def read_names(store: Runner) -> list[NameView]:
 
 
 def names_of(learnt: LearntTimes) -> list[NameView]:
-    """Return the names that have run times, by name; the classes behind each that ran on several."""
+    """Return the names that have run times, by name; the classes behind each that ran
+    on several.
+    """
     found = list[NameView]()
     for field, times in sorted(learnt.items(), key=lambda item: item[0].partition(" ")):
         name, _, node_class = field.partition(" ")
         if not node_class or name not in learnt or times.count < learnt[name].count:
-            mean_ms, p95_ms = round(times.mean_ms, 3), round(times.p95_ms, 3)
+            mean_ms = round(times.mean_ms, 3)
+            p95_ms = round(times.p95_ms, 3)
             found.append(NameView(name, times.count, mean_ms, p95_ms, node_class))
     return found
 
 
 def runs_of(learnt: LearntTimes) -> dict[str, TimeHistogram]:
     """Return the durations of all runs by name."""
-    return {name: TimeHistogram(times.total_ms, times.octaves) for name, times in learnt.items() if " " not in name}
+    return {
+        name: TimeHistogram(times.total_ms, times.octaves)
+        for name, times in learnt.items()
+        if " " not in name
+    }

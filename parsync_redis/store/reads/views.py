@@ -24,17 +24,20 @@ _CHUNK: Final = 100
 
 
 def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
-    """Yield each partition with its nodes, by number; nothing for a cluster that no scheduler has joined yet.
+    """Yield each partition with its nodes, by number; nothing for a cluster that no scheduler has
+    joined yet.
 
-    They are read one after another, while the cluster goes on; the log names those whose server is away. Raises
-    ServerUnreachable if the settings' server is away, or all are.
+    They are read one after another, while the cluster goes on; the log names those whose server is
+    away. Raises ServerUnreachable if the settings' server is away, or all are.
     """
     for number, rows in fetch(store):
         yield view_partition(store, number, *rows)
 
 
 def count_partitions(store: Store) -> int:
-    """Return the number of partitions; 0 before the cluster's first scheduler, or if its config is damaged."""
+    """Return the number of partitions; 0 before the cluster's first scheduler, or if its config is
+    damaged.
+    """
     return partitions_of(store.config())
 
 
@@ -61,14 +64,20 @@ def read_names(store: Store) -> list[str]:
 
 
 class Directory:
-    """The tasks that the cluster's workers know. A second look reads only the digests that are new."""
+    """The tasks that the cluster's workers know.
+
+    A second look reads only the digests that are new.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: dict[str, KnownTasks] = {}
 
     def newest_first(self) -> list[KnownTasks]:
-        """Return the tasks of each app that a node has, the last registered first. Raises ServerUnreachable."""
+        """Return the tasks of each app that a node has, the last registered first.
+
+        Raises ServerUnreachable.
+        """
         digests = self._store.read_any("zrevrange", "apps", 0, -1)
         return self._known([readable(digest) for digest in digests])
 
@@ -80,11 +89,15 @@ class Directory:
             reads += [("hmget", meta, ["apps"]), ("zrevrange", apps, 0, -1)]
         replies = self._store.pipe_each(reads)
         answers = [*zip(replies[::2], replies[1::2], strict=True)]
-        newest = next((digests for stamps, digests in answers if isinstance(digests, list)), answers[0][1])
+        newest = next(
+            (digests for stamps, digests in answers if isinstance(digests, list)), answers[0][1]
+        )
         if isinstance(newest, Exception):
             raise translate(self._store.address, newest)
         stamps = [
-            readable(stamp[0] or b"0") if isinstance(stamp, list) and digests == newest else "changing"
+            readable(stamp[0] or b"0")
+            if isinstance(stamp, list) and digests == newest
+            else "changing"
             for stamp, digests in answers
         ]
         return Apps(stamps, self._known([readable(digest) for digest in newest]))
@@ -93,8 +106,14 @@ class Directory:
         """Return the tasks of these digests; read those that are new."""
         if new := [digest for digest in digests if digest not in self._read]:
             texts = self._store.read_any("hmget", "names", new)
-            found = {digest: KnownTasks(readable(text)) for digest, text in zip(new, texts, strict=True) if text}
-            self._read = {digest: tasks for digest, tasks in self._read.items() if digest in digests} | found
+            found = {
+                digest: KnownTasks(readable(text))
+                for digest, text in zip(new, texts, strict=True)
+                if text
+            }
+            self._read = {
+                digest: tasks for digest, tasks in self._read.items() if digest in digests
+            } | found
         return [self._read[digest] for digest in digests if digest in self._read]
 
     def by_digest(self) -> Mapping[str, KnownTasks]:
@@ -107,7 +126,8 @@ class Directory:
 class Apps:
     """The tasks of each app that a node has, the last registered first.
 
-    stamps: tell submit which copy this is, one for each shard. A shard that had other apps at that moment refuses it.
+    stamps: tell submit which copy this is, one for each shard. A shard that had other apps at that
+    moment refuses it.
     """
 
     stamps: Sequence[str]
@@ -128,7 +148,10 @@ class Apps:
 
 def read_offers(store: Store) -> dict[str, Resources]:
     """Return what each node offers when it is empty; submit judges by that."""
-    shapes = {readable(node): readable(offer) for node, offer in store.read_any("hgetall", "shapes").items()}
+    shapes = {
+        readable(node): readable(offer)
+        for node, offer in store.read_any("hgetall", "shapes").items()
+    }
     return {node: parse_resources(offer) for node, offer in shapes.items() if is_resources(offer)}
 
 
@@ -142,13 +165,19 @@ def fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
 
 def reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
     """Return the reads of all records of a partition."""
-    meta, free = store.keys.partition(number, "meta"), store.keys.partition(number, "free")
-    hashes = [("hgetall", store.keys.partition(number, kind)) for kind in ("left", "nodes", "notes", "alive")]
+    meta = store.keys.partition(number, "meta")
+    free = store.keys.partition(number, "free")
+    hashes = [
+        ("hgetall", store.keys.partition(number, kind))
+        for kind in ("left", "nodes", "notes", "alive")
+    ]
     return [("hmget", meta, ["version", "epoch"]), ("get", free), *hashes]
 
 
 def read_live_nodes(store: Store) -> Iterator[list[LiveNode]]:
-    """Yield the nodes of each partition, by number; nothing for a cluster that no scheduler has joined yet."""
+    """Yield the nodes of each partition, by number; nothing for a cluster that no scheduler has
+    joined yet.
+    """
     for number, (_, *rows) in fetch(store):
         yield live_nodes(number, *rows)
 
@@ -157,12 +186,15 @@ def view_partition(
     store: Store, number: int, meta: list[bytes | None], *rows: Any
 ) -> tuple[PartitionView, list[NodeView]]:
     """Return a partition and its nodes, from the replies to `reads_of`."""
-    return complete(store, number, meta, [(state.node, view_of(state)) for state in live_nodes(number, *rows)])
+    return complete(
+        store, number, meta, [(state.node, view_of(state)) for state in live_nodes(number, *rows)]
+    )
 
 
 def view_of(state: LiveNode) -> NodeView:
     """Return the view of a node, without what only its leases tell."""
-    node, offer = state.node, state.node.offer
+    node = state.node
+    offer = state.node.offer
     return NodeView(
         node.name,
         state.partition,
@@ -174,7 +206,9 @@ def view_of(state: LiveNode) -> NodeView:
         state.free,
         offer.slots - state.free,
         amount_numbers(offer.amounts),
-        amount_numbers((name, amount) for name, amount in state.left.items() if not undeclared(name)),
+        amount_numbers(
+            (name, amount) for name, amount in state.left.items() if not undeclared(name)
+        ),
         labels_of(offer),
         f"over {state.note}" if node.drain == 2 else state.note,
         tuple(queues_of(offer)),
@@ -189,13 +223,22 @@ def complete(
     store: Store, number: int, meta: list[bytes | None], some: Sequence[tuple[Node, NodeView]]
 ) -> tuple[PartitionView, list[NodeView]]:
     """Return a partition and the views of its nodes, with what only their leases tell."""
-    # Count the leases where the bits do not tell: a slot may be neither free nor held, and a shut seat may be held.
-    nodes, views = [node for node, _ in some], [view for _, view in some]
-    unusual = {n.name: n for n in nodes if n.state != "up" or n.draining or n.span != n.offer.slots + (n.ahead or 0)}
-    held, waiting = Counter[str](), Counter[str]()
+    # Count the leases where the bits do not tell: a slot may be neither free nor held, and a shut
+    # seat may be held.
+    nodes = [node for node, _ in some]
+    views = [view for _, view in some]
+    unusual = {
+        n.name: n
+        for n in nodes
+        if n.state != "up" or n.draining or n.span != n.offer.slots + (n.ahead or 0)
+    }
+    held = Counter[str]()
+    waiting = Counter[str]()
     for lease in store.leases(number, unusual.values()):
         node = unusual[lease.place.node]
-        (waiting if node.has_waiting_seats and lease.slot >= node.offer.slots else held)[node.name] += 1
+        (waiting if node.has_waiting_seats and lease.slot >= node.offer.slots else held)[
+            node.name
+        ] += 1
     for at, view in enumerate(views):
         if view.name in unusual:
             views[at] = replace(view, held=held[view.name], waiting=waiting[view.name])
@@ -226,7 +269,9 @@ def read_booked(store: Store) -> tuple[Booking, ...]:
 
 
 def read_holds(store: Store) -> dict[str, frozenset[tuple[str, int]]]:
-    """Return by name the nodes that hold it back now, each with its incarnation. Raises ServerUnreachable.
+    """Return by name the nodes that hold it back now, each with its incarnation.
+
+    Raises ServerUnreachable.
 
     There may be 100,000 lines, and schedulers read them often: only those of holds are parsed.
     """
@@ -250,14 +295,19 @@ def read_node_views(store: Store) -> list[NodeView]:
 
 
 def read_all_views(
-    store: Store, read: Callable[[Store], Iterable[tuple[PartitionView, list[NodeView]]]] = read_views
+    store: Store,
+    read: Callable[[Store], Iterable[tuple[PartitionView, list[NodeView]]]] = read_views,
 ) -> tuple[list[PartitionView], list[NodeView]]:
-    """Return every partition by number, and what `read_node_views` returns. Raises ServerUnreachable.
+    """Return every partition by number, and what `read_node_views` returns.
+
+    Raises ServerUnreachable.
 
     read: how they are read, that of a ViewReader if it is done often.
     """
     found = list(read(store))
     views = sorted((node for _, nodes in found for node in nodes), key=lambda node: node.name)
     whom = {booking.node: booking.whom for booking in read_booked(store)} if views else {}
-    views = [replace(view, reserved=whom[view.name]) if view.name in whom else view for view in views]
+    views = [
+        replace(view, reserved=whom[view.name]) if view.name in whom else view for view in views
+    ]
     return [partition for partition, _ in found], views

@@ -1,5 +1,7 @@
-"""Commit, release and read in the store in memory. A method with `keys` and `args` is a script; judge_claims,
-free_leases and read are the same on values, because the simulator calls them a thousand times a second.
+"""Commit, release and read in the store in memory.
+
+A method with `keys` and `args` is a script; judge_claims, free_leases and read are the same on
+values, because the simulator calls them a thousand times a second.
 """
 
 from collections.abc import Sequence
@@ -16,10 +18,19 @@ from .records import Args
 
 def _claim(row: Any, epoch: int) -> Claim:
     """Return the claim of a row of commit."""
-    place, bit = Place.of(f"{row.text} since=0"), int(row.bits.partition(" ")[0])
+    place = Place.of(f"{row.text} since=0")
+    bit = int(row.bits.partition(" ")[0])
     first = bit - place.slot
     return Claim(
-        place.task, place.attempt, place.partition, place.node, place.slots, place.inc, place.asked, first, epoch
+        place.task,
+        place.attempt,
+        place.partition,
+        place.node,
+        place.slots,
+        place.inc,
+        place.asked,
+        first,
+        epoch,
     )
 
 
@@ -29,7 +40,11 @@ class Claiming(Leases):
     def commit(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Judge each claim by itself; the first claim wins."""
         verdicts = self.judge_claims([_claim(row, int(args.epoch)) for row in args.rows])
-        told = [(str(row), v) for row, v in enumerate(verdicts, 1) if v.word is not ClaimOutcome.HELD or v.held]
+        told = [
+            (str(row), v)
+            for row, v in enumerate(verdicts, 1)
+            if v.word is not ClaimOutcome.HELD or v.held
+        ]
         words = (word for row, v in told for word in (row, v.word.value, v.detail))
         return [self.version, str(self.world.now_ms), *words]
 
@@ -42,12 +57,18 @@ class Claiming(Leases):
     def judge(self, claim: Claim) -> Verdict | None:
         """Return the verdict on a claim that gets nothing new; None if the claim would be held.
 
-        If the epoch is the claim's, then labels, state, incarnation and bits of the node are as its scheduler saw them.
+        If the epoch is the claim's, then labels, state, incarnation and bits of the node are as its
+        scheduler saw them.
         """
         lease = self.leases.get((claim.node, claim.slots[0]))
         if lease and lease == claim.won(lease.since_ms):
             return Verdict(ClaimOutcome.YOURS, str(lease.since_ms))
-        if lease and lease.devices and lease == claim.won(lease.since_ms, lease.asked) and claim.asked:
+        if (
+            lease
+            and lease.devices
+            and lease == claim.won(lease.since_ms, lease.asked)
+            and claim.asked
+        ):
             return Verdict(ClaimOutcome.YOURS, f"{lease.since_ms} {lease.asked}")
         if claim.epoch != self.epoch:
             return Verdict(ClaimOutcome.CHANGED, str(self.epoch))
@@ -62,7 +83,11 @@ class Claiming(Leases):
 
     def _hold(self, claim: Claim) -> Verdict:
         node = self.nodes[claim.node]
-        got = amounts_text(sorted((hold(node.left, amounts_of(claim.asked)) or {}).items())) if claim.asked else ""
+        got = (
+            amounts_text(sorted((hold(node.left, amounts_of(claim.asked)) or {}).items()))
+            if claim.asked
+            else ""
+        )
         got = got if "@" in got else ""
         place = claim.won(self.world.now_ms, got)
         for slot in place.slots:
@@ -79,12 +104,17 @@ class Claiming(Leases):
 
     def release(self, keys: Sequence[str], args: Args) -> list[str]:
         """Free exactly the leases that are meant."""
-        freed = self.free_leases([Place.of(row.text) for row in args.rows], args.channel, args.partition)
+        freed = self.free_leases(
+            [Place.of(row.text) for row in args.rows], args.channel, args.partition
+        )
         return [str(number) for number, done in enumerate(freed, 1) if not done]
 
     def free_leases(self, places: Sequence[Place], channel: str, number: str) -> list[bool]:
-        """Release: return whether each lease existed and is freed; tell one that waits for partition `number`."""
-        done, freed = [], 0
+        """Release: return whether each lease existed and is freed; tell one that waits for
+        partition `number`.
+        """
+        done = []
+        freed = 0
         for place in places:
             done.append(self._holds(place))
             if not done[-1]:
@@ -109,7 +139,12 @@ class Claiming(Leases):
         found = self.read(0, int(args.version), args.waiter)
         reply: list[Any] = [found.version, found.epoch]
         if found.bits is not None:
-            reply += (found.bits, int(found.whole), "\n".join(found.left), "\n".join(found.left.values()))
+            reply += (
+                found.bits,
+                int(found.whole),
+                "\n".join(found.left),
+                "\n".join(found.left.values()),
+            )
         return reply
 
     def read(self, number: int, version: int, waiter: str = "") -> Snapshot:

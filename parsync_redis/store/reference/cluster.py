@@ -1,4 +1,6 @@
-"""Values that the whole cluster shares, in the store in memory: settings, dealt nodes, schedulers."""
+"""Values that the whole cluster shares, in the store in memory: settings, dealt nodes,
+schedulers.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -50,9 +52,14 @@ class Cluster:
         return [word for pair in self.config.items() for word in pair]
 
     def deal_node(self, keys: Sequence[str], args: Args) -> int:
-        """Return the partition with the fewest slots of these labels, then slots in all, then the least score."""
-        name, partitions, labels = args.node, int(args.partitions), args.labels
-        slots, score = int(args.slots), float(args.score)
+        """Return the partition with the fewest slots of these labels, then slots in all, then the
+        least score.
+        """
+        name = args.node
+        partitions = int(args.partitions)
+        labels = args.labels
+        slots = int(args.slots)
+        score = float(args.score)
         if not name:  # here no sum is stored
             return 0
         old = self.dealt.pop(name, None)
@@ -61,7 +68,9 @@ class Cluster:
             sums[weight.partition][0] += weight.slots if weight.labels == labels else 0
             sums[weight.partition][1] += weight.slots
             sums[weight.partition][2] += weight.slots * weight.score
-        home = old.partition if old else min(range(partitions), key=lambda partition: sums[partition])
+        home = (
+            old.partition if old else min(range(partitions), key=lambda partition: sums[partition])
+        )
         if slots:
             self.dealt[name] = Weight(home, labels, slots, score)
         return home
@@ -72,8 +81,13 @@ class Cluster:
         return len(args.rows)
 
     def renew_scheduler(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Let a scheduler stay, leave or stand by; it may take over as leader and remove a lost member."""
-        me, seen, stay, at_most = args.scheduler, args.seen_leader, args.stay, int(args.at_most)
+        """Let a scheduler stay, leave or stand by; it may take over as leader and remove a lost
+        member.
+        """
+        me = args.scheduler
+        seen = args.seen_leader
+        stay = args.stay
+        at_most = int(args.at_most)
         before = set(self.members)
         name, _, counter = args.lost.partition(" ")
         if name in self.members and str(self.members[name]) == counter:
@@ -82,7 +96,9 @@ class Cluster:
         joins = me in self.members or not at_most or len(self.members) < at_most
         if stay and joins:
             self.members[me] = self.members.get(me, (self.epoch + 1) * LIFE) + 1
-            if self.leader is None or (seen and seen == self.leader.text() and self.leader.name != me):
+            if self.leader is None or (
+                seen and seen == self.leader.text() and self.leader.name != me
+            ):
                 self.leader = LeaderLease(me)
             elif self.leader.name == me:
                 self.leader.moved += 1

@@ -1,4 +1,7 @@
-"""Scripts of the store in memory that end tasks or return them. A method with `keys` and `args` is a script."""
+"""Scripts of the store in memory that end tasks or return them.
+
+A method with `keys` and `args` is a script.
+"""
 
 import heapq
 import re
@@ -14,12 +17,18 @@ class Ending(Tasks):
     """Requeue, revive, purge, expire and cancel tasks."""
 
     def requeue(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Return tasks whose attempt lost its lease, if they still are at that attempt and place."""
-        replies, max_starts = [], int(args.max_starts)
+        """Return tasks whose attempt lost its lease, if they still are at that attempt
+        and place.
+        """
+        replies = []
+        max_starts = int(args.max_starts)
         for r in args.rows:
-            task, place = self.tasks.get(r.id), Place.of(r.text)
+            task = self.tasks.get(r.id)
+            place = Place.of(r.text)
             wanted = task and (r.how != "unstarted" or task.state == PLACED)
-            here = task and (task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.place == place))
+            here = task and (
+                task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.place == place)
+            )
             if task is None or task.attempt != r.attempt or not wanted or not here:
                 replies.append("none")
                 continue
@@ -54,7 +63,9 @@ class Ending(Tasks):
                 replies.append(task.state if task else "gone")
                 continue
             del self.dead[id]
-            task.ended_ms, task.starts, task.why = None, 0, args.why
+            task.ended_ms = None
+            task.starts = 0
+            task.why = args.why
             task.ready_ms = self.world.now_ms
             if task.expires_ms is not None:
                 self.expires[id] = task.expires_ms
@@ -78,9 +89,14 @@ class Ending(Tasks):
         return replies
 
     def expire(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Cancel tasks that wait past their expiry; check those that are placed or run again later."""
-        now, expired = self.world.now_ms, []
-        for _, id in heapq.nsmallest(int(args.limit), ((due, id) for id, due in self.expires.items() if due <= now)):
+        """Cancel tasks that wait past their expiry; check those that are placed or run
+        again later.
+        """
+        now = self.world.now_ms
+        expired = []
+        for _, id in heapq.nsmallest(
+            int(args.limit), ((due, id) for id, due in self.expires.items() if due <= now)
+        ):
             task = self.tasks.get(id)
             del self.expires[id]
             if task is None or task.state.final:
@@ -121,8 +137,11 @@ class Ending(Tasks):
         return "cancelled", ""
 
     def rotate(self, keys: Sequence[str], args: Args) -> int:
-        """Forget the oldest generation of tasks that have ended, and begin a new one, twice in a retention."""
-        now, since = self.world.now_ms, self.rotated_ms
+        """Forget the oldest generation of tasks that have ended, and begin a new one, twice in a
+        retention.
+        """
+        now = self.world.now_ms
+        since = self.rotated_ms
         if since is not None and since <= now < since + int(args.retention_s) * 500:
             return 0
         self.rotated_ms = now
@@ -134,14 +153,23 @@ class Ending(Tasks):
     def _tell(self, task: Task, place: Place, why: str) -> None:
         """Add a line to the task's history, which has ten at most."""
         since = {TAKEN: task.ready_ms, PLACED: place.since_ms}.get(task.state, task.started_ms)
-        line = f"{task.attempt} {task.state} {place.seat} inc={place.inc} since={since} until={self.world.now_ms} {why}"
+        line = (
+            f"{task.attempt} {task.state} {place.seat} inc={place.inc} since={since} "
+            f"until={self.world.now_ms} {why}"
+        )
         task.history = [*task.history[-9:], re.sub(r"\s", " ", line[:300])]
         self.lost += 1
 
     def _bury(self, id: str, task: Task, why: str) -> None:
-        """List a dead task, which stays while it is listed; beyond the limit the oldest has ended for good."""
-        task.state, task.cancel, task.next = TaskState.DEAD, None, None
-        task.ended_ms, task.ended_why, task.why = self.world.now_ms, why, why
+        """List a dead task, which stays while it is listed; beyond the limit the oldest has ended
+        for good.
+        """
+        task.state = TaskState.DEAD
+        task.cancel = None
+        task.next = None
+        task.ended_ms = self.world.now_ms
+        task.ended_why = why
+        task.why = why
         self._to_outbox(id, "dead", why)
         self.died += 1
         self.dead[id] = self.world.now_ms

@@ -24,7 +24,8 @@ class NodeRecord:
     drain: int = 0
     left: dict[str, int] = field(default_factory=dict)
     moved: int = 0
-    ahead: int | None = None  # its open waiting seats, None if it has none behind its slots; below 0: its shut slots
+    # its open waiting seats, None if it has none behind its slots; below 0: its shut slots
+    ahead: int | None = None
     inbox: "deque[Place]" = field(default_factory=deque)  # doorbells, the newest first
 
     @property
@@ -51,7 +52,8 @@ class Leases:
         self.leases: dict[tuple[str, int], Place] = {}
         self.bits = bytearray()
         self.version = self.epoch = self.inc = 0
-        self.changed: dict[str, int] = {}  # node -> the version of its last change, "" -> that of the first
+        # node -> the version of its last change, "" -> that of the first
+        self.changed: dict[str, int] = {}
         self._with_amounts: list[NodeRecord] = []
         self.lost: set[str] = set()
         self.notes: dict[str, str] = {}
@@ -87,7 +89,8 @@ class Leases:
 
     def _changed_nodes(self) -> None:
         self.version += 1
-        now, following = self.world.now_ms, self.epoch + 1
+        now = self.world.now_ms
+        following = self.epoch + 1
         self.epoch = now if following <= now else following + now % 1000
         self._with_amounts = [node for node in self.nodes.values() if node.left]
 
@@ -96,7 +99,8 @@ class Leases:
             self._set(node.first + slot, node.usable(slot) and (node.name, slot) not in self.leases)
 
     def _set(self, at: int, free: bool) -> None:
-        byte, mask = at >> 3, 128 >> (at & 7)
+        byte = at >> 3
+        mask = 128 >> (at & 7)
         if byte >= len(self.bits):
             self.bits.extend(bytes(byte + 1 - len(self.bits)))
         if free:

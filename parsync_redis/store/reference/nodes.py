@@ -14,8 +14,10 @@ class Nodes(Leases):
 
     def register_node(self, keys: Sequence[str], args: Args) -> list[int]:
         """Give a node's name to a process, as a new incarnation."""
-        name, room = args.node, int(args.room)
-        old, offer = self.nodes.get(name), parse_resources(args.offer)
+        name = args.node
+        room = int(args.room)
+        old = self.nodes.get(name)
+        offer = parse_resources(args.offer)
         held = dict(self._leases_of(old)) if old else {}
         self.inc = max(self.inc, int(args.known_inc)) + 1
         node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0)
@@ -36,7 +38,8 @@ class Nodes(Leases):
 
     def renew(self, keys: Sequence[str], args: Args) -> list[str]:
         """Move the counter of a node's present process."""
-        node, inc = self.nodes.get(args.node), int(args.inc)
+        node = self.nodes.get(args.node)
+        inc = int(args.inc)
         if node and node.inc > inc:
             return ["superseded", str(node.inc)]
         if node is None or node.inc != inc or node.state == "down":
@@ -46,8 +49,10 @@ class Nodes(Leases):
 
     def reclaim(self, keys: Sequence[str], args: Args) -> list[str]:
         """Mark a node down whose counter did not move; list the leases that nobody serves."""
-        name, moved = args.node, args.moved
-        node, word = self.nodes.get(name), "listed"
+        name = args.node
+        moved = args.moved
+        node = self.nodes.get(name)
+        word = "listed"
         if node is None:
             self.lost.discard(name)
             return [word]
@@ -63,24 +68,34 @@ class Nodes(Leases):
             if slot == lease.slot and (node.state == "down" or lease.inc != node.inc)
         ]
         (self.lost.add if lost else self.lost.discard)(name)
-        return [word, *(w for slot, lease in lost[: int(args.limit)] for w in (str(slot), lease.text))]
+        return [
+            word,
+            *(w for slot, lease in lost[: int(args.limit)] for w in (str(slot), lease.text)),
+        ]
 
     def set_node(self, keys: Sequence[str], args: Args) -> list[str]:
         """Say whether a node takes new claims."""
-        name, inc, word, note = args.node, args.inc, args.word, args.note
+        name = args.node
+        inc = args.inc
+        word = args.word
+        note = args.note
         node = self.nodes.get(name)
         if node is None or inc not in ("", str(node.inc)):
             return ["gone"]
-        before, told = replace(node), self.notes.get(name, "")
+        before = replace(node)
+        told = self.notes.get(name, "")
         note = note or ("no reason was given" if word == "suspect" else "no deadline")
         if word == "drain" and (node.drain, told) != (2, note):
-            node.drain, told = 1, note
+            node.drain = 1
+            told = note
         elif word == "over" and (node.drain, told) == (1, note):
             node.drain = 2
         elif word == "undrain" or (word == "trust" and not node.drain):
-            node.drain, told = 0, ""
+            node.drain = 0
+            told = ""
         elif word == "suspect" and (node.state, node.drain) == ("up", 0):
-            node.state, told = "suspect", note
+            node.state = "suspect"
+            told = note
         elif word == "ahead" and node.has_waiting_seats:
             node.ahead = int(note)
         elif word == "offer":
@@ -88,7 +103,8 @@ class Nodes(Leases):
             size = parse_resources(offer).slots
             if inc == "" or (node.has_waiting_seats and size + (node.ahead or 0) > node.span):
                 return ["gone"]
-            node.score, node.offer = score, parse_resources(offer)
+            node.score = score
+            node.offer = parse_resources(offer)
             self._resize(node, before)
             self._count_left(node)
             node.state = "up" if node.state == "leaving" else node.state
@@ -135,7 +151,9 @@ class Nodes(Leases):
         return "forgotten"
 
     def _resize(self, node: NodeRecord, before: NodeRecord) -> None:
-        """Give a node without waiting seats the span of its offer, and shut slots whose processes others have."""
+        """Give a node without waiting seats the span of its offer, and shut slots whose processes
+        others have.
+        """
         if node.has_waiting_seats:
             return
         size = node.offer.slots
@@ -153,7 +171,9 @@ class Nodes(Leases):
     def _gap(self, node: NodeRecord) -> int:
         """Return the first bit of the first gap between other nodes that is long enough."""
         first = 0
-        for other in sorted((n for n in self.nodes.values() if n.name != node.name), key=lambda n: n.first):
+        for other in sorted(
+            (n for n in self.nodes.values() if n.name != node.name), key=lambda n: n.first
+        ):
             if other.first - first >= node.span:
                 break
             first = max(first, other.first + other.span)

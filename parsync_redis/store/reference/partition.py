@@ -1,4 +1,7 @@
-"""A partition of the store in memory: nodes, leases, bits, amounts. See lua/ for the contract of each script."""
+"""A partition of the store in memory: nodes, leases, bits, amounts.
+
+See lua/ for the contract of each script.
+"""
 
 from .claiming import Claiming
 from .nodes import Nodes

@@ -12,7 +12,10 @@ class Reading(Tasks):
 
     def read_tasks(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Return the records of tasks, seven values each."""
-        return [self.world.now_ms, *(value for (id,) in args.rows for value in self._known(id, args.extras == "1"))]
+        return [
+            self.world.now_ms,
+            *(value for (id,) in args.rows for value in self._known(id, args.extras == "1")),
+        ]
 
     def _known(self, id: str, extras: bool) -> tuple[Any, ...]:
         task = self.find(id)

@@ -7,7 +7,10 @@ from ...model.place import Place
 from ...model.task import TaskState
 
 Args = Any
-PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING
+PENDING = TaskState.PENDING
+TAKEN = TaskState.TAKEN
+PLACED = TaskState.PLACED
+RUNNING = TaskState.RUNNING
 KEEP_OUTBOX: Final = 10_000
 KEEP_DEAD: Final = 10_000
 LOOK_AGAIN_MS: Final = 60_000
@@ -40,11 +43,16 @@ class Job(NamedTuple):
             "any": None if self.avoid_last else 1,
             "pub": self.publication or None,
         }
-        return ",".join(f"{name}={value}" for name, value in words.items() if value is not None) or "-"
+        return (
+            ",".join(f"{name}={value}" for name, value in words.items() if value is not None) or "-"
+        )
 
 
 class Successor(NamedTuple):
-    """The work that follows under the same id after the running attempt. None: due at once, never expires."""
+    """The work that follows under the same id after the running attempt.
+
+    None: due at once, never expires.
+    """
 
     job: Job
     due_ms: int | None
@@ -54,7 +62,9 @@ class Successor(NamedTuple):
     def text(self) -> str:
         """The field `next` of its rare fields."""
         due = "-" if self.due_ms is None else self.due_ms
-        return f"{self.job.priority} {due} {self.job.options(expires=self.expires_ms)} {self.job.kind}"
+        return (
+            f"{self.job.priority} {due} {self.job.options(expires=self.expires_ms)} {self.job.kind}"
+        )
 
 
 @dataclass(slots=True)
@@ -72,7 +82,8 @@ class Task:
     place: Place | None = None  # an ended task keeps its last one
     started_ms: int | None = None  # at this place
     last: str | None = None  # the node that it ran on last, if it should rather go to another
-    since_ms: int | None = None  # since when it is ready, while it is due later because a run did not begin
+    # since when it is ready, while it is due later because a run did not begin
+    since_ms: int | None = None
     ran_ms: int | None = None  # its last start in this life before it went back
     redelivered: bool = False  # a run of its message had begun before it last began to wait
     starts: int = 0  # accepted starts that were lost
@@ -92,7 +103,8 @@ class Task:
 
     def come_due(self) -> None:
         """Let it be ready since it was first, if a run of it that did not begin was put off."""
-        self.ready_ms, self.since_ms = self.ready_ms if self.since_ms is None else self.since_ms, None
+        self.ready_ms = self.ready_ms if self.since_ms is None else self.since_ms
+        self.since_ms = None
 
     def note_last(self) -> None:
         """Note on which node it ran last, unless it may as well go back there."""
@@ -110,7 +122,10 @@ class Task:
             since=self.since_ms,
             expires=self.expires_ms,
         )
-        return f"{self.takes}@{self.life} {self.order} {self.ready_ms} {self.submitted_ms} {options} {self.job.kind}"
+        return (
+            f"{self.takes}@{self.life} {self.order} {self.ready_ms} {self.submitted_ms} {options} "
+            f"{self.job.kind}"
+        )
 
     @property
     def run(self) -> str:

@@ -1,5 +1,7 @@
-"""From take to finish in the store in memory. A method with `keys` and `args` is a script; `took` and the methods that
-end in _at are the same on values, for the simulator.
+"""From take to finish in the store in memory.
+
+A method with `keys` and `args` is a script; `took` and the methods that end in _at are the same on
+values, for the simulator.
 """
 
 import heapq
@@ -27,7 +29,9 @@ class Running(Tasks):
             del self.waiters[len(self.waiters) - self._wake(args.channel, args.scheduler) :]
         elif args.waits == "wait":
             if args.scheduler not in self.waiters[-17:]:
-                self.waiters = [name for name in self.waiters if name != args.scheduler] + [args.scheduler]
+                self.waiters = [name for name in self.waiters if name != args.scheduler] + [
+                    args.scheduler
+                ]
         elif args.scheduler in self.waiters:
             self.waiters.remove(args.scheduler)
         tasks = [
@@ -48,9 +52,16 @@ class Running(Tasks):
         salt: str = "",
     ) -> Took:
         """Take on values; nobody waits. salt: ends the attempts, with the scheduler in it."""
-        now, salt = self.world.now_ms, (salt or f".{scheduler}.0") + (f"u{self.undone}" if self.undone else "")
+        now = self.world.now_ms
+        salt = (salt or f".{scheduler}.0") + (f"u{self.undone}" if self.undone else "")
         tasks = [
-            Taken(id, self.tasks[id].attempt, Kind.of(kind), self.tasks[id].ready_ms, self.tasks[id].last or "")
+            Taken(
+                id,
+                self.tasks[id].attempt,
+                Kind.of(kind),
+                self.tasks[id].ready_ms,
+                self.tasks[id].last or "",
+            )
             for kind, limit in rows
             for id in self.pop(kind, limit)
             if self._is_taken(id, salt)
@@ -66,12 +77,15 @@ class Running(Tasks):
         return Took(version, now, next_due, anew, more, changes, tasks)
 
     def _is_taken(self, id: str, salt: str) -> bool:
-        """Take a task that has left the queue of its kind, unless it has expired; return whether it is taken."""
+        """Take a task that has left the queue of its kind, unless it has expired; return whether it
+        is taken.
+        """
         task = self.tasks[id]
         if self._expired(task):
             self._end(id, task, "cancelled", "expired", True)
             return False
-        task.state, task.attempt = TAKEN, f"{task.takes + 1}@{task.life}{salt}"
+        task.state = TAKEN
+        task.attempt = f"{task.takes + 1}@{task.life}{salt}"
         return True
 
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -103,26 +117,40 @@ class Running(Tasks):
 
     def confirm(self, keys: Sequence[str], args: Args) -> list[str]:
         """Give a place to each task that is still taken, by this attempt."""
-        judged = [(str(number), self.confirm_at(Place.of(row.text))) for number, row in enumerate(args.rows, 1)]
+        judged = [
+            (str(number), self.confirm_at(Place.of(row.text)))
+            for number, row in enumerate(args.rows, 1)
+        ]
         return [word for pair in judged if pair[1] != "placed" for word in pair]
 
     def confirm_at(self, place: Place) -> str:
         """Confirm one task and return its word."""
         task = self.tasks.get(place.task)
         if task and task.state == TAKEN and task.attempt == place.attempt:
-            task.state, task.place = PLACED, place
+            task.state = PLACED
+            task.place = place
             return "placed"
-        return "yours" if task and task.state in (PLACED, RUNNING) and task.place == place else "stale"
+        return (
+            "yours" if task and task.state in (PLACED, RUNNING) and task.place == place else "stale"
+        )
 
     def start(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Start the current attempt, once, at the place that confirm gave it, if it did; at most so many of these."""
-        places, most = [Place.of(row.text) for row in args.rows], int(args.most)
+        """Start the current attempt, once, at the place that confirm gave it, if it did; at most so
+        many of these.
+        """
+        places = [Place.of(row.text) for row in args.rows]
+        most = int(args.most)
         waits = self._beyond(most, places) if len(places) > most else ()
-        found = [("wait", b"") if at in waits else self.start_at(place) for at, place in enumerate(places)]
+        found = [
+            ("wait", b"") if at in waits else self.start_at(place)
+            for at, place in enumerate(places)
+        ]
         return [word for words in found for word in words]
 
     def _beyond(self, most: int, places: Sequence[Place]) -> set[int]:
-        """Return which of these must wait: `most` may run, first those that do, then in the queue's order."""
+        """Return which of these must wait: `most` may run, first those that do, then in the queue's
+        order.
+        """
         able: list[tuple[float, int]] = []
         waits = set[int]()
         for at, place in enumerate(places):
@@ -143,7 +171,9 @@ class Running(Tasks):
         if task.state == RUNNING and task.place == place:
             return "yours", task.job.message
         if self._may_start(task, place):
-            task.state, task.place, task.started_ms = RUNNING, place, self.world.now_ms
+            task.state = RUNNING
+            task.place = place
+            task.started_ms = self.world.now_ms
             return "ok", task.job.message
         return "refused", task.state.encode()
 
@@ -170,7 +200,8 @@ class Running(Tasks):
         return word
 
     def _finish(self, place: Place, outcome: str, why: str, unstored: bool = False) -> str:
-        id, task = place.task, self.find(place.task)
+        id = place.task
+        task = self.find(place.task)
         if task is None or task.started_ms is None or task.place != place:
             return "stale"
         if task.state != RUNNING:
@@ -181,12 +212,20 @@ class Running(Tasks):
             job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
             task.job = job._replace(publication=job.publication or task.job.publication)
             task.order = (9 - job.priority) * 10**12 + task.order % 10**12
-            task.starts, task.next, task.why = 0, None, None
+            task.starts = 0
+            task.next = None
+            task.why = None
             if outcome == "again":
                 task.note_last()
             self._to_pending(id, task, due, renewed=renewed)
             return "again"
-        self._end(id, task, "cancelled" if outcome == "again" else outcome, why, outcome == "again" or unstored)
+        self._end(
+            id,
+            task,
+            "cancelled" if outcome == "again" else outcome,
+            why,
+            outcome == "again" or unstored,
+        )
         return "ok"
 
     def note_choices(self, keys: Sequence[str], args: Args) -> int:

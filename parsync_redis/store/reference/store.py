@@ -1,11 +1,14 @@
-"""The store in memory: what the scripts do in plain Python. It is their specification, and a store without a server.
+"""The store in memory: what the scripts do in plain Python.
+
+It is their specification, and a store without a server.
 
     store = MemoryStore("demo")
     store.run(store.commands.submit([Submission("a", "work", b"...")]))
 
-It executes the calls that `Commands` makes, by verb, and answers in the form that each call reads. It is deterministic:
-its clock is `now_ms`, which the caller moves; what a server would publish is appended to `published`. The tasks are in
-queue.py, the partitions in partition.py; a state machine drives it and the scripts side by side.
+It executes the calls that `Commands` makes, by verb, and answers in the form that each call reads.
+It is deterministic: its clock is `now_ms`, which the caller moves; what a server would publish is
+appended to `published`. The tasks are in queue.py, the partitions in partition.py; a state machine
+drives it and the scripts side by side.
 """
 
 import re
@@ -27,7 +30,9 @@ _FAMILY: Final = re.compile(r"[^{]*\{[^:}]*:?([^}]*)\}")
 class MemoryStore:
     """The state of one cluster, in memory; it answers calls as `Store` does."""
 
-    def __init__(self, cluster: str, retention_s: int = 86_400, max_starts: int = 3, shards: int = 1) -> None:
+    def __init__(
+        self, cluster: str, retention_s: int = 86_400, max_starts: int = 3, shards: int = 1
+    ) -> None:
         self.keys = Keys(cluster, shards=shards)
         self.commands = Commands(self.keys, retention_s, max_starts)
         self.now_ms = 0
@@ -42,11 +47,15 @@ class MemoryStore:
         """Execute one call."""
         if call.parts:
             return call.read(self.run_all(call.parts))
-        args = call.script.header.named([arg if isinstance(arg, bytes) else str(arg) for arg in call.args])
+        args = call.script.header.named(
+            [arg if isinstance(arg, bytes) else str(arg) for arg in call.args]
+        )
         script: Callable[[Sequence[str], Any], Any] | None
         script = getattr(self._home(call.keys[0]), call.script.verb, None)
         if script is None:
-            raise BrokenContract(f"the store in memory knows no {call.script.verb} on {call.keys[0]}")
+            raise BrokenContract(
+                f"the store in memory knows no {call.script.verb} on {call.keys[0]}"
+            )
         return call.read(script(call.keys, args))
 
     def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:

@@ -1,4 +1,7 @@
-"""Submission in the store in memory. A method with `keys` and `args` is a script; admit is submit on values."""
+"""Submission in the store in memory.
+
+A method with `keys` and `args` is a script; admit is submit on values.
+"""
 
 from collections.abc import Sequence
 
@@ -24,8 +27,11 @@ class Submitting(Tasks):
             priority, _, kind = kinds[int(r.kind) - 1]
             asked = dict(word.split("=", 1) for word in r.options.split())
             max_starts = int(asked["max"]) if "max" in asked else None
-            job = Job(kind, r.message, int(priority), max_starts, asked.get("pub", ""), "any" not in asked)
-            due, expiry = self._after(asked.get("delay", "")), self._after(asked.get("expiry", ""))
+            job = Job(
+                kind, r.message, int(priority), max_starts, asked.get("pub", ""), "any" not in asked
+            )
+            due = self._after(asked.get("delay", ""))
+            expiry = self._after(asked.get("expiry", ""))
             word = self._admit(r.id, job, due, "wait" in asked, asked.get("after", ""), expiry)
             if word != "submitted":
                 replies += [str(number), word]
@@ -47,16 +53,28 @@ class Submitting(Tasks):
         return int(fixed)
 
     def admit(
-        self, id: str, job: Job, due: int | None = None, wait: bool = False, after: str = "", expiry: int | None = None
+        self,
+        id: str,
+        job: Job,
+        due: int | None = None,
+        wait: bool = False,
+        after: str = "",
+        expiry: int | None = None,
     ) -> str:
         """Submit one task and return its word."""
         word = self._admit(id, job, due, wait, after, expiry)
         self.write_kinds()
         return word
 
-    def _admit(self, id: str, job: Job, due: int | None, wait: bool, after: str, expiry: int | None) -> str:
+    def _admit(
+        self, id: str, job: Job, due: int | None, wait: bool, after: str, expiry: int | None
+    ) -> str:
         task = self.find(id)
-        published = {task.job.publication, task.next.job.publication if task.next else ""} if task else set()
+        published = (
+            {task.job.publication, task.next.job.publication if task.next else ""}
+            if task
+            else set()
+        )
         anew = not after and job.publication not in ("", *published)
         mine = task is not None and task.state == RUNNING and after == task.attempt
         if task and (mine or (anew and task.has_run and not task.state.final)):
@@ -65,13 +83,19 @@ class Submitting(Tasks):
                 return refusal
             others = task.next is not None and task.next.job.publication
             if not (mine and others):  # what others published goes before a retry
-                task.next = Successor(job._replace(publication="" if after else job.publication), due, expiry)
+                task.next = Successor(
+                    job._replace(publication="" if after else job.publication), due, expiry
+                )
             if expiry is not None:
                 self.expires[id] = expiry
             return "next"
         if task and after:
             return "stale"
-        revoked = task is not None and task.state == TaskState.CANCELLED and job.publication.startswith("s")
+        revoked = (
+            task is not None
+            and task.state == TaskState.CANCELLED
+            and job.publication.startswith("s")
+        )
         if task and not (anew and task.state.final and not revoked):
             return "exists"
         if not wait and (refusal := self._judge(job)):
@@ -80,7 +104,9 @@ class Submitting(Tasks):
         self.submitted += 1
         order = (9 - job.priority) * 10**12 + self.submitted
         now_ms = self.world.now_ms
-        task = self.tasks[id] = Task(job, order, self.submitted, now_ms, ready_ms=now_ms, expires_ms=expiry)
+        task = self.tasks[id] = Task(
+            job, order, self.submitted, now_ms, ready_ms=now_ms, expires_ms=expiry
+        )
         if expiry is not None:
             self.expires[id] = expiry
         self._to_pending(id, task, due)
@@ -92,7 +118,9 @@ class Submitting(Tasks):
         knowing = [offer for offer in offers if self._knows(digest_of(offer), kind.name)]
         if offers and not knowing:
             return "unknown"
-        needs = parse_needs(" ".join(word for word in kind.needs.split() if not word.startswith(f"{QUEUE_LABEL}:")))
+        needs = parse_needs(
+            " ".join(word for word in kind.needs.split() if not word.startswith(f"{QUEUE_LABEL}:"))
+        )
         return "" if not offers or any(fits(offer, needs) for offer in knowing) else "infeasible"
 
     def _knows(self, digest: str, name: str) -> bool:
@@ -100,14 +128,19 @@ class Submitting(Tasks):
 
     def offer(self, keys: Sequence[str], args: Args) -> int:
         """Record what a node offers, and the tasks that its worker knows."""
-        node, offer, digest = args.node, args.offer, args.digest
-        before, changed, moved = self.shapes.get(node, ""), self.shapes.get(node, "") != offer, False
+        node = args.node
+        offer = args.offer
+        digest = args.digest
+        before = self.shapes.get(node, "")
+        changed = self.shapes.get(node, "") != offer
+        moved = False
         if offer:
             self.shapes[node] = offer
         else:
             self.shapes.pop(node, None)
         if digest and digest not in self.names:
-            self.names[digest], changed = KnownTasks(args.tasks), True
+            self.names[digest] = KnownTasks(args.tasks)
+            changed = True
             self.apps[digest] = max(self.apps.values(), default=0) + 1
             moved = True
         used = {digest_of(parse_resources(other)) for other in self.shapes.values()}

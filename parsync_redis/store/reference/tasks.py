@@ -7,7 +7,10 @@ from .waiting import Waiting
 
 
 class Tasks(Waiting):
-    """The tasks of a cluster and their indexes. ended: three generations of tasks that have ended, the newest first."""
+    """The tasks of a cluster and their indexes.
+
+    ended: three generations of tasks that have ended, the newest first.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -40,18 +43,25 @@ class Tasks(Waiting):
         self.dead.pop(id, None)
 
     def _wake(self, channel: str, me: str = "") -> int:
-        """Wake the newest waiter but `me`; if nobody hears that, the one before it, and so on, 16 at most.
+        """Wake the newest waiter but `me`; if nobody hears that, the one before it, and so on, 16
+        at most.
 
         Returns how many were tried. They stay among the waiters.
         """
-        heard, tries = 0, 0
+        heard = 0
+        tries = 0
         while tries < min(16, len(self.waiters)) and not heard:
-            name, tries = self.waiters[-1 - tries], tries + 1
+            name = self.waiters[-1 - tries]
+            tries = tries + 1
             heard = 0 if name == me else self.world.publish(f"{channel}:{name}", "wake")
         return tries
 
-    def _to_pending(self, id: str, task: Task, due: int | None, put_off: bool = False, renewed: bool = False) -> None:
-        """Let a task wait. A successor that its run submitted is lost with the run; one that others published stays.
+    def _to_pending(
+        self, id: str, task: Task, due: int | None, put_off: bool = False, renewed: bool = False
+    ) -> None:
+        """Let a task wait.
+
+        A successor that its run submitted is lost with the run; one that others published stays.
 
         renewed: it has become its successor, so no run of its message has begun.
         """
@@ -61,7 +71,10 @@ class Tasks(Waiting):
             task.ready_ms = self.world.now_ms if due is None else due
         task.ran_ms = task.ran_ms if task.started_ms is None else task.started_ms
         task.redelivered = task.redelivered if task.started_ms is None else not renewed
-        task.state, task.attempt, task.place, task.started_ms = PENDING, "", None, None
+        task.state = PENDING
+        task.attempt = ""
+        task.place = None
+        task.started_ms = None
         task.next = task.next if task.next and task.next.job.publication else None
         if due is None:
             self.enter(task.job.kind, id, task.order)
@@ -77,11 +90,17 @@ class Tasks(Waiting):
             self._wake(channel)
 
     def _end(self, id: str, task: Task, state: str, why: str, unseen: bool) -> None:
-        """End a task; if its end is `unseen` by any worker, an agent must tell Celery's result backend."""
+        """End a task; if its end is `unseen` by any worker, an agent must tell Celery's result
+        backend.
+        """
         self.leave(task.job.kind, id)
         self.later.pop(id, None)
-        task.state, task.cancel, task.next = TaskState(state), None, None
-        task.ended_ms, task.ended_why, task.told = self.world.now_ms, why, unseen
+        task.state = TaskState(state)
+        task.cancel = None
+        task.next = None
+        task.ended_ms = self.world.now_ms
+        task.ended_why = why
+        task.told = unseen
         self.ended[0][id] = self.tasks.pop(id)
         if unseen:
             self._to_outbox(id, state, why)

@@ -1,4 +1,6 @@
-"""The queue of the store in memory: tasks by kind, with an index of the kinds and the versions of its lines."""
+"""The queue of the store in memory: tasks by kind, with an index of the kinds and the versions of
+its lines.
+"""
 
 import heapq
 from dataclasses import dataclass, field
@@ -14,13 +16,17 @@ SWEPT: Final = 1000
 
 @dataclass(slots=True)
 class KindQueue:
-    """The tasks of a kind that wait: id -> order. last: an upper bound of the orders. began: none waited before."""
+    """The tasks of a kind that wait: id -> order.
+
+    last: an upper bound of the orders. began: none waited before.
+    """
 
     orders: dict[str, int] = field(default_factory=dict)
     last: int = 0
     why: str = ""
     began: bool = True
-    _heap: list[tuple[int, str]] = field(default_factory=list)  # of all that `orders` has, and some that it has no more
+    # of all that `orders` has, and some that it has no more
+    _heap: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, id: str, order: int) -> None:
         """Let a task wait."""
@@ -52,7 +58,8 @@ class Waiting:
     def __init__(self, world: World) -> None:
         self.world = world
         self.kinds: dict[str, KindQueue] = {}
-        self.changed: dict[str, int] = {}  # kind -> the version of its last change, in the order of these
+        # kind -> the version of its last change, in the order of these
+        self.changed: dict[str, int] = {}
         self.version = self.floor = 0
         self._touched: dict[str, None] = {}
 
@@ -81,7 +88,9 @@ class Waiting:
         return [queue.pop() for _ in range(min(limit, len(queue.orders)))]
 
     def write_kinds(self) -> bool:
-        """Give each kind that changed a version; return whether tasks wait of a kind of which none waited."""
+        """Give each kind that changed a version; return whether tasks wait of a kind of which none
+        waited.
+        """
         began = False
         for kind in self._touched:
             self.version = max(self.version + 1, self.world.now_ms * 100)
@@ -89,7 +98,8 @@ class Waiting:
             self.changed[kind] = self.version
             queue = self.kinds[kind]
             if queue.orders:
-                began, queue.began = began or queue.began, False
+                began = began or queue.began
+                queue.began = False
                 queue.last = max(queue.last, queue.first()[0])
             else:
                 del self.kinds[kind]
@@ -107,12 +117,16 @@ class Waiting:
                 del self.changed[kind]
 
     def changes_since(self, since: str, most: int) -> tuple[str, bool, bool, list[tuple[str, str]]]:
-        """Return what makes a copy of the lines the present one: its version then, anew, more, and the changes."""
+        """Return what makes a copy of the lines the present one: its version then, anew, more, and
+        the changes.
+        """
         first, _, rest = since.partition("/")
-        at, begun = int(first), int(rest or first)
+        at = int(first)
+        begun = int(rest or first)
         anew = at == 0 or at > self.version or begun < self.floor
         if anew:
-            at, begun = 0, self.version
+            at = 0
+            begun = self.version
         names: list[str] = []
         for kind, version in reversed(self.changed.items()):
             if version <= at:

@@ -1,4 +1,6 @@
-"""Lost writes, as the schedulers saw them: numbers that only grow went back, or a replica took a server's place."""
+"""Lost writes, as the schedulers saw them: numbers that only grow went back, or a replica took a
+server's place.
+"""
 
 import re
 from collections.abc import Mapping
@@ -15,9 +17,11 @@ KEEP_S: Final = 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss of writes: when it was seen (ms, server time), by which scheduler, and the numbers that decreased.
+    """A loss of writes: when it was seen (ms, server time), by which scheduler, and the numbers
+    that decreased.
 
-    taken_over: the shards and partitions of each server whose place a replica took: its last writes may be lost.
+    taken_over: the shards and partitions of each server whose place a replica took: its last writes
+    may be lost.
     """
 
     at_ms: int
@@ -29,8 +33,12 @@ class Loss:
     def text(self) -> str:
         """For people."""
         at = datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        lost = [f"it had lost its last writes: {', '.join(self.went_back)}"] if self.went_back else []
-        lost += [f"a replica took over {what}: its last writes may be lost" for what in self.taken_over]
+        lost = (
+            [f"it had lost its last writes: {', '.join(self.went_back)}"] if self.went_back else []
+        )
+        lost += [
+            f"a replica took over {what}: its last writes may be lost" for what in self.taken_over
+        ]
         return f"at {at} {'; '.join(lost)} (seen by {self.seen_by})"
 
 
@@ -45,6 +53,7 @@ def read_lines(lines: Mapping[str, str]) -> list[Loss]:
     for line, at in lines.items():
         if (fields := LOSS.read(line)) and at.isdecimal():
             numbers = fields["numbers"].replace("=", " ").replace("->", " -> ")
-            back, taken = re.findall(r"\S+ \d+ -> \d+", numbers), re.findall(r"failover@\d+ (\S+)", numbers)
+            back = re.findall(r"\S+ \d+ -> \d+", numbers)
+            taken = re.findall(r"failover@\d+ (\S+)", numbers)
             found.append(Loss(int(at), fields["name"], tuple(back), tuple(taken)))
     return sorted(found, key=lambda loss: -loss.at_ms)

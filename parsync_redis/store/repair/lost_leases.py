@@ -1,8 +1,10 @@
-"""Rebuild what leases and `running` know of each other: either has the same text, so one can be made of the other.
+"""Rebuild what leases and `running` know of each other: either has the same text, so one can be
+made of the other.
 
-A lease is the authority on which task holds a slot. `running` is left before a lease is freed, so an entry of
-`running` that was seen after its lease was missing has lost it. Nothing is atomic across hash tags, so what was put
-back is looked at again. Every function raises what `Runner.run` raises.
+A lease is the authority on which task holds a slot. `running` is left before a lease is freed, so
+an entry of `running` that was seen after its lease was missing has lost it. Nothing is atomic
+across hash tags, so what was put back is looked at again. Every function raises what `Runner.run`
+raises.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,8 +27,8 @@ _HELD: Final = ("sound", "placed", "running")
 def runs_by_leases(store: Store, partitions: int, now_ms: int) -> dict[str, str]:
     """Return for each task that holds slots of a living node what `running` should have.
 
-    That is its lease, and for slots that are no waiting seats a start: then its node may end it, and a node that has
-    not begun it is told "yours" when it asks to start it.
+    That is its lease, and for slots that are no waiting seats a start: then its node may end it,
+    and a node that has not begun it is told "yours" when it asks to start it.
     """
     found: dict[str, str] = {}
     for p in range(partitions):
@@ -41,7 +43,9 @@ def runs_by_leases(store: Store, partitions: int, now_ms: int) -> dict[str, str]
                 continue
             if node is not None and node.state != "down" and lease.place.inc == node.inc:
                 begins = max(lease.place.slots) < node.offer.slots
-                found[lease.place.task] = lease.place.text + (f" started={now_ms}" if begins else "")
+                found[lease.place.task] = lease.place.text + (
+                    f" started={now_ms}" if begins else ""
+                )
     return found
 
 
@@ -56,8 +60,11 @@ def places_in(store: Store, partition: int) -> list[Place]:
     return found
 
 
-def put_back_leases(store: Store, places: Sequence[Place], runs: Mapping[str, str]) -> tuple[list[Place], list[Place]]:
-    """Put back the lost leases of these places; return those that have theirs now, and those that cannot have it.
+def put_back_leases(
+    store: Store, places: Sequence[Place], runs: Mapping[str, str]
+) -> tuple[list[Place], list[Place]]:
+    """Put back the lost leases of these places; return those that have theirs now, and those that
+    cannot have it.
 
     runs: what `runs_by_leases` returns. A task that another lease names is at that place instead.
     """
@@ -76,7 +83,9 @@ def put_back_leases(store: Store, places: Sequence[Place], runs: Mapping[str, st
                 (back if word in ("back", "yours") else gone).append(place)
             held = [place for place, word in zip(some, words, strict=True) if word == "back"]
             kept = {place.text for place in _still_there(store, held)}
-            store.run(store.commands.release(p, [place for place in held if place.text not in kept]))
+            store.run(
+                store.commands.release(p, [place for place in held if place.text not in kept])
+            )
     return back, gone
 
 
@@ -85,24 +94,35 @@ def _batches(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
 
 
 def _restore(store: Store, p: int, places: Sequence[Place]) -> list[str]:
-    """Write these leases where nothing else is, and where only a lease of no task is; return the script's words."""
+    """Write these leases where nothing else is, and where only a lease of no task is; return the
+    script's words.
+    """
     words = store.run(store.commands.restore(p, places))
-    if _free_dead(store, p, [place for place, word in zip(places, words, strict=True) if word == "other"]):
+    if _free_dead(
+        store, p, [place for place, word in zip(places, words, strict=True) if word == "other"]
+    ):
         words = store.run(store.commands.restore(p, places))
     return words
 
 
 def _free_dead(store: Store, p: int, places: Sequence[Place]) -> bool:
-    """Free leases at the seats of these places whose attempt its task does not have; return whether there were any.
+    """Free leases at the seats of these places whose attempt its task does not have; return whether
+    there were any.
 
-    A task has an attempt before the attempt has a lease, and never again once it has left it: such a lease is damage.
+    A task has an attempt before the attempt has a lease, and never again once it has left it: such
+    a lease is damage.
     """
-    reads = [("hmget", store.keys.partition(p, "slots"), [f"{at.node}/{n}" for n in at.slots]) for at in places]
+    reads = [
+        ("hmget", store.keys.partition(p, "slots"), [f"{at.node}/{n}" for n in at.slots])
+        for at in places
+    ]
     found: dict[str, Place] = {}
     for text in {text for texts in store.pipe(reads) for text in texts if text} if reads else ():
         with suppress(ValueError):
             found[readable(text)] = Place.of(readable(text))
-    records = {record.id: record for record in store.records([place.task for place in found.values()])}
+    records = {
+        record.id: record for record in store.records([place.task for place in found.values()])
+    }
     dead = [place for place in found.values() if records[place.task].attempt != place.attempt]
     store.run_all([store.commands.release(p, some) for some in _batches(dead)])
     return bool(dead)
@@ -111,10 +131,17 @@ def _free_dead(store: Store, p: int, places: Sequence[Place]) -> bool:
 def _still_there(store: Store, places: Iterable[Place]) -> list[Place]:
     """Return those of these places that `running` has at this moment."""
     groups = store.keys.by_shard(list(places), _TASK)
-    reads = [("hmget", store.keys.queue("running", shard), [place.task for place in some]) for shard, some in groups]
+    reads = [
+        ("hmget", store.keys.queue("running", shard), [place.task for place in some])
+        for shard, some in groups
+    ]
     found: list[Place] = []
     for (_, some), texts in zip(groups, store.pipe(reads) if reads else [], strict=True):
-        found += [p for p, text in zip(some, texts, strict=True) if text and place_text(readable(text)) == p.text]
+        found += [
+            p
+            for p, text in zip(some, texts, strict=True)
+            if text and place_text(readable(text)) == p.text
+        ]
     return found
 
 

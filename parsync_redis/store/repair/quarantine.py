@@ -1,7 +1,9 @@
-"""The quarantine: damaged or foreign values that processes found in the state, kept for people to look at.
+"""The quarantine: damaged or foreign values that processes found in the state, kept for people to
+look at.
 
-Each entry is a member of one sorted set, scored by when it was last found: 'WHO WHERE SIZE WHY', a line break, and the
-first bytes. A process that finds damage puts it here and goes on without it; repair.py repairs what can be repaired.
+Each entry is a member of one sorted set, scored by when it was last found: 'WHO WHERE SIZE WHY', a
+line break, and the first bytes. A process that finds damage puts it here and goes on without it;
+repair.py repairs what can be repaired.
 """
 
 import logging
@@ -31,7 +33,9 @@ _met: dict[tuple[str, str, str], None] = {}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A damaged value: when it was last found (ms, server time), by which process, in which key, its size and bytes."""
+    """A damaged value: when it was last found (ms, server time), by which process, in which key,
+    its size and bytes.
+    """
 
     met_ms: int
     who: str
@@ -46,13 +50,21 @@ class Entry:
         head, _, data = member.partition(b"\n")
         found = DAMAGE.read(head.decode(errors="backslashreplace"))
         if found is None:
-            return cls(int(met_ms), "-", "-", len(member), "not an entry of this list", member[:MOST_BYTES])
-        return cls(int(met_ms), found["who"], found["where"], int(found["size"]), found["why"], data)
+            return cls(
+                int(met_ms), "-", "-", len(member), "not an entry of this list", member[:MOST_BYTES]
+            )
+        return cls(
+            int(met_ms), found["who"], found["where"], int(found["size"]), found["why"], data
+        )
 
 
 def quarantine(runner: Runner, where: str, why: str, data: bytes) -> None:
-    """Put a value away and log it, once a process. Never raises: damage must not stop the process that found it."""
-    where, why = _line(where).replace(" ", "\\x20"), _line(why)
+    """Put a value away and log it, once a process.
+
+    Never raises: damage must not stop the process that found it.
+    """
+    where = _line(where).replace(" ", "\\x20")
+    why = _line(why)
     thing = (runner.keys.cluster, where, f"{why}\n{data[:MOST_BYTES]!r}")
     if thing in _met:
         return
@@ -82,7 +94,9 @@ def clear(runner: Runner) -> None:
 
 def _line(text: str) -> str:
     """Return text on one line, at most 500 characters."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)[:500]
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)[
+        :500
+    ]
 
 
 def _own_name() -> str:

@@ -1,6 +1,8 @@
-"""Repair damage: keys of another type, partitions with values that no script writes, tasks whose indexes are wrong.
+"""Repair damage: keys of another type, partitions with values that no script writes, tasks whose
+indexes are wrong.
 
-The scripts repair; what they take out is put into quarantine. Every function raises what `Runner.run` raises.
+The scripts repair; what they take out is put into quarantine. Every function raises what
+`Runner.run` raises.
 """
 
 import re
@@ -39,17 +41,22 @@ COMES_BACK: Final[Sequence[str]] = (
     "streaks",
     "events",
 )
-"""Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or
-the leader makes it anew from other keys (repair_all.py). The records of ended tasks, and what only people read, are lost.
+"""Keys that may be deleted if they are damaged.
+
+Their content comes back with answers, registrations and renewals, or the leader makes it anew from
+other keys (repair_all.py). The records of ended tasks, and what only people read, are lost.
 """
 
 _TOLD: Final = re.compile("PSRECORD (.+) is a [a-z]+, not a (?:zset|hash)")
 
 
 def repair_partition(runner: Runner, number: int, how: How = "open") -> int:
-    """Take out of a partition what cannot be read and put it into quarantine. Returns how many values that were.
+    """Take out of a partition what cannot be read and put it into quarantine.
 
-    how: see `RepairCalls.repair_partition`; only the leader, who puts back lost leases first, may "open".
+    Returns how many values that were.
+
+    how: see `RepairCalls.repair_partition`; only the leader, who puts back lost leases first, may
+    "open".
     """
     damaged = runner.run(runner.commands.repair_partition(number, how))
     keep(runner, damaged)
@@ -66,8 +73,8 @@ def keep(runner: Runner, damaged: Sequence[Damage]) -> None:
 def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     """Repair the corrupt keys of one call. Returns True if it changed anything.
 
-    A partition is made anew from what can be read of it. A key of another type is deleted if its content comes back by
-    itself, or if it belongs to one kind, one task or one inbox only.
+    A partition is made anew from what can be read of it. A key of another type is deleted if its
+    content comes back by itself, or if it belongs to one kind, one task or one inbox only.
     """
     number = runner.keys.number_of(keys[0])
     if number is not None and repair_partition(runner, number, "shut"):
@@ -86,7 +93,9 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     discarded = runner.run_all([runner.commands.discard(key, known[key]) for key in mine])
     gone = [key for key, is_gone in zip(mine, discarded, strict=True) if is_gone]
     for key in gone:
-        quarantine(runner, key, "it was of another type or had unreadable numbers, and was deleted", b"")
+        quarantine(
+            runner, key, "it was of another type or had unreadable numbers, and was deleted", b""
+        )
     return bool(gone)
 
 
@@ -94,22 +103,35 @@ def find_told(keys: Keys, told: str) -> list[str]:
     """Return the key of a kind or a task that an error reply names; a call has only its prefix."""
     match = _TOLD.search(told)
     if match and (shard := keys.shard_in(match[1])) is not None:
-        return [match[1]] if match[1].startswith((keys.prefix("pending:", shard), keys.prefix("extra:", shard))) else []
+        return (
+            [match[1]]
+            if match[1].startswith((keys.prefix("pending:", shard), keys.prefix("extra:", shard)))
+            else []
+        )
     return []
 
 
 def repair_task(
-    runner: Runner, task: str | bytes, kind: str | bytes = "", shard: int | None = None, run: str = ""
+    runner: Runner,
+    task: str | bytes,
+    kind: str | bytes = "",
+    shard: int | None = None,
+    run: str = "",
 ) -> str:
-    """Repair a task whose hashes and indexes contradict each other, which no script causes. Returns the script's word.
+    """Repair a task whose hashes and indexes contradict each other, which no script causes.
 
-    kind: the kind of which it was seen to wait, which may not be its own. shard: where it was seen, if that is not the
-    shard of its id. run: what `running` should have for it, by a lease.
+    Returns the script's word.
+
+    kind: the kind of which it was seen to wait, which may not be its own. shard: where it was seen,
+    if that is not the shard of its id. run: what `running` should have for it, by a lease.
     """
     word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind, shard, run))
     if word != "sound":
         id = task if isinstance(task, str) else readable(task)
-        where = f"{runner.keys.queue('tasks', runner.keys.shard_of(id) if shard is None else shard)} {id}"
+        where = (
+            f"{runner.keys.queue('tasks', runner.keys.shard_of(id) if shard is None else shard)} "
+            f"{id}"
+        )
         quarantine(runner, where, f"its indexes said something else: it is {word} now", b"")
     return word
 

@@ -1,4 +1,6 @@
-"""Look whether a partition is sound, piece by piece: a call that looks at 10,000 leases holds up the whole server."""
+"""Look whether a partition is sound, piece by piece: a call that looks at 10,000 leases holds up
+the whole server.
+"""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, cast
@@ -17,15 +19,20 @@ LONGEST_NAME: Final = 128
 def is_sound(store: Store, p: int, rest: Callable[[], None] = lambda: None) -> bool:
     """Return False if something in partition p contradicts the rest, as far as pieces of it tell.
 
-    The caller judges the whole partition then. rest: called after each piece. Raises what `Runner.run` raises.
+    The caller judges the whole partition then. rest: called after each piece. Raises what
+    `Runner.run` raises.
     """
     records = store.pipe_each([("hgetall", store.keys.partition(p, "nodes"))])[0]
     if isinstance(records, AWAY):
         raise records
-    nodes, damaged = read_nodes(cast(dict[bytes, bytes], records)) if isinstance(records, dict) else ({}, True)
+    nodes, damaged = (
+        read_nodes(cast(dict[bytes, bytes], records)) if isinstance(records, dict) else ({}, True)
+    )
     if damaged or any(len(name) > LONGEST_NAME for name in nodes):
         return False
-    pieces, cursor, most = _pieces(nodes.values()), 0, PIECE
+    pieces = _pieces(nodes.values())
+    cursor = 0
+    most = PIECE
     while True:
         piece = next(pieces, [])
         if cursor and not most and not piece:
@@ -35,16 +42,20 @@ def is_sound(store: Store, p: int, rest: Callable[[], None] = lambda: None) -> b
             return False
         rest()
         if not cursor:
-            cursor, most = 1, 0  # all leases were looked at; nodes may be left
+            # all leases were looked at; nodes may be left
+            cursor = 1
+            most = 0
 
 
 def _pieces(nodes: Collection[Node]) -> Iterator[list[str]]:
     """Return the names of the nodes in lists of PIECE slots, about."""
-    some, size = list[str](), 0
+    some = list[str]()
+    size = 0
     for node in nodes:
         if some and (size + node.span > PIECE or len(some) == MAX_BATCH):
             yield some
-            some, size = [], 0
+            some = []
+            size = 0
         some.append(node.name)
         size += node.span
     if some:

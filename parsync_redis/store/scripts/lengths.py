@@ -1,9 +1,10 @@
 """How long each argument of a script may be, by its name: one table for the scripts and for Python.
 
-A script runs alone on its server, so the time for one text is everybody's. The loader writes the check into every
-script (header.py), and a name that this table lacks is an error when the script is loaded. So no script can forget it.
-What enters the state is short. What processes read there and give back, as ids, kinds and places, may be damaged: it
-may be as long as a message, so that it can be repaired, and every pattern takes linear time.
+A script runs alone on its server, so the time for one text is everybody's. The loader writes the
+check into every script (header.py), and a name that this table lacks is an error when the script is
+loaded. So no script can forget it. What enters the state is short. What processes read there and
+give back, as ids, kinds and places, may be damaged: it may be as long as a message, so that it can
+be repaired, and every pattern takes linear time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,12 +25,15 @@ PROSE: Final = 4096
 
 _NUMBER: Final = 32
 _NAME: Final = 255
-_NEEDS: Final = 2 * 16 + MAX_WORDS * 128 + MAX_ENCODED_ID + 16  # slots, amounts and labels, and a Celery queue
+# slots, amounts and labels, and a Celery queue
+_NEEDS: Final = 2 * 16 + MAX_WORDS * 128 + MAX_ENCODED_ID + 16
 _SEAT: Final = 128 + 6  # NODE/SLOT
 
 _NUMBERS: Final = (
-    "all at_most bin count cursor delay_ms epoch extras failed held inbox inc keep_s kept known_inc length level limit "
-    "max_starts most moved over partition partitions retention_s room runs score shards since slots usual version"
+    "all at_most bin count cursor delay_ms epoch extras failed held inbox inc keep_s kept "
+    "known_inc length level limit "
+    "max_starts most moved over partition partitions retention_s room runs score shards since "
+    "slots usual version"
 )
 _LENGTHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(_NUMBERS.split(), _NUMBER),
@@ -55,7 +59,8 @@ _LENGTHS: Final[Mapping[str, int]] = {
 _OF_VERB: Final[Mapping[tuple[str, str], int]] = {
     ("submit", "id"): MAX_ENCODED_ID,
     ("submit", "kind"): 8,  # the number of a line of `what`
-    ("commit", "text"): MAX_ENCODED_ID + 300 + 64 + 5 * MAX_SLOTS + _NEEDS,  # task, attempt, node, slots, amounts
+    # task, attempt, node, slots, amounts
+    ("commit", "text"): MAX_ENCODED_ID + 300 + 64 + 5 * MAX_SLOTS + _NEEDS,
     ("learn_times", "name"): _NAME + 1 + 4 * CLASS,  # or a name and a node class
     ("learn_times", "text"): PROSE,
     ("look_over", "what"): MAX_MESSAGE,  # a kind as it was found
@@ -65,20 +70,37 @@ _OF_VERB: Final[Mapping[tuple[str, str], int]] = {
 
 
 def limit_of(verb: str, name: str) -> int:
-    """Return how many bytes an argument of a script may have; BrokenContract for a name that has no limit."""
+    """Return how many bytes an argument of a script may have; BrokenContract for a name that has no
+    limit.
+    """
     limit = _OF_VERB.get((verb, name)) or _LENGTHS.get(name)
     if limit is None:
-        raise BrokenContract(f"lua: {verb}.lua has an argument {name}, which has no length in store/scripts/lengths.py")
+        raise BrokenContract(
+            f"lua: {verb}.lua has an argument {name}, which has no length in "
+            "store/scripts/lengths.py"
+        )
     return limit
 
 
-def check_lengths(verb: str, limits: Mapping[str, int], columns: Iterable[tuple[str, Iterable[object]]]) -> None:
-    """Raise InvalidInput for a value that is longer than its limit. columns: name, and the values of all rows."""
+def check_lengths(
+    verb: str, limits: Mapping[str, int], columns: Iterable[tuple[str, Iterable[object]]]
+) -> None:
+    """Raise InvalidInput for a value that is longer than its limit.
+
+    columns: name, and the values of all rows.
+    """
     for name, values in columns:
         limit = limits[name]
         for value in values:
-            if isinstance(value, (str, bytes)) and 4 * len(value) > limit and (size := _size(value)) > limit:
-                raise InvalidInput(f"{name} of {verb} is too long: it has {size:,} bytes, {limit:,} bytes are allowed")
+            if (
+                isinstance(value, (str, bytes))
+                and 4 * len(value) > limit
+                and (size := _size(value)) > limit
+            ):
+                raise InvalidInput(
+                    f"{name} of {verb} is too long: it has {size:,} bytes, {limit:,} bytes are "
+                    "allowed"
+                )
 
 
 def cut(text: str) -> str:

@@ -21,8 +21,12 @@ _RARE: Final = re.compile(r"in_full\(\)\.(\w+)")
 _HERE: Final = "-- in_full\n"
 _STATE: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = .*\n", re.MULTILINE)
 _NAME: Final = re.compile(r"\b[A-Z_]+\b")
-_OF_LUA: Final = re.compile(r"\b(?:redis\.p?call|string\.[a-z]+|math\.[a-z]+|table\.[a-z]+)\b(?! *=)")
-_FUNCTION: Final = re.compile(r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE)
+_OF_LUA: Final = re.compile(
+    r"\b(?:redis\.p?call|string\.[a-z]+|math\.[a-z]+|table\.[a-z]+)\b(?! *=)"
+)
+_FUNCTION: Final = re.compile(
+    r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE
+)
 
 
 class Script:
@@ -78,7 +82,8 @@ def read_header(verb: str, folder: Path) -> Header:
 
 
 def expand(name: str, folder: Path, seen: list[str], on_the_way: tuple[str, ...] = ()) -> str:
-    """Return a file's text with its includes in front, each once; BrokenContract for a circle or a missing file.
+    """Return a file's text with its includes in front, each once; BrokenContract for a circle or a
+    missing file.
 
     `seen` lists the libraries that are in the text already, and grows.
     """
@@ -97,17 +102,20 @@ def expand(name: str, folder: Path, seen: list[str], on_the_way: tuple[str, ...]
 def _read(name: str, folder: Path, on_the_way: tuple[str, ...] = ()) -> str:
     path = folder / f"{name}.lua"
     if not path.is_file():
-        raise BrokenContract(f"lua: no file {path.name}, wanted by {on_the_way[-1] if on_the_way else 'a binding'}")
+        raise BrokenContract(
+            f"lua: no file {path.name}, wanted by {on_the_way[-1] if on_the_way else 'a binding'}"
+        )
     return path.read_text(encoding="utf-8")
 
 
 def compose(header: Header, folder: Path) -> str:
     """Return the text of a script as it is sent.
 
-    Lua makes each function and table anew in each run, which costs as much as half a command. So functions of libraries
-    that it does not call are left out, and those that it calls as in_full().NAME are made when they are needed, with
-    the tables that only they use. They have functions of their own, because each that they shared would cost as much
-    again in every run. The script's own lines look up string.format and the like once.
+    Lua makes each function and table anew in each run, which costs as much as half a command. So
+    functions of libraries that it does not call are left out, and those that it calls as
+    in_full().NAME are made when they are needed, with the tables that only they use. They have
+    functions of their own, because each that they shared would cost as much again in every run. The
+    script's own lines look up string.format and the like once.
     """
     verb = f"verbs/{header.verb}"
     own = _INCLUDE.sub("", _read(verb, folder))
@@ -116,12 +124,21 @@ def compose(header: Header, folder: Path) -> str:
     before = header.before() + arguments
     text = "\n".join([before, libraries + _HERE + header.check(_words(own)), own])
     text = header.resolve(text)
-    functions = {found[1]: found[0] for found in _FUNCTION.finditer(text) if found[1] != "refuse_call"}
+    functions = {
+        found[1]: found[0] for found in _FUNCTION.finditer(text) if found[1] != "refuse_call"
+    }
     main = _FUNCTION.sub(lambda found: found[0] if found[1] not in functions else "", text)
-    hot = _reached([_RARE.sub("", main)], {name: _RARE.sub("", code) for name, code in functions.items()})
-    needed = _reached([" ".join(_RARE.findall("".join([main, *map(functions.__getitem__, hot)])))], functions)
+    hot = _reached(
+        [_RARE.sub("", main)], {name: _RARE.sub("", code) for name, code in functions.items()}
+    )
+    needed = _reached(
+        [" ".join(_RARE.findall("".join([main, *map(functions.__getitem__, hot)])))], functions
+    )
     rare = [code for name, code in functions.items() if name in needed]
-    named = sorted({*_RARE.findall("".join([main, *rare, *map(functions.__getitem__, hot)]))} & functions.keys())
+    named = sorted(
+        {*_RARE.findall("".join([main, *rare, *map(functions.__getitem__, hot)]))}
+        & functions.keys()
+    )
     text = _FUNCTION.sub(lambda found: found[0] if found[1] in hot | {"refuse_call"} else "", text)
     table = header.resolve(header.table("".join([main, *functions.values()])))
     lines = _STATE.sub("", text)
@@ -138,9 +155,15 @@ def compose(header: Header, folder: Path) -> str:
 
 
 def _look_up_once(text: str) -> str:
-    """Return Lua in which functions of Lua and Redis are locals: string_format for string.format."""
+    """Return Lua in which functions of Lua and Redis are locals: string_format for
+    string.format.
+    """
     used = sorted({found[0] for found in _OF_LUA.finditer(re.sub(r"--.*", "", text))})
-    made = f"local {', '.join(name.replace('.', '_') for name in used)} = {', '.join(used)}\n" if used else ""
+    made = (
+        f"local {', '.join(name.replace('.', '_') for name in used)} = {', '.join(used)}\n"
+        if used
+        else ""
+    )
     return made + _OF_LUA.sub(lambda found: found[0].replace(".", "_"), text)
 
 
@@ -155,7 +178,9 @@ def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
 
 
 def _in_full(texts: Sequence[str], names: Sequence[str]) -> str:
-    """Return Lua for in_full(): the first call makes these functions; each call returns a table of them and others."""
+    """Return Lua for in_full(): the first call makes these functions; each call returns a table of
+    them and others.
+    """
     body = "".join(texts).replace("\n", "\n  ")
     table = ", ".join(f"{name} = {name}" for name in names)
     made = f"  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\n"

@@ -1,8 +1,10 @@
-"""Call code that waits for a server from an event loop, without a thread: the code runs in a greenlet of its own.
+"""Call code that waits for a server from an event loop, without a thread: the code runs in a
+greenlet of its own.
 
-The store is written once, as functions that wait for replies. In an event loop `call` runs such a function in a
-greenlet. Where the function waits, `wait` switches to the event loop, which awaits the reply and switches back. So the
-event loop never blocks, and a cancelled call gets the CancelledError at the place where it waits.
+The store is written once, as functions that wait for replies. In an event loop `call` runs such a
+function in a greenlet. Where the function waits, `wait` switches to the event loop, which awaits
+the reply and switches back. So the event loop never blocks, and a cancelled call gets the
+CancelledError at the place where it waits.
 """
 
 import asyncio
@@ -15,7 +17,9 @@ from ...errors import InvalidInput
 try:
     from greenlet import getcurrent, greenlet
 except ImportError:
-    raise InvalidInput("AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'") from None
+    raise InvalidInput(
+        "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'"
+    ) from None
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +50,10 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 
 def wait(awaitable: Awaitable[T]) -> T:
-    """Return the result of an awaitable, while the event loop goes on. Only a function inside `call` may do this."""
+    """Return the result of an awaitable, while the event loop goes on.
+
+    Only a function inside `call` may do this.
+    """
     loop = getcurrent().parent
     assert loop is not None, "only code inside `call` may wait"
     found: T = loop.switch(awaitable)

@@ -1,7 +1,8 @@
-"""Connections to a server: open one from an address, copy one for another thread, say which server it is.
+"""Connections to a server: open one from an address, copy one for another thread, say which server
+it is.
 
-redis-py retries by itself; here it must not. If a reply is lost, the caller finds out whether the request was
-executed: every script answers "yours" if it is repeated (docs/journey-of-a-task.md).
+redis-py retries by itself; here it must not. If a reply is lost, the caller finds out whether the
+request was executed: every script answers "yours" if it is repeated (docs/journey-of-a-task.md).
 """
 
 import time
@@ -14,7 +15,15 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from ...errors import InvalidInput
-from ...model.address import SCHEME, Seeds, check_address, is_cluster, parse_cluster, parse_service, safe_url
+from ...model.address import (
+    SCHEME,
+    Seeds,
+    check_address,
+    is_cluster,
+    parse_cluster,
+    parse_service,
+    safe_url,
+)
 from ...model.address_rules import BadAddress
 from ..address_options import read_options, split_options
 from .primaries import Primaries
@@ -23,9 +32,11 @@ from .sentinel import connect_service, copy_pool
 
 
 class Kit(NamedTuple):
-    """The classes that open connections and wait: redis-py's blocking classes, or those of store/server/loop_client.py.
+    """The classes that open connections and wait: redis-py's blocking classes, or those of
+    store/server/loop_client.py.
 
-    by_url, by_service: return a client, by an address or by Sentinels and a service's name, and options of redis-py's.
+    by_url, by_service: return a client, by an address or by Sentinels and a service's name, and
+    options of redis-py's.
     """
 
     by_url: Callable[..., "redis.Redis"]
@@ -36,7 +47,9 @@ class Kit(NamedTuple):
     sleep: Callable[[float], None]
 
 
-BLOCKING: Final = Kit(redis.Redis.from_url, Sentinel, Sentinel.master_for, Primaries, Retry, time.sleep)
+BLOCKING: Final = Kit(
+    redis.Redis.from_url, Sentinel, Sentinel.master_for, Primaries, Retry, time.sleep
+)
 """Connections for threads."""
 
 
@@ -65,12 +78,16 @@ def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Red
     except BadAddress as error:
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {error}") from None
     except ValueError as error:
-        why = "special characters in a password are written %XX" if "@" in url else error  # it may quote the password
+        # it may quote the password
+        why = "special characters in a password are written %XX" if "@" in url else error
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None
 
 
 def connect_cluster(seeds: Seeds, primaries: type[Primaries], **options: Any) -> ClusterClient:
-    """Return a client of a Redis Cluster. Raises ValueError if an option has a value that redis-py does not read."""
+    """Return a client of a Redis Cluster.
+
+    Raises ValueError if an option has a value that redis-py does not read.
+    """
     chosen = read_options(seeds.options)
     secured = {"ssl": True} if seeds.secured else {}
     return ClusterClient(primaries(seeds.servers, {**options, **chosen, **secured, **seeds.login}))
@@ -89,14 +106,18 @@ def copy_client(client: "redis.Redis") -> "redis.Redis":
 
 
 def address_of(client: "redis.Redis") -> str:
-    """Return where the server of a client is, for people: 'HOST:PORT', a socket's path or a service's name."""
+    """Return where the server of a client is, for people: 'HOST:PORT', a socket's path or a
+    service's name.
+    """
     if isinstance(client, ClusterClient):
         return client.address
     pool = client.connection_pool
     if service := getattr(pool, "service_name", ""):
         return str(service)
     kwargs = pool.connection_kwargs
-    return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
+    return str(
+        kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
+    )
 
 
 def database_of(client: "redis.Redis") -> int:

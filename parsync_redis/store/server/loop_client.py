@@ -1,7 +1,8 @@
 """Clients of redis.asyncio that look like redis-py's blocking ones to code inside `bridge.call`.
 
-The store sends scripts over connections of a pool, and plain commands by methods of a client or a pipeline. These
-classes have just that. Each request is one of redis.asyncio's, so no connection blocks the event loop.
+The store sends scripts over connections of a pool, and plain commands by methods of a client or a
+pipeline. These classes have just that. Each request is one of redis.asyncio's, so no connection
+blocks the event loop.
 """
 
 import asyncio
@@ -33,9 +34,12 @@ class LoopConnection:
         wait(self.own.send_packed_command(pieces))
 
     def read_response(self) -> Any:
-        """Return the next reply; raises an error reply. One that does not come in time closes the connection.
+        """Return the next reply; raises an error reply.
 
-        redis-py's own argument `timeout` would return None instead, and leave the reply to the next request.
+        One that does not come in time closes the connection.
+
+        redis-py's own argument `timeout` would return None instead, and leave the reply to the next
+        request.
         """
         usual_s = self.own.socket_timeout
         try:
@@ -46,7 +50,9 @@ class LoopConnection:
             self.own.socket_timeout = usual_s
 
     def disconnect(self) -> None:
-        """Close the connection at once, also after its call was cancelled; the pool opens it again when needed."""
+        """Close the connection at once, also after its call was cancelled; the pool opens it again
+        when needed.
+        """
         wait(self.own.disconnect(nowait=True))
 
 
@@ -72,14 +78,16 @@ class LoopPool:
         return LoopConnection(wait(self._get()))
 
     async def _get(self) -> Any:
-        """Do what the pool's own get_connection does, and give the connection back if the call is cancelled meanwhile.
+        """Do what the pool's own get_connection does, and give the connection back if the call is
+        cancelled meanwhile.
 
-        redis-py may swallow a cancel (asyncio.wait_for of Python 3.11). `bridge.call` raises it nevertheless, and then
-        nobody gets the connection.
+        redis-py may swallow a cancel (asyncio.wait_for of Python 3.11). `bridge.call` raises it
+        nevertheless, and then nobody gets the connection.
         """
         task = asyncio.current_task()
         assert task is not None
-        cancels, connection = task.cancelling(), self.own.get_available_connection()
+        cancels = task.cancelling()
+        connection = self.own.get_available_connection()
         try:
             await self.own.ensure_connection(connection)
             if task.cancelling() > cancels:
@@ -108,7 +116,10 @@ class _Commands(CoreCommands):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -140,7 +151,8 @@ class LoopPipeline(_Commands):
     """Collects commands and sends them in one write."""
 
     def __init__(self, client: "aio.Redis") -> None:
-        self._client, self._stack = client, list[tuple[tuple[Any, ...], dict[str, Any]]]()
+        self._client = client
+        self._stack = list[tuple[tuple[Any, ...], dict[str, Any]]]()
 
     def execute_command(self, *args: Any, **options: Any) -> Self:
         """Add a command."""
@@ -148,11 +160,16 @@ class LoopPipeline(_Commands):
         return self
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Send the commands and return their replies; raises the first error, or returns errors in their places."""
-        stack, self._stack = self._stack, []
+        """Send the commands and return their replies; raises the first error, or returns errors in
+        their places.
+        """
+        stack = self._stack
+        self._stack = []
         return wait(self._send(stack, raise_on_error))
 
-    async def _send(self, stack: Sequence[tuple[tuple[Any, ...], dict[str, Any]]], raise_on_error: bool) -> list[Any]:
+    async def _send(
+        self, stack: Sequence[tuple[tuple[Any, ...], dict[str, Any]]], raise_on_error: bool
+    ) -> list[Any]:
         async with self._client.pipeline(transaction=False) as batch:
             for args, options in stack:
                 batch.execute_command(*args, **options)
@@ -175,7 +192,9 @@ class LoopPrimaries(Primaries):
 
     def _start_watch(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(_watch(weakref.ref(self)), name="parsync-cluster")
+            self._task = asyncio.get_running_loop().create_task(
+                _watch(weakref.ref(self)), name="parsync-cluster"
+            )
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""

@@ -1,8 +1,9 @@
-"""The primaries of a Redis Cluster: which has which slot, a pool of connections to each, and which of them are away.
+"""The primaries of a Redis Cluster: which has which slot, a pool of connections to each, and which
+of them are away.
 
-A primary that does not answer is away: its requests fail at once, and a thread asks it again until it serves, or until
-the cluster names another one for its slots. So no caller waits for it twice. There are no locks, because a fork might
-copy one that is held: what is read here is replaced whole.
+A primary that does not answer is away: its requests fail at once, and a thread asks it again until
+it serves, or until the cluster names another one for its slots. So no caller waits for it twice.
+There are no locks, because a fork might copy one that is held: what is read here is replaced whole.
 """
 
 import random
@@ -31,7 +32,9 @@ PIECE: Final = 1 << 16
 """Bytes that are sent at a time: the connection's time-out holds for each piece."""
 
 Group = Sequence[tuple[int, bytes]]
-"""Requests for one primary: the number under which the reply is kept (-1: it is not), and the packed words."""
+"""Requests for one primary: the number under which the reply is kept (-1: it is not), and the
+packed words.
+"""
 
 
 def away(address: str) -> ServerUnreachable:
@@ -44,12 +47,19 @@ class NotSent(ServerUnreachable):
 
 
 class Primaries:
-    """The primaries of one cluster, as a process sees them. seeds: addresses to begin with; options: of redis.Redis."""
+    """The primaries of one cluster, as a process sees them.
+
+    seeds: addresses to begin with; options: of redis.Redis.
+    """
 
     sleep: "ClassVar[staticmethod[[float], None]]" = staticmethod(time.sleep)
 
-    def __init__(self, seeds: Sequence[str], options: Mapping[str, Any], slots: SlotMap | None = None) -> None:
-        self.seeds, self.options, self.slots = tuple(seeds), dict(options), slots or SlotMap()
+    def __init__(
+        self, seeds: Sequence[str], options: Mapping[str, Any], slots: SlotMap | None = None
+    ) -> None:
+        self.seeds = tuple(seeds)
+        self.options = dict(options)
+        self.slots = slots or SlotMap()
         self.timeout_s = float(options.get("socket_timeout") or 5.0)
         self._clients: dict[str, redis.Redis] = {}
         self._away: dict[str, None] = {}
@@ -57,14 +67,19 @@ class Primaries:
 
     def client(self, address: str) -> "redis.Redis":
         """Return the client of one server, whose pool is used for all requests to it."""
-        return self._clients.get(address) or self._clients.setdefault(address, self._new_client(address))
+        return self._clients.get(address) or self._clients.setdefault(
+            address, self._new_client(address)
+        )
 
     def _new_client(self, address: str, **other: Any) -> "redis.Redis":
         host, _, port = address.rpartition(":")
         return redis.Redis(host=host, port=int(port), **{**self.options, **other})
 
     def all(self, also: Iterable[str] = ()) -> "dict[str, redis.Redis | None]":
-        """Return a client of each primary, None for one that is away, by a new map. Raises what `discover` raises."""
+        """Return a client of each primary, None for one that is away, by a new map.
+
+        Raises what `discover` raises.
+        """
         self.discover()
         places = dict.fromkeys([*self.slots.primaries, *also])
         return {place: None if place in self._away else self.client(place) for place in places}
@@ -79,7 +94,8 @@ class Primaries:
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""
-        clients, self._clients = self._clients, {}
+        clients = self._clients
+        self._clients = {}
         self._away = {}
         for client in clients.values():
             client.connection_pool.disconnect()
@@ -92,14 +108,21 @@ class Primaries:
 
     @property
     def short_s(self) -> float:
-        """How long a server may take to tell the map, to show that it serves again, or to answer after another one."""
+        """How long a server may take to tell the map, to show that it serves again, or to answer
+        after another one.
+        """
         return min(self.timeout_s, max(1.0, self.timeout_s / 5))
 
-    # -- the map -----------------------------------------------------------------------------------------------------
+    # -- the map -----------------------------------------------------------------------------------
 
     def discover(self) -> None:
-        """Read the map of slots anew. Raises ServerUnreachable or AccessDenied if nobody tells it."""
-        known = [address for address in dict.fromkeys(self.slots.servers) if address not in self._away]
+        """Read the map of slots anew.
+
+        Raises ServerUnreachable or AccessDenied if nobody tells it.
+        """
+        known = [
+            address for address in dict.fromkeys(self.slots.servers) if address not in self._away
+        ]
         random.shuffle(known)
         found: list[tuple[bool, int, SlotMap]] = []
         trouble: Exception | None = None
@@ -107,32 +130,43 @@ class Primaries:
             try:
                 found.append(self._read_map(address))
             except ResponseError as error:
-                trouble = ServerUnfit(f"the server at {address} is of no cluster ({error}): its address is redis://")
+                trouble = ServerUnfit(
+                    f"the server at {address} is of no cluster ({error}): its address is redis://"
+                )
             except (RedisError, OSError) as error:
                 trouble = translate(address, error)
             if len(found) == _ASKED:
                 break
         if not found:
-            raise trouble or ServerUnreachable(f"no server of the cluster at {','.join(self.seeds)} answers")
-        self.slots = max(found, key=lambda told: told[:2])[2]  # who is cut off tells an old map, of a smaller epoch
+            raise trouble or ServerUnreachable(
+                f"no server of the cluster at {','.join(self.seeds)} answers"
+            )
+        # who is cut off tells an old map, of a smaller epoch
+        self.slots = max(found, key=lambda told: told[:2])[2]
 
     def _read_map(self, address: str) -> tuple[bool, int, SlotMap]:
-        """Return the map that a server tells, whether it has one that serves, and the epoch of the map."""
+        """Return the map that a server tells, whether it has one that serves, and the epoch of the
+        map.
+        """
         with self._probe(address) as client, client.pipeline(transaction=False) as pipe:
-            ranges, info = pipe.execute_command("CLUSTER SLOTS").execute_command("CLUSTER INFO").execute()
+            ranges, info = (
+                pipe.execute_command("CLUSTER SLOTS").execute_command("CLUSTER INFO").execute()
+            )
         slots = SlotMap.of(ranges, address.rpartition(":")[0])
         return bool(slots.primaries), int(info.get("cluster_current_epoch", 0)), slots
 
     def _probe(self, address: str) -> "redis.Redis":
-        return self._new_client(address, socket_timeout=self.short_s, socket_connect_timeout=self.short_s)
+        return self._new_client(
+            address, socket_timeout=self.short_s, socket_connect_timeout=self.short_s
+        )
 
-    # -- requests ----------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def ask(self, groups: Mapping[str, Group], found: list[Any], each: bool = False) -> None:
         """Send each primary its requests in one write, then read all replies: one round trip.
 
-        found: takes the replies by number: error replies and, for a primary that fails, ParsyncErrors too.
-        each: once one primary has been read, wait only `short_s` for the others.
+        found: takes the replies by number: error replies and, for a primary that fails,
+        ParsyncErrors too. each: once one primary has been read, wait only `short_s` for the others.
         """
         unread: dict[str, tuple[Any, Any]] = {}  # a pool and its connection
         try:
@@ -144,11 +178,14 @@ class Primaries:
                     pool.release(connection)
                     del unread[address]
         finally:
-            for pool, connection in unread.values():  # replies that were not read must not answer the next request
+            # replies that were not read must not answer the next request
+            for pool, connection in unread.values():
                 connection.disconnect()
                 pool.release(connection)
 
-    def _send(self, address: str, group: Group, found: list[Any], unread: dict[str, tuple[Any, Any]]) -> None:
+    def _send(
+        self, address: str, group: Group, found: list[Any], unread: dict[str, tuple[Any, Any]]
+    ) -> None:
         if address in self._away:
             self._start_watch()  # a fork leaves the thread behind
             _fill(found, group, away(address))
@@ -161,7 +198,9 @@ class Primaries:
             return
         try:
             data = b"".join([packed for _, packed in group])
-            connection.send_packed_command([data[at : at + PIECE] for at in range(0, len(data), PIECE)])
+            connection.send_packed_command(
+                [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+            )
         except (RedisError, OSError) as error:
             _fill(found, group, self._failed(address, error))
             connection.disconnect()
@@ -169,10 +208,18 @@ class Primaries:
         else:
             unread[address] = pool, connection
 
-    def _read(self, address: str, connection: Any, group: Group, found: list[Any], until_s: float | None) -> bool:
+    def _read(
+        self, address: str, connection: Any, group: Group, found: list[Any], until_s: float | None
+    ) -> bool:
         """Read the replies of one primary; False if its connection is of no use any more."""
-        if until_s is not None and not self._limit(connection, max(0.01, until_s - time.monotonic())):
-            _fill(found, group, self._failed(address, LostConnection("another thread closed the connection")))
+        if until_s is not None and not self._limit(
+            connection, max(0.01, until_s - time.monotonic())
+        ):
+            _fill(
+                found,
+                group,
+                self._failed(address, LostConnection("another thread closed the connection")),
+            )
             return False
         for at, (number, _) in enumerate(group):
             try:
@@ -187,9 +234,13 @@ class Primaries:
         return until_s is None or self._limit(connection, None)
 
     def _limit(self, connection: Any, timeout_s: float | None) -> bool:
-        """Set the time-out of a connection, None for its own; False if another thread has closed it."""
+        """Set the time-out of a connection, None for its own; False if another thread has closed
+        it.
+        """
         try:
-            connection._sock.settimeout(connection.socket_timeout if timeout_s is None else timeout_s)
+            connection._sock.settimeout(
+                connection.socket_timeout if timeout_s is None else timeout_s
+            )
         except (AttributeError, OSError):
             return False
         return True
@@ -205,7 +256,7 @@ class Primaries:
         self._start_watch()
         return told if isinstance(error, RedisTimeoutError) and sent else NotSent(str(told))
 
-    # -- primaries that are away -------------------------------------------------------------------------------------
+    # -- primaries that are away -------------------------------------------------------------------
 
     def _start_watch(self) -> None:
         if self._watcher is None or not self._watcher.is_alive():

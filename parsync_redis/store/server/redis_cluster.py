@@ -1,10 +1,12 @@
-"""A client of a Redis Cluster that looks like redis-py's of one server: each command goes to the primary of its key.
+"""A client of a Redis Cluster that looks like redis-py's of one server: each command goes to the
+primary of its key.
 
 redis-py's own RedisCluster refuses EVALSHA in pipelines, and asks one primary after the other.
 
-A slot may be moved while requests come. MOVED and ASK name another primary, and TRYAGAIN says that the slot is in two
-places: nothing was executed, and the request is sent again. After an error that a failover explains (CLUSTERDOWN,
-READONLY, no connection) the map of slots is read again; if another primary has the slot now, the request goes there.
+A slot may be moved while requests come. MOVED and ASK name another primary, and TRYAGAIN says that
+the slot is in two places: nothing was executed, and the request is sent again. After an error that
+a failover explains (CLUSTERDOWN, READONLY, no connection) the map of slots is read again; if
+another primary has the slot now, the request goes there.
 """
 
 import random
@@ -15,7 +17,14 @@ from typing import Any, Final
 import hiredis
 import redis
 from redis.client import EMPTY_RESPONSE, NEVER_DECODE, Pipeline
-from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 
 from ...errors import ParsyncError
 from ...model.ids import readable
@@ -27,13 +36,16 @@ from .slot_map import key_of, slot_of
 _NOT_NOW: Final = (AskError, ClusterDownError, TryAgainError)
 """Error replies to requests that the cluster does not execute now; MovedError is an AskError."""
 
-_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
+_PAUSE_S = 0.002
+_LONGEST_PAUSE_S = 0.05
 """Pauses before a request is sent again because its slot is being moved."""
 
 _ASKING: Final = (-1, b"*1\r\n$6\r\nASKING\r\n")
 
 _EVERYWHERE: Final = ("FLUSHALL", "SCRIPT", "CONFIG")
-"""Commands that are for the whole server: each primary runs them, and the first one's reply is returned."""
+"""Commands that are for the whole server: each primary runs them, and the first one's reply is
+returned.
+"""
 
 Command = tuple[tuple[Any, ...], dict[str, Any]]
 Packed = tuple[str | bytes | None, bytes]
@@ -43,8 +55,8 @@ Packed = tuple[str | bytes | None, bytes]
 class ClusterClient(redis.Redis):
     """redis-py's client, on a cluster; its pipelines too. `exchange` is what all of them use.
 
-    A command without a key goes to any primary, and one for the whole server to each. Raises errors of errors.py where
-    a primary does not answer.
+    A command without a key goes to any primary, and one for the whole server to each. Raises errors
+    of errors.py where a primary does not answer.
     """
 
     def __init__(self, primaries: Primaries) -> None:
@@ -56,13 +68,16 @@ class ClusterClient(redis.Redis):
         mine = self.servers
         return ClusterClient(type(mine)(mine.seeds, mine.options, mine.slots))
 
-    # -- requests ----------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
-    def exchange(self, requests: Sequence[Packed], patience_s: float | None = None, each: bool = False) -> list[Any]:
+    def exchange(
+        self, requests: Sequence[Packed], patience_s: float | None = None, each: bool = False
+    ) -> list[Any]:
         """Send requests to all primaries at once, and return their replies in order.
 
-        A reply may be a ResponseError or, of a primary that fails, a ParsyncError. patience_s: how long to go on while
-        slots are moved; by default the time-out of a connection. each: see Primaries.ask.
+        A reply may be a ResponseError or, of a primary that fails, a ParsyncError. patience_s: how
+        long to go on while slots are moved; by default the time-out of a connection. each: see
+        Primaries.ask.
         """
         try:
             if not self.servers.slots.primaries:
@@ -73,27 +88,37 @@ class ClusterClient(redis.Redis):
         slots = [-1 if key is None else slot_of(key) for key, _ in requests]
         asked: dict[int, str] = {}
         todo: Sequence[int] = range(len(requests))
-        give_up_s = time.monotonic() + (self.servers.timeout_s if patience_s is None else patience_s)
-        pause_s, stale = 0.0, False
+        give_up_s = time.monotonic() + (
+            self.servers.timeout_s if patience_s is None else patience_s
+        )
+        pause_s = 0.0
+        stale = False
         while True:
             groups: dict[str, list[tuple[int, bytes]]] = {}
             sent_to = {i: asked.get(i) or self._owner(slots[i]) for i in todo}
             for i, address in sent_to.items():
                 if not address:
-                    found[i] = NotSent(f"no server of the cluster at {self.address} has the slot {slots[i]} now")
+                    found[i] = NotSent(
+                        f"no server of the cluster at {self.address} has the slot {slots[i]} now"
+                    )
                     continue
                 group = groups.setdefault(address, [])
                 group += (_ASKING, (i, requests[i][1])) if i in asked else ((i, requests[i][1]),)
             self.servers.ask(groups, found, each)
             again = self._judge(sent_to, slots, found, asked)
-            if lost := [i for i in sent_to if isinstance(found[i], NotSent | ClusterDownError | ReadOnlyError)]:
+            if lost := [
+                i
+                for i in sent_to
+                if isinstance(found[i], NotSent | ClusterDownError | ReadOnlyError)
+            ]:
                 if not stale:
                     stale = True
                     self._rediscover()
                 again += [i for i in lost if self._owner(slots[i]) not in ("", sent_to[i])]
             if not again or time.monotonic() >= give_up_s:
                 return [
-                    refusal(self.address, reply) or reply if isinstance(reply, _NOT_NOW) else reply for reply in found
+                    refusal(self.address, reply) or reply if isinstance(reply, _NOT_NOW) else reply
+                    for reply in found
                 ]
             if pause_s or any(isinstance(found[i], TryAgainError) for i in again):
                 self.servers.sleep(random.uniform(0.5, 1.0) * pause_s)
@@ -104,7 +129,9 @@ class ClusterClient(redis.Redis):
     def _judge(
         self, sent_to: dict[int, str], slots: Sequence[int], found: list[Any], asked: dict[int, str]
     ) -> list[int]:
-        """Return the requests that were not executed because their slots are moved; note where they go next."""
+        """Return the requests that were not executed because their slots are moved; note where they
+        go next.
+        """
         again = []
         for i, address in sent_to.items():
             reply = found[i]
@@ -132,7 +159,7 @@ class ClusterClient(redis.Redis):
         except ParsyncError:
             return  # the map stays as it is: the requests have errors of their own
 
-    # -- as redis-py's client ----------------------------------------------------------------------------------------
+    # -- as redis-py's client ----------------------------------------------------------------------
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Run one command at the primary of its key."""
@@ -157,10 +184,14 @@ class ClusterClient(redis.Redis):
             yield from client.scan_iter(*args, **options)
 
     def run_commands(self, commands: Sequence[Command], each: bool = False) -> list[Any]:
-        """Run commands, (words, options of redis-py), and return their replies as redis-py reads them, or errors."""
+        """Run commands, (words, options of redis-py), and return their replies as redis-py reads
+        them, or errors.
+        """
         words = [(*args[0].split(), *args[1:]) for args, _ in commands]
         replies = self.exchange([(key_of(some), _pack(some)) for some in words], each=each)
-        return [self._read(reply, *command) for reply, command in zip(replies, commands, strict=True)]
+        return [
+            self._read(reply, *command) for reply, command in zip(replies, commands, strict=True)
+        ]
 
     def _read(self, reply: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         if isinstance(reply, ResponseError) and EMPTY_RESPONSE in options:
@@ -168,17 +199,22 @@ class ClusterClient(redis.Redis):
         read: Callable[..., Any] | None = self.response_callbacks.get(args[0])
         if isinstance(reply, Exception) or read is None:
             return reply
-        return read(reply, **{k: v for k, v in options.items() if k not in (NEVER_DECODE, EMPTY_RESPONSE, "keys")})
+        return read(
+            reply,
+            **{k: v for k, v in options.items() if k not in (NEVER_DECODE, EMPTY_RESPONSE, "keys")},
+        )
 
     def pipeline(self, transaction: bool = False, shard_hint: Any = None) -> "ClusterPipeline":
-        """Return a pipeline whose commands go to all primaries in one round trip; there are no transactions."""
+        """Return a pipeline whose commands go to all primaries in one round trip; there are no
+        transactions.
+        """
         return ClusterPipeline(self)
 
     def close(self) -> None:
         """Close all connections."""
         self.servers.close()
 
-    # -- servers -----------------------------------------------------------------------------------------------------
+    # -- servers -----------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:
@@ -200,7 +236,10 @@ class ClusterClient(redis.Redis):
         }
 
     def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:
-        """Return the run of each key's primary, one without id while it is away. Raises what `discover` raises."""
+        """Return the run of each key's primary, one without id while it is away.
+
+        Raises what `discover` raises.
+        """
         if not self.servers.slots.primaries:
             self.servers.discover()
         of = {key: self.servers.slots.owner(slot_of(key)) for key in keys}
@@ -220,8 +259,11 @@ class ClusterPipeline(Pipeline):
         self._cluster = client
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Run the commands; raises the first error, or returns errors in their places and waits less for stragglers."""
-        commands, self.command_stack = self.command_stack, []
+        """Run the commands; raises the first error, or returns errors in their places and waits
+        less for stragglers.
+        """
+        commands = self.command_stack
+        self.command_stack = []
         replies = self._cluster.run_commands(commands, each=not raise_on_error)
         for reply in replies:
             if raise_on_error and isinstance(reply, Exception):

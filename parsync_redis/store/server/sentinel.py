@@ -18,12 +18,14 @@ def connect_service(
 ) -> "redis.Redis":
     """Return a client of the current primary; each new connection asks the Sentinels.
 
-    sentinel, find: see Kit. options: redis-py's. Raises ValueError if an option in the address has a value that
-    redis-py does not read.
+    sentinel, find: see Kit. options: redis-py's. Raises ValueError if an option in the address has
+    a value that redis-py does not read.
     """
     chosen = read_options(service.options)
     limits = {"socket_timeout": ASK_S, "socket_connect_timeout": ASK_S}
-    sentinel_tls = {"ssl": True, **read_options(service.sentinel_tls)} if service.sentinel_secured else {}
+    sentinel_tls = (
+        {"ssl": True, **read_options(service.sentinel_tls)} if service.sentinel_secured else {}
+    )
     ask = {**options, **limits, **sentinel_tls, **service.sentinel_login}
     tls = {"ssl": True} if service.secured else {}
     own = {**options, "db": service.db, **chosen, **tls, **service.login}
@@ -33,7 +35,9 @@ def connect_service(
 
 def copy_pool(pool: SentinelConnectionPool) -> SentinelConnectionPool:
     """Return a new pool that asks the same Sentinels."""
-    options = {key: value for key, value in pool.connection_kwargs.items() if key != "connection_pool"}
+    options = {
+        key: value for key, value in pool.connection_kwargs.items() if key != "connection_pool"
+    }
     return SentinelConnectionPool(
         pool.service_name, pool.sentinel_manager, connection_class=pool.connection_class, **options
     )

@@ -1,4 +1,6 @@
-"""Translate errors of redis-py into those of errors.py: the server is away, full, read-only, refuses the login."""
+"""Translate errors of redis-py into those of errors.py: the server is away, full, read-only,
+refuses the login.
+"""
 
 import logging
 import math
@@ -53,7 +55,8 @@ _NO_WRITES: Final = {
     "AOF": ("its disk fails; the server's log says why", _FREE_DISK),
     "MISCONF": (
         "its disk fails; the server's log says why",
-        f"{_FREE_DISK}; only snapshots fail, so redis-cli CONFIG SET stop-writes-on-bgsave-error no helps until then",
+        f"{_FREE_DISK}; only snapshots fail, so redis-cli CONFIG SET stop-writes-on-bgsave-error "
+        "no helps until then",
     ),
     "NOREPLICAS": (
         "it has fewer replicas in step than min-replicas-to-write asks for",
@@ -61,7 +64,8 @@ _NO_WRITES: Final = {
     ),
     "OOM": (
         "its memory is full",
-        "redis-cli CONFIG SET maxmemory BYTES gives it more; parsync purge --state succeeded frees some",
+        "redis-cli CONFIG SET maxmemory BYTES gives it more; parsync purge --state succeeded "
+        "frees some",
     ),
     "READONLY": (
         "it is a read-only replica",
@@ -75,7 +79,10 @@ _NOT_NOW: Final = {
     "MASTERDOWN": "it is a replica and has lost its primary",
     "UNBLOCKED": "it became a replica, or somebody has ended the wait with CLIENT UNBLOCK",
     "TRYAGAIN": "its cluster is moving keys",
-    "MOVED": "it is of a cluster and has not these keys; the address of a cluster is redis+cluster://HOST:PORT",
+    "MOVED": (
+        "it is of a cluster and has not these keys; the address of a cluster is "
+        "redis+cluster://HOST:PORT"
+    ),
     "ASK": "its cluster is moving keys",
 }
 """Error replies by their code, and what they mean."""
@@ -94,7 +101,8 @@ class Fault:
 
 
 def no_writes(address: str, error: object, primary: str = "") -> Fault | None:
-    """Return the fault of a server whose reply says that it takes no writes; None for any other reply.
+    """Return the fault of a server whose reply says that it takes no writes; None for any other
+    reply.
 
     primary: the server that a replica follows, 'HOST:PORT', if that is known.
     """
@@ -102,11 +110,16 @@ def no_writes(address: str, error: object, primary: str = "") -> Fault | None:
     if cause is None:
         return None
     why, repair = cause
-    return Fault(f"the server at {address} takes no writes: {why}{f' of {primary}' if primary else ''}", repair)
+    return Fault(
+        f"the server at {address} takes no writes: {why}{f' of {primary}' if primary else ''}",
+        repair,
+    )
 
 
 def _cause_of(error: ResponseError) -> tuple[str, str] | None:
-    """Return why a server takes no writes, and what ends that; None if the reply does not say so."""
+    """Return why a server takes no writes, and what ends that; None if the reply does
+    not say so.
+    """
     code = _code_of(error)
     return _NO_WRITES.get("AOF" if code == "MISCONF" and "AOF" in str(error) else code)
 
@@ -120,7 +133,9 @@ def _code_of(error: ResponseError) -> str:
 
 
 def translate(address: str, error: Exception) -> Exception:
-    """Return the error to raise `from None` for one of redis-py or the system; other errors are returned unchanged."""
+    """Return the error to raise `from None` for one of redis-py or the system; other errors are
+    returned unchanged.
+    """
     if isinstance(error, AuthenticationError | AuthorizationError):
         return AccessDenied(f"the server at {address} refuses the login: {error}")
     if isinstance(error, MasterNotFoundError | LoopMasterNotFoundError):
@@ -142,9 +157,13 @@ def translate(address: str, error: Exception) -> Exception:
 def _no_primary(address: str, told: str) -> ParsyncError:
     """Return the error for Sentinels that name no primary. told: what each of them answered."""
     if "Authentication" in told or "password" in told:
-        return AccessDenied(f"the Sentinels of {address} refuse the login: sentinel_password in its address is theirs")
+        return AccessDenied(
+            f"the Sentinels of {address} refuse the login: sentinel_password in its address is "
+            "theirs"
+        )
     return ServerUnreachable(
-        f"the Sentinels of {address} know no primary: they do not answer, it has not been chosen yet, or they call it "
+        f"the Sentinels of {address} know no primary: they do not answer, it has not been chosen "
+        "yet, or they call it "
         "by another name"
     )
 
@@ -154,19 +173,24 @@ _IN_PIPELINE: Final = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused err
 
 
 def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError | None:
-    """Return the error for a server that answers, but does no request now; None for any other error.
+    """Return the error for a server that answers, but does no request now; None for any other
+    error.
 
     primary: the server that a replica follows, 'HOST:PORT', if that is known.
     """
-    where, text = f"the server at {address}", _IN_PIPELINE.sub("", str(error), count=1)
+    where = f"the server at {address}"
+    text = _IN_PIPELINE.sub("", str(error), count=1)
     if isinstance(error, OutOfMemoryError):
         return ServerFull(
-            f"the memory of {where} is full, nothing was done: give it more (maxmemory), or keep the records of ended "
+            f"the memory of {where} is full, nothing was done: give it more (maxmemory), or keep "
+            "the records of ended "
             "tasks for less long (retention_s); what runs goes on and frees its slots"
         )
     if isinstance(error, ReadOnlyError):
         whose = f" of {primary}" if primary else ""
-        return ServerReadOnly(f"{where} is a read-only replica{whose}, nothing was done: use the primary's address")
+        return ServerReadOnly(
+            f"{where} is a read-only replica{whose}, nothing was done: use the primary's address"
+        )
     if isinstance(error, BusyLoadingError):
         return ServerUnreachable(f"{where} does not serve yet: it loads its data")
     if "max number of clients" in text:
@@ -184,21 +208,31 @@ def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError |
 class Backoff:
     """Pauses before the next try, which grow and have jitter; and a log line for each new error.
 
-    who: the beginning of each line of the log. again_s: after how long the same error is logged again.
+    who: the beginning of each line of the log. again_s: after how long the same error is logged
+    again.
     """
 
-    def __init__(self, log: logging.Logger, who: str, longest_s: float = 1.0, again_s: float = math.inf) -> None:
-        self._log, self._who, self._longest_s, self._again_s = log, who, longest_s, again_s
+    def __init__(
+        self, log: logging.Logger, who: str, longest_s: float = 1.0, again_s: float = math.inf
+    ) -> None:
+        self._log = log
+        self._who = who
+        self._longest_s = longest_s
+        self._again_s = again_s
         self._said_s = 0.0
         self._pause_s = 0.0
         self._said: type[Exception] | None = None
 
     def pause_s(self, error: Exception) -> float:
-        """Return how long to wait after an error. The class that was logged last is logged again after `again_s`."""
+        """Return how long to wait after an error.
+
+        The class that was logged last is logged again after `again_s`.
+        """
         self._pause_s = min(self._longest_s, self._pause_s * 2 or self._longest_s / 50)
         now_s = time.monotonic()
         if type(error) is not self._said or now_s - self._said_s >= self._again_s:
-            self._said, self._said_s = type(error), now_s
+            self._said = type(error)
+            self._said_s = now_s
             self._log.warning("%s: %s; it asks again until that is over", self._who, error)
         return random.uniform(0.5, 1.0) * self._pause_s
 
@@ -206,7 +240,8 @@ class Backoff:
         """Begin anew after a success."""
         if self._said is not None:
             self._log.info("%s: it goes on", self._who)
-        self._said, self._pause_s = None, 0.0
+        self._said = None
+        self._pause_s = 0.0
 
 
 _DENIED: Final = ("NOPERM", "ACL failure in script", "The user executing the script can't")
@@ -214,7 +249,9 @@ _DENIED: Final = ("NOPERM", "ACL failure in script", "The user executing the scr
 
 
 def is_denied(error: object) -> bool:
-    """Return True if an error reply says that the login may not do this, by itself or inside a script."""
+    """Return True if an error reply says that the login may not do this, by itself or inside a
+    script.
+    """
     if isinstance(error, NoPermissionError):
         return True
     return isinstance(error, ResponseError) and any(words in str(error) for words in _DENIED)
@@ -229,13 +266,17 @@ def denied(address: str, what: str, error: object) -> ParsyncError:
 
 
 def refusal_to(address: str, error: Exception) -> ParsyncError | None:
-    """Return the error for a server that answers, and does nothing for this login now; None for any other error."""
+    """Return the error for a server that answers, and does nothing for this login now; None for any
+    other error.
+    """
     return denied(address, "", error) if is_denied(error) else refusal(address, error)
 
 
 def is_damage(error: object) -> bool:
     """Return True if an error reply says that a key is damaged."""
-    return isinstance(error, ResponseError) and ("PSRECORD" in str(error) or "WRONGTYPE" in str(error))
+    return isinstance(error, ResponseError) and (
+        "PSRECORD" in str(error) or "WRONGTYPE" in str(error)
+    )
 
 
 def damage(what: str, error: object) -> ParsyncError:
@@ -250,6 +291,8 @@ def _untrusted(error: BaseException | None) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
             return error.verify_message or str(error)
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return str(error).partition("verify failed:")[2].partition(" (_ssl")[0].strip() or str(error)
+            return str(error).partition("verify failed:")[2].partition(" (_ssl")[0].strip() or str(
+                error
+            )
         error = error.__cause__ or error.__context__
     return ""

@@ -9,11 +9,14 @@ OLDEST_REDIS: Final = (7, 0)
 OLDEST_VALKEY: Final = (7, 2)
 
 LIST_SETTINGS: Final = {"zset-max-listpack-entries": 8, "hash-max-listpack-entries": 32}
-"""Up to so many entries a server searches a sorted set or a hash from its beginning: the defaults cost parsync 5 %."""
+"""Up to so many entries a server searches a sorted set or a hash from its beginning: the defaults
+cost parsync 5 %.
+"""
 
 
 def check_info(address: str, info: Mapping[str, Any], in_cluster: bool = False) -> dict[str, Any]:
-    """Return INFO with the server's `name` and `version`; raises ServerUnfit that says what is wrong and the fix.
+    """Return INFO with the server's `name` and `version`; raises ServerUnfit that says what is
+    wrong and the fix.
 
     in_cluster: its address says that it is of a Redis Cluster.
     """
@@ -22,21 +25,31 @@ def check_info(address: str, info: Mapping[str, Any], in_cluster: bool = False) 
     oldest = OLDEST_VALKEY if name == "Valkey" else OLDEST_REDIS
     if tuple(int(n) for n in version.split(".")[:2]) < oldest:
         raise ServerUnfit(
-            f"the server at {address} is {name} {version}; parsync needs Redis 7.0 or Valkey 7.2, or newer"
+            f"the server at {address} is {name} {version}; parsync needs Redis 7.0 or Valkey 7.2, "
+            "or newer"
         )
     if int(info.get("cluster_enabled", 0)) and not in_cluster:
-        raise ServerUnfit(f"the server at {address} is of a cluster: write its address as redis+cluster://{address}")
+        raise ServerUnfit(
+            f"the server at {address} is of a cluster: write its address as "
+            f"redis+cluster://{address}"
+        )
     policy = str(info.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction":
         raise ServerUnfit(
-            f"the server at {address} evicts keys (maxmemory-policy {policy}), which would lose tasks; "
+            f"the server at {address} evicts keys (maxmemory-policy {policy}), which would lose "
+            "tasks; "
             "set it to noeviction: redis-cli CONFIG SET maxmemory-policy noeviction"
         )
     return {**info, "name": name, "version": version}
 
 
 def explain_durability(info: Mapping[str, Any]) -> str:
-    """Return what a crash of the server would cost, by its INFO; '' if its append-only file is on."""
+    """Return what a crash of the server would cost, by its INFO; '' if its append-only
+    file is on.
+    """
     if int(info.get("aof_enabled", 0)):
         return ""
-    return "its append-only file is off: a crash loses all since its last snapshot; redis-cli CONFIG SET appendonly yes"
+    return (
+        "its append-only file is off: a crash loses all since its last snapshot; redis-cli CONFIG "
+        "SET appendonly yes"
+    )

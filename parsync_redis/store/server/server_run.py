@@ -12,9 +12,9 @@ from typing import ClassVar
 class ServerRun:
     """A run of a server, as its INFO tells it.
 
-    id: its run id, '' while the server is away. history: the id of its replication stream; before: that of the server
-    whose place it has taken, since the offset `since`. up_s: whole seconds since its process began. at_s: when this was
-    read, in monotonic seconds.
+    id: its run id, '' while the server is away. history: the id of its replication stream; before:
+    that of the server whose place it has taken, since the offset `since`. up_s: whole seconds since
+    its process began. at_s: when this was read, in monotonic seconds.
     """
 
     SECTIONS: ClassVar = ("server", "replication")
@@ -29,7 +29,9 @@ class ServerRun:
 
     @classmethod
     def of(cls, info: Mapping[str, object]) -> ServerRun:
-        """Return the run that these sections of INFO describe; fields that are missing are empty."""
+        """Return the run that these sections of INFO describe; fields that are missing
+        are empty.
+        """
         return cls(
             str(info.get("run_id", "")),
             str(info.get("master_replid", "")),
@@ -39,9 +41,11 @@ class ServerRun:
         )
 
     def took_over_from(self, other: ServerRun) -> bool:
-        """Return True if this server was a replica of that one and goes on in its place: its last writes may be lost.
+        """Return True if this server was a replica of that one and goes on in its place: its last
+        writes may be lost.
 
-        A server that restarts goes on with its own stream too, but its process is younger than the last look.
+        A server that restarts goes on with its own stream too, but its process is younger than the
+        last look.
         """
         is_replica = bool(other.history) and self.before == other.history
         return self.id != other.id and is_replica and self.up_s > self.at_s - other.at_s

@@ -10,7 +10,9 @@ SLOTS: Final = 16384
 _KEY_AT: Final = {"EVAL": 3, "EVALSHA": 3, "BLMPOP": 3, "OBJECT": 2, "MEMORY": 2, "XINFO": 2}
 """Commands whose first key is not their first argument."""
 
-_WITHOUT_KEY: Final = "ACL CLIENT CLUSTER COMMAND CONFIG DBSIZE FLUSHALL INFO PING PUBLISH PUBSUB SCAN SCRIPT TIME"
+_WITHOUT_KEY: Final = (
+    "ACL CLIENT CLUSTER COMMAND CONFIG DBSIZE FLUSHALL INFO PING PUBLISH PUBSUB SCAN SCRIPT TIME"
+)
 
 
 def slot_of(key: str | bytes) -> int:
@@ -39,7 +41,9 @@ def key_of(words: tuple[Any, ...]) -> str | bytes | None:
 
 
 class SlotMap:
-    """The primary of each slot, as 'HOST:PORT', and all servers that the cluster named; '' is nobody's slot."""
+    """The primary of each slot, as 'HOST:PORT', and all servers that the cluster named; '' is
+    nobody's slot.
+    """
 
     def __init__(self) -> None:
         self._owners = [""] * SLOTS
@@ -60,7 +64,8 @@ class SlotMap:
     def of(cls, ranges: Iterable[Any], host: str) -> "SlotMap":
         """Read the reply to CLUSTER SLOTS of the server at `host`, which may not name itself.
 
-        That command names the port that this client uses, with TLS or without; CLUSTER SHARDS names both.
+        That command names the port that this client uses, with TLS or without; CLUSTER SHARDS names
+        both.
         """
         found = cls()
         for first, last, *servers in ranges:

@@ -1,4 +1,6 @@
-"""The step that makes a worker a node: it makes the agent, starts it after the pool, and stops it last."""
+"""The step that makes a worker a node: it makes the agent, starts it after the pool, and stops it
+last.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class NodeStep(bootsteps.StartStopStep):
 
     requires = ("celery.worker.components:Pool",)
 
-    def __init__(self, worker: Worker, **kwargs: Any) -> None:  # Any: the worker's options, each of its own type
+    # Any: the worker's options, each of its own type
+    def __init__(self, worker: Worker, **kwargs: Any) -> None:
         self.agent: Agent
         worker.parsync_agent = None
         super().__init__(worker, **kwargs)
@@ -52,8 +55,11 @@ class NodeStep(bootsteps.StartStopStep):
             flags, said = node_options({name: kwargs.get(name) for name in FLAGS})
             self.enabled = bool(flags)
             if self.enabled:
-                isolate = kwargs.get("parsync_isolate", True)  # a node of testing/ runs tasks in the test's process
-                worker.parsync_agent = worker.app.parsync.agent = self.agent = make_agent(worker, flags, said, isolate)
+                # a node of testing/ runs tasks in the test's process
+                isolate = kwargs.get("parsync_isolate", True)
+                worker.parsync_agent = worker.app.parsync.agent = self.agent = make_agent(
+                    worker, flags, said, isolate
+                )
         except ParsyncError as error:
             sys.stderr.write(f"error: {printable(error)}\n")
             raise SystemExit(2) from None
@@ -77,7 +83,9 @@ class NodeStep(bootsteps.StartStopStep):
             watch(worker.app.tasks[name])
         agent = self.agent
         keep_handed_over(worker.pool, agent.node.runs)
-        agent.node.spec.know(worker.app.parsync.options.known_tasks(), worker.app.amqp.queues.consume_from)
+        agent.node.spec.know(
+            worker.app.parsync.options.known_tasks(), worker.app.amqp.queues.consume_from
+        )
         extend_panel()
         agent.start()
 
@@ -87,7 +95,9 @@ class NodeStep(bootsteps.StartStopStep):
 
 
 # Any: the values of click options, each of its own type
-def make_agent(worker: Worker, flags: dict[str, Any], said: dict[str, str], isolate: bool = True) -> Agent:
+def make_agent(
+    worker: Worker, flags: dict[str, Any], said: dict[str, str], isolate: bool = True
+) -> Agent:
     """Make the agent of a worker that is to be a node; raises InvalidInput or AccessDenied."""
     app = worker.app
     prepare_loop(worker, bool(flags.get("parsync_only")))
@@ -97,7 +107,9 @@ def make_agent(worker: Worker, flags: dict[str, Any], said: dict[str, str], isol
     if settings.log_format == JSON:
         log_as_json(spec.name)
     app.parsync.check_tasks()
-    store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
+    store = Store.from_url(
+        settings.url, settings.cluster, settings.retention_s, settings.max_starts
+    )
     isolation = make_isolation(worker, settings, spec.name) if isolate else Isolation()
     agent = Agent(app, settings, store, spec, CeleryWorker(worker), isolation)
     try:
@@ -108,28 +120,36 @@ def make_agent(worker: Worker, flags: dict[str, Any], said: dict[str, str], isol
 
 
 def prepare_loop(worker: Worker, placed_only: bool) -> None:
-    """Give the worker the event loop of a node, before Celery makes its pool and its consumer; raises InvalidInput.
+    """Give the worker the event loop of a node, before Celery makes its pool and its consumer;
+    raises InvalidInput.
 
-    A node of placed tasks only consumes from no broker. Everything that needs one is off: gossip, mingle, heartbeats,
-    events.
+    A node of placed tasks only consumes from no broker. Everything that needs one is off: gossip,
+    mingle, heartbeats, events.
     """
-    from .consumer import node_consumer, register_once  # imports Celery's consumer, which a client does not need
+    # imports Celery's consumer, which a client does not need
+    from .consumer import node_consumer, register_once
 
     transport = worker._conninfo.transport
     if not issubclass(worker.pool_cls, (PreforkPool, ThreadPool, SoloPool)):
-        raise InvalidInput(f"a node cannot use the pool {worker.pool_cls.__module__}: use prefork, threads or solo")
+        raise InvalidInput(
+            f"a node cannot use the pool {worker.pool_cls.__module__}: use prefork, threads or solo"
+        )
     if (patched_by := detect_environment()) != "default":
         raise InvalidInput(
-            f"a node cannot run in a process that {patched_by} has patched: take the patch out of the app"
+            f"a node cannot run in a process that {patched_by} has patched: take the patch out of "
+            "the app"
         )
     if placed_only:
         if worker.task_events:
             log.warning("--parsync-only: -E is ignored, this worker sends no events")
-        worker.task_events, worker.use_eventloop, worker._conninfo = False, True, connection_to_nothing()
+        worker.task_events = False
+        worker.use_eventloop = True
+        worker._conninfo = connection_to_nothing()
         worker.options.update(without_gossip=True, without_mingle=True, without_heartbeat=True)
     elif not worker.use_eventloop:
         raise InvalidInput(
-            f"a node needs Celery's event loop, which the transport {transport.driver_type} of the app's broker lacks: "
+            f"a node needs Celery's event loop, which the transport {transport.driver_type} of the "
+            "app's broker lacks: "
             "add --parsync-only, and the worker consumes no queue and runs placed tasks only"
         )
     worker.consumer_cls = node_consumer(symbol_by_name(worker.consumer_cls), placed_only)
@@ -137,22 +157,38 @@ def prepare_loop(worker: Worker, placed_only: bool) -> None:
 
 
 def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
-    """Return the isolation of this machine, or one that does nothing if its kernel cannot. Raises InvalidInput."""
+    """Return the isolation of this machine, or one that does nothing if its kernel cannot.
+
+    Raises InvalidInput.
+    """
     if not CAN_ISOLATE:
-        log.warning("runs are not isolated, which needs Linux: a paused worker may run a task beside its next attempt")
+        log.warning(
+            "runs are not isolated, which needs Linux: a paused worker may run a task beside its "
+            "next attempt"
+        )
         return Isolation()
     folder = locks_folder(settings.lock_dir)
-    kept = settings.url, settings.cluster, settings.retention_s, settings.max_starts, settings.standstill_s
+    kept = (
+        settings.url,
+        settings.cluster,
+        settings.retention_s,
+        settings.max_starts,
+        settings.standstill_s,
+    )
     file_of = partial(lock_file, folder, cluster=settings.cluster, node=node)
     return MachineIsolation(
-        file_of, not issubclass(worker.pool_cls, ThreadPool), Guarded(node, *kept, log_format=settings.log_format)
+        file_of,
+        not issubclass(worker.pool_cls, ThreadPool),
+        Guarded(node, *kept, log_format=settings.log_format),
     )
 
 
 def leave_before_soft_shutdown(worker: Worker, agent: Agent) -> None:
-    """Have the node leave when a soft shutdown begins, and have it wait for all placed tasks that run.
+    """Have the node leave when a soft shutdown begins, and have it wait for all placed tasks that
+    run.
 
-    Celery sends its signal only after the wait. It waits for no run whose beginning the pool has not told it yet.
+    Celery sends its signal only after the wait. It waits for no run whose beginning the pool has
+    not told it yet.
     """
     celery_wait = getattr(worker, "wait_for_soft_shutdown", None)  # since Celery 5.5
     if celery_wait is None:
@@ -185,7 +221,10 @@ def call_when_stopped(blueprint: Blueprint, stop: Callable[[], None]) -> None:
 
 
 def stop(pool: Pool, agent: Agent) -> None:
-    """Stop the agent of a worker whose pool has ended. Tasks that waited for a thread have not begun, and go back."""
+    """Stop the agent of a worker whose pool has ended.
+
+    Tasks that waited for a thread have not begun, and go back.
+    """
     if not pool.uses_semaphore:
         for run in agent.node.runs.going():
             if run.request and not run.request.time_start:
@@ -196,8 +235,8 @@ def stop(pool: Pool, agent: Agent) -> None:
 def share_memory(**_: object) -> None:
     """Exempt what there is before the first fork from garbage collection.
 
-    The first full collection in a pool process would write to all of it, and so copy 20 MB or more. Once only: what is
-    made between later forks may become garbage.
+    The first full collection in a pool process would write to all of it, and so copy 20 MB or more.
+    Once only: what is made between later forks may become garbage.
     """
     if not gc.get_freeze_count():
         gc.collect()

@@ -1,6 +1,7 @@
 """The parts of Celery's objects that a node uses. Celery has no type information of its own.
 
-`Celery` and Celery's classes themselves are untyped for mypy. These protocols name what we read, call or replace.
+`Celery` and Celery's classes themselves are untyped for mypy. These protocols name what we read,
+call or replace.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ class Pool(Protocol):
     """Celery has None there once the pool has ended."""
 
     def apply_async(self, target: Callback, args: tuple[object, ...], **options: object) -> object:
-        """Have a process or thread of the pool call `target(*args)`; return the pool's handle of that call."""
+        """Have a process or thread of the pool call `target(*args)`; return the pool's handle of
+        that call.
+        """
 
 
 class Request(Protocol):

@@ -1,7 +1,8 @@
 """The consumer of a node: Celery's own, but its event loop turns while the app's broker is away.
 
-Celery connects in the thread of the event loop, so that nothing else happens until the broker answers. A node connects
-in a thread of its own. Meanwhile its event loop answers doorbells and reads what its pool has done.
+Celery connects in the thread of the event loop, so that nothing else happens until the broker
+answers. A node connects in a thread of its own. Meanwhile its event loop answers doorbells and
+reads what its pool has done.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Attempt(threading.Thread):
 
     def __init__(self, connect: Callable[[], Connection], on_done: Callable[[], object]) -> None:
         super().__init__(name="parsync-connect", daemon=True)
-        self._connect, self._on_done = connect, on_done
+        self._connect = connect
+        self._on_done = on_done
         self._connection: Connection | None = None
         self._error: BaseException | None = None
         self._lock = threading.Lock()
@@ -41,13 +43,17 @@ class Attempt(threading.Thread):
 
     def run(self) -> None:
         """Connect, however long that takes."""
-        connection, error = None, None
+        connection = None
+        error = None
         try:
             connection = self._connect()
-        except BaseException as raised:  # also WorkerShutdown, which Celery raises here: the event loop raises it again
+        # also WorkerShutdown, which Celery raises here: the event loop raises it again
+        except BaseException as raised:
             error = raised
         with self._lock:
-            self._connection, self._error, self._done = connection, error, True
+            self._connection = connection
+            self._error = error
+            self._done = True
             unwanted = connection if self._abandoned else None
         if unwanted is not None:
             unwanted.release()
@@ -68,13 +74,16 @@ class Attempt(threading.Thread):
         """Close the connection as soon as there is one."""
         with self._lock:
             self._abandoned = True
-            unwanted, self._connection = self._connection, None
+            unwanted = self._connection
+            self._connection = None
         if unwanted is not None:
             unwanted.release()
 
 
 class NodeConsumer(CeleryConsumer):
-    """The differences of a node's consumer from Celery's. `node_consumer` puts it before the app's own class.
+    """The differences of a node's consumer from Celery's.
+
+    `node_consumer` puts it before the app's own class.
 
     was_refused: the broker's server answered, and did not do what it was asked.
     """
@@ -119,25 +128,32 @@ class NodeConsumer(CeleryConsumer):
                     next(loop)
                 except StopIteration:
                     loop = hub.create_loop()
-        # Celery cancels the timer entries of a lost connection; those that came meanwhile are time limits of tasks
+        # Celery cancels the timer entries of a lost connection; those that came meanwhile are time
+        # limits of tasks
         if getattr(self, "timer_entries_before_start", None) is not None:
             self.timer_entries_before_start |= _entries(hub) - before
 
     @contextmanager
     def _without_broker(self) -> Iterator[None]:
         """Send no events, and let no error of the event loop end it."""
-        hub, events = self.hub, self.event_dispatcher
-        enabled, errors = events is not None and events.enabled, hub.propagate_errors
-        self._alone, hub.propagate_errors = True, ()
+        hub = self.hub
+        events = self.event_dispatcher
+        enabled = events is not None and events.enabled
+        errors = hub.propagate_errors
+        self._alone = True
+        hub.propagate_errors = ()
         if enabled:
             events.enabled = False
         yield
         if enabled:
             events.enabled = True
-        self._alone, hub.propagate_errors = False, errors
+        self._alone = False
+        hub.propagate_errors = errors
 
     def on_connection_error_after_connected(self, exc: BaseException) -> None:
-        """Close the connection as Celery does, and end what the broker delivers again: no placed task is among that."""
+        """Close the connection as Celery does, and end what the broker delivers again: no placed
+        task is among that.
+        """
         node = self.controller.parsync_agent.node
         if self.connection is not None:
             _close_without_errors(self.connection)
@@ -164,7 +180,8 @@ class PlacedOnlyConsumer(NodeConsumer):
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
-        # this step declares exchanges on the broker that tasks are published to; Celery has it since 5.5
+        # this step declares exchanges on the broker that tasks are published to; Celery has it
+        # since 5.5
         self.steps[:] = [step for step in self.steps if type(step).__name__ != "DelayedDelivery"]
 
     @property
@@ -193,8 +210,9 @@ def node_consumer(base: type, placed_only: bool) -> type:
 def register_once(worker: Worker) -> None:
     """Make the worker register its pool at most once with each poller of the event loop.
 
-    Celery registers the pool whenever the consumer's loop starts. A node's consumer that had to wait for the broker
-    has registered it before. A second registration would lose a result that has been read only in part.
+    Celery registers the pool whenever the consumer's loop starts. A node's consumer that had to
+    wait for the broker has registered it before. A second registration would lose a result that has
+    been read only in part.
     """
     celery_register = worker.register_with_event_loop
     poller: object = None
@@ -208,7 +226,8 @@ def register_once(worker: Worker) -> None:
             hub.timer.cancel(entry)
         before = _entries(hub)
         celery_register(hub)
-        poller, entries = hub.poller, _entries(hub) - before
+        poller = hub.poller
+        entries = _entries(hub) - before
 
     worker.register_with_event_loop = register_with_event_loop
 
@@ -216,8 +235,9 @@ def register_once(worker: Worker) -> None:
 def _close_without_errors(connection: Connection) -> None:
     """Have a lost connection raise nothing when it is closed.
 
-    kombu puts unacknowledged messages back then. If the broker is away it closes half of the connection, and its second
-    try raises an AttributeError, which would end the worker. The broker delivers such messages again by itself.
+    kombu puts unacknowledged messages back then. If the broker is away it closes half of the
+    connection, and its second try raises an AttributeError, which would end the worker. The broker
+    delivers such messages again by itself.
     """
     kombu_close: Callable[[], None] = connection.close
 

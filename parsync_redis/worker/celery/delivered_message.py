@@ -14,7 +14,9 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 class Delivered(Message):
-    """A message that came from a task's record, not from a queue: there is nothing to acknowledge."""
+    """A message that came from a task's record, not from a queue: there is nothing to
+    acknowledge.
+    """
 
     def ack(self, *args: object, **kwargs: object) -> None:
         """Do nothing."""
@@ -26,5 +28,7 @@ class Delivered(Message):
 def as_message(app: Celery, payload: dict[str, Any], kind: type[MessageT]) -> MessageT:
     """Return the message of an opened envelope, which decodes what the app accepts."""
     make: Any = kind  # Any: kombu's signature is not the one that it uses
-    message: MessageT = make(payload, channel=Decoder(), accept=prepare_accept_content(app.conf.accept_content))
+    message: MessageT = make(
+        payload, channel=Decoder(), accept=prepare_accept_content(app.conf.accept_content)
+    )
     return message

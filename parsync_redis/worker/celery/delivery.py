@@ -38,18 +38,23 @@ AGAIN_S: Final = 1.0
 
 
 FULL_S: Final = 0.2
-"""How long a task waits that met a full pool. The slots of its node have followed the pool by then."""
+"""How long a task waits that met a full pool. The slots of its node have followed the pool by then.
+"""
 
 
 class Delivery:
     """Hands tasks to one consumer."""
 
     def __init__(self, consumer: Consumer, agent: Agent) -> None:
-        self._consumer, self._agent = consumer, agent
+        self._consumer = consumer
+        self._agent = agent
         self._limits = RateLimits()
 
     def deliver(self, run: Run, message: bytes) -> None:
-        """Hand a task to Celery. If Celery cannot take its message the task fails; the worker lives on."""
+        """Hand a task to Celery.
+
+        If Celery cannot take its message the task fails; the worker lives on.
+        """
         received: Delivered | None = None
         try:
             payload = open_envelope(message)
@@ -67,19 +72,27 @@ class Delivery:
                 self._consumer.on_invalid_task(None, received, error)
             self._fail(run, error, message)
         except Exception as error:
-            log.error("the message of task %s cannot be run: %r", run.place.task, error, exc_info=True)
-            if run.request is not None and run.request.time_start:  # it ran inside this call: the message is sound
+            log.error(
+                "the message of task %s cannot be run: %r", run.place.task, error, exc_info=True
+            )
+            # it ran inside this call: the message is sound
+            if run.request is not None and run.request.time_start:
                 run.flaw = run.flaw or f"Celery could not report its end: {type(error).__name__}"
                 self._agent.reporter.ended(run, "failed")
             else:
                 self._fail(run, error, message)
 
     # Any: an envelope is a JSON object
-    def _hand_over(self, run: Run, received: Delivered, payload: dict[str, Any], carried: object) -> None:
+    def _hand_over(
+        self, run: Run, received: Delivered, payload: dict[str, Any], carried: object
+    ) -> None:
         """Call Celery's strategy for the task, unless it must go back first."""
-        consumer, place, name = self._consumer, run.place, payload["headers"].get("task")
+        consumer = self._consumer
+        place = run.place
+        name = payload["headers"].get("task")
         strategy = self._strategy(name)
-        if strategy is None:  # not the name in its record, which the node knows: the message is damaged
+        # not the name in its record, which the node knows: the message is damaged
+        if strategy is None:
             run.flaw = f"its worker knows no task {name!r:.80}"
             consumer.on_unknown_task(None, received, KeyError(name))
             self._agent.reporter.ended(run, "failed")
@@ -88,18 +101,27 @@ class Delivery:
             return
         eta = payload["headers"].pop("eta", None)  # Celery would wait here, and hold the slots
         if (early_s := wait_s(eta)) > 0:
-            self._give_back(run, f"its message says that it must not start before {eta}", early_s, unbegun=False)
+            self._give_back(
+                run, f"its message says that it must not start before {eta}", early_s, unbegun=False
+            )
             return
         if (hold_s := self._agent.node.failures.hold_s(name)) > 0:
-            self._give_back(run, f"tasks of {name} fail on {place.node}, which runs one of them now and then", hold_s)
+            self._give_back(
+                run,
+                f"tasks of {name} fail on {place.node}, which runs one of them now and then",
+                hold_s,
+            )
             return
         if (hold_s := self._limits.hold_s(name, place.task, consumer)) > 0:
-            self._give_back(run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s)
+            self._give_back(
+                run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s
+            )
             return
         if full := self._agent.full_pool():  # the pool has just shrunk: the node's slots follow
             self._give_back(run, full, FULL_S)
             return
-        run.name, run.handed_s = name, time.monotonic()
+        run.name = name
+        run.handed_s = time.monotonic()
         if self._agent.spans is not None:
             self._agent.spans.begin(place, name, payload["headers"])
         with without_bucket(name, consumer):
@@ -108,8 +130,8 @@ class Delivery:
     def _strategy(self, name: str) -> Callable[..., object] | None:
         """Return how Celery takes tasks of that name, None if it knows none.
 
-        Celery's consumer makes the strategies and the tracers of all tasks when its broker has answered. This makes
-        those of a task that comes before, or is younger than the worker.
+        Celery's consumer makes the strategies and the tracers of all tasks when its broker has
+        answered. This makes those of a task that comes before, or is younger than the worker.
         """
         consumer = self._consumer
         app = consumer.app
@@ -120,20 +142,26 @@ class Delivery:
         return consumer.strategies.get(name)
 
     def _give_back(self, run: Run, why: str, hold_s: float, unbegun: bool = True) -> None:
-        """Free the slots of a run that has not begun; its task may be placed again after `hold_s` seconds.
+        """Free the slots of a run that has not begun; its task may be placed again after `hold_s`
+        seconds.
 
-        unbegun: the task could run, so it has been ready since before; otherwise it is ready in `hold_s` seconds.
+        unbegun: the task could run, so it has been ready since before; otherwise it is ready in
+        `hold_s` seconds.
         """
-        run.why, run.delay_ms, run.unbegun = why, max(1, round(hold_s * 1000)), unbegun
+        run.why = why
+        run.delay_ms = max(1, round(hold_s * 1000))
+        run.unbegun = unbegun
         self._agent.reporter.ended(run, "recalled")
 
     # Any: an envelope is a JSON object
     def _declares_more(self, name: str, carried: object, payload: dict[str, Any], run: Run) -> bool:
-        """Return True if the task's app declares options that were not known when it was submitted by name.
+        """Return True if the task's app declares options that were not known when it was submitted
+        by name.
 
-        Then this attempt submits the task again with those options and ends without having begun. If the task is
-        another attempt's by now, neither counts. If no node could hold the task with them, it fails as its first submit
-        would have. If the server does not answer, the task goes back as it is.
+        Then this attempt submits the task again with those options and ends without having begun.
+        If the task is another attempt's by now, neither counts. If no node could hold the task with
+        them, it fails as its first submit would have. If the server does not answer, the task goes
+        back as it is.
         """
         if not isinstance(carried, dict) or not carried.get("undeclared"):
             return False
@@ -143,15 +171,23 @@ class Delivery:
         options, queue = found
         payload["headers"]["parsync"] = {"options": options}
         payload["properties"]["delivery_info"] = {"exchange": "", "routing_key": queue}
-        task, message, store = run.place.task, pack_envelope(payload), self._agent.store
-        next_run = Submission(task, name, message, TaskOptions.of(options, queue), after=run.place.attempt)
+        task = run.place.task
+        message = pack_envelope(payload)
+        store = self._agent.store
+        next_run = Submission(
+            task, name, message, TaskOptions.of(options, queue), after=run.place.attempt
+        )
         try:
             (word,) = store.run(store.commands.submit(resolve_near(store, [next_run])))
             refusal = None if word in ("next", "stale") else explain_refusal(store, next_run, word)
         except InvalidInput as error:
             refusal = error
         except (ParsyncError, RedisError, OSError) as error:
-            log.warning("task %s goes back, with the options that its app declares not submitted: %s", task, error)
+            log.warning(
+                "task %s goes back, with the options that its app declares not submitted: %s",
+                task,
+                error,
+            )
             self._give_back(run, str(error), AGAIN_S)
             return True
         if refusal is None:
@@ -166,25 +202,41 @@ class Delivery:
         """Fail a task before it ran, because of its message, and store that as its result."""
         run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
         store = self._agent.store
-        quarantine(store, f"{store.keys.in_shard_of('messages', run.place.task)} {run.place.task}", run.flaw, message)
+        quarantine(
+            store,
+            f"{store.keys.in_shard_of('messages', run.place.task)} {run.place.task}",
+            run.flaw,
+            message,
+        )
         self._store_failure(run, InvalidTaskError(str(error)), message)
         self._agent.reporter.ended(run, "failed")
 
     def _store_failure(self, run: Run, error: Exception, message: bytes) -> None:
-        """Tell the result backend, and with it the task's chord and chain, why a task failed before it ran."""
-        id, app = decode_id(run.place.task), self._consumer.app
+        """Tell the result backend, and with it the task's chord and chain, why a task failed before
+        it ran.
+        """
+        id = decode_id(run.place.task)
+        app = self._consumer.app
         try:
             context = context_of(app, message)
             if context.id != id:  # its message cannot be read
                 context = Context(id=id)
-            app.backend.mark_as_failure(id, error, request=context, store_result=not context.ignore_result)
+            app.backend.mark_as_failure(
+                id, error, request=context, store_result=not context.ignore_result
+            )
         except Exception as trouble:
-            log.error("the result of task %s could not be stored, and waits in the outbox: %r", id, trouble)
+            log.error(
+                "the result of task %s could not be stored, and waits in the outbox: %r",
+                id,
+                trouble,
+            )
             run.unstored = True
 
 
 def _put_place(headers: dict[str, object], place: Place) -> object:
-    """Put where a run is placed into its message's `parsync` header; return the header as it was."""
+    """Put where a run is placed into its message's `parsync` header; return the header
+    as it was.
+    """
     carried = headers.get("parsync")
     headers["parsync"] = {
         **(carried if isinstance(carried, dict) else {}),

@@ -1,7 +1,9 @@
-"""The inbox of a node: a step of the worker's consumer that reads doorbells and has their tasks started.
+"""The inbox of a node: a step of the worker's consumer that reads doorbells and has their tasks
+started.
 
-It waits in the server (BLMPOP), over a connection of its own, for as many doorbells as there are; Celery's event loop
-calls it when there is an answer to read. Celery and kombu see nothing of an inbox's content.
+It waits in the server (BLMPOP), over a connection of its own, for as many doorbells as there are;
+Celery's event loop calls it when there is an answer to read. Celery and kombu see nothing of an
+inbox's content.
 """
 
 from __future__ import annotations
@@ -32,19 +34,25 @@ log = logging.getLogger("parsync.agent")
 WAIT_S: Final = 2.0
 """BLMPOP's timeout.
 
-A doorbell delivered to a paused worker, or to a connection that an orphan has inherited, is lost; the reconciler rings
-again."""
+A doorbell delivered to a paused worker, or to a connection that an orphan has inherited, is lost;
+the reconciler rings again.
+"""
 LATE_S: Final = 2.0
 """If the server has not answered this long after its timeout, the connection is replaced."""
 MOST: Final = 64
 """The most doorbells that are answered at a time."""
 HAND_OVER_S: Final = 0.02
-"""As many doorbells are answered at a time as the pool takes tasks in this time. A solo pool runs each task when it is
-handed over: more would be started and then wait for it."""
+"""As many doorbells are answered at a time as the pool takes tasks in this time.
+
+A solo pool runs each task when it is handed over: more would be started and then wait for it.
+"""
 
 
 class Inbox(bootsteps.StartStopStep):
-    """Reads the node's inbox. Doorbells are not acknowledged: a lost or repeated one does no harm, the lease counts."""
+    """Reads the node's inbox.
+
+    Doorbells are not acknowledged: a lost or repeated one does no harm, the lease counts.
+    """
 
     requires = ("celery.worker.consumer:Tasks",)
 
@@ -73,14 +81,18 @@ class Inbox(bootsteps.StartStopStep):
         """Include the step in a node only."""
         return self.enabled
 
-    # -- listening ---------------------------------------------------------------------------------------------------
+    # -- listening ---------------------------------------------------------------------------------
 
     def start(self, consumer: Consumer) -> None:
-        """Listen; if the node is not registered yet, as soon as it is. Have the event loop say that it turns."""
+        """Listen; if the node is not registered yet, as soon as it is.
+
+        Have the event loop say that it turns.
+        """
         self._wanted = True
         if self._beat is not None:
             self._beat.cancel()
-        # with each connection anew: Celery before 5.6 clears the loop's timer when it loses the broker
+        # with each connection anew: Celery before 5.6 clears the loop's timer when it loses the
+        # broker
         self._beat = consumer.hub.call_repeatedly(BEAT_S, self.agent.loop.turned)
         consumer.hub.call_soon(self.agent.loop.turned)
         if self.agent.node.inc:
@@ -100,7 +112,9 @@ class Inbox(bootsteps.StartStopStep):
                 self.agent.reporter.ended(run, "again")  # it never ran: no start of it was lost
 
     def _listen(self) -> None:
-        """Wait for doorbells over a new connection, unless the inbox does so already: a node may register again."""
+        """Wait for doorbells over a new connection, unless the inbox does so already: a node may
+        register again.
+        """
         node = self.agent.node
         key = self.agent.store.keys.inbox(node.partition, node.name)
         if self._connection is not None and key == self._key:
@@ -110,8 +124,9 @@ class Inbox(bootsteps.StartStopStep):
         try:
             self._connection = self.agent.another_store().pool_of(key).get_connection()
             self._ask(self._connection)
-            # a descriptor of our own: redis-py closes its socket by itself. If a child has inherited that, epoll would
-            # go on reporting it, by a number that is another file's by then
+            # a descriptor of our own: redis-py closes its socket by itself. If a child has
+            # inherited that, epoll would go on reporting it, by a number that is another file's by
+            # then
             self._descriptor = os.dup(self._connection._sock.fileno())  # type: ignore[union-attr] # set as it connects
             self.consumer.hub.add_reader(self._descriptor, self._on_answer)
             self._timer = self.consumer.hub.call_repeatedly(LATE_S, self._check_silence)
@@ -136,19 +151,22 @@ class Inbox(bootsteps.StartStopStep):
             os.close(self._descriptor)
         if self._connection is not None:
             self._connection.disconnect()
-        self._connection, self._descriptor, self._timer = None, -1, None
+        self._connection = None
+        self._descriptor = -1
+        self._timer = None
 
     def _check_silence(self) -> None:
         """Replace a connection that has been silent for too long: its server may be gone."""
         if self._connection is None or time.monotonic() < self._asked_s + WAIT_S + LATE_S:
             return
         try:
-            if not self._connection.can_read(timeout=0):  # else the loop was busy, and will read next
+            # else the loop was busy, and will read next
+            if not self._connection.can_read(timeout=0):
                 raise TimeoutError("it is silent")
         except (RedisError, OSError) as error:
             self._listen_again(error)
 
-    # -- doorbells ---------------------------------------------------------------------------------------------------
+    # -- doorbells ---------------------------------------------------------------------------------
 
     def _on_answer(self) -> None:
         """Read the server's answer, which may hold no doorbells, and ask again."""

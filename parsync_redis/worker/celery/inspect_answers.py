@@ -1,7 +1,8 @@
-"""Placed tasks in Celery's answers to `inspect`: those that have not begun, and those that are not due yet.
+"""Placed tasks in Celery's answers to `inspect`: those that have not begun, and those that are not
+due yet.
 
-Celery answers with the tasks that its worker has received. A worker receives a placed task when it begins; a delayed
-task is in Redis until it is due.
+Celery answers with the tasks that its worker has received. A worker receives a placed task when it
+begins; a delayed task is in Redis until it is due.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def extend_panel() -> None:
 
 
 def _with_ours(celerys: Answer, more: Callable[[Agent, str], Iterable[Entry]]) -> Answer:
-    def answer(state: Any, **kwargs: object) -> list[Entry]:  # Any: Celery's bunch of consumer, hostname and more
+    # Any: Celery's bunch of consumer, hostname and more
+    def answer(state: Any, **kwargs: object) -> list[Entry]:
         found = celerys(state, **kwargs)
         agent: Agent | None = getattr(state.consumer.controller, "parsync_agent", None)
         if agent is None or not agent.node.inc:
@@ -68,19 +70,28 @@ def _id(entry: Entry) -> str:
 
 def reserved(agent: Agent, hostname: str) -> Iterable[Entry]:
     """Return the tasks that are placed at this node and have not begun."""
-    store, partition = agent.store, agent.node.partition
+    store = agent.store
+    partition = agent.node.partition
     node = store.nodes(partition).get(agent.node.name)
     keys = [lease.place.task for lease in store.leases(partition, [node])] if node else []
-    for _, request, _ in _requests(agent, hostname, dict.fromkeys(keys), lambda task, state: state == TaskState.PLACED):
+    for _, request, _ in _requests(
+        agent, hostname, dict.fromkeys(keys), lambda task, state: state == TaskState.PLACED
+    ):
         yield request
 
 
 def scheduled(agent: Agent, hostname: str) -> Iterable[Entry]:
-    """Return the tasks that are not due yet and whose names this worker knows; each such node lists them."""
-    pages = agent.store.pipe([("zrange", key, 0, MOST - 1, False, True) for key in agent.store.keys.queues("later")])
+    """Return the tasks that are not due yet and whose names this worker knows; each such node lists
+    them.
+    """
+    pages = agent.store.pipe(
+        [("zrange", key, 0, MOST - 1, False, True) for key in agent.store.keys.queues("later")]
+    )
     first = sorted((ms, id) for page in pages for id, ms in page)[:MOST]
     due = {readable(id): ms for ms, id in first}
-    for id, request, carried in _requests(agent, hostname, due, lambda task, state: task in agent.app.tasks):
+    for id, request, carried in _requests(
+        agent, hostname, due, lambda task, state: task in agent.app.tasks
+    ):
         yield {"eta": _eta(agent.app, due[id], carried), "priority": _PRIORITY, "request": request}
 
 
@@ -91,7 +102,8 @@ def _requests(
 
     Each is its id as keys have it, its entry, and the ETA that its caller named, None for none.
     """
-    store, found = agent.store, dict[str, str]()
+    store = agent.store
+    found = dict[str, str]()
     for task in store.records(keys, extras=False):
         name = split_kind(task.line.kind).name if task.line else ""
         if name and wanted(name, task.state):
@@ -106,12 +118,15 @@ def _requests(
                     payload = open_envelope(message)
                     entry = _request(agent.app, hostname, decode_id(key), found[key], payload)
                     yield key, entry, (payload["headers"].get("parsync") or {}).get("eta")
-            except Exception as error:  # a client may write any message, and kombu raises what it does
+            # a client may write any message, and kombu raises what it does
+            except Exception as error:
                 log.debug("inspect leaves out task %s: %s", key, error)
 
 
 def _eta(app: Celery, due_ms: float, asked: object) -> str:
-    """Return when a task is due: as its caller asked, to the microsecond, unless it was put off since then."""
+    """Return when a task is due: as its caller asked, to the microsecond, unless it was put off
+    since then.
+    """
     due = datetime.fromtimestamp(due_ms / 1000, UTC).astimezone(app.timezone)
     try:
         eta = maybe_make_aware(maybe_iso8601(asked), app.timezone) if asked else due
@@ -122,12 +137,16 @@ def _eta(app: Celery, due_ms: float, asked: object) -> str:
 
 # Any: an envelope is a JSON object
 def _request(app: Celery, hostname: str, id: str, name: str, payload: dict[str, Any]) -> Entry:
-    """Return a task as Celery's `Request.info` shows it, with the sender's description of unreadable arguments."""
-    headers, opened = payload["headers"], as_message(app, payload, Message)
+    """Return a task as Celery's `Request.info` shows it, with the sender's description of
+    unreadable arguments.
+    """
+    headers = payload["headers"]
+    opened = as_message(app, payload, Message)
     try:
         args, kwargs, _ = opened.decode()
     except Exception:
-        args, kwargs = headers.get("argsrepr"), headers.get("kwargsrepr")
+        args = headers.get("argsrepr")
+        kwargs = headers.get("kwargsrepr")
     return {
         "id": id,
         "name": name,

@@ -1,4 +1,6 @@
-"""Let a Celery worker log JSON: its own lines, those of its tasks, and those of parsync (PARSYNC_LOG_FORMAT=json)."""
+"""Let a Celery worker log JSON: its own lines, those of its tasks, and those of parsync
+(PARSYNC_LOG_FORMAT=json).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ LOGGERS: Final = (None, "celery", "celery.task", "celery.redirected", "multiproc
 
 
 def log_as_json(node: str) -> None:
-    """Have everything that this worker and its pool processes log be JSON; call it when Celery has set its logs up."""
+    """Have everything that this worker and its pool processes log be JSON; call it when Celery has
+    set its logs up.
+    """
 
     def about() -> Mapping[str, object]:
         return {"node": node, **running()}
@@ -31,5 +35,7 @@ def running() -> Mapping[str, object]:
     if task is None or not task.request.id:
         return {}
     place = getattr(task.request, "parsync", None)
-    attempt = {"attempt": place["attempt"]} if isinstance(place, Mapping) and "attempt" in place else {}
+    attempt = (
+        {"attempt": place["attempt"]} if isinstance(place, Mapping) and "attempt" in place else {}
+    )
     return {"task": task.request.id, "name": task.name, **attempt}

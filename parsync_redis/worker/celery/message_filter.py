@@ -1,8 +1,9 @@
 """Drops messages of plain queues that are none, so that they end no worker.
 
-Whoever may write to a queue can put anything into it. Celery and kombu expect a task's message: what is no JSON, has no
-properties, or has a time limit that is a list raises an error in the event loop, which ends the worker, and the next
-one that gets the message. Here such a message is logged and dropped. Errors of the connection go on as before.
+Whoever may write to a queue can put anything into it. Celery and kombu expect a task's message:
+what is no JSON, has no properties, or has a time limit that is a list raises an error in the event
+loop, which ends the worker, and the next one that gets the message. Here such a message is logged
+and dropped. Errors of the connection go on as before.
 """
 
 from __future__ import annotations
@@ -29,14 +30,19 @@ _SHOWN: Final = 300
 # Any: kombu's transports, whose base has no types
 @cache
 def careful(transport: type) -> type:
-    """Return a class of kombu transports that drops what is no message; other kinds than virtual ones need no care."""
+    """Return a class of kombu transports that drops what is no message; other kinds than virtual
+    ones need no care.
+    """
     if not issubclass(transport, virtual.Transport):
         return transport
     base: Any = transport  # Any: a base class that is known at run time only
 
     class Channel(base.Channel):
         def _brpop_read(self, **options: object) -> object:
-            """Read a message of a queue in Redis. It has left the queue before it is known to be none."""
+            """Read a message of a queue in Redis.
+
+            It has left the queue before it is known to be none.
+            """
             return self._carefully("a queue", lambda: super(Channel, self)._brpop_read(**options))
 
         def _receive_one(self, client: object) -> object:
@@ -66,7 +72,8 @@ def careful(transport: type) -> type:
             except Exception as error:
                 _drop(queue, error, message)
 
-    Channel.__name__, Transport.__name__ = base.Channel.__name__, base.__name__
+    Channel.__name__ = base.Channel.__name__
+    Transport.__name__ = base.__name__
     Transport.Channel = Channel
     return Transport
 
@@ -81,8 +88,12 @@ def connect_carefully(connection: Any) -> None:
     connection.get_transport_cls = lambda: writable(careful(original()))
 
 
-def handle_carefully(consumer: Consumer, handle: Callable[[Message], object]) -> Callable[[Message], object]:
-    """Return Celery's handler of messages, which drops those that it cannot take, whatever the broker."""
+def handle_carefully(
+    consumer: Consumer, handle: Callable[[Message], object]
+) -> Callable[[Message], object]:
+    """Return Celery's handler of messages, which drops those that it cannot take, whatever the
+    broker.
+    """
 
     def on_message(message: Message) -> object:
         try:
@@ -96,7 +107,8 @@ def handle_carefully(consumer: Consumer, handle: Callable[[Message], object]) ->
             _drop("its queue", error, message)
             if not message.acknowledged:
                 message.reject()
-            vars(message).update(ack=_nothing, reject=_nothing)  # Celery may have scheduled one, which would raise
+            # Celery may have scheduled one, which would raise
+            vars(message).update(ack=_nothing, reject=_nothing)
             return None
 
     return on_message
@@ -107,7 +119,9 @@ def _nothing(*args: object, **kwargs: object) -> None:
 
 
 def _while_reading(error: BaseException) -> bool:
-    """Return True if an error was raised while the reply was read: the message is not what is wrong."""
+    """Return True if an error was raised while the reply was read: the message is not what is
+    wrong.
+    """
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name == "parse_response":
@@ -118,4 +132,10 @@ def _while_reading(error: BaseException) -> bool:
 
 def _drop(where: str, error: Exception, message: object = "") -> None:
     shown = f": {message!r:.{_SHOWN}}" if message else ""
-    log.error("a message in %s is dropped, because it is no task: %s %s%s", where, type(error).__name__, error, shown)
+    log.error(
+        "a message in %s is dropped, because it is no task: %s %s%s",
+        where,
+        type(error).__name__,
+        error,
+        shown,
+    )

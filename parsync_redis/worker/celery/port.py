@@ -1,4 +1,6 @@
-"""`WorkerPort`: what the agent needs of the worker that it lives in; and `CeleryWorker`, which is a Celery worker's."""
+"""`WorkerPort`: what the agent needs of the worker that it lives in; and `CeleryWorker`, which is a
+Celery worker's.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class WorkerPort(Protocol):
 
     @property
     def processes(self) -> int | None:
-        """How many processes the pool has, with an autoscaler at most; None for a pool that has none or has ended."""
+        """How many processes the pool has, with an autoscaler at most; None for a pool that has
+        none or has ended.
+        """
 
     @property
     def queues(self) -> Collection[str] | None:
@@ -34,10 +38,14 @@ class WorkerPort(Protocol):
         """Return True while the event loop itself runs a task, as with the solo pool."""
 
     def listen(self) -> None:
-        """Listen to the node's inbox: the node has registered, perhaps in another partition than before."""
+        """Listen to the node's inbox: the node has registered, perhaps in another partition than
+        before.
+        """
 
     def stop(self, cold: bool) -> None:
-        """End the worker by an error: cold kills what it runs, and exits with code 1; warm exits with code 2."""
+        """End the worker by an error: cold kills what it runs, and exits with code 1; warm exits
+        with code 2.
+        """
 
     def terminate(self, request: Request, signal: str) -> None:
         """End a run with a signal."""
@@ -62,7 +70,9 @@ class CeleryWorker:
 
     @property
     def processes(self) -> int | None:
-        """How many processes the pool has, with an autoscaler at most; the size of other pools never changes."""
+        """How many processes the pool has, with an autoscaler at most; the size of other pools
+        never changes.
+        """
         worker = self._worker
         if not issubclass(worker.pool_cls, PreforkPool):
             return None
@@ -72,7 +82,9 @@ class CeleryWorker:
 
     @property
     def queues(self) -> Collection[str] | None:
-        """The queues that `add_consumer` and `cancel_consumer` change; None while there is no consumer of them."""
+        """The queues that `add_consumer` and `cancel_consumer` change; None while there is no
+        consumer of them.
+        """
         consumer = getattr(getattr(self._worker, "consumer", None), "task_consumer", None)
         return None if consumer is None else {queue.name for queue in consumer.queues}
 
@@ -87,7 +99,10 @@ class CeleryWorker:
             inbox.registered()
 
     def stop(self, cold: bool) -> None:
-        """Tell Celery's event loop to end the worker. A cold end has code 0 if nobody gives another one."""
+        """Tell Celery's event loop to end the worker.
+
+        A cold end has code 0 if nobody gives another one.
+        """
         if cold:
             self._worker.exitcode = 1
             state.should_terminate = 1

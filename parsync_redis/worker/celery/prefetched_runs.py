@@ -9,10 +9,12 @@ from .celery_types import Pool, PoolJob, PoolProcess, Request
 
 
 def forgotten(pool: Pool, request: Request) -> bool:
-    """Return True if Celery has forgotten a request that has not begun, now that its consumer closes.
+    """Return True if Celery has forgotten a request that has not begun, now that its consumer
+    closes.
 
-    Celery throws away tasks that its rate limits hold back, and those that wait in a pool of processes, except what a
-    process was handed: see `keep_handed_over`. Tasks that wait for a thread will run.
+    Celery throws away tasks that its rate limits hold back, and those that wait in a pool of
+    processes, except what a process was handed: see `keep_handed_over`. Tasks that wait for a
+    thread will run.
     """
     if request._apply_result is None:
         return True
@@ -20,22 +22,29 @@ def forgotten(pool: Pool, request: Request) -> bool:
 
 
 def keep_handed_over(pool: Pool, runs: Runs) -> None:
-    """Have a pool of processes keep the runs that a process was handed, when Celery throws away what waits.
+    """Have a pool of processes keep the runs that a process was handed, when Celery throws away
+    what waits.
 
-    Celery calls `flush` when a consumer closes: at the end, or because its connection was lost. It forgets every task
-    that no process has reported to have begun. Those in a process' pipe run all the same: they would run twice, and the
-    process would wait half a minute for somebody to take its result. Celery before 5.6 forgets those that run, too, and
-    Celery before 5.7 that their processes are busy.
+    Celery calls `flush` when a consumer closes: at the end, or because its connection was lost. It
+    forgets every task that no process has reported to have begun. Those in a process' pipe run all
+    the same: they would run twice, and the process would wait half a minute for somebody to take
+    its result. Celery before 5.6 forgets those that run, too, and Celery before 5.7 that their
+    processes are busy.
 
-    A process may die before it reads its task. The task then waits for another one, and is not kept. Its `_write_to`
-    tells nothing then: Celery sets it to the successor of the dead process if that has the same descriptor.
+    A process may die before it reads its task. The task then waits for another one, and is not
+    kept. Its `_write_to` tells nothing then: Celery sets it to the successor of the dead process if
+    that has the same descriptor.
     """
     if not pool.uses_semaphore:
         return
     celery_flush = pool.flush
 
     def flush() -> None:
-        jobs = [job for run in runs.going() if run.request and (job := _job(run.request)) and _handed_over(job)]
+        jobs = [
+            job
+            for run in runs.going()
+            if run.request and (job := _job(run.request)) and _handed_over(job)
+        ]
         handed = [(job, job._write_to) for job in jobs if job not in pool._pool.outbound_buffer]
         for job, _ in handed:
             job.discard = _nothing
@@ -54,7 +63,9 @@ def keep_handed_over(pool: Pool, runs: Runs) -> None:
 
 
 def _job(request: Request) -> PoolJob | None:
-    """Return the pool's job of a request, None if the pool does not have it yet, or has thrown it away."""
+    """Return the pool's job of a request, None if the pool does not have it yet, or has thrown it
+    away.
+    """
     return request._apply_result() if request._apply_result else None
 
 

@@ -1,9 +1,9 @@
 """Rate limits of placed tasks: a task that may not start yet holds no slot of its node.
 
-Celery keeps such a task in the worker until its token bucket has a token; a placed task would hold its slots meanwhile.
-So the task goes back to the cluster's queue, and this node books a token for it: the task comes back when that is due.
-We do not wait for Celery's own bucket: it loses the time by which its timers are late, a third of the tokens at 100 a
-second.
+Celery keeps such a task in the worker until its token bucket has a token; a placed task would hold
+its slots meanwhile. So the task goes back to the cluster's queue, and this node books a token for
+it: the task comes back when that is due. We do not wait for Celery's own bucket: it loses the time
+by which its timers are late, a third of the tokens at 100 a second.
 """
 
 from __future__ import annotations
@@ -18,13 +18,20 @@ from typing import Final
 from .celery_types import Bucket, Limited
 
 LONGEST_S: Final = 30.0
-"""The longest wait before a task is placed again: another node may have a token, or this one may be gone."""
+"""The longest wait before a task is placed again: another node may have a token, or this one may be
+gone.
+"""
 MOMENT_S: Final = 0.1
-"""A task that comes at most this late after its token was due runs at once. It bounds the burst after a standstill."""
+"""A task that comes at most this late after its token was due runs at once.
+
+It bounds the burst after a standstill.
+"""
 SHORT_S: Final = 0.005
 """A token that is due this soon counts as there: to be placed again takes longer."""
 LATE_S: Final = 2.0
-"""How long a token is kept for a task that does not come: it may be cancelled, or run on another node."""
+"""How long a token is kept for a task that does not come: it may be cancelled, or run on another
+node.
+"""
 _SPREAD: Final = 0.618
 """Multiples of the golden ratio, modulo 1, spread evenly, however many they are."""
 
@@ -33,8 +40,8 @@ _SPREAD: Final = 0.618
 class _Line:
     """The tasks of one name that this node has sent back, with the token that each has booked.
 
-    booked: the time of each task's token, earliest first; at most the tokens of LONGEST_S + LATE_S. next_s: the time of
-    the first token that nobody has booked.
+    booked: the time of each task's token, earliest first; at most the tokens of LONGEST_S + LATE_S.
+    next_s: the time of the first token that nobody has booked.
     """
 
     bucket: Bucket
@@ -43,9 +50,12 @@ class _Line:
     turned_away: count[int] = field(default_factory=count)
 
     def hold_s(self, id: str, now_s: float) -> float:
-        """Return the seconds until this task may come again; 0 if it has taken a token and may run now."""
+        """Return the seconds until this task may come again; 0 if it has taken a token and may run
+        now.
+        """
         self._forget_late(now_s)
-        bucket, own_s = self.bucket, self.booked.get(id)
+        bucket = self.bucket
+        own_s = self.booked.get(id)
         if own_s is not None and own_s > now_s + SHORT_S:
             return own_s - now_s
         self.booked.pop(id, None)
@@ -72,7 +82,9 @@ class _Line:
         return True
 
     def _forget_late(self, now_s: float) -> None:
-        while (first := next(iter(self.booked), None)) is not None and self.booked[first] < now_s - LATE_S:
+        while (first := next(iter(self.booked), None)) is not None and self.booked[
+            first
+        ] < now_s - LATE_S:
             del self.booked[first]
 
 
@@ -84,7 +96,9 @@ class RateLimits:
         self._lines: dict[str, _Line] = {}
 
     def hold_s(self, name: str, id: str, consumer: Limited) -> float:
-        """Return the seconds for which a task must go back; 0 if it has a token, so that Celery need not ask again."""
+        """Return the seconds for which a task must go back; 0 if it has a token, so that Celery
+        need not ask again.
+        """
         bucket = None if consumer.disable_rate_limits else consumer.task_buckets[name]
         if bucket is None:
             self._lines.pop(name, None)
@@ -98,7 +112,8 @@ class RateLimits:
 @contextmanager
 def without_bucket(name: str, consumer: Limited) -> Iterator[None]:
     """Lift the rate limit of a name while Celery takes over a task that has its token."""
-    bucket, consumer.task_buckets[name] = consumer.task_buckets[name], None
+    bucket = consumer.task_buckets[name]
+    consumer.task_buckets[name] = None
     try:
         yield
     finally:

@@ -1,7 +1,9 @@
-"""A refusal by a broker in Redis counts as the loss of its connection: Celery connects again until the server serves.
+"""A refusal by a broker in Redis counts as the loss of its connection: Celery connects again until
+the server serves.
 
-A server may answer and do nothing: its disk is full, its replicas are missing, it has become a replica. For kombu such
-a reply is an error of the channel, and Celery ends the worker. A node lives on, because it runs placed tasks too.
+A server may answer and do nothing: its disk is full, its replicas are missing, it has become a
+replica. For kombu such a reply is an error of the channel, and Celery ends the worker. A node lives
+on, because it runs placed tasks too.
 """
 
 from __future__ import annotations
@@ -17,24 +19,34 @@ from redis.exceptions import ResponseError
 from ...store.server.server_errors import refusal, refusal_to
 
 PAUSE_S: Final = 1.0
-"""The longest pause of a consumer between a refusal and the next connection, which the server may accept."""
+"""The longest pause of a consumer between a refusal and the next connection, which the server may
+accept.
+"""
 
 
 class Recovering(Protocol):
-    """A consumer that goes on after a refusal. was_refused: the server answered, and did not do what it was asked."""
+    """A consumer that goes on after a refusal.
+
+    was_refused: the server answered, and did not do what it was asked.
+    """
 
     conninfo: Connection
     was_refused: bool
 
 
 class Refused(ConnectionError):
-    """The broker's server answers, and does no request now. Celery takes it for a lost connection."""
+    """The broker's server answers, and does no request now.
+
+    Celery takes it for a lost connection.
+    """
 
 
 # Any: kombu's transports, whose base has no types
 @cache
 def writable(transport: type) -> type:
-    """Return a class of kombu transports that connects to Redis only while the server takes writes."""
+    """Return a class of kombu transports that connects to Redis only while the server
+    takes writes.
+    """
     base: Any = transport  # Any: a base class that is known at run time only
     if base.driver_type != "redis":
         return transport
@@ -51,7 +63,8 @@ def writable(transport: type) -> type:
                 if why := refusal(self.client.as_uri(), error):
                     self.close_connection(connection)
                     raise Refused(str(why)) from error
-            except BaseException:  # nobody else knows this connection, and each of them leaves a channel open
+            # nobody else knows this connection, and each of them leaves a channel open
+            except BaseException:
                 self.close_connection(connection)
                 raise
             return connection
@@ -63,8 +76,8 @@ def writable(transport: type) -> type:
 def as_refused(broker: Connection, error: BaseException) -> Refused | None:
     """Return the error of a lost connection for a refusal by the broker, None for any other error.
 
-    kombu hides some as a cause. A broker that is no Redis refuses nothing this way, and errors of parsync's own server
-    are none of the broker's.
+    kombu hides some as a cause. A broker that is no Redis refuses nothing this way, and errors of
+    parsync's own server are none of the broker's.
     """
     if broker.transport.driver_type != "redis":
         return None
@@ -77,7 +90,9 @@ def as_refused(broker: Connection, error: BaseException) -> Refused | None:
 
 
 def outliving(blueprint: type) -> type:
-    """Return a class of blueprints of consumers, which goes on after a refusal as after a lost connection."""
+    """Return a class of blueprints of consumers, which goes on after a refusal as after a lost
+    connection.
+    """
     base: Any = blueprint  # Any: Celery's classes have no types
 
     class Blueprint(base):

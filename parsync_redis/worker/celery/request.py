@@ -1,7 +1,7 @@
 """Celery's request of a task that runs here: it reports to the agent how the run ended.
 
-All pools call these methods in the worker's main process, even if a run's pool process was lost or killed by a time
-limit.
+All pools call these methods in the worker's main process, even if a run's pool process was lost or
+killed by a time limit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ log = logging.getLogger("parsync.agent")
 
 
 def watch(task: Task) -> bool:
-    """Have a task's requests report to the agent, and watch its result backend; False if they did so already."""
+    """Have a task's requests report to the agent, and watch its result backend; False if they did
+    so already.
+    """
     watch_backend_of(task)
     before = symbol_by_name(task.Request)
     task.Request = request_class(before)
@@ -49,7 +51,9 @@ def request_class(base: type) -> type:
 
 
 class ReportedRequest(CeleryRequest):
-    """A request that reports how it ends if parsync placed it; `request_class` puts it before the task's own class."""
+    """A request that reports how it ends if parsync placed it; `request_class` puts it before the
+    task's own class.
+    """
 
     of_parsync = True
     _acknowledged = False
@@ -66,18 +70,24 @@ class ReportedRequest(CeleryRequest):
         run = agent.node.runs.of_header(place) if agent else None
         if agent is None or run is None:
             return
-        self._agent, self._run, run.request = agent, run, self
-        self.request_dict["eta"] = place.get("eta")  # for the task; Celery's worker would wait by `self.eta`
-        # Celery derives a class from this one that overrides both without super(): the instance's come before those
-        self._celery_success, self.on_success = self.on_success, self._on_success  # type: ignore[has-type]
-        self._celery_execute, self.execute_using_pool = super().execute_using_pool, self._execute
+        self._agent = agent
+        self._run = run
+        run.request = self
+        # for the task; Celery's worker would wait by `self.eta`
+        self.request_dict["eta"] = place.get("eta")
+        # Celery derives a class from this one that overrides both without super(): the instance's
+        # come before those
+        self._celery_success = self.on_success  # type: ignore[has-type]
+        self.on_success = self._on_success
+        self._celery_execute = super().execute_using_pool
+        self.execute_using_pool = self._execute
 
     @property
     def acknowledged(self) -> bool:
         """Whether Celery need not expect the broker to deliver the request's message again.
 
-        A placed request has no message. Celery asks when the broker's connection is lost, to cancel what comes again;
-        and in a cold shutdown, to cancel what has not ended.
+        A placed request has no message. Celery asks when the broker's connection is lost, to cancel
+        what comes again; and in a cold shutdown, to cancel what has not ended.
         """
         return self._acknowledged or (self._agent is not None and self._agent.node.broker_lost)
 
@@ -88,7 +98,8 @@ class ReportedRequest(CeleryRequest):
     def _execute(self, pool: Pool, **kwargs: object) -> object:
         """Run the task in the pool, isolated.
 
-        The isolation is asked for only now: if the request waited for a process, the node may have another guard.
+        The isolation is asked for only now: if the request waited for a process, the node may have
+        another guard.
         """
         assert self._agent is not None
         assert self._run is not None
@@ -109,7 +120,10 @@ class ReportedRequest(CeleryRequest):
             self.cancel(pool, signal="SIGKILL", emit_retry=False)
 
     def on_accepted(self, pid: int, time_accepted: float) -> object:
-        """Note that the pool has begun the run; kill it if it was dropped meanwhile. time_accepted: monotonic."""
+        """Note that the pool has begun the run; kill it if it was dropped meanwhile.
+
+        time_accepted: monotonic.
+        """
         done = super().on_accepted(pid, time_accepted)
         if self._run is not None:
             self._run.began_s = time_accepted
@@ -118,23 +132,30 @@ class ReportedRequest(CeleryRequest):
         return done
 
     def reject(self, requeue: bool = False) -> object:
-        """Put the task back into parsync's queue if Celery would put its message back into the broker's."""
+        """Put the task back into parsync's queue if Celery would put its message back into the
+        broker's.
+        """
         self._put_back = self._put_back or (requeue and not self._acknowledged)
         return super().reject(requeue=requeue)
 
     def _on_success(self, result: tuple[object, ...], **kwargs: object) -> object:
-        """Report a success. `result` begins with True if the task failed, which Celery reports by `on_failure`."""
+        """Report a success.
+
+        `result` begins with True if the task failed, which Celery reports by `on_failure`.
+        """
         try:
             return self._celery_success(result, **kwargs)
         finally:
             if not result[0]:
                 self._ended("succeeded", failed=False)
 
-    def on_failure(self, exc_info: ExceptionInfo, send_failed_event: bool = True, return_ok: bool = False) -> object:
+    def on_failure(
+        self, exc_info: ExceptionInfo, send_failed_event: bool = True, return_ok: bool = False
+    ) -> object:
         """Report everything that is not a success.
 
-        If the process was lost, or killed by a cold shutdown, the task has not failed: it goes back. If the task itself
-        ended its process, it has failed.
+        If the process was lost, or killed by a cold shutdown, the task has not failed: it goes
+        back. If the task itself ended its process, it has failed.
         """
         error = exc_info.exception
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
@@ -146,7 +167,9 @@ class ReportedRequest(CeleryRequest):
                 self._give_reason(why_unstored(error))
         try:
             with self._noting_unstored():
-                return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+                return super().on_failure(
+                    exc_info, send_failed_event=send_failed_event, return_ok=return_ok
+                )
         finally:
             outcome = self._outcome(error)
             if outcome == "failed":
@@ -178,13 +201,18 @@ class ReportedRequest(CeleryRequest):
         self._already_revoked = True
 
     def _announce_cancelled(self, **kwargs: object) -> None:
-        """Store and tell that a run was cancelled which goes back. It does so whatever the result backend says."""
+        """Store and tell that a run was cancelled which goes back.
+
+        It does so whatever the result backend says.
+        """
         with self._noting_unstored():
             super()._announce_cancelled(**kwargs)
         self._already_cancelled = True
 
     def _goes_back(self, run: Run, error: BaseException) -> bool:
-        """Report a run that did not fail, but was dropped, could not begin, or lost its process; False if it failed."""
+        """Report a run that did not fail, but was dropped, could not begin, or lost its process;
+        False if it failed.
+        """
         if self._already_cancelled:
             task_ready(self)
             self._ended("lost")
@@ -204,14 +232,18 @@ class ReportedRequest(CeleryRequest):
 
     def _outcome(self, error: BaseException) -> str:
         by_task = ended_by_task(error)
-        if self._put_back:  # a task that ends its process and asks to be run again: its starts are bounded
+        # a task that ends its process and asks to be run again: its starts are bounded
+        if self._put_back:
             return "lost" if by_task else "again"
         return "failed" if by_task else outcome_of(error, self._already_revoked)
 
     def _not_begun(self, run: Run, error: NotBegun) -> None:
-        """Report a run whose function was not called: its start does not count, and its slots are shut for a while."""
+        """Report a run whose function was not called: its start does not count, and its slots are
+        shut for a while.
+        """
         log.warning("task %s could not begin (%s): it goes back", self.id, error)
-        run.why, run.unbegun = f"it could not begin: {error}", True
+        run.why = f"it could not begin: {error}"
+        run.unbegun = True
         if self._agent is not None:
             self._agent.node.isolation.not_begun(run.slots, run.why)
         self._ended("recalled")
@@ -219,18 +251,24 @@ class ReportedRequest(CeleryRequest):
     def _process_lost(self, error: BaseException) -> bool:
         if not isinstance(error, (WorkerLostError, SystemExit, KeyboardInterrupt)):
             return False
-        if ended_by_task(error) and (state.should_terminate is None or state.should_terminate is False):
+        if ended_by_task(error) and (
+            state.should_terminate is None or state.should_terminate is False
+        ):
             return False
         return not self._already_revoked and not self._success_was_stored()
 
     def on_timeout(self, soft: bool, timeout: float) -> object:
-        """Report a hard time limit as failed; in a cold shutdown it does not count: the task goes back."""
+        """Report a hard time limit as failed; in a cold shutdown it does not count: the task goes
+        back.
+        """
         try:
             with self._noting_unstored():
                 return super().on_timeout(soft, timeout)
         finally:
             if not soft:
-                outcome = "again" if self._put_back else "lost" if state.should_terminate else "failed"
+                outcome = (
+                    "again" if self._put_back else "lost" if state.should_terminate else "failed"
+                )
                 if outcome == "failed":
                     self._give_reason(f"its time limit of {timeout:g} s was over")
                 self._ended(outcome)
@@ -245,15 +283,21 @@ class ReportedRequest(CeleryRequest):
 
 _EXITED: Final = re.compile(r"exitcode (\d+)")
 _NOT_BY_TASK: Final = (int(SIGTERM), 155)
-"""Exit codes of pool processes that were told to end: by SIGTERM, or by their limit of tasks (EX_RECYCLE)."""
+"""Exit codes of pool processes that were told to end: by SIGTERM, or by their limit of tasks
+(EX_RECYCLE).
+"""
 
 
 def ended_by_task(error: BaseException) -> bool:
-    """Return True if the task ended its process by sys.exit or os._exit; a signal is not the task's doing."""
+    """Return True if the task ended its process by sys.exit or os._exit; a signal is not the task's
+    doing.
+    """
     if not isinstance(error, WorkerLostError):
         return False
     exited = _EXITED.search(str(error))
-    return getattr(error, "by_task", False) or (exited is not None and int(exited[1]) not in _NOT_BY_TASK)
+    return getattr(error, "by_task", False) or (
+        exited is not None and int(exited[1]) not in _NOT_BY_TASK
+    )
 
 
 def outcome_of(error: BaseException, revoked: bool) -> str:
@@ -268,14 +312,17 @@ def outcome_of(error: BaseException, revoked: bool) -> str:
 
 
 def why_failed(error: BaseException) -> str:
-    """Return why a task has failed, without the text of its error: that is for those who may read its result."""
+    """Return why a task has failed, without the text of its error: that is for those who may read
+    its result.
+    """
     if isinstance(error, WorkerLostError):
         return "it ended its own process"
     return f"it raised {type(error).__name__}"
 
 
 def is_failure(error: BaseException) -> bool | None:
-    """Return whether a function failed that ended with this exception; None if that says nothing of its node.
+    """Return whether a function failed that ended with this exception; None if that says nothing of
+    its node.
 
     A retry because of an exception is a failure; a retry as such is not, like Ignore.
     """

@@ -1,7 +1,8 @@
-"""The results outbox: tasks whose end the result backend does not know, or that were revived (pending).
+"""The results outbox: tasks whose end the result backend does not know, or that were revived
+(pending).
 
-No worker saw their end (cancelled, dead), or the backend did not take their result. A process that has the task's app
-tells the backend.
+No worker saw their end (cancelled, dead), or the backend did not take their result. A process that
+has the task's app tells the backend.
 """
 
 import logging
@@ -33,13 +34,18 @@ MOST: Final = 100
 """The most entries that are announced at a time."""
 
 Owed = deque[tuple[str, bytes]]
-"""The key of an outbox, and an entry that was taken from it and could not be put back because the server refused."""
+"""The key of an outbox, and an entry that was taken from it and could not be put back because the
+server refused.
+"""
 
-_ENTRY = re.compile(rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|failed|pending)(?: [ -~]*)?")
+_ENTRY = re.compile(
+    rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|failed|pending)(?: [ -~]*)?"
+)
 
 
 def announce(store: Store, app: Celery, owed: Owed, send_event: SendEvent | None = None) -> int:
-    """Tell the result backend of up to 100 entries of each shard's outbox, the oldest first; return how many.
+    """Tell the result backend of up to 100 entries of each shard's outbox, the oldest first; return
+    how many.
 
     owed: what earlier calls could not put back. It is put back first.
     """
@@ -70,13 +76,19 @@ def put_back(store: Store, owed: Owed) -> None:
 
 
 def _raise_unless_one_shards(store: Store, error: Exception) -> None:
-    """Raise an error, unless it is of one of several shards: entries of the others do not wait for that shard's."""
+    """Raise an error, unless it is of one of several shards: entries of the others do not wait for
+    that shard's.
+    """
     if not store.several or not isinstance(translate(store.address, error), AWAY):
         raise error
 
 
 def announce_entries(
-    store: Store, app: Celery, entries: Sequence[str], owed: Owed, send_event: SendEvent | None = None
+    store: Store,
+    app: Celery,
+    entries: Sequence[str],
+    owed: Owed,
+    send_event: SendEvent | None = None,
 ) -> int:
     """Tell the result backend of these entries; return how many. owed: see `announce`."""
     put_back(store, owed)
@@ -87,19 +99,26 @@ def announce_entries(
 
 
 def _announce_shard(
-    store: Store, app: Celery, shard: int, entries: Iterable[bytes], owed: Owed, send_event: SendEvent | None
+    store: Store,
+    app: Celery,
+    shard: int,
+    entries: Iterable[bytes],
+    owed: Owed,
+    send_event: SendEvent | None,
 ) -> int:
     """Tell the result backend of these entries of a shard; return how many.
 
-    An entry is announced by one process, whose app knows the task. If the backend is away or the app does not know the
-    task, it goes back to the outbox.
+    An entry is announced by one process, whose app knows the task. If the backend is away or the
+    app does not know the task, it goes back to the outbox.
     """
     client: Any = store.client  # Any: redis-py says that each reply may be awaitable
     key = store.keys.queue("outbox", shard)
     done = 0
     try:
-        client.zadd(store.keys.queue("changed", shard), {"": 0}, xx=True)  # changes nothing; a full server refuses it
-    except OutOfMemoryError:  # it would take no result, and an entry taken from the list could not be put back
+        # changes nothing; a full server refuses it
+        client.zadd(store.keys.queue("changed", shard), {"": 0}, xx=True)
+    # it would take no result, and an entry taken from the list could not be put back
+    except OutOfMemoryError:
         return done
     for entry in entries:
         if client.lrem(key, -1, entry) != 1:
@@ -135,7 +154,8 @@ def _put_back(client: Any, key: str, entry: bytes, owed: Owed) -> None:
 def _look_up(store: Store, id: str) -> tuple[str, str, bytes | None]:
     """Return the name, state and message of a task; '' and None where they are gone."""
     record = store.records([id], extras=False)[0]
-    messages, extra = store.keys.in_shard_of("messages", id), store.keys.extra(id)
+    messages = store.keys.in_shard_of("messages", id)
+    extra = store.keys.extra(id)
     kept, of_ended = store.pipe([("hget", messages, id), ("hget", extra, "message")])
     name = split_kind(record.line.kind).name if record.line else ""
     return name, record.state, kept or of_ended
@@ -146,8 +166,11 @@ def can_announce(app: Celery) -> bool:
     return not isinstance(app.backend, DisabledBackend)
 
 
-def _tell(app: Celery, entry: str, message: bytes | None, now: str, send_event: SendEvent | None) -> None:
-    """Tell the backend of one entry, unless the task's state `now` is another; gone if its record has expired.
+def _tell(
+    app: Celery, entry: str, message: bytes | None, now: str, send_event: SendEvent | None
+) -> None:
+    """Tell the backend of one entry, unless the task's state `now` is another; gone if its record
+    has expired.
 
     The state is another if an operator has revived the task, or its id was published again.
     """
@@ -157,37 +180,50 @@ def _tell(app: Celery, entry: str, message: bytes | None, now: str, send_event: 
         return
     context = context_of(app, message) if message else Context(id=id)
     if state == "cancelled":
-        app.backend.mark_as_revoked(id, why or "cancelled", request=context, store_result=not context.ignore_result)
+        app.backend.mark_as_revoked(
+            id, why or "cancelled", request=context, store_result=not context.ignore_result
+        )
         if send_event:
             send_event("task-revoked", uuid=id, terminated=False, signum=None, expired=False)
     elif state == "pending":
         if _says_dead(app, id):
             error = WorkerLostError(why)
-            app.backend.mark_as_retry(id, error, request=context, store_result=not context.ignore_result)
+            app.backend.mark_as_retry(
+                id, error, request=context, store_result=not context.ignore_result
+            )
             if send_event:
                 send_event("task-retried", uuid=id, exception=repr(error), traceback="")
     else:
         error = WorkerLostError(why)
-        app.backend.mark_as_failure(id, error, request=context, store_result=not context.ignore_result)
+        app.backend.mark_as_failure(
+            id, error, request=context, store_result=not context.ignore_result
+        )
         if send_event:
             send_event("task-failed", uuid=id, exception=repr(error), traceback="")
 
 
 def _says_dead(app: Celery, id: str) -> bool:
-    """Return True if the result backend holds the task's death; the result of a later run must not be overwritten."""
+    """Return True if the result backend holds the task's death; the result of a later run must not
+    be overwritten.
+    """
     backend = app.backend
-    if not hasattr(backend, "_get_task_meta_for"):  # a backend that cannot be read, such as rpc and the disabled one
+    # a backend that cannot be read, such as rpc and the disabled one
+    if not hasattr(backend, "_get_task_meta_for"):
         return False
     meta = backend.get_task_meta(id, cache=False)
     return meta.get("status") == states.FAILURE and isinstance(meta.get("result"), WorkerLostError)
 
 
 def context_of(app: Celery, message: bytes) -> Context:
-    """Return the request context of a task message, with its chord and callbacks, as result backends need it."""
+    """Return the request context of a task message, with its chord and callbacks, as result
+    backends need it.
+    """
     try:
         payload = open_envelope(message)
         _, _, embed = as_message(app, payload, Message).decode()
     except Exception as error:
         log.warning("the message of a task that has ended cannot be read: %s", error)
         return Context()
-    return Context(payload["headers"], **{k: embed.get(k) for k in ("chord", "chain", "callbacks", "errbacks")})
+    return Context(
+        payload["headers"], **{k: embed.get(k) for k in ("chord", "chain", "callbacks", "errbacks")}
+    )

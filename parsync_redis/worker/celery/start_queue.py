@@ -1,7 +1,7 @@
 """Hands started tasks to Celery, in the worker's event loop.
 
-A solo pool runs a task while it is handed over. With look-ahead the outcome of each goes to the server with the start
-of the next, and doorbells that rang meanwhile are answered in between.
+A solo pool runs a task while it is handed over. With look-ahead the outcome of each goes to the
+server with the start of the next, and doorbells that rang meanwhile are answered in between.
 """
 
 from __future__ import annotations
@@ -32,10 +32,18 @@ TURN_S: Final = 0.1
 
 
 class Turns:
-    """Hands over what the starter has started. more: returns the doorbells that have rung since it was called last."""
+    """Hands over what the starter has started.
 
-    def __init__(self, consumer: Consumer, agent: Agent, delivery: Delivery, more: Callable[[], list[Place]]) -> None:
-        self._consumer, self._agent, self.delivery, self._more = consumer, agent, delivery, more
+    more: returns the doorbells that have rung since it was called last.
+    """
+
+    def __init__(
+        self, consumer: Consumer, agent: Agent, delivery: Delivery, more: Callable[[], list[Place]]
+    ) -> None:
+        self._consumer = consumer
+        self._agent = agent
+        self.delivery = delivery
+        self._more = more
         self.looks_ahead = agent.node.ahead.room > 0
         self._inline = self.looks_ahead and isinstance(consumer.pool, SoloPool)
         if self.looks_ahead:
@@ -45,8 +53,12 @@ class Turns:
                 agent.reporter.start_next = self._start_next
 
     def answer(self, bells: Iterable[Place] = ()) -> int:
-        """Have the tasks of doorbells started and run them, or hand them to the pool; return how many."""
-        starter, reporter, node = self._agent.starter, self._agent.reporter, self._agent.node
+        """Have the tasks of doorbells started and run them, or hand them to the pool; return how
+        many.
+        """
+        starter = self._agent.starter
+        reporter = self._agent.reporter
+        node = self._agent.node
         found = starter.answer(bells)
         count = len(found)
         if not self._inline:
@@ -65,7 +77,9 @@ class Turns:
         return count
 
     def _answer_nudge(self) -> None:
-        """Start what waits; later if parsync's server is away: Celery takes errors of the loop for the broker's."""
+        """Start what waits; later if parsync's server is away: Celery takes errors of the loop for
+        the broker's.
+        """
         try:
             self.answer()
         except (ParsyncError, RedisError, OSError) as error:
@@ -76,7 +90,8 @@ class Turns:
 
     def _next(self) -> Started:
         """Report the runs that have ended in this thread, and start what follows them."""
-        agent, ended = self._agent, self._agent.reporter.collected()
+        agent = self._agent
+        ended = self._agent.reporter.collected()
         try:
             return agent.starter.start_next(agent.store, self._more(), ended)
         finally:
@@ -88,12 +103,15 @@ class Turns:
             self._consumer.hub.call_soon(lambda: self._hand_over(found))
 
     def _hand_over(self, found: Started) -> None:
-        node, reporter, left = self._agent.node, self._agent.reporter, deque(found)
+        node = self._agent.node
+        reporter = self._agent.reporter
+        left = deque(found)
         try:
             while left and not node.leaving:
                 run, message = left.popleft()
                 if run.unwanted or run.place.inc != node.inc:
-                    run.why, run.unbegun = "it had not begun", True
+                    run.why = "it had not begun"
+                    run.unbegun = True
                     reporter.ended(run, run.unwanted or "recalled")
                 else:
                     self.delivery.deliver(run, message)

@@ -1,7 +1,9 @@
-"""Store the results of runs although the result backend refuses for a while, and note what could not be stored.
+"""Store the results of runs although the result backend refuses for a while, and note what could
+not be stored.
 
-Celery's result backend for Redis tries again after a lost connection, but not after a refusal (the disk is full, the
-server has become a replica). A run whose function has returned would fail. Here the run waits for the backend.
+Celery's result backend for Redis tries again after a lost connection, but not after a refusal (the
+disk is full, the server has become a replica). A run whose function has returned would fail. Here
+the run waits for the backend.
 """
 
 from __future__ import annotations
@@ -24,17 +26,20 @@ from .celery_types import Backend
 log = logging.getLogger("parsync.agent")
 
 PATIENCE_S: Final = 20.0
-"""How long a run waits for a backend that refuses: as long as Celery tries a backend whose connection is lost."""
+"""How long a run waits for a backend that refuses: as long as Celery tries a backend whose
+connection is lost.
+"""
 
 _thread = threading.local()
 
 
 @contextmanager
 def patient() -> Iterator[None]:
-    """Have this thread wait for a result backend that refuses, and no longer than PATIENCE_S until one takes a result.
+    """Have this thread wait for a result backend that refuses, and no longer than PATIENCE_S until
+    one takes a result.
 
-    The threads that answer the pool do not wait. A solo pool runs its tasks in the event loop, so the event loop waits
-    for them: once in an outage, not once a task.
+    The threads that answer the pool do not wait. A solo pool runs its tasks in the event loop, so
+    the event loop waits for them: once in an outage, not once a task.
     """
     _thread.waits = True
     try:
@@ -44,12 +49,16 @@ def patient() -> Iterator[None]:
 
 
 def be_patient_anew() -> None:
-    """Have this thread wait again although it has waited in vain: its next run has a wait of its own."""
+    """Have this thread wait again although it has waited in vain: its next run has a wait of its
+    own.
+    """
     _thread.until_s = None
 
 
 def watch_results(app: Celery) -> None:
-    """Have the result backends of an app in this process, and in those that it forks, store as this module says."""
+    """Have the result backends of an app in this process, and in those that it forks, store as this
+    module says.
+    """
     for task in app.tasks.values():
         watch_backend_of(task)
     celery_get_backend = app._get_backend
@@ -72,12 +81,17 @@ def watch_backend_of(task: Task) -> None:
 
 
 def is_unstored(error: BaseException) -> bool:
-    """Return True if a run ended with this error and nobody stored that; it may come from a pool's process."""
+    """Return True if a run ended with this error and nobody stored that; it may come from a pool's
+    process.
+    """
     return getattr(error, "unstored", False)
 
 
 def mark_unstored(error: BaseException) -> None:
-    """Note on the error of a run that nobody has stored it. The note travels with the error to the worker's process."""
+    """Note on the error of a run that nobody has stored it.
+
+    The note travels with the error to the worker's process.
+    """
     error.unstored = True  # type: ignore[attr-defined] # errors take any attribute
 
 
@@ -92,18 +106,24 @@ def why_unstored(error: BaseException) -> str:
 
 
 def _watch(backend: Backend) -> Backend:
-    """Have a backend wait where a run waits, and mark the errors with which it did not take a result.
+    """Have a backend wait where a run waits, and mark the errors with which it did not take a
+    result.
 
-    A mark says where an error comes from, not that it is the last word: Celery may store the failure afterwards.
+    A mark says where an error comes from, not that it is the last word: Celery may store the
+    failure afterwards.
     """
     if getattr(backend.store_result, "of_parsync", False):
         return backend
     celery_store = backend.store_result
     celery_part_return = backend.on_chord_part_return
 
-    def store_result(task_id: str, result: object, state: str, *args: object, **options: object) -> object:
+    def store_result(
+        task_id: str, result: object, state: str, *args: object, **options: object
+    ) -> object:
         waits = state in states.ALL_STATES  # the others are a task's own, such as its progress
-        return _store(partial(celery_store, task_id, result, state, *args, **options), backend, waits)
+        return _store(
+            partial(celery_store, task_id, result, state, *args, **options), backend, waits
+        )
 
     def on_chord_part_return(*args: object, **options: object) -> object:
         return _store(partial(celery_part_return, *args, **options), backend)
@@ -115,7 +135,9 @@ def _watch(backend: Backend) -> Backend:
 
 
 def _store(store: Callable[[], object], backend: Backend, waits: bool = True) -> object:
-    """Store a result; a thread that is patient tries again while the backend's server refuses, if `waits`."""
+    """Store a result; a thread that is patient tries again while the backend's server refuses, if
+    `waits`.
+    """
     backoff = Backoff(log, "a result waits for its backend")
     while True:
         try:
@@ -134,7 +156,9 @@ def _store(store: Callable[[], object], backend: Backend, waits: bool = True) ->
 
 
 def _may_wait() -> bool:
-    """Return True if this thread is patient, and has not waited for too long since a backend took a result."""
+    """Return True if this thread is patient, and has not waited for too long since a backend took a
+    result.
+    """
     if not getattr(_thread, "waits", False):
         return False
     now_s = time.monotonic()

@@ -1,7 +1,7 @@
 """The transport of a node that runs placed tasks only: a kombu transport without a broker.
 
-It is always connected and has no messages, so Celery's event loop turns whatever happens to the app's broker. Placed
-tasks come through the node's inbox (inbox.py).
+It is always connected and has no messages, so Celery's event loop turns whatever happens to the
+app's broker. Placed tasks come through the node's inbox (inbox.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class Channel(virtual.Channel):
         raise Empty
 
     def _put(self, queue: str, message: object, **kwargs: object) -> None:
-        raise NotImplementedError("this connection leads to no broker: publish with app.connection_for_write()")
+        raise NotImplementedError(
+            "this connection leads to no broker: publish with app.connection_for_write()"
+        )
 
     def _size(self, queue: str) -> int:
         return 0

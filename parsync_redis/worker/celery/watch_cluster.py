@@ -1,8 +1,9 @@
 """A step of every worker of an app with Parsync: it logs why placed tasks do not come.
 
-A worker that is no node logs so if its app has tasks that only nodes run. A node logs that the server takes no writes,
-that there is no scheduler, or that it is drained, and when that is over. With --parsync-with-scheduler the worker also
-runs a scheduler beside it, which ends after everything else of the worker.
+A worker that is no node logs so if its app has tasks that only nodes run. A node logs that the
+server takes no writes, that there is no scheduler, or that it is drained, and when that is over.
+With --parsync-with-scheduler the worker also runs a scheduler beside it, which ends after
+everything else of the worker.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from .celery_types import Worker
 log = logging.getLogger("parsync.agent")
 
 FIRST_S: Final = 3.5
-"""How long after its start a node looks first: schedulers that start with it have joined by then."""
+"""How long after its start a node looks first: schedulers that start with it have joined by then.
+"""
 
 LOOK_S: Final = 2.0
 """How often it looks while there is no scheduler."""
@@ -46,14 +48,17 @@ SHOWN: Final = 5
 
 
 class WatchStep(bootsteps.StartStopStep):
-    """Watches the cluster for the worker's log, and runs a scheduler beside the worker if that was asked for.
+    """Watches the cluster for the worker's log, and runs a scheduler beside the worker if that was
+    asked for.
 
     It starts after the pool: a process that the pool forks meanwhile would share its connections.
     """
 
     requires = ("celery.worker.components:Pool", NodeStep)
 
-    def __init__(self, worker: Worker, parsync_with_scheduler: bool | None = None, **kwargs: object) -> None:
+    def __init__(
+        self, worker: Worker, parsync_with_scheduler: bool | None = None, **kwargs: object
+    ) -> None:
         self.watcher: Watcher | None = None
         self.beside: SchedulerBeside | None = None
         super().__init__(worker, **kwargs)
@@ -76,7 +81,9 @@ class WatchStep(bootsteps.StartStopStep):
                 sys.stderr.write(f"error: {printable(error)}\n")
                 raise SystemExit(2) from None
             level = logging.getLevelName(log.getEffectiveLevel()).lower()
-            self.beside = SchedulerBeside(settings, level if level in ("debug", "info", "warning", "error") else "info")
+            self.beside = SchedulerBeside(
+                settings, level if level in ("debug", "info", "warning", "error") else "info"
+            )
             self.beside.start()
             # after the agent: the scheduler places elsewhere what it gives back
             call_when_stopped(worker.blueprint, self.beside.stop)
@@ -86,7 +93,8 @@ class WatchStep(bootsteps.StartStopStep):
         elif names := self._placed_tasks(worker.app):
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             log.warning(
-                "this worker is no node: tasks of its app that parsync places (%s%s) run on nodes only; "
+                "this worker is no node: tasks of its app that parsync places (%s%s) run on nodes "
+                "only; "
                 "start it with --parsync, or PARSYNC_NODE=1 in its environment, to make it one",
                 ", ".join(names[:SHOWN]),
                 more,
@@ -109,15 +117,20 @@ class WatchStep(bootsteps.StartStopStep):
 
 
 def placed_tasks(app: Celery) -> list[str]:
-    """Return the names of the tasks that parsync places, by their options or a rule; raises InvalidInput."""
-    return sorted(name for name in app.tasks if app.parsync.options_of(name, None, None) is not None)
+    """Return the names of the tasks that parsync places, by their options or a rule; raises
+    InvalidInput.
+    """
+    return sorted(
+        name for name in app.tasks if app.parsync.options_of(name, None, None) is not None
+    )
 
 
 class Warned:
     """A warning, logged when its cause begins, again while it lasts, and once when it is over."""
 
     def __init__(self, over: str) -> None:
-        self._over, self._said_s = over, float("-inf")
+        self._over = over
+        self._said_s = float("-inf")
         self.wrong = False
 
     def due(self, wrong: bool, now_s: float) -> bool:
@@ -125,7 +138,8 @@ class Warned:
         if not wrong:
             if self.wrong:
                 log.warning("%s", self._over)
-            self.wrong, self._said_s = False, float("-inf")
+            self.wrong = False
+            self._said_s = float("-inf")
             return False
         self.wrong = True
         if now_s - self._said_s < REPEAT_S:
@@ -139,7 +153,9 @@ class Watcher(threading.Thread):
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(name="parsync-watch", daemon=True)
-        self.agent, self.store, self.node = agent, agent.store.again(), agent.node.name
+        self.agent = agent
+        self.store = agent.store.again()
+        self.node = agent.node.name
         node = self.node
         self._done = threading.Event()
         self._writes = Warned(f"node {node}: the server takes writes again")
@@ -168,7 +184,12 @@ class Watcher(threading.Thread):
             log.warning("node %s gets no tasks: %s", self.node, missing)
         terms = self._drain_terms()
         if self._drained.due(bool(terms), now_s):
-            log.warning("node %s gets no tasks: it is drained (%s): parsync undrain %s", self.node, terms, self.node)
+            log.warning(
+                "node %s gets no tasks: it is drained (%s): parsync undrain %s",
+                self.node,
+                terms,
+                self.node,
+            )
 
     def _drain_terms(self) -> str:
         """Return the terms of this node's drain, '' if it is not drained."""

@@ -1,8 +1,10 @@
-"""The guard of a node's worker: a process that keeps the node's lease, and lives only as long as that succeeds.
+"""The guard of a node's worker: a process that keeps the node's lease, and lives only as long as
+that succeeds.
 
-This file is the program. It reads from its standard input what it is to guard (guard_process.py), and then runs the
-guard (guarding.py). Its arguments show nothing of that, because everybody on the machine may read them. It runs without
-the site module, and finds only Python's own modules and those that the worker names: no code of the app.
+This file is the program. It reads from its standard input what it is to guard (guard_process.py),
+and then runs the guard (guarding.py). Its arguments show nothing of that, because everybody on the
+machine may read them. It runs without the site module, and finds only Python's own modules and
+those that the worker names: no code of the app.
 """
 
 import json

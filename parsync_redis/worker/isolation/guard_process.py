@@ -31,7 +31,10 @@ DEAF: Final = "its guard has stopped reading"
 
 
 class GuardProcess:
-    """A guard that was started. tie: the path that runs tie themselves to. words: why it ended, if it has said so."""
+    """A guard that was started.
+
+    tie: the path that runs tie themselves to. words: why it ended, if it has said so.
+    """
 
     def __init__(self, guarded: Guarded) -> None:
         """Start a guard, and wait until it is ready. Raises OSError."""
@@ -39,9 +42,12 @@ class GuardProcess:
         self._process = start_child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._input, self._output = self._process.stdin, self._process.stdout
+        self._input = self._process.stdin
+        self._output = self._process.stdout
         os.set_blocking(self._output.fileno(), False)
-        self._read, self._closed, self._lock = b"", False, threading.RLock()
+        self._read = b""
+        self._closed = False
+        self._lock = threading.RLock()
         self.words = ""
         try:
             self._send(json.dumps({"path": _paths(), **asdict(guarded)}).encode() + b"\n")
@@ -63,7 +69,10 @@ class GuardProcess:
         return bool(self.words) or self._closed or self._process.poll() is not None
 
     def send(self, order: Order) -> None:
-        """Give a sign of life, and say what is to be renewed. If the guard has ended, `ended` says so."""
+        """Give a sign of life, and say what is to be renewed.
+
+        If the guard has ended, `ended` says so.
+        """
         self._send(order.to_line())
 
     def leave(self, patience_s: float) -> None:
@@ -100,7 +109,10 @@ class GuardProcess:
         return found
 
     def end(self) -> None:
-        """Let it end, with all that is tied to it; wait for that. Kill it if it takes longer than END_S."""
+        """Let it end, with all that is tied to it; wait for that.
+
+        Kill it if it takes longer than END_S.
+        """
         with no_fork():  # or a process that is forked now would keep the guard's input open
             self._input.close()
         try:
@@ -113,7 +125,9 @@ class GuardProcess:
             self._output.close()
 
     def _send(self, line: bytes) -> None:
-        """Write a line to the guard; kill a guard whose pipe is full, so that this thread never waits for it."""
+        """Write a line to the guard; kill a guard whose pipe is full, so that this thread never
+        waits for it.
+        """
         with suppress(BrokenPipeError):  # it has ended
             if self._input.write(line) != len(line):
                 self.words = DEAF
@@ -125,21 +139,35 @@ class GuardProcess:
             for told in self.told():
                 if told["word"] == "ready":
                     return int(told["ties"])
-        how = f"exit code {self._process.wait()}" if self._closed else f"it was not ready after {START_S:g} s"
+        how = (
+            f"exit code {self._process.wait()}"
+            if self._closed
+            else f"it was not ready after {START_S:g} s"
+        )
         raise OSError(f"the guard of the node's runs did not start: {how}")
 
 
 def _paths() -> list[str]:
     """Return the folders of the packages that the guard imports."""
     specs = [importlib.util.find_spec(name) for name in PACKAGES]
-    return list(dict.fromkeys(str(Path(spec.origin).resolve().parents[1]) for spec in specs if spec and spec.origin))
+    return list(
+        dict.fromkeys(
+            str(Path(spec.origin).resolve().parents[1]) for spec in specs if spec and spec.origin
+        )
+    )
 
 
 def log_file() -> str:
-    """Return the file that this process logs to, '' if it logs to its standard error or by other means."""
+    """Return the file that this process logs to, '' if it logs to its standard error or by other
+    means.
+    """
     found: logging.Logger | None = logging.getLogger("parsync.agent")
     while found is not None:
-        files = [handler.baseFilename for handler in found.handlers if isinstance(handler, logging.FileHandler)]
+        files = [
+            handler.baseFilename
+            for handler in found.handlers
+            if isinstance(handler, logging.FileHandler)
+        ]
         if files:
             return files[0]
         found = found.parent if found.propagate else None

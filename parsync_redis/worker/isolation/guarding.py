@@ -1,11 +1,12 @@
 """The work of the guard: it renews the node's lease, and dies with the runs when it must not go on.
 
-The worker gives signs of life over the guard's standard input, each with what is to be renewed (Order). A task may keep
-the worker's interpreter to itself, or the worker may be stopped: then no sign comes. The guard renews all the same, for
-the node can be reached; it marks the node suspect, and after a limit ends. A run is tied to the guard (tie.py), so
-the kernel kills it then.
+The worker gives signs of life over the guard's standard input, each with what is to be renewed
+(Order). A task may keep the worker's interpreter to itself, or the worker may be stopped: then no
+sign comes. The guard renews all the same, for the node can be reached; it marks the node suspect,
+and after a limit ends. A run is tied to the guard (tie.py), so the kernel kills it then.
 
-The guard answers over its standard output, a JSON object a line. It never waits for the worker to read.
+The guard answers over its standard output, a JSON object a line. It never waits for the worker to
+read.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ _REFUSED: Final = {
 class Guarded:
     """What a guard is told of its worker.
 
-    standstill_s: after so long without a sign of life the guard ends. shards: of the cluster's queue. worker: the
-    worker's process. log_file: where it logs; '' is its standard error. log_format: text or json.
+    standstill_s: after so long without a sign of life the guard ends. shards: of the cluster's
+    queue. worker: the worker's process. log_file: where it logs; '' is its standard error.
+    log_format: text or json.
     """
 
     node: str
@@ -70,12 +72,18 @@ class Guard:
     """Keeps the lease of one node until its worker ends, or until it must end itself."""
 
     def __init__(self, guarded: Guarded, read: bytes) -> None:
-        self._guarded, self._read, self._order = guarded, read, _NOTHING
-        self._store = Store.from_url(guarded.url, guarded.cluster, guarded.retention_s, guarded.max_starts)
+        self._guarded = guarded
+        self._read = read
+        self._order = _NOTHING
+        self._store = Store.from_url(
+            guarded.url, guarded.cluster, guarded.retention_s, guarded.max_starts
+        )
         self._store.keys.shards = guarded.shards
         self._keeper = LeaseKeeper(guarded.node, guarded.standstill_s)
         self._heard_s = self._due_s = time.monotonic()
-        self._lease_s, self._trouble, self._why = 0.0, "", ""
+        self._lease_s = 0.0
+        self._trouble = ""
+        self._why = ""
         self._lines = log_to(guarded)
         self._backoff = Backoff(log, f"the guard of node {guarded.node}")
         self._ties, other_end = os.pipe()
@@ -88,7 +96,8 @@ class Guard:
         """Keep the lease until the worker has ended."""
         self._store.read_scripts()  # now, so that an upgrade of the package changes nothing
         self._tell("ready", ties=self._ties)
-        while os.getppid() == self._guarded.worker:  # a child of the worker may keep the pipe open after its end
+        # a child of the worker may keep the pipe open after its end
+        while os.getppid() == self._guarded.worker:
             pause_s = self._due_s - time.monotonic() if self._order.inc else LOOK_S
             if select.select([0], [], [], max(0.0, min(pause_s, LOOK_S)))[0]:
                 if not (words := os.read(0, 65536)):
@@ -102,24 +111,33 @@ class Guard:
         """Take in signs of life."""
         *lines, self._read = (self._read + words).split(b"\n")
         for line in lines:
-            before, heard_s, self._heard_s = self._order, self._heard_s, time.monotonic()
+            before = self._order
+            heard_s = self._heard_s
+            self._heard_s = time.monotonic()
             woke_up = self._heard_s - heard_s > SILENT_LEASES * before.lease_s
             self._order = _NOTHING if line == LEAVE else Order.of(line)
             if line == LEAVE:
                 self._trouble = "its worker shuts down"
                 self._tell("left")
-            elif self._order != before or woke_up:  # at once, so that a worker that wakes up gets tasks again
+            # at once, so that a worker that wakes up gets tasks again
+            elif self._order != before or woke_up:
                 self._due_s = self._heard_s
                 if self._order.lease_s != before.lease_s:
                     shorten_timeouts(self._store, self._order.lease_s)
-                    self._backoff = Backoff(log, f"the guard of node {self._guarded.node}", self._order.lease_s / 10)
+                    self._backoff = Backoff(
+                        log, f"the guard of node {self._guarded.node}", self._order.lease_s / 10
+                    )
 
     def _turn(self, order: Order) -> None:
         """Renew once, and judge the worker."""
-        silent_s, limit_s = time.monotonic() - self._heard_s, max(self._guarded.standstill_s, order.lease_s)
+        silent_s = time.monotonic() - self._heard_s
+        limit_s = max(self._guarded.standstill_s, order.lease_s)
         if silent_s >= limit_s:
-            self._end(f"{NO_SIGN} for {limit_s:g} s: it is stopped, or a task holds its interpreter")
-        self._due_s, sent_s = time.monotonic() + order.lease_s / 5, now_s()
+            self._end(
+                f"{NO_SIGN} for {limit_s:g} s: it is stopped, or a task holds its interpreter"
+            )
+        self._due_s = time.monotonic() + order.lease_s / 5
+        sent_s = now_s()
         try:
             report = self._keeper.renew(self._store, order)
             self._trouble = _REFUSED.get(report.word, "")
@@ -137,21 +155,33 @@ class Guard:
             log.exception("the guard of node %s: unexpected", self._guarded.node)
 
     def _say(self, why: str, order: Order) -> None:
-        """Log when the worker begins to stand still, and when it has ended to. It logs by itself why its loop does."""
+        """Log when the worker begins to stand still, and when it has ended to.
+
+        It logs by itself why its loop does.
+        """
         why = "" if why == order.still else why
         if why and not self._why:
-            log.warning("node %s is suspect, and gives back what has not begun: %s", self._guarded.node, why)
+            log.warning(
+                "node %s is suspect, and gives back what has not begun: %s", self._guarded.node, why
+            )
         elif self._why and not why:
             log.warning("node %s: its worker gives signs of life again", self._guarded.node)
         self._why = why
 
     def _too_late(self) -> None:
-        """End because the lease was not renewed in time; the kernel would kill this process in a moment."""
-        self._end(f"its lease was not renewed for {KILL_AFTER * self._lease_s:g} s ({self._trouble or 'no answer'})")
+        """End because the lease was not renewed in time; the kernel would kill this process in a
+        moment.
+        """
+        self._end(
+            f"its lease was not renewed for {KILL_AFTER * self._lease_s:g} s "
+            f"({self._trouble or 'no answer'})"
+        )
 
     def _end(self, why: str) -> NoReturn:
         if self._order.inc:
-            log.critical("node %s: %s. What runs there is killed now, and goes back", self._guarded.node, why)
+            log.critical(
+                "node %s: %s. What runs there is killed now, and goes back", self._guarded.node, why
+            )
         else:
             log.info("the guard of node %s ends: %s", self._guarded.node, why)
         self._tell("ends", why=why[:1000])  # what a pipe takes as a whole
@@ -159,13 +189,18 @@ class Guard:
         os._exit(1)
 
     def _tell(self, word: str, **more: object) -> None:
-        """Tell the worker. If it does not read, the line is lost: the next renewal tells the same."""
+        """Tell the worker.
+
+        If it does not read, the line is lost: the next renewal tells the same.
+        """
         with suppress(BlockingIOError, BrokenPipeError):
             os.write(1, json.dumps({"word": word, **more}).encode() + b"\n")
 
 
 def log_to(guarded: Guarded) -> QueueListener:
-    """Have the guard's lines written by a thread of its own: a log that takes no more must not hold up a renewal."""
+    """Have the guard's lines written by a thread of its own: a log that takes no more must not hold
+    up a renewal.
+    """
     handler: logging.Handler = logging.StreamHandler()
     if guarded.log_file:
         try:

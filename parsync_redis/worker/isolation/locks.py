@@ -1,8 +1,10 @@
-"""The locks of a node's slots on its own machine: one file for a node, in which byte N is the lock of slot N.
+"""The locks of a node's slots on its own machine: one file for a node, in which byte N is the lock
+of slot N.
 
-The process that runs a task locks the bytes of its slots, by open file description (OFD) locks: they are released when
-the last process that inherited the open file has ended. A stopped process keeps them. Forked children inherit the file;
-programs that a task starts inherit it as their standard input, if that was the null device.
+The process that runs a task locks the bytes of its slots, by open file description (OFD) locks:
+they are released when the last process that inherited the open file has ended. A stopped process
+keeps them. Forked children inherit the file; programs that a task starts inherit it as their
+standard input, if that was the null device.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ STDIN = 0
 def locks_folder(given: Path | None) -> Path:
     """Return the folder of all nodes' locks, and make it if it does not exist; raises InvalidInput.
 
-    The default is a folder of this user in /tmp, whatever TMPDIR says, because a restarted worker must find the same.
+    The default is a folder of this user in /tmp, whatever TMPDIR says, because a restarted worker
+    must find the same.
     """
     folder = given or Path(f"/tmp/parsync-{os.getuid()}")  # noqa: S108 - its owner is checked
     wrong = f"the folder for the locks of slots, {folder}, will not do ("
@@ -34,7 +37,9 @@ def locks_folder(given: Path | None) -> Path:
         found = folder.lstat() if given is None else folder.stat()
     except OSError as error:
         raise InvalidInput(f"{wrong}{error.strerror}{other}") from None
-    if not stat.S_ISDIR(found.st_mode) or (given is None and (found.st_uid != os.getuid() or found.st_mode & 0o022)):
+    if not stat.S_ISDIR(found.st_mode) or (
+        given is None and (found.st_uid != os.getuid() or found.st_mode & 0o022)
+    ):
         raise InvalidInput(f"{wrong}it must be a folder that only you can write to{other}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InvalidInput(f"{wrong}it cannot be written to{other}")
@@ -42,7 +47,10 @@ def locks_folder(given: Path | None) -> Path:
 
 
 def lock_file(folder: Path, id: str, cluster: str, node: str) -> Path:
-    """Return the path of a node's file of locks. id: the cluster's; names alone may be those of another server's."""
+    """Return the path of a node's file of locks.
+
+    id: the cluster's; names alone may be those of another server's.
+    """
     return folder / f"{cluster}@{id}" / node
 
 
@@ -73,7 +81,8 @@ def open_locks(file: Path | str, slots: Iterable[int]) -> int:
             fcntl.fcntl(found, fcntl.F_OFD_SETLK, _lock(slot))
     except OSError as error:
         os.close(found)
-        if isinstance(error, BlockingIOError | PermissionError):  # EAGAIN or EACCES: another process holds it
+        # EAGAIN or EACCES: another process holds it
+        if isinstance(error, BlockingIOError | PermissionError):
             raise SlotBusy(slot) from None
         raise
     return found
@@ -89,7 +98,8 @@ def busy_slots(file: Path, slots: Iterable[int]) -> list[int]:
         return [
             slot
             for slot in slots
-            if struct.unpack_from(_FLOCK, fcntl.fcntl(found, fcntl.F_OFD_GETLK, _lock(slot)))[0] != fcntl.F_UNLCK
+            if struct.unpack_from(_FLOCK, fcntl.fcntl(found, fcntl.F_OFD_GETLK, _lock(slot)))[0]
+            != fcntl.F_UNLCK
         ]
     finally:
         os.close(found)
@@ -99,10 +109,11 @@ def busy_slots(file: Path, slots: Iterable[int]) -> list[int]:
 def hold(file: str, slots: Iterable[int], to_children: bool) -> Iterator[None]:
     """Hold the locks of these slots until the end of the block. Raises SlotBusy or OSError.
 
-    to_children: make the file the standard input as well, so that programs started meanwhile inherit the locks.
-    Children that outlive the block go on holding them.
+    to_children: make the file the standard input as well, so that programs started meanwhile
+    inherit the locks. Children that outlive the block go on holding them.
     """
-    held, before = open_locks(file, slots), -1
+    held = open_locks(file, slots)
+    before = -1
     try:
         if to_children and _is_null(STDIN):
             before = fcntl.fcntl(STDIN, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -116,7 +127,9 @@ def hold(file: str, slots: Iterable[int], to_children: bool) -> Iterator[None]:
 
 
 def holders(file: Path, slots: Collection[int]) -> list[int]:
-    """Return the ids of the processes that hold one of these slots; processes that we may not inspect are left out."""
+    """Return the ids of the processes that hold one of these slots; processes that we may not
+    inspect are left out.
+    """
     with suppress(OSError):
         there = file.stat()
         number = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
@@ -126,12 +139,17 @@ def holders(file: Path, slots: Collection[int]) -> list[int]:
 
 
 def _holds(pid: int, file: str, slots: Collection[int]) -> bool:
-    """Return True if a process has one of these bytes of a file locked, by the kernel's lines '... FILE FIRST LAST'."""
+    """Return True if a process has one of these bytes of a file locked, by the kernel's lines '...
+
+    FILE FIRST LAST'.
+    """
     held = False
     with suppress(OSError):
         for info in Path(f"/proc/{pid}/fdinfo").iterdir():
             for line in info.read_text().splitlines():
-                *_, where, first, last = ["", *line.split()] if line.startswith("lock:") else ["", "", ""]
+                *_, where, first, last = (
+                    ["", *line.split()] if line.startswith("lock:") else ["", "", ""]
+                )
                 end = int(last) if last.isdecimal() else sys.maxsize  # EOF
                 held = held or (where == file and any(int(first) <= slot <= end for slot in slots))
     return held
@@ -156,4 +174,6 @@ def _is_null(descriptor: int) -> bool:
 
 _NULL = os.stat(os.devnull).st_rdev  # noqa: PTH116 - os.devnull is a name, not a path
 CAN_ISOLATE = sys.platform == "linux"
-"""True if this kernel has what isolation needs: OFD locks, signals of descriptors, timers that kill."""
+"""True if this kernel has what isolation needs: OFD locks, signals of descriptors, timers that
+kill.
+"""

@@ -1,4 +1,6 @@
-"""The isolation of a worker that is a node, as its agent uses it: the locks of its slots, and its guard."""
+"""The isolation of a worker that is a node, as its agent uses it: the locks of its slots, and its
+guard.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,26 @@ log = logging.getLogger("parsync.agent")
 
 
 class Isolation:
-    """The isolation that an agent asks of its machine. This base class isolates nothing and hinders nothing."""
+    """The isolation that an agent asks of its machine.
+
+    This base class isolates nothing and hinders nothing.
+    """
 
     def join(self, cluster_id: str, shards: int) -> None:
-        """Note which cluster this is, by the id that it has whatever the address. Comes before all others."""
+        """Note which cluster this is, by the id that it has whatever the address.
+
+        Comes before all others.
+        """
 
     def begin(self) -> None:
-        """Have the guard ready. Raises OSError. This and the next three are for the thread that has the lease kept."""
+        """Have the guard ready.
+
+        Raises OSError. This and the next three are for the thread that has the lease kept.
+        """
 
     def keep(self, store: Store, keeper: LeaseKeeper, order: Order) -> list[Report]:
-        """Have the lease kept, which is a sign of life as well; return what the server has said since the last call.
+        """Have the lease kept, which is a sign of life as well; return what the server has said
+        since the last call.
 
         Without a guard this thread keeps it.
         """
@@ -46,7 +58,9 @@ class Isolation:
         """Renew the lease no more: the worker shuts down."""
 
     def why_lost(self, tie: str) -> str:
-        """Return why a run that was tied to this guard was killed, '' if its guard has not ended."""
+        """Return why a run that was tied to this guard was killed, '' if its guard has
+        not ended.
+        """
         return ""
 
     def hindrance(self, slots: Collection[int]) -> str:
@@ -54,7 +68,10 @@ class Isolation:
         return ""
 
     def not_begun(self, slots: Collection[int], why: str) -> None:
-        """Shut these slots for a lease, because a run could not begin there. Any thread may call this."""
+        """Shut these slots for a lease, because a run could not begin there.
+
+        Any thread may call this.
+        """
 
     def free(self, slots: Collection[int]) -> bool:
         """Return True if no process that was started in these slots lives any more."""
@@ -70,10 +87,17 @@ class Isolation:
 
 
 class MachineIsolation(Isolation):
-    """Isolation by a file of locks and a guard. file_of: the path of the file by the cluster's id."""
+    """Isolation by a file of locks and a guard.
 
-    def __init__(self, file_of: Callable[[str], Path], one_at_a_time: bool, guarded: Guarded) -> None:
-        self._file_of, self._one_at_a_time, self._guarded = file_of, one_at_a_time, guarded
+    file_of: the path of the file by the cluster's id.
+    """
+
+    def __init__(
+        self, file_of: Callable[[str], Path], one_at_a_time: bool, guarded: Guarded
+    ) -> None:
+        self._file_of = file_of
+        self._one_at_a_time = one_at_a_time
+        self._guarded = guarded
         self._lock_file = Path()
         self._guard: GuardProcess | None = None
         self._keeps = False
@@ -94,12 +118,16 @@ class MachineIsolation(Isolation):
             why = guard.words or "its guard was killed"
             log.warning("%s: what ran was killed, and goes back", why)
             self._ended[guard.tie] = why  # first: another thread may ask in the meantime
-            self._keeps, self._guard = False, None
+            self._keeps = False
+            self._guard = None
             guard.end()
         if self._guard is None:
             level = log.getEffectiveLevel()
-            guard = GuardProcess(replace(self._guarded, worker=os.getpid(), log_file=log_file(), log_level=level))
-            with tied(guard.tie):  # fails here on a machine that cannot do it, before any run is started
+            guard = GuardProcess(
+                replace(self._guarded, worker=os.getpid(), log_file=log_file(), log_level=level)
+            )
+            # fails here on a machine that cannot do it, before any run is started
+            with tied(guard.tie):
                 self._guard = guard
 
     def keep(self, store: Store, keeper: LeaseKeeper, order: Order) -> list[Report]:
@@ -117,7 +145,10 @@ class MachineIsolation(Isolation):
         return self._guard is not None and self._guard.has_news()
 
     def leave(self, patience_s: float) -> None:
-        """Have the guard renew no more. It lives on as long as this process does, as runs may be tied to it."""
+        """Have the guard renew no more.
+
+        It lives on as long as this process does, as runs may be tied to it.
+        """
         if self._guard is not None:
             self._guard.leave(patience_s)
 
@@ -130,10 +161,11 @@ class MachineIsolation(Isolation):
         return self._ended.get(tie, "")
 
     def hindrance(self, slots: Collection[int]) -> str:
-        """Return why no run may start: nobody keeps the lease yet, no lock or guard, a busy slot, or a shut one.
+        """Return why no run may start: nobody keeps the lease yet, no lock or guard, a busy slot,
+        or a shut one.
 
-        This opens what the run's own process will open, so that most failures cost no start. Failures that only that
-        process can meet are reported by `not_begun`.
+        This opens what the run's own process will open, so that most failures cost no start.
+        Failures that only that process can meet are reported by `not_begun`.
         """
         at_s = now_s()
         guard = self._guard
@@ -147,10 +179,20 @@ class MachineIsolation(Isolation):
             return f"no run could be isolated: {error}"
         if busy:
             return str(SlotBusy(busy[0]))
-        return next((why for slot in slots for until_s, why in [self._shut.get(slot, (0.0, ""))] if at_s < until_s), "")
+        return next(
+            (
+                why
+                for slot in slots
+                for until_s, why in [self._shut.get(slot, (0.0, ""))]
+                if at_s < until_s
+            ),
+            "",
+        )
 
     def not_begun(self, slots: Collection[int], why: str) -> None:
-        """Shut the slots for one lease only: the cause may go away, or concern a single pool process."""
+        """Shut the slots for one lease only: the cause may go away, or concern a single pool
+        process.
+        """
         self._shut |= dict.fromkeys(slots, (now_s() + self._lease_s, why))
 
     def free(self, slots: Collection[int]) -> bool:

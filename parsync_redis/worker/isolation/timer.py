@@ -9,10 +9,14 @@ import time
 from typing import Final
 
 KILL_AFTER: Final = 0.8
-"""The guard dies, and the runs with it, this share of a lease after the last accepted renewal was sent."""
+"""The guard dies, and the runs with it, this share of a lease after the last accepted renewal was
+sent.
+"""
 SAY_BEFORE: Final = 0.02
-"""The guard says so, and ends by itself, this share of a lease earlier, and at least SAY_BEFORE_S. A busy machine takes
-as long."""
+"""The guard says so, and ends by itself, this share of a lease earlier, and at least SAY_BEFORE_S.
+
+A busy machine takes as long.
+"""
 SAY_BEFORE_S: Final = 0.1
 
 CLOCK_BOOTTIME: Final = 7
@@ -20,7 +24,9 @@ TIMER_ABSTIME: Final = 1
 
 
 def now_s() -> float:
-    """Return the seconds of this machine's lease clock: nobody can set it, and it counts while the machine sleeps."""
+    """Return the seconds of this machine's lease clock: nobody can set it, and it counts while the
+    machine sleeps.
+    """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -42,23 +48,28 @@ class _Setting(ctypes.Structure):
 
 
 class LeaseTimer:
-    """Timers of the kernel: SIGALRM shortly before the end, so that this process says why, and SIGKILL at the end.
+    """Timers of the kernel: SIGALRM shortly before the end, so that this process says why, and
+    SIGKILL at the end.
 
     The kernel delivers SIGKILL to a stopped process too.
     """
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._say, self._kill = self._create(signal.SIGALRM), self._create(signal.SIGKILL)
+        self._say = self._create(signal.SIGALRM)
+        self._kill = self._create(signal.SIGKILL)
 
     def renewed(self, sent_s: float, lease_s: float) -> None:
-        """Set the timers anew: the lease was renewed by a request sent at `sent_s`, by the clock of leases."""
+        """Set the timers anew: the lease was renewed by a request sent at `sent_s`, by the clock of
+        leases.
+        """
         until_s = sent_s + KILL_AFTER * lease_s
         self._set(self._kill, until_s)
         self._set(self._say, max(0.001, until_s - max(SAY_BEFORE_S, SAY_BEFORE * lease_s)))
 
     def _create(self, number: int) -> ctypes.c_void_p:
-        timer, event = ctypes.c_void_p(), _Event(None, number, 0)
+        timer = ctypes.c_void_p()
+        event = _Event(None, number, 0)
         _check(self._libc.timer_create(CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(timer)))
         return timer
 

@@ -1,10 +1,10 @@
 """The agent: parsync's part inside a Celery worker that is a node.
 
-Five threads, each with a connection of its own: the worker's event loop answers doorbells (run_starter.py); one reports
-outcomes and frees slots (reporter.py); one registers the node and has its lease kept by the guard (renewer.py); one
-compares leases with runs (reconciler.py) and tells the result backend what is in the outbox (results.py); with
-look-ahead one keeps the waiting seats (seat_keeper.py). They share the state of the node (state.py) and its table of
-runs (runs.py).
+Five threads, each with a connection of its own: the worker's event loop answers doorbells
+(run_starter.py); one reports outcomes and frees slots (reporter.py); one registers the node and has
+its lease kept by the guard (renewer.py); one compares leases with runs (reconciler.py) and tells
+the result backend what is in the outbox (results.py); with look-ahead one keeps the waiting seats
+(seat_keeper.py). They share the state of the node (state.py) and its table of runs (runs.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ JOIN_S = 10.0
 
 
 class Agent:
-    """The agent of one worker process. `port` is the worker's; without `isolation` runs are not isolated.
+    """The agent of one worker process.
+
+    `port` is the worker's; without `isolation` runs are not isolated.
 
     nudge: has the event loop start what waits.
     """
@@ -64,15 +66,22 @@ class Agent:
         port: WorkerPort,
         isolation: Isolation | None = None,
     ) -> None:
-        self.app, self.settings, self.store, self._port = app, settings, store, port
-        self.node, self.loop = AgentState(spec, isolation or Isolation()), LoopWatch()
+        self.app = app
+        self.settings = settings
+        self.store = store
+        self._port = port
+        self.node = AgentState(spec, isolation or Isolation())
+        self.loop = LoopWatch()
         node = self.node
         self.reporter = Reporter(store, node.runs, node.isolation, node.ahead.ran, node.failures)
         self.starter = Starter(store, self.node, self.reporter)
         self.renewer = Renewer(settings, self.node, port, self.loop)
         self.reconciler = Reconciler(self.node, port)
-        self.seat_keeper = SeatKeeper(store, self.node, self.starter, self.reconciler, lambda: self.nudge())
-        self.spans, self._has_learnt = make_spans(store), False
+        self.seat_keeper = SeatKeeper(
+            store, self.node, self.starter, self.reconciler, lambda: self.nudge()
+        )
+        self.spans = make_spans(store)
+        self._has_learnt = False
         self.nudge: Callable[[], object] = lambda: None
         self.reporter.nudge = lambda: self.nudge()
         self.reporter.tell = self._tell
@@ -91,11 +100,16 @@ class Agent:
             thread.start()
 
     def leave(self) -> None:
-        """Take no new tasks, and have what has not started placed elsewhere. Safe in a signal handler."""
+        """Take no new tasks, and have what has not started placed elsewhere.
+
+        Safe in a signal handler.
+        """
         self.node.leave()
 
     def stop(self) -> None:
-        """After the pool has ended: report the last outcomes, give every lease back, mark the node down."""
+        """After the pool has ended: report the last outcomes, give every lease back, mark the node
+        down.
+        """
         self.leave()
         if self.node.stopped:
             return
@@ -117,9 +131,12 @@ class Agent:
                 log.warning("node %s: results that nobody tells: %s", self.node.name, [*self._owed])
 
     def depart(self) -> None:
-        """Give every lease back, and mark the node down. Nobody else renews any more, so its counter is known.
+        """Give every lease back, and mark the node down.
 
-        Also put back the results that this node took and could not tell: another process tells them.
+        Nobody else renews any more, so its counter is known.
+
+        Also put back the results that this node took and could not tell: another process tells
+        them.
         """
         try:
             self._give_back()
@@ -127,11 +144,15 @@ class Agent:
             put_back(self.store, self._owed)
 
     def _give_back(self) -> None:
-        """Give every lease back, mark the node down, and forget it if it holds nothing and no operator drains it.
+        """Give every lease back, mark the node down, and forget it if it holds nothing and no
+        operator drains it.
 
-        What it offers is known to submit for a while yet, so that its tasks are not refused until it comes back.
+        What it offers is known to submit for a while yet, so that its tasks are not refused until
+        it comes back.
         """
-        node, store, commands = self.node, self.store, self.store.commands
+        node = self.node
+        store = self.store
+        commands = self.store.commands
         if node.inc:
             self.reconciler.give_back_all(store)
             word, *found = store.run(commands.renew(node.partition, node.name, node.inc))
@@ -154,12 +175,15 @@ class Agent:
         return store
 
     def _tend(self) -> None:
-        node, store = self.node, self.store.again()
+        node = self.node
+        store = self.store.again()
         backoff = Backoff(log, f"node {node.name}")
         while not node.stopped:
             pause_s = node.pause_s
             try:
-                if not node.leaving and self._renewal.is_stuck(node.lease_s, self.settings.standstill_s):
+                if not node.leaving and self._renewal.is_stuck(
+                    node.lease_s, self.settings.standstill_s
+                ):
                     self._port.stop(cold=True)
                 if node.inc:
                     self.reconciler.reconcile(store)
@@ -167,33 +191,50 @@ class Agent:
                         put_back(store, self._owed)
                     else:
                         announce(store, self.app, self._owed, self._port.send_event)
-                    self._learn(store)  # last: nothing else waits for the primary that has the times
+                    # last: nothing else waits for the primary that has the times
+                    self._learn(store)
                 backoff.well()
             except (ParsyncError, RedisError, OSError) as error:
                 pause_s = backoff.pause_s(error)
             except Exception:
-                log.exception("node %s: unexpected", node.name)  # an error of a result backend, for example
+                # an error of a result backend, for example
+                log.exception("node %s: unexpected", node.name)
             node.wait(pause_s)
 
     def _learn(self, store: Store) -> None:
-        """Write what this node has learnt of how long tasks run, and read once what others had learnt before."""
-        node, ahead, known = self.node, self.node.ahead, self.node.spec.tasks
+        """Write what this node has learnt of how long tasks run, and read once what others had
+        learnt before.
+        """
+        node = self.node
+        ahead = self.node.ahead
+        known = self.node.spec.tasks
         if not self._has_learnt:
             before = read_times(store).items()
-            ahead.recall({name: times for name, times in before if f"\n{name} " in (known.text if known else "")})
+            ahead.recall(
+                {
+                    name: times
+                    for name, times in before
+                    if f"\n{name} " in (known.text if known else "")
+                }
+            )
             self._has_learnt = True
         news = ahead.news()
         try:
             offer = node.spec.offer
-            by_class = {field_of(name, offer): replace(times, octaves=no_octaves()) for name, times in news.items()}
+            by_class = {
+                field_of(name, offer): replace(times, octaves=no_octaves())
+                for name, times in news.items()
+            }
             self._report(store, [store.commands.learn_times(by_class | news)] if news else [])
         except BaseException:
             ahead.forgotten(news)
             raise
 
-    def _report(self, store: Store, calls: list[Call[Any]]) -> None:  # Any: each call has a reply of its own
+    # Any: each call has a reply of its own
+    def _report(self, store: Store, calls: list[Call[Any]]) -> None:
         """Tell how tasks ended here, in one round trip with other calls."""
-        failures, node = self.node.failures, self.node
+        failures = self.node.failures
+        node = self.node
         report = failures.report(store.commands, node.partition, node.name, node.inc)
         try:
             answers = store.run_all([*calls, *([report[0]] if report else [])])
@@ -209,7 +250,8 @@ class Agent:
             self._report(store, [])
         except (ParsyncError, RedisError, OSError) as error:
             log.info("node %s could not report its failures: %s", self.node.name, error)
-        except Exception:  # a reply that cannot be read must not end the thread that reports outcomes
+        # a reply that cannot be read must not end the thread that reports outcomes
+        except Exception:
             log.exception("node %s could not report its failures: unexpected", self.node.name)
 
 

@@ -1,7 +1,8 @@
-"""The devices of a node: those that the user declares, or NVIDIA's, which are found; and the variables of runs.
+"""The devices of a node: those that the user declares, or NVIDIA's, which are found; and the
+variables of runs.
 
-The worker's own CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES bounds both: a run's variable has
-entries of that list and no others.
+The worker's own CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES bounds both: a
+run's variable has entries of that list and no others.
 """
 
 from __future__ import annotations
@@ -29,20 +30,25 @@ HIP: Final = "HIP_VISIBLE_DEVICES"
 GPU_LISTS: Final = (CUDA, ROCR, HIP)
 ORDER: Final = "CUDA_DEVICE_ORDER"
 CONTAINERS: Final = "NVIDIA_VISIBLE_DEVICES"
-"""The variable that lists the GPUs of a container. The container's runtime reads it, CUDA does not."""
+"""The variable that lists the GPUs of a container. The container's runtime reads it, CUDA does not.
+"""
 CONTAINER_WORDS: Final = ("", "all", "none", "void")
 """Words that this variable has instead of a list."""
 
 NONE: Final = "none"
 NO_GPU: Final = "-1"
-"""The list of a run without GPUs. An empty one shows all to HIP, and looks like no list to many programs."""
+"""The list of a run without GPUs.
+
+An empty one shows all to HIP, and looks like no list to many programs.
+"""
 CONTROL_FILE: Final = Path("/dev/nvidiactl")
 """It is there if NVIDIA's driver is."""
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ENTRY: Final = re.compile(r"\d+|(GPU|MIG)-\S+")
 _ASK_FOR_SOME: Final = (
-    "this node declares none, so it takes the tasks that ask for none; --parsync-device gpu=0,1 declares devices, "
+    "this node declares none, so it takes the tasks that ask for none; --parsync-device gpu=0,1 "
+    "declares devices, "
     "--parsync-device none says that there are none"
 )
 
@@ -51,9 +57,10 @@ _ASK_FOR_SOME: Final = (
 class NodeDevices:
     """The devices of a node.
 
-    indexes: by kind. resources: their amounts, for `Resources.of`. variables: by kind, the variable in which a run
-    finds its devices. entries: by kind, what that variable says for each index. by_bus: runs count GPUs by the PCI bus,
-    as nvidia-smi does. shared: the node also takes tasks that ask for none.
+    indexes: by kind. resources: their amounts, for `Resources.of`. variables: by kind, the variable
+    in which a run finds its devices. entries: by kind, what that variable says for each index.
+    by_bus: runs count GPUs by the PCI bus, as nvidia-smi does. shared: the node also takes tasks
+    that ask for none.
     """
 
     indexes: dict[str, list[str]] = field(default_factory=dict)
@@ -64,14 +71,17 @@ class NodeDevices:
     shared: bool = False
 
     def environment(self, place: Place) -> dict[str, str]:
-        """Return the variables of a run at a place: it sees the devices that it holds, and no other."""
+        """Return the variables of a run at a place: it sees the devices that it holds, and no
+        other.
+        """
         held = place.devices if self.variables else {}
         environment = {}
         for kind, variable in self.variables.items():
             entries = [self.entries[kind][str(index)] for index in held.get(kind, ())]
             environment[variable] = ",".join(entries) or (NO_GPU if variable in GPU_LISTS else "")
         if CUDA in environment and self.by_bus:
-            environment[ORDER] = "PCI_BUS_ID"  # CUDA counts the fastest device first, nvidia-smi by the bus
+            # CUDA counts the fastest device first, nvidia-smi by the bus
+            environment[ORDER] = "PCI_BUS_ID"
         return environment
 
 
@@ -79,7 +89,8 @@ class NodeDevices:
 class Given:
     """The devices that a variable of the worker's own environment lets it use.
 
-    entries: as the variable names them. end: why the list ends before its last word; "" if it does not.
+    entries: as the variable names them. end: why the list ends before its last word; "" if it does
+    not.
     """
 
     variable: str
@@ -95,8 +106,9 @@ class Given:
 def read_given(variable: str) -> Given | None:
     """Return the devices that a variable lets this process use; None if it restricts nothing.
 
-    CUDA reads a list up to the first word that names no device or is of another sort than the first word. It shows no
-    device if a word comes twice. ROCm reads a list up to the first word that names no device or comes again.
+    CUDA reads a list up to the first word that names no device or is of another sort than the first
+    word. It shows no device if a word comes twice. ROCm reads a list up to the first word that
+    names no device or comes again.
     """
     text = os.environ.get(variable)
     if text is None or (variable == HIP and not text):
@@ -127,7 +139,8 @@ def read_given(variable: str) -> Given | None:
 def node_devices(flags: Mapping[str, Any], said: Mapping[str, str], find: bool) -> NodeDevices:
     """Return the devices of a node by its flags; raises InvalidInput.
 
-    find: look for NVIDIA's if nothing is said of devices. said: the flag or variable by which the user gave each.
+    find: look for NVIDIA's if nothing is said of devices. said: the flag or variable by which the
+    user gave each.
     """
     words = list(flags.get("parsync_device") or ())
     own = _pairs(said.get("parsync_device_resource", ""), flags.get("parsync_device_resource"))
@@ -153,16 +166,20 @@ def node_devices(flags: Mapping[str, Any], said: Mapping[str, str], find: bool) 
             raise InvalidInput(f"{where}: it must be KIND=VARIABLE, gpu=ROCR_VISIBLE_DEVICES")
         devices.variables[kind] = variable
     for kind, variable in devices.variables.items() if not detected else ():
-        devices.entries[kind] = _entries(said["parsync_device"], kind, devices.indexes[kind], variable)
+        devices.entries[kind] = _entries(
+            said["parsync_device"], kind, devices.indexes[kind], variable
+        )
     if devices.variables.get("gpu") in GPU_LISTS:
         _check_gpus(devices, detected)
     return devices
 
 
 def _entries(flag: str, kind: str, indexes: list[str], variable: str) -> dict[str, str]:
-    """Return what a run's variable says for each declared index; raises InvalidInput for one that is not the worker's.
+    """Return what a run's variable says for each declared index; raises InvalidInput for one that
+    is not the worker's.
 
-    The indexes name entries of the list that the worker was given, or, if it has not all of them, count its entries.
+    The indexes name entries of the list that the worker was given, or, if it has not all of them,
+    count its entries.
     """
     given = read_given(variable)
     if given is None or not all(map(str.isdecimal, indexes)) or set(indexes) <= {*given.entries}:
@@ -179,21 +196,26 @@ def _entries(flag: str, kind: str, indexes: list[str], variable: str) -> dict[st
     entries = {index: given.entries[int(index)] for index in indexes}
     if any(map(str.isdecimal, entries.values())):
         log.warning(
-            "%s %s=%s does not name devices of %s, which this worker was given, so it counts them from 0: runs get %s",
+            "%s %s=%s does not name devices of %s, which this worker was given, so it counts them "
+            "from 0: runs get %s",
             *(flag, kind, ",".join(indexes), given, ",".join(entries.values())),
         )
     return entries
 
 
 def _check_gpus(devices: NodeDevices, detected: bool) -> None:
-    """Warn of declared GPUs that nvidia-smi does not list as whole cards, and of lists that restrict each other."""
-    variable, indexes = devices.variables["gpu"], devices.indexes["gpu"]
+    """Warn of declared GPUs that nvidia-smi does not list as whole cards, and of lists that
+    restrict each other.
+    """
+    variable = devices.variables["gpu"]
+    indexes = devices.indexes["gpu"]
     has_smi = shutil.which(SMI) is not None
     if variable != CUDA or not has_smi:
         for other in GPU_LISTS:
             if other != variable and (given := read_given(other)):
                 log.warning(
-                    "%s also restricts this worker. ROCm counts the devices of one list within the other, so runs may "
+                    "%s also restricts this worker. ROCm counts the devices of one list within the "
+                    "other, so runs may "
                     "see none of theirs in %s: start the worker without %s",
                     *(given, variable, other),
                 )
@@ -204,17 +226,21 @@ def _check_gpus(devices: NodeDevices, detected: bool) -> None:
         named = _named(devices.entries["gpu"][index], gpus)
         if not named:
             known = ", ".join(dict.fromkeys(gpu.card for gpu in gpus)) or "none"
-            log.warning("this node declares gpu %s, but %s does not list it: it lists %s", index, SMI, known)
+            log.warning(
+                "this node declares gpu %s, but %s does not list it: it lists %s", index, SMI, known
+            )
         elif len(named) > 1:
             log.warning(
-                "this node declares gpu %s, a card in %d slices, of which a run sees the first: without "
+                "this node declares gpu %s, a card in %d slices, of which a run sees the first: "
+                "without "
                 "--parsync-device the node declares each slice",
                 *(index, len(named)),
             )
 
 
 def find_nvidia(own: Mapping[str, str]) -> NodeDevices:
-    """Return the GPUs that nvidia-smi lists and CUDA_VISIBLE_DEVICES of the worker allows; none without nvidia-smi.
+    """Return the GPUs that nvidia-smi lists and CUDA_VISIBLE_DEVICES of the worker allows; none
+    without nvidia-smi.
 
     own: the amounts of devices that the user gives; they come before what nvidia-smi says.
     """
@@ -227,24 +253,44 @@ def find_nvidia(own: Mapping[str, str]) -> NodeDevices:
     allowed, end = _allowed(gpus, given)
     troubles = "; ".join(listing.troubles)
     if troubles and allowed:
-        log.warning("%s: %s. This node declares none but the devices that are listed", SMI, troubles)
+        log.warning(
+            "%s: %s. This node declares none but the devices that are listed", SMI, troubles
+        )
     if not gpus and not allowed:
-        log.warning("%s lists no devices (%s): %s", SMI, troubles or "it prints nothing", _ASK_FOR_SOME)
+        log.warning(
+            "%s lists no devices (%s): %s", SMI, troubles or "it prints nothing", _ASK_FOR_SOME
+        )
     elif not allowed:
-        log.warning("%s hides all %d devices that %s lists (%s): %s", given, len(gpus), SMI, end, _ASK_FOR_SOME)
+        log.warning(
+            "%s hides all %d devices that %s lists (%s): %s",
+            given,
+            len(gpus),
+            SMI,
+            end,
+            _ASK_FOR_SOME,
+        )
     elif end:
-        log.warning("%s gives this node only %s, because the list ends there: %s", given, ",".join(allowed), end)
+        log.warning(
+            "%s gives this node only %s, because the list ends there: %s",
+            given,
+            ",".join(allowed),
+            end,
+        )
     _warn_of_container(gpus, given)
     return _declare(gpus, allowed, given, own)
 
 
-def _declare(gpus: list[Gpu], allowed: dict[str, Gpu], given: Given | None, own: Mapping[str, str]) -> NodeDevices:
+def _declare(
+    gpus: list[Gpu], allowed: dict[str, Gpu], given: Given | None, own: Mapping[str, str]
+) -> NodeDevices:
     """Return the devices of a node that may use these GPUs.
 
     If some are slices, their indexes count from 0: a slice has no index of its own.
     """
     devices = NodeDevices()
-    in_cuda_order = given is not None and any(map(str.isdecimal, given.entries)) and ORDER in os.environ
+    in_cuda_order = (
+        given is not None and any(map(str.isdecimal, given.entries)) and ORDER in os.environ
+    )
     devices.by_bus = not in_cuda_order
     unlike = os.environ.get(ORDER) == "FASTEST_FIRST" and len({gpu.memory_mib for gpu in gpus}) > 1
     counted = any(gpu.is_slice for gpu in allowed.values())
@@ -272,7 +318,9 @@ def _declare(gpus: list[Gpu], allowed: dict[str, Gpu], given: Given | None, own:
 
 
 def _allowed(gpus: list[Gpu], given: Given | None) -> tuple[dict[str, Gpu], str]:
-    """Return the GPUs that the worker may use, by what a run's variable says for each, and why the list ends early."""
+    """Return the GPUs that the worker may use, by what a run's variable says for each, and why the
+    list ends early.
+    """
     if given is None:
         counted = [gpu.card for gpu in gpus] == [str(number) for number in range(len(gpus))]
         whole = not any(gpu.is_slice for gpu in gpus)
@@ -296,29 +344,49 @@ def _named(word: str, gpus: list[Gpu]) -> list[Gpu]:
     If nvidia-smi lists no slice at all, the entry of a slice is taken at its word.
     """
     if word.startswith("MIG-"):
-        named = [gpu for gpu in gpus if gpu.is_slice and (gpu.uuid.startswith(word) or gpu.old_id == word)]
+        named = [
+            gpu
+            for gpu in gpus
+            if gpu.is_slice and (gpu.uuid.startswith(word) or gpu.old_id == word)
+        ]
         if not any(gpu.is_slice for gpu in gpus):
             named = [Gpu("", "", word)]
         return named if len(named) == 1 else []
-    named = [gpu for gpu in gpus if gpu.card == word or (word.startswith("GPU-") and gpu.card_uuid.startswith(word))]
+    named = [
+        gpu
+        for gpu in gpus
+        if gpu.card == word or (word.startswith("GPU-") and gpu.card_uuid.startswith(word))
+    ]
     return named if len({gpu.card_uuid for gpu in named}) == 1 else []
 
 
 def _warn_of_signs() -> None:
     """Warn if there is no nvidia-smi, but something else says that this worker has GPUs."""
-    signs = [str(given) for variable in GPU_LISTS if (given := read_given(variable)) and given.entries]
+    signs = [
+        str(given) for variable in GPU_LISTS if (given := read_given(variable)) and given.entries
+    ]
     signs += [str(CONTROL_FILE)] if CONTROL_FILE.exists() else []
     if signs:
-        log.warning("%s is a sign of GPUs, but %s is not on the PATH: %s", " and ".join(signs), SMI, _ASK_FOR_SOME)
+        log.warning(
+            "%s is a sign of GPUs, but %s is not on the PATH: %s",
+            " and ".join(signs),
+            SMI,
+            _ASK_FOR_SOME,
+        )
 
 
 def _warn_of_container(gpus: list[Gpu], given: Given | None) -> None:
     """Warn if the worker was given fewer GPUs by a variable that CUDA does not read."""
-    words = [word for word in os.environ.get(CONTAINERS, "").split(",") if word not in ("", "all", "none", "void")]
+    words = [
+        word
+        for word in os.environ.get(CONTAINERS, "").split(",")
+        if word not in ("", "all", "none", "void")
+    ]
     cards = {gpu.card_uuid for gpu in gpus}
     if given is None and words and len(words) < len(cards):
         log.warning(
-            "%s=%s names %d of the %d GPUs that %s lists. No container's runtime has applied it, and this node "
+            "%s=%s names %d of the %d GPUs that %s lists. No container's runtime has applied it, "
+            "and this node "
             "declares all: start the worker with %s if the others are not its own",
             *(CONTAINERS, shown(os.environ[CONTAINERS]), len(words), len(cards), SMI, CUDA),
         )
@@ -329,7 +397,11 @@ def _pairs(flag: str, words: Iterable[str] | None) -> dict[str, str]:
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals or name in found:
-            wrong = f"{name} was given before, as {found[name]!r}" if name in found else "it must be NAME=VALUE"
+            wrong = (
+                f"{name} was given before, as {found[name]!r}"
+                if name in found
+                else "it must be NAME=VALUE"
+            )
             raise InvalidInput(f"{flag} {word!r} is not valid: {wrong}")
         found[name] = value
     return found

@@ -1,9 +1,12 @@
-"""Failures in a row on this node. A node on which tasks fail at once is always free, so it would get the whole queue.
+"""Failures in a row on this node.
 
-While a streak of a name is a surprise, this node holds back the *name*: it runs one such task after each of some
-pauses, which double, and gives the others back. Slots are free for other names meanwhile. Other nodes have time to show
-whether such tasks fail there too. If they do, or if there are no other nodes, the name is not held back. The leader
-decides whether the node is suspect (decisions 0035 and 0056).
+A node on which tasks fail at once is always free, so it would get the whole queue.
+
+While a streak of a name is a surprise, this node holds back the *name*: it runs one such task after
+each of some pauses, which double, and gives the others back. Slots are free for other names
+meanwhile. Other nodes have time to show whether such tasks fail there too. If they do, or if there
+are no other nodes, the name is not held back. The leader decides whether the node is suspect
+(decisions 0035 and 0056).
 """
 
 from __future__ import annotations
@@ -27,21 +30,29 @@ log = logging.getLogger("parsync.agent")
 QUICK_S: Final = 1.0
 """A failure sooner than this, or than the mean run time of its name, counts for a streak."""
 HARDLY: Final = 5
-"""With fewer runs before the streak nobody knows how often a name fails here: two failures are a surprise."""
+"""With fewer runs before the streak nobody knows how often a name fails here: two failures are a
+surprise.
+"""
 MANY: Final = 5
-"""After so many failures in a row of any names the node is to blame, and a name is held back at its first failure."""
+"""After so many failures in a row of any names the node is to blame, and a name is held back at its
+first failure.
+"""
 SURPRISE: Final = 0.01
 FIRST_S: Final = 1.0
 SHORTEST_S: Final = 0.02
-"""The first pause is twice as long as such tasks run here, within these bounds: a node that is no faster than others
-swallows nothing. It is FIRST_S if too few have succeeded here."""
+"""The first pause is twice as long as such tasks run here, within these bounds: a node that is no
+faster than others swallows nothing. It is FIRST_S if too few have succeeded here.
+"""
 UNANSWERED_S: Final = 4.0
-"""If no other node tells how such tasks end, the name is held back for so long, for a lease, or for twice the time that
-such tasks run: others may run the first of them. Each reports five times a lease, and its second report is the first
-that counts. This node hears of it with its own next one."""
+"""If no other node tells how such tasks end, the name is held back for so long, for a lease, or for
+twice the time that such tasks run: others may run the first of them. Each reports five times a
+lease, and its second report is the first that counts. This node hears of it with its own next one.
+"""
 LONGEST_S: Final = 60.0
 BACK_S: Final = 0.5
-"""A task that is given back waits so long at most: until then the schedulers know that its name is held back here."""
+"""A task that is given back waits so long at most: until then the schedulers know that its name is
+held back here.
+"""
 MOST_IDS: Final = 1000
 """The tasks of a streak that are known by id."""
 KEPT: Final = 200
@@ -53,12 +64,14 @@ Counts = tuple[str, int, int, int, int]
 
 @dataclass(slots=True)
 class Tally:
-    """The runs of a name here, and how many failed; `length` failed in a row after that, since since_s (monotonic).
+    """The runs of a name here, and how many failed; `length` failed in a row after that, since
+    since_s (monotonic).
 
-    good_s: how long the successes ran. ids: the tasks of the streak. news, bad_news: runs and failures that were not
-    reported. elsewhere: reports of other nodes. pause_s: it is held back, with this pause, until until_s; 0 if it is
-    not. is_tried: a task ran in spite of that, and its failure is a try. told_s: until when others were told that it is
-    held back, None if that is not known.
+    good_s: how long the successes ran. ids: the tasks of the streak. news, bad_news: runs and
+    failures that were not reported. elsewhere: reports of other nodes. pause_s: it is held back,
+    with this pause, until until_s; 0 if it is not. is_tried: a task ran in spite of that, and its
+    failure is a try. told_s: until when others were told that it is held back, None if that is not
+    known.
     """
 
     runs: int = 0
@@ -77,15 +90,22 @@ class Tally:
 
     def succeed(self, seconds: float) -> None:
         """Note a success: a streak is over."""
-        self.runs, self.failed = self.runs + self.length + 1, self.failed + self.length
+        self.runs = self.runs + self.length + 1
+        self.failed = self.failed + self.length
         self.good_s += seconds
         if self.runs > KEPT:
-            self.runs, self.failed, self.good_s = self.runs // 2, self.failed // 2, self.good_s / 2
-        self.length, self.elsewhere, self.pause_s = 0, None, 0.0
+            self.runs = self.runs // 2
+            self.failed = self.failed // 2
+            self.good_s = self.good_s / 2
+        self.length = 0
+        self.elsewhere = None
+        self.pause_s = 0.0
         self.ids.clear()
 
     def fail(self, id: str, now_s: float) -> bool:
-        """Note a quick failure; return whether it counts: a task that fails again says nothing new of its node."""
+        """Note a quick failure; return whether it counts: a task that fails again says nothing new
+        of its node.
+        """
         if id in self.ids:
             return False
         if len(self.ids) < MOST_IDS:
@@ -97,12 +117,15 @@ class Tally:
     def hold(self, now_s: float, most_s: float) -> None:
         """Hold the name back, after each try for twice as long."""
         self.pause_s = min(max(self.first_s, 2 * self.pause_s), most_s)
-        self.until_s, self.is_tried = now_s + self.pause_s, False
+        self.until_s = now_s + self.pause_s
+        self.is_tried = False
 
     @property
     def is_surprise(self) -> bool:
         """True if so many failures in a row are unlikely by what happened here before."""
-        return self.length > 1 and (self.runs < HARDLY or chance_of(self.failed, self.runs, self.length) < SURPRISE)
+        return self.length > 1 and (
+            self.runs < HARDLY or chance_of(self.failed, self.runs, self.length) < SURPRISE
+        )
 
     @property
     def first_s(self) -> float:
@@ -114,7 +137,9 @@ class Tally:
     def fails_elsewhere(self) -> bool:
         """True if half of such tasks fail on other nodes too."""
         return (
-            self.elsewhere is not None and self.elsewhere.runs > 2 and 2 * self.elsewhere.failed >= self.elsewhere.runs
+            self.elsewhere is not None
+            and self.elsewhere.runs > 2
+            and 2 * self.elsewhere.failed >= self.elsewhere.runs
         )
 
     @property
@@ -127,40 +152,53 @@ class Failures:
     """The failures on this node, by name. All threads share it. most_s: the longest pause."""
 
     def __init__(self, ahead: LookAhead, most_s: Callable[[], float]) -> None:
-        self._ahead, self._most_s = ahead, most_s
+        self._ahead = ahead
+        self._most_s = most_s
         self._lock = threading.Lock()
         self._names: dict[str, Tally] = {}
         self._node = Tally()
         self._told: set[str] = set()
         self._has_others = True
         self._since_ms = 0
-        self._is_due, self._told_s = False, 0.0
+        self._is_due = False
+        self._told_s = 0.0
 
     def ended(self, run: Run, seconds: float) -> None:
-        """Note how a run ended that `failed` is known of; hold its name back if it goes on with a streak."""
+        """Note how a run ended that `failed` is known of; hold its name back if it goes on with a
+        streak.
+        """
         with self._lock:
             tally = self._names.setdefault(run.name, Tally())
-            tally.news, tally.bad_news = tally.news + 1, tally.bad_news + bool(run.failed)
+            tally.news = tally.news + 1
+            tally.bad_news = tally.bad_news + bool(run.failed)
             if not run.failed:
                 self._is_due |= tally.pause_s > 0
                 tally.succeed(seconds)
                 self._node.succeed(seconds)
             elif seconds < max(QUICK_S, self._ahead.mean_s(run.name)):
                 now_s = time.monotonic()
-                is_new, is_due = tally.fail(run.place.task, now_s), tally.is_tried or now_s >= tally.until_s
-                # a task that asks for a retry expects its failure, until such tasks are known to succeed elsewhere
+                is_new = tally.fail(run.place.task, now_s)
+                is_due = tally.is_tried or now_s >= tally.until_s
+                # a task that asks for a retry expects its failure, until such tasks are known to
+                # succeed elsewhere
                 accuses = is_new and (run.outcome != "again" or tally.succeeds_elsewhere)
                 if accuses:
                     self._node.fail(run.place.task, now_s)
                 if accuses and is_due and self._should_hold(tally, run.name, now_s):
                     if not tally.pause_s:
-                        log.warning("%d tasks of %s failed here in a row: they are held back", tally.length, run.name)
+                        log.warning(
+                            "%d tasks of %s failed here in a row: they are held back",
+                            tally.length,
+                            run.name,
+                        )
                     tally.hold(now_s, self._most_s())
                     self._is_due = True
 
     @property
     def holds(self) -> bool:
-        """True while others obey a hold: their reports may end it, and then `due` becomes true by itself."""
+        """True while others obey a hold: their reports may end it, and then `due` becomes true by
+        itself.
+        """
         return time.monotonic() < self._told_s
 
     @property
@@ -178,14 +216,18 @@ class Failures:
         )
 
     def hold_s(self, name: str) -> float:
-        """Return for how many seconds a task of this name must go back; 0 if it may run here now."""
+        """Return for how many seconds a task of this name must go back; 0 if it may run
+        here now.
+        """
         with self._lock:
-            tally, now_s = self._names.get(name), time.monotonic()
+            tally = self._names.get(name)
+            now_s = time.monotonic()
             if tally is None or not self._is_held(name, tally, now_s):
                 return 0.0
             if now_s < tally.until_s:
                 return min(tally.until_s - now_s, BACK_S)
-            tally.until_s, tally.is_tried = now_s + tally.pause_s, True
+            tally.until_s = now_s + tally.pause_s
+            tally.is_tried = True
             return 0.0
 
     def _is_held(self, name: str, tally: Tally, now_s: float) -> bool:
@@ -194,15 +236,18 @@ class Failures:
             tally.pause_s = 0.0
         return tally.pause_s > 0
 
-    # -- reports to others -------------------------------------------------------------------------------------------
+    # -- reports to others -------------------------------------------------------------------------
 
     def report(
         self, commands: Commands, partition: int, node: str, inc: int
     ) -> tuple[Call[Compared], list[Counts]] | None:
         """Return the call that tells what is new, and its counts; None if there is nothing new."""
         with self._lock:
-            self._is_due, all_fail = False, self._node.is_surprise
-            counts, told, now_s = list[Counts](), set[str](), time.monotonic()
+            self._is_due = False
+            all_fail = self._node.is_surprise
+            counts = list[Counts]()
+            told = set[str]()
+            now_s = time.monotonic()
             for name, tally in self._names.items():
                 if len(counts) == MAX_BATCH:
                     break  # the others are told with the next report
@@ -221,23 +266,30 @@ class Failures:
             self._told = told | self._told.difference(name for name, *_ in counts)
             if not counts:
                 return None
-            return commands.report_failures(partition, node, inc, self._since_ms, all_fail, counts), counts
+            return commands.report_failures(
+                partition, node, inc, self._since_ms, all_fail, counts
+            ), counts
 
     def reported(self, compared: Compared) -> None:
         """Take in the answer."""
         with self._lock:
-            self._since_ms, self._has_others = compared.now_ms, compared.others or not compared.elsewhere
+            self._since_ms = compared.now_ms
+            self._has_others = compared.others or not compared.elsewhere
             for name, elsewhere in compared.elsewhere.items():
                 tally = self._names[name]
                 if tally.length:
                     tally.elsewhere = elsewhere
                     now_s = time.monotonic()
-                    self._is_due |= (tally.told_s or 0.0) > now_s and not self._is_held(name, tally, now_s)
+                    self._is_due |= (tally.told_s or 0.0) > now_s and not self._is_held(
+                        name, tally, now_s
+                    )
 
     def not_reported(self, counts: list[Counts]) -> None:
         """Take back counts that could not be reported."""
         with self._lock:
             for name, runs, failed, *_ in counts:
                 tally = self._names[name]
-                tally.news, tally.bad_news, tally.told_s = tally.news + runs, tally.bad_news + failed, None
+                tally.news = tally.news + runs
+                tally.bad_news = tally.bad_news + failed
+                tally.told_s = None
             self._told |= {name for name, *_ in counts}  # the end of a streak is told again

@@ -1,7 +1,7 @@
 """Keep the lease of a node, and say whether the node takes claims while its worker stands still.
 
-The node's guard does this (isolation/guarding.py), because no task can hold up another process. A worker without a
-guard does it by itself, in the thread that talks to the guard otherwise.
+The node's guard does this (isolation/guarding.py), because no task can hold up another process. A
+worker without a guard does it by itself, in the thread that talks to the guard otherwise.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from ...store.server.server_errors import AWAY
 from ...store.store import Store
 
 SILENT_LEASES: Final = 0.5
-"""A worker without a sign of life for so many leases is suspect. It gives one five times a lease."""
+"""A worker without a sign of life for so many leases is suspect. It gives one five times a lease.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """The lease that a worker wants kept; each is a sign of life of the worker.
 
-    partition, inc: where the node is registered, and as which incarnation. still: why it is suspect, '' if it is not.
+    partition, inc: where the node is registered, and as which incarnation. still: why it is
+    suspect, '' if it is not.
     """
 
     partition: int
@@ -59,26 +61,38 @@ class LeaseKeeper:
     """Renews the lease of one node, and marks the node suspect while its worker stands still."""
 
     def __init__(self, node: str, limit_s: float = 0.0) -> None:
-        self._node, self._limit_s = node, limit_s
+        self._node = node
+        self._limit_s = limit_s
         self._inc = 0
-        self._unsure = True  # an earlier keeper may have marked the node, and a note outlives a registration
+        # an earlier keeper may have marked the node, and a note outlives a registration
+        self._unsure = True
 
     def renew(self, store: Store, order: Order) -> Report:
         """Renew the lease once. Raises what `Store.run` raises."""
         reply = store.run(store.commands.renew(order.partition, self._node, order.inc))
-        return Report(reply[0], order.inc, *reply[2:4]) if reply[0] == "ok" else Report(reply[0], order.inc)
+        return (
+            Report(reply[0], order.inc, *reply[2:4])
+            if reply[0] == "ok"
+            else Report(reply[0], order.inc)
+        )
 
     def judge(self, store: Store, order: Order, silent_s: float, state: str) -> str:
-        """Mark the node suspect or trusted; have what a silent worker has not begun placed elsewhere.
+        """Mark the node suspect or trusted; have what a silent worker has not begun placed
+        elsewhere.
 
         silent_s: since the last sign of life. Returns why the node is suspect, '' if it is not.
         """
-        commands, why = store.commands, order.still
+        commands = store.commands
+        why = order.still
         if self._inc != order.inc:
-            self._inc, self._unsure = order.inc, True
+            self._inc = order.inc
+            self._unsure = True
         if silent_s > SILENT_LEASES * order.lease_s:
             limit_s = max(self._limit_s, order.lease_s)
-            why = f"{NO_SIGN}: it is stopped, or a task holds its interpreter; after {limit_s:g} s it is ended"
+            why = (
+                f"{NO_SIGN}: it is stopped, or a task holds its interpreter; after {limit_s:g} s "
+                "it is ended"
+            )
         if why:
             self._unsure = True
             if state == "up":
@@ -92,7 +106,9 @@ class LeaseKeeper:
         return why
 
     def _by_itself(self, store: Store, p: int) -> bool:
-        """Return whether a keeper made the node suspect, as its note says: the server may have lost the `trust`."""
+        """Return whether a keeper made the node suspect, as its note says: the server may have lost
+        the `trust`.
+        """
         note = store.read("hget", store.keys.partition(p, "notes"), self._node)
         return readable(note or b"").startswith(BY_ITSELF)
 
@@ -105,17 +121,25 @@ class LeaseKeeper:
         leases = store.leases(order.partition, [node]) if node else []
         places = [lease.place for lease in leases if lease.leads and lease.place.inc == order.inc]
         shards = store.keys.by_shard(places, lambda place: place.task)
-        batches = [some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)]
-        calls = [store.commands.requeue([(place, why) for place in batch], "unstarted") for batch in batches]
+        batches = [
+            some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)
+        ]
+        calls = [
+            store.commands.requeue([(place, why) for place in batch], "unstarted")
+            for batch in batches
+        ]
         for batch, answer in zip(batches, store.run_each(calls), strict=True):
             if not isinstance(answer, Exception):
                 back = [place for place, word in zip(batch, answer, strict=True) if word != "none"]
                 if back:
                     store.run(store.commands.release(order.partition, back))
-            elif not (store.several and isinstance(answer, AWAY)):  # one that is away keeps them until the next turn
+            # one that is away keeps them until the next turn
+            elif not (store.several and isinstance(answer, AWAY)):
                 raise answer
 
 
 def shorten_timeouts(store: Store, lease_s: float) -> None:
-    """Set a store's timeouts so that a silent connection is replaced well before the lease is over."""
+    """Set a store's timeouts so that a silent connection is replaced well before the
+    lease is over.
+    """
     store.set_timeouts(min(5.0, max(0.5, lease_s / 4)))

@@ -1,7 +1,7 @@
 """Look-ahead: how many waiting seats a node wants open, by the run times of its latest tasks.
 
-A task may wait at its worker behind a short one that runs (decision 0028). A node that runs long tasks shuts its
-waiting seats: it switches its look-ahead off.
+A task may wait at its worker behind a short one that runs (decision 0028). A node that runs long
+tasks shuts its waiting seats: it switches its look-ahead off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from ...model.times import RunTimes
 MOST: Final = 3
 """The most waiting seats of a slot."""
 SLOTS: Final = 16
-"""A node with more slots has no waiting seats: there the time from one task of a slot to the next does not matter."""
+"""A node with more slots has no waiting seats: there the time from one task of a slot to the next
+does not matter.
+"""
 SHORT_S: Final = 0.05
 """Tasks of a name whose 95th percentile is below this are short."""
 LATE_S: Final = 0.05
@@ -28,15 +30,21 @@ FEW: Final = 4
 
 
 def room_of(slots: int, at_once: int) -> int:
-    """Return how many waiting seats a node has behind its slots; at_once: how many tasks its pool runs at a time."""
+    """Return how many waiting seats a node has behind its slots; at_once: how many tasks its pool
+    runs at a time.
+    """
     return MOST * slots if slots <= min(at_once, SLOTS) else 0
 
 
 class LookAhead:
-    """The run times that a node has learnt, and the waiting seats that follow from them. All threads share it."""
+    """The run times that a node has learnt, and the waiting seats that follow from them.
+
+    All threads share it.
+    """
 
     def __init__(self, slots: int, room: int) -> None:
-        self.slots, self.room = slots, room
+        self.slots = slots
+        self.room = room
         self.times: dict[str, RunTimes] = {}
         self._news: dict[str, RunTimes] = {}
         self._lately: deque[float] = deque(maxlen=LATELY)
@@ -69,25 +77,36 @@ class LookAhead:
 
     @property
     def wanted(self) -> int:
-        """How many waiting seats are to be open, so that a waiting task is expected to begin within SHORT_S."""
+        """How many waiting seats are to be open, so that a waiting task is expected to begin within
+        SHORT_S.
+        """
         with self._lock:
-            longest = max(self._lately, default=float("inf")) if len(self._lately) >= FEW else float("inf")
+            longest = (
+                max(self._lately, default=float("inf"))
+                if len(self._lately) >= FEW
+                else float("inf")
+            )
         return self.slots * min(MOST, int(SHORT_S / longest)) if self.room else 0
 
     def due_s(self, before: int) -> float:
-        """Return in how many seconds a task that waits behind `before` others is handed back if it has not begun."""
+        """Return in how many seconds a task that waits behind `before` others is handed back if it
+        has not begun.
+        """
         with self._lock:
             longest = max(self._lately, default=0.0)
         return LATE_S + min(SHORT_S / 2, longest * (before + 1) / self.slots)
 
     def is_late(self, began_s: float, now_s: float) -> bool:
-        """Return True if a run that began then takes longer than any that may have another behind it; 0: it has not."""
+        """Return True if a run that began then takes longer than any that may have another behind
+        it; 0: it has not.
+        """
         return 0 < began_s < now_s - LATE_S
 
     def news(self) -> dict[str, RunTimes]:
         """Return the run times learnt since the last call."""
         with self._lock:
-            found, self._news = self._news, {}
+            found = self._news
+            self._news = {}
         return found
 
     def forgotten(self, news: dict[str, RunTimes]) -> None:
@@ -98,4 +117,6 @@ class LookAhead:
                 kept.count += times.count
                 kept.total_ms += times.total_ms
                 kept.bins.update(times.bins)
-                kept.octaves = [one + more for one, more in zip(kept.octaves, times.octaves, strict=True)]
+                kept.octaves = [
+                    one + more for one, more in zip(kept.octaves, times.octaves, strict=True)
+                ]

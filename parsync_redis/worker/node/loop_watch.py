@@ -1,4 +1,6 @@
-"""Watches the worker's event loop, which says five times a second that it turns, and the thread that renews."""
+"""Watches the worker's event loop, which says five times a second that it turns, and the thread
+that renews.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class LoopWatch:
     def still_s(self, pause_s: float) -> float:
         """Return the seconds since the loop last turned.
 
-        If nobody has asked for `pause_s`, the whole worker stood still, and they are counted from now.
+        If nobody has asked for `pause_s`, the whole worker stood still, and they are counted from
+        now.
         """
         now_s = time.monotonic()
         if now_s - self._asked_s > pause_s:
@@ -46,25 +49,35 @@ class LoopWatch:
 
 
 class RenewalWatch:
-    """Notices that the thread that renews the lease of a node is stuck. Another thread of the worker looks."""
+    """Notices that the thread that renews the lease of a node is stuck.
+
+    Another thread of the worker looks.
+    """
 
     def __init__(self, node: str, loop: LoopWatch, thread: threading.Thread) -> None:
-        self._node, self._loop, self._thread = node, loop, thread
+        self._node = node
+        self._loop = loop
+        self._thread = thread
         self._said = False
 
     def is_stuck(self, lease_s: float, limit_s: float) -> bool:
-        """Log once that the thread has not turned for two leases; return True if it has not for `limit_s` either.
+        """Log once that the thread has not turned for two leases; return True if it has not for
+        `limit_s` either.
 
-        A thread that has ended does not turn. Nobody asks while the node leaves or when it has stopped.
+        A thread that has ended does not turn. Nobody asks while the node leaves or when it has
+        stopped.
         """
-        still_s = self._loop.still_s(STUCK_LEASES * lease_s) if self._thread.ident is not None else 0.0
+        still_s = (
+            self._loop.still_s(STUCK_LEASES * lease_s) if self._thread.ident is not None else 0.0
+        )
         if still_s < STUCK_LEASES * lease_s:
             self._said = False
             return False
         if not self._said:
             self._said = True
             log.critical(
-                "node %s is silent: the thread that has its lease renewed stands still; %s. After %g s the worker ends",
+                "node %s is silent: the thread that has its lease renewed stands still; %s. After "
+                "%g s the worker ends",
                 self._node,
                 whereabouts(self._thread),
                 limit_s,

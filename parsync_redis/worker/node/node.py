@@ -48,8 +48,8 @@ FLAGS = (
 class NodeSpec:
     """The offer of a worker that is a node. room: the waiting seats that it has behind its slots.
 
-    devices: its own, with the variables in which runs find theirs. most_slots: those of its flag, else as many as there
-    are processes.
+    devices: its own, with the variables in which runs find theirs. most_slots: those of its flag,
+    else as many as there are processes.
     """
 
     name: str
@@ -66,21 +66,27 @@ class NodeSpec:
         return f"{self.score!r} {self.offer.text}"
 
     def tell(self, store: Store) -> None:
-        """Tell each shard of the queue what the node offers. The reconciler tells one that is away now."""
+        """Tell each shard of the queue what the node offers.
+
+        The reconciler tells one that is away now.
+        """
         (answer,) = store.run_each([store.commands.offer(self.name, self.offer.text, self.tasks)])
         if isinstance(answer, Exception) and not (store.several and isinstance(answer, AWAY)):
             raise answer
 
     def know(self, tasks: KnownTasks, queues: Iterable[str]) -> None:
         """Add to the offer the tasks of the worker's app and the queues that it consumes."""
-        self.tasks, self.offer = tasks, offer_with(self.offer, tasks, queues)
+        self.tasks = tasks
+        self.offer = offer_with(self.offer, tasks, queues)
 
     def follow(self, processes: int | None, queues: Collection[str] | None) -> None:
-        """Adapt the slots to the pool's processes, and the labels of queues to those that the worker consumes.
+        """Adapt the slots to the pool's processes, and the labels of queues to those that the
+        worker consumes.
 
         None: they stay as they are.
         """
-        slots, labels = self.offer.slots, self.offer.labels
+        slots = self.offer.slots
+        labels = self.offer.labels
         if processes is not None:
             slots = max(1, min(processes, self.most_slots))
         if queues is not None and self.tasks is not None:
@@ -101,7 +107,9 @@ def pairs(flag: str, words: Iterable[str] | None, several: bool = False) -> dict
         if not equals:
             raise InvalidInput(f"{flag} {word!r} is not valid: it must be NAME=VALUE")
         if name in found and not several:
-            raise InvalidInput(f"{flag} {word!r} is not valid: {name} was given before, as {found[name][0]!r}")
+            raise InvalidInput(
+                f"{flag} {word!r} is not valid: {name} was given before, as {found[name][0]!r}"
+            )
         found.setdefault(name, []).append(value)
     return found
 
@@ -114,8 +122,13 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
     """
     score = 1.0 if flags.get("parsync_score") is None else float(flags["parsync_score"])
     if not -1e9 < score < 1e9:
-        raise InvalidInput(f"{said['parsync_score']} {score} is not valid: it must be a number between -1e9 and 1e9")
-    concurrency = 1 if issubclass(worker.pool_cls, SoloPool) else worker.max_concurrency or worker.concurrency
+        raise InvalidInput(
+            f"{said['parsync_score']} {score} is not valid: it must be a number between -1e9 and "
+            "1e9"
+        )
+    concurrency = (
+        1 if issubclass(worker.pool_cls, SoloPool) else worker.max_concurrency or worker.concurrency
+    )
     wanted = flags.get("parsync_slots")
     slots = concurrency if wanted is None else wanted
     _check("parsync_slots", said, lambda: Resources.of(slots))
@@ -128,25 +141,38 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
     _check("parsync_label", said, lambda: Resources.of(1, None, labels))
     taints = _check("parsync_taint", said, lambda: offered_taints(flags.get("parsync_taint") or ()))
     devices = _devices(worker, flags, said, resources)
-    offer = Resources.of(slots, resources, labels, taints, devices.indexes, devices.resources, devices.shared)
+    offer = Resources.of(
+        slots, resources, labels, taints, devices.indexes, devices.resources, devices.shared
+    )
     warn_of_limits(offer)
     name = flags.get("parsync_node")
-    room = room_of(offer.slots, concurrency) if issubclass(worker.pool_cls, (SoloPool, ThreadPool)) else 0
+    room = (
+        room_of(offer.slots, concurrency)
+        if issubclass(worker.pool_cls, (SoloPool, ThreadPool))
+        else 0
+    )
     name = check_name("node name", worker.hostname if name is None else name)
     return NodeSpec(name, offer, score, None, room, devices, wanted or MAX_SLOTS)
 
 
 def _slots_of(worker: Worker, flag: str, wanted: int, at_once: int) -> int:
-    """Return the slots of a node whose flag wants more than its pool runs tasks at once; log a warning.
+    """Return the slots of a node whose flag wants more than its pool runs tasks at once; log a
+    warning.
 
-    Tasks on the others would wait for the pool, and count as running. Of the solo pool they wait as placed tasks.
+    Tasks on the others would wait for the pool, and count as running. Of the solo pool they wait as
+    placed tasks.
     """
     if issubclass(worker.pool_cls, SoloPool):
-        log.warning("%s %d: the solo pool runs one task at a time, and the tasks on its other slots wait", flag, wanted)
+        log.warning(
+            "%s %d: the solo pool runs one task at a time, and the tasks on its other slots wait",
+            flag,
+            wanted,
+        )
         return wanted
     units = "threads" if issubclass(worker.pool_cls, ThreadPool) else "processes"
     log.warning(
-        "%s %d is more than the %d %s of the pool: the node offers %d slots; --concurrency %d would let it offer all",
+        "%s %d is more than the %d %s of the pool: the node offers %d slots; --concurrency %d "
+        "would let it offer all",
         flag,
         wanted,
         at_once,
@@ -158,28 +184,48 @@ def _slots_of(worker: Worker, flag: str, wanted: int, at_once: int) -> int:
 
 
 # Any: the values of click options, each of its own type
-def _devices(worker: Worker, flags: dict[str, Any], said: dict[str, str], resources: dict[str, str]) -> NodeDevices:
-    """Return the devices of a worker; raises InvalidInput. Threads share one environment, so they can have none."""
+def _devices(
+    worker: Worker, flags: dict[str, Any], said: dict[str, str], resources: dict[str, str]
+) -> NodeDevices:
+    """Return the devices of a worker; raises InvalidInput.
+
+    Threads share one environment, so they can have none.
+    """
     threads = issubclass(worker.pool_cls, ThreadPool)
     devices = node_devices(flags, said, find="gpu" not in resources)
     if threads and devices.indexes:
         if "parsync_device" in said:
             raise InvalidInput(
-                f"{said['parsync_device']}: a node with devices cannot use the pool threads, because all threads share "
+                f"{said['parsync_device']}: a node with devices cannot use the pool threads, "
+                "because all threads share "
                 "the variables that tell a run its devices: use prefork or solo"
             )
         log.warning(
-            "the pool threads cannot have devices: this node declares none of the %d gpu that are here, and takes "
+            "the pool threads cannot have devices: this node declares none of the %d gpu that are "
+            "here, and takes "
             "tasks that ask for none; use prefork or solo, or say --parsync-device none",
             len(devices.indexes["gpu"]),
         )
         devices = NodeDevices()
     if "parsync_device_resource" in said:
-        _check("parsync_device_resource", said, lambda: device_amounts(devices.indexes, devices.resources))
+        _check(
+            "parsync_device_resource",
+            said,
+            lambda: device_amounts(devices.indexes, devices.resources),
+        )
     if "parsync_device" in said:
-        _check("parsync_device", said, lambda: Resources.of(1, resources, None, (), devices.indexes, devices.resources))
-    if devices.indexes and not issubclass(worker.pool_cls, SoloPool) and worker.max_tasks_per_child is None:
-        worker.max_tasks_per_child = 1  # a process that has used a device keeps it, whatever its variables say later
+        _check(
+            "parsync_device",
+            said,
+            lambda: Resources.of(1, resources, None, (), devices.indexes, devices.resources),
+        )
+    if (
+        devices.indexes
+        and not issubclass(worker.pool_cls, SoloPool)
+        and worker.max_tasks_per_child is None
+    ):
+        # a process that has used a device keeps it, whatever its variables say later
+        worker.max_tasks_per_child = 1
     return devices
 
 

@@ -22,26 +22,35 @@ LEAVING_S: Final = 0.2
 
 
 class AgentState:
-    """The state of a node: what it offers, what it runs, where it is registered, and whether it takes tasks.
+    """The state of a node: what it offers, what it runs, where it is registered, and whether it
+    takes tasks.
 
-    partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its worker shuts down.
-    said_leaving: the server knows that. stalled: why it is suspect by its event loop, '' if it is not. drained: an
-    operator drains it. broker_lost: Celery deals with the loss of its broker's connection now. failures: those here.
-    ahead: its look-ahead; seats_open: the waiting seats that incarnation seats_of has opened, -1 if that is not known.
+    partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its
+    worker shuts down. said_leaving: the server knows that. stalled: why it is suspect by its event
+    loop, '' if it is not. drained: an operator drains it. broker_lost: Celery deals with the loss
+    of its broker's connection now. failures: those here. ahead: its look-ahead; seats_open: the
+    waiting seats that incarnation seats_of has opened, -1 if that is not known.
     """
 
     def __init__(self, spec: NodeSpec, isolation: Isolation) -> None:
-        self.spec, self.isolation, self.runs = spec, isolation, Runs()
+        self.spec = spec
+        self.isolation = isolation
+        self.runs = Runs()
         self.ahead = LookAhead(spec.offer.slots, spec.room)
         self.failures = Failures(self.ahead, lambda: self.lease_s)
-        self.drained, self.seats_open, self.seats_of = False, 0, 0
-        self.partition, self.inc = -1, 0
-        self.lease_s, self.pause_s = 5 * BEFORE_CLUSTER_S, BEFORE_CLUSTER_S
+        self.drained = False
+        self.seats_open = 0
+        self.seats_of = 0
+        self.partition = -1
+        self.inc = 0
+        self.lease_s = 5 * BEFORE_CLUSTER_S
+        self.pause_s = BEFORE_CLUSTER_S
         self.leaving = self.said_leaving = False
         self.broker_lost = False
         self.stalled = ""
         self._hindrances: set[str] = set()
-        self._stopped, self._woken = threading.Event(), threading.Event()
+        self._stopped = threading.Event()
+        self._woken = threading.Event()
 
     @property
     def name(self) -> str:
@@ -56,11 +65,12 @@ class AgentState:
             self._hindrances.add(hindrance)
         return hindrance
 
-    # -- the end of its threads --------------------------------------------------------------------------------------
+    # -- the end of its threads --------------------------------------------------------------------
 
     def leave(self) -> None:
         """Take no new tasks, and wake the threads. Safe in a signal handler."""
-        if not self.leaving:  # only once: a second signal could interrupt this very thread inside `set`
+        # only once: a second signal could interrupt this very thread inside `set`
+        if not self.leaving:
             self.leaving = True
             self._woken.set()
 

@@ -1,4 +1,6 @@
-"""NVIDIA's GPUs as nvidia-smi lists them: cards, and the slices (MIG devices) of cards that are divided."""
+"""NVIDIA's GPUs as nvidia-smi lists them: cards, and the slices (MIG devices) of cards that are
+divided.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ _SLICE: Final = re.compile(r"MIG \S+\s+Device\s+(\d+): \(UUID: (MIG-[^)\s]+)\)")
 class Gpu:
     """A card, or a slice of a card.
 
-    card: the number of the card, as nvidia-smi counts: by the PCI bus. card_uuid: 'GPU-...'. uuid: the same, or
-    'MIG-...' of a slice. old_id: the slice's name in drivers before R470, 'MIG-GPU-UUID/1/0'. memory_mib: "" if it is
-    unknown.
+    card: the number of the card, as nvidia-smi counts: by the PCI bus. card_uuid: 'GPU-...'. uuid:
+    the same, or 'MIG-...' of a slice. old_id: the slice's name in drivers before R470,
+    'MIG-GPU-UUID/1/0'. memory_mib: "" if it is unknown.
     """
 
     card: str
@@ -41,7 +43,10 @@ class Gpu:
 
 @dataclass(slots=True)
 class Listing:
-    """What nvidia-smi lists. troubles: the other lines that it prints, such as the error of a card that has failed."""
+    """What nvidia-smi lists.
+
+    troubles: the other lines that it prints, such as the error of a card that has failed.
+    """
 
     gpus: list[Gpu] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
@@ -66,16 +71,22 @@ def list_gpus() -> Listing:
 def _ask(*arguments: str) -> tuple[str, list[str]]:
     """Return what nvidia-smi prints, and its errors."""
     try:
-        process = subprocess.Popen((SMI, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            (SMI, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
     except OSError as error:
         return "", [str(error)]
     try:
         output, complaints = process.communicate(timeout=SMI_S)
     except subprocess.TimeoutExpired:
-        process.kill()  # and it is not waited for: no signal ends a process that hangs in its driver
+        # and it is not waited for: no signal ends a process that hangs in its driver
+        process.kill()
         return "", [f"it did not answer within {SMI_S:g} s"]
     errors = [line.strip() for line in complaints.splitlines() if line.strip()]
-    return output, [*errors, *([f"its exit code is {process.returncode}"] if process.returncode else [])]
+    return output, [
+        *errors,
+        *([f"its exit code is {process.returncode}"] if process.returncode else []),
+    ]
 
 
 def _with_slices(cards: Iterable[Gpu]) -> list[Gpu]:
@@ -100,7 +111,9 @@ def _with_slices(cards: Iterable[Gpu]) -> list[Gpu]:
 
 
 def _details() -> dict[tuple[str, str], tuple[str, str]]:
-    """Return (MiB, 'GPU instance/compute instance') of each slice, by the card's UUID and the slice's number there."""
+    """Return (MiB, 'GPU instance/compute instance') of each slice, by the card's UUID and the
+    slice's number there.
+    """
     try:
         cards = ElementTree.fromstring(_ask("-q", "-x")[0]).iter("gpu")  # noqa: S314 - nvidia-smi of this machine wrote it
     except ElementTree.ParseError:
@@ -109,7 +122,9 @@ def _details() -> dict[tuple[str, str], tuple[str, str]]:
     for card in cards:
         for part in card.iter("mig_device"):
             memory = part.findtext("fb_memory_usage/total", "").removesuffix("MiB").strip()
-            instance = f"{part.findtext('gpu_instance_id', '')}/{part.findtext('compute_instance_id', '')}"
+            instance = (
+                f"{part.findtext('gpu_instance_id', '')}/{part.findtext('compute_instance_id', '')}"
+            )
             key = (card.findtext("uuid", ""), part.findtext("index", ""))
             details[key] = (memory if memory.isdecimal() else "", instance)
     return details

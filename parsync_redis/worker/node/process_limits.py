@@ -1,4 +1,6 @@
-"""The CPUs and the memory that this process may use: by its machine, its affinity (cpuset) and its control groups."""
+"""The CPUs and the memory that this process may use: by its machine, its affinity (cpuset) and its
+control groups.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Limit:
 
 
 def cpu_limit(root: Path = Path("/")) -> Limit:
-    """Return how many CPUs this process may use; fewer than 1 if its control group has a part of one.
+    """Return how many CPUs this process may use; fewer than 1 if its control group has a part of
+    one.
 
     root: where proc and sys are mounted.
     """
@@ -42,17 +45,28 @@ def cpu_limit(root: Path = Path("/")) -> Limit:
             *(_numbers(group / "cpu.cfs_period_us") or [0]),
         )
         if quota > 0 and period > 0:
-            limits.append(Limit(quota * THOUSANDTHS // period, f"the CPU quota of its control group, {group}"))
+            limits.append(
+                Limit(quota * THOUSANDTHS // period, f"the CPU quota of its control group, {group}")
+            )
     return min(limits)
 
 
 def memory_limit(root: Path = Path("/")) -> Limit:
-    """Return how many bytes of memory this process may use. root: where proc and sys are mounted."""
-    limits = [Limit(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * THOUSANDTHS, "the machine's memory")]
+    """Return how many bytes of memory this process may use.
+
+    root: where proc and sys are mounted.
+    """
+    limits = [
+        Limit(
+            os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * THOUSANDTHS,
+            "the machine's memory",
+        )
+    ]
     for group in _control_groups(root):
         for name in ("memory.max", "memory.limit_in_bytes"):
             limits += [
-                Limit(size * THOUSANDTHS, f"the limit of its control group, {group}") for size in _numbers(group / name)
+                Limit(size * THOUSANDTHS, f"the limit of its control group, {group}")
+                for size in _numbers(group / name)
             ]
     return min(limits)
 
@@ -60,8 +74,8 @@ def memory_limit(root: Path = Path("/")) -> Limit:
 def warn_of_limits(offer: Resources, root: Path = Path("/")) -> None:
     """Warn of each amount of an offer that is more than this process may use.
 
-    Slots are compared if they are no more than the machine's CPUs: more of them are for tasks that wait.
-    root: where proc and sys are mounted.
+    Slots are compared if they are no more than the machine's CPUs: more of them are for tasks that
+    wait. root: where proc and sys are mounted.
     """
     cpus = cpu_limit(root)
     memory = memory_limit(root)
@@ -69,7 +83,8 @@ def warn_of_limits(offer: Resources, root: Path = Path("/")) -> None:
     machine = os.cpu_count() or 1
     if fit < offer.slots <= machine:
         log.warning(
-            "this node offers %d slots, but may use %s of the machine's %d CPUs (%s): --concurrency %d fits",
+            "this node offers %d slots, but may use %s of the machine's %d CPUs (%s): "
+            "--concurrency %d fits",
             *(offer.slots, shown_amount(cpus.thousandths), machine, cpus.source, fit),
         )
     for name, amount in offer.amounts:
@@ -82,7 +97,8 @@ def warn_of_limits(offer: Resources, root: Path = Path("/")) -> None:
 
 
 def _control_groups(root: Path) -> Iterator[Path]:
-    """Return the folders of this process's control groups, of each hierarchy: its own, and those around it.
+    """Return the folders of this process's control groups, of each hierarchy: its own, and those
+    around it.
 
     In a container /proc may name a group of the host's, of which only the folders around it exist.
     """
@@ -98,7 +114,9 @@ def _control_groups(root: Path) -> Iterator[Path]:
 
 
 def _numbers(file: Path) -> list[int]:
-    """Return the numbers of a control group's file; none if it is not there, or says that there is no limit (max)."""
+    """Return the numbers of a control group's file; none if it is not there, or says that there is
+    no limit (max).
+    """
     try:
         words = file.read_text(encoding="utf-8").split()
         return [int(word) for word in words]

@@ -1,4 +1,5 @@
-"""Compares the leases that the node holds in Redis with the runs of this process, and mends the difference.
+"""Compares the leases that the node holds in Redis with the runs of this process, and mends the
+difference.
 
 It also ends runs that were cancelled, and keeps the app's tasks known to the server.
 """
@@ -26,19 +27,23 @@ from .runs import Key, Run
 log = logging.getLogger("parsync.agent")
 
 Record = tuple[str, str]
-"""The line of a task and the text of its run, as the server has them; empty texts if it has none."""
+"""The line of a task and the text of its run, as the server has them; empty texts if it has none.
+"""
 
 
 class Reconciler:
     """Compares leases with runs, five times a lease."""
 
     def __init__(self, node: AgentState, port: WorkerPort) -> None:
-        self._node, self._port = node, port
+        self._node = node
+        self._port = port
         self._seen: set[Key] = set()
         self._shard = 0  # whose copy of the app's tasks was looked at last
 
     def reconcile(self, store: Store) -> None:
-        """Compare once. A node that leaves, or whose event loop stands still, gives back what it does not run.
+        """Compare once.
+
+        A node that leaves, or whose event loop stands still, gives back what it does not run.
 
         Runs go on while a node leaves, so a cancel ends them then as well.
         """
@@ -61,9 +66,13 @@ class Reconciler:
         self._give_back(store, self._leases(store), "its worker stopped")
 
     def give_back_unread(self, store: Store, why: str) -> None:
-        """Give back what waits at the waiting seats and has not been heard: a task keeps the event loop from it."""
+        """Give back what waits at the waiting seats and has not been heard: a task keeps the event
+        loop from it.
+        """
         slots = self._node.ahead.slots
-        self._give_back_unrung(store, [lease for lease in self._not_run(store) if lease.slot >= slots], why)
+        self._give_back_unrung(
+            store, [lease for lease in self._not_run(store) if lease.slot >= slots], why
+        )
 
     def _leases(self, store: Store) -> list[Lease]:
         """Read the first leases of the tasks that this incarnation holds."""
@@ -78,22 +87,32 @@ class Reconciler:
         return [lease for lease in leases if lease.place.inc == self._node.inc and lease.leads]
 
     def _correct(self, store: Store, record: Node) -> None:
-        """Say what the node offers if its record says something else, as after damage, or has slots shut."""
-        node, spec = self._node, self._node.spec
+        """Say what the node offers if its record says something else, as after damage, or has slots
+        shut.
+        """
+        node = self._node
+        spec = self._node.spec
         if record.inc != node.inc or node.leaving or record.state == "down":
             return
         wrong = (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score)
         if wrong or record.state == "leaving":
-            log.warning("node %s: its record says what it does not offer: it is corrected", node.name)
-        if wrong or record.state == "leaving" or record.shut_slots:  # what ran behind the slots may have ended
-            store.run(store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note))
+            log.warning(
+                "node %s: its record says what it does not offer: it is corrected", node.name
+            )
+        # what ran behind the slots may have ended
+        if wrong or record.state == "leaving" or record.shut_slots:
+            store.run(
+                store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
+            )
 
     def _not_run(self, store: Store) -> list[Lease]:
         """Return the leases of which this process runs nothing.
 
-        The table is read second: a run enters it before it asks to start, and leaves it after its lease is gone.
+        The table is read second: a run enters it before it asks to start, and leaves it after its
+        lease is gone.
         """
-        leases, keys = self._leases(store), self._node.runs.keys()
+        leases = self._leases(store)
+        keys = self._node.runs.keys()
         return [lease for lease in leases if _key(lease) not in keys]
 
     def _compare(self, store: Store) -> None:
@@ -108,7 +127,12 @@ class Reconciler:
         words = store.run_all([store.commands.ring(lease.place) for lease in twice])
         for lease, word in zip(twice, words, strict=True):
             if word == "rung":
-                log.info("rang again for task %s on slot %s/%d", lease.place.task, lease.place.node, lease.slot)
+                log.info(
+                    "rang again for task %s on slot %s/%d",
+                    lease.place.task,
+                    lease.place.node,
+                    lease.slot,
+                )
 
     def _given_back(self, store: Store, lease: Lease) -> bool:
         """Give a lease back if nothing may be started in its slots."""
@@ -116,7 +140,9 @@ class Reconciler:
         return bool(hindrance) and self._give_back_unrung(store, [lease], hindrance)
 
     def _give_back_unrung(self, store: Store, leases: list[Lease], why: str) -> bool:
-        """Give back leases that this process does not run; the table refuses their doorbells meanwhile."""
+        """Give back leases that this process does not run; the table refuses their doorbells
+        meanwhile.
+        """
         runs = self._node.runs
         held = [(Run(lease.place), lease) for lease in leases]
         held = [(run, lease) for run, lease in held if runs.enter(run)]
@@ -127,9 +153,14 @@ class Reconciler:
         return bool(held)
 
     def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
-        """Put the tasks back to pending, then free their slots. Those of a shard that is away keep them until later."""
+        """Put the tasks back to pending, then free their slots.
+
+        Those of a shard that is away keep them until later.
+        """
         shards = store.keys.by_shard([lease.place for lease in leases], lambda place: place.task)
-        batches = [some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)]
+        batches = [
+            some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)
+        ]
         calls = [store.commands.requeue([(place, why) for place in some]) for some in batches]
         for some, answer in zip(batches, store.run_each(calls), strict=True):
             if not isinstance(answer, Exception):
@@ -138,7 +169,8 @@ class Reconciler:
                 raise answer
 
     def end_cancelled(self, store: Store) -> None:
-        """End runs whose tasks were cancelled, by the signal that the cancel names, or before they begin.
+        """End runs whose tasks were cancelled, by the signal that the cancel names, or before they
+        begin.
 
         Start again those whose start the server has lost in a failover: they run here.
         """
@@ -146,7 +178,11 @@ class Reconciler:
         if not runs:
             return
         records = self._records(store, [run.place.task for run in runs])
-        unknown = [run for run in runs if run.request is not None and not run.outcome and not _began(run, records)]
+        unknown = [
+            run
+            for run in runs
+            if run.request is not None and not run.outcome and not _began(run, records)
+        ]
         if unknown:
             store.run(store.commands.start([run.place for run in unknown[:MAX_BATCH]]))
         marked = [run for run in runs if _is_marked(run, records)]
@@ -162,7 +198,9 @@ class Reconciler:
                 self._port.terminate(run.request, run.ending)
 
     def _records(self, store: Store, ids: Sequence[str]) -> dict[str, Record]:
-        """Return the line and the run of each task, by its id, without those of a shard that is away."""
+        """Return the line and the run of each task, by its id, without those of a shard that is
+        away.
+        """
         keys = store.keys
         reads: list[tuple[Any, ...]] = []  # Any: as Runner.pipe takes them
         shards = keys.by_shard(ids, str)
@@ -177,7 +215,8 @@ class Reconciler:
         return records
 
     def _keep_known(self, store: Store) -> None:
-        """Tell a shard again what the node offers and its app knows if it has lost that; each time the next is asked.
+        """Tell a shard again what the node offers and its app knows if it has lost that; each time
+        the next is asked.
 
         If the keys are damaged, the leader deletes them first.
         """
@@ -185,9 +224,13 @@ class Reconciler:
         if spec.tasks is None:
             return
         self._shard = (self._shard + 1) % store.keys.shards
-        shapes, names, apps = (store.keys.queue(kind, self._shard) for kind in ("shapes", "names", "apps"))
+        shapes, names, apps = (
+            store.keys.queue(kind, self._shard) for kind in ("shapes", "names", "apps")
+        )
         digest = spec.tasks.digest
-        known = store.pipe_each([("hexists", names, digest), ("zscore", apps, digest), ("hget", shapes, spec.name)])
+        known = store.pipe_each(
+            [("hexists", names, digest), ("zscore", apps, digest), ("hget", shapes, spec.name)]
+        )
         if wrong := [reply for reply in known if isinstance(reply, Exception)]:
             if not is_damage(wrong[0]) and not isinstance(wrong[0], ServerUnreachable):
                 raise wrong[0]
@@ -196,7 +239,9 @@ class Reconciler:
 
 
 def _is_marked(run: Run, records: dict[str, Record]) -> bool:
-    """Return True if the task of a run has rare fields, of which a cancel is one, and the run is its present one."""
+    """Return True if the task of a run has rare fields, of which a cancel is one, and the run is
+    its present one.
+    """
     line, place = records.get(run.place.task, ("", ""))
     return line.startswith("+") and place_text(place) == run.place.text
 

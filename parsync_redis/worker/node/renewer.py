@@ -1,4 +1,6 @@
-"""Registers the node and has its lease kept: by its guard, or, if the machine has none, by this thread itself."""
+"""Registers the node and has its lease kept: by its guard, or, if the machine has none, by this
+thread itself.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,23 @@ NEWS_S: Final = 0.1
 
 
 class Renewer:
-    """Keeps the node registered: joins the cluster, registers, gives signs of life, ends runs that must not go on."""
+    """Keeps the node registered: joins the cluster, registers, gives signs of life, ends runs that
+    must not go on.
+    """
 
-    def __init__(self, settings: Settings, node: AgentState, port: WorkerPort, loop: LoopWatch) -> None:
-        self._settings, self._node, self._port, self._loop = settings, node, port, loop
-        self._keeper, self._health = LeaseKeeper(node.name), HealthFile(settings.health_file)
+    def __init__(
+        self, settings: Settings, node: AgentState, port: WorkerPort, loop: LoopWatch
+    ) -> None:
+        self._settings = settings
+        self._node = node
+        self._port = port
+        self._loop = loop
+        self._keeper = LeaseKeeper(node.name)
+        self._health = HealthFile(settings.health_file)
         self._listens = 0  # to the inbox of this incarnation
         self._told: object = None  # what the server knows of what the node offers
-        self._seen: object = None  # what the node offered when the server was told last, perhaps in vain
+        # what the node offered when the server was told last, perhaps in vain
+        self._seen: object = None
         self.own_loop = LoopWatch()  # of the thread that runs this
 
     def run(self, store: Store) -> None:
@@ -50,7 +61,8 @@ class Renewer:
             self._health.remove()
 
     def _renew_until_stopped(self, store: Store) -> None:
-        node, config = self._node, None
+        node = self._node
+        config = None
         backoff = Backoff(log, f"node {node.name}", node.pause_s / 2, SAY_S)
         while not node.stopped:
             pause_s = node.pause_s
@@ -58,7 +70,8 @@ class Renewer:
             try:
                 if config is None and (config := self._join(store)) is not None:
                     node.isolation.join(config.id, config.shards)
-                    node.lease_s, node.pause_s = config.lease_s, config.lease_s / 5
+                    node.lease_s = config.lease_s
+                    node.pause_s = config.lease_s / 5
                     pause_s = node.pause_s
                     backoff.well()
                     backoff = Backoff(log, f"node {node.name}", pause_s / 2)
@@ -71,12 +84,17 @@ class Renewer:
                 backoff.well()
             except (ParsyncError, RedisError, OSError) as error:
                 pause_s = backoff.pause_s(error)
-                if config is None and isinstance(error, ParsyncError) and not isinstance(error, ServerUnreachable):
+                if (
+                    config is None
+                    and isinstance(error, ParsyncError)
+                    and not isinstance(error, ServerUnreachable)
+                ):
                     log.critical("node %s stops: %s", node.name, error)
                     self._port.stop(cold=False)
                     return
             except Exception:
-                log.exception("node %s: unexpected", node.name)  # whatever it is, the lease must go on being renewed
+                # whatever it is, the lease must go on being renewed
+                log.exception("node %s: unexpected", node.name)
             try:
                 self._wait(pause_s)
             except Exception:
@@ -85,15 +103,25 @@ class Renewer:
 
     def _wait(self, pause_s: float) -> None:
         """Wait, but no longer than until the guard has news, or the worker begins to shut down."""
-        node, leaving = self._node, self._node.leaving
+        node = self._node
+        leaving = self._node.leaving
         until_s = time.monotonic() + (min(pause_s, LEAVING_S) if leaving else pause_s)
-        while (rest_s := until_s - time.monotonic()) > 0 and not node.stopped and node.leaving == leaving:
-            if node.isolation.has_news() or (node.inc and not leaving and self._offered() != self._seen):
+        while (
+            (rest_s := until_s - time.monotonic()) > 0
+            and not node.stopped
+            and node.leaving == leaving
+        ):
+            if node.isolation.has_news() or (
+                node.inc and not leaving and self._offered() != self._seen
+            ):
                 return
             node.wait(min(rest_s, NEWS_S))
 
     def _wait_for_loop(self) -> bool:
-        """Wait for the event loop's first turn: before that no doorbell is answered. Return False if the node stops."""
+        """Wait for the event loop's first turn: before that no doorbell is answered.
+
+        Return False if the node stops.
+        """
         said_s = self._loop.began_s
         while not self._loop.has_turned:
             self.own_loop.turned()
@@ -102,25 +130,39 @@ class Renewer:
             self._node.wait(BEAT_S / 4)
             if time.monotonic() - said_s > SAY_S:
                 said_s = time.monotonic()
-                log.warning("node %s is not up yet: its event loop does not turn; %s", self._node.name, whereabouts())
+                log.warning(
+                    "node %s is not up yet: its event loop does not turn; %s",
+                    self._node.name,
+                    whereabouts(),
+                )
         return True
 
     def _join(self, store: Store) -> ClusterConfig | None:
         config = join_cluster(store, self._settings, create=False)
         if config is None:
-            log.debug("node %s waits for the first scheduler of cluster %s", self._node.name, store.keys.cluster)
+            log.debug(
+                "node %s waits for the first scheduler of cluster %s",
+                self._node.name,
+                store.keys.cluster,
+            )
         return config
 
     def register(self, store: Store, config: ClusterConfig) -> None:
         """Register the node: a new incarnation, perhaps in another partition."""
-        node, commands = self._node, store.commands
-        spec, offered = node.spec, self._offered()
+        node = self._node
+        commands = store.commands
+        spec = node.spec
+        offered = self._offered()
         partition = self._deal(store, config)
         spec.tell(store)  # first, so that no submit is refused
         inc, _ = store.run(
-            commands.register_node(partition, spec.name, node.inc, spec.score, spec.offer.text, spec.room)
+            commands.register_node(
+                partition, spec.name, node.inc, spec.score, spec.offer.text, spec.room
+            )
         )
-        node.partition, node.inc, node.stalled = partition, inc, ""
+        node.partition = partition
+        node.inc = inc
+        node.stalled = ""
         self._told = self._seen = offered
         log.info(
             "node %s is up: %s, score %g, partition p%d, incarnation %d",
@@ -132,26 +174,40 @@ class Renewer:
         )
 
     def _deal(self, store: Store, config: ClusterConfig) -> int:
-        """Tell the sums of the partitions what the node offers; return the partition of the node."""
+        """Tell the sums of the partitions what the node offers; return the partition of
+        the node.
+        """
         spec = self._node.spec
-        labels = " ".join(f"{name}:{value}" for name, value in spec.offer.labels if name != TASKS_LABEL)
-        return store.run(store.commands.deal_node(spec.name, config.partitions, labels, spec.offer.slots, spec.score))
+        labels = " ".join(
+            f"{name}:{value}" for name, value in spec.offer.labels if name != TASKS_LABEL
+        )
+        return store.run(
+            store.commands.deal_node(
+                spec.name, config.partitions, labels, spec.offer.slots, spec.score
+            )
+        )
 
     def _offered(self) -> tuple[str, frozenset[Key]]:
-        """Return what the node offers now, by its pool and its queues, and what still runs behind its slots."""
+        """Return what the node offers now, by its pool and its queues, and what still runs behind
+        its slots.
+        """
         node = self._node
         node.spec.follow(self._port.processes, self._port.queues)
         behind = frozenset[Key]() if node.spec.room else node.runs.behind(node.spec.offer.slots)
         return node.spec.offer.text, behind
 
     def _tell_offer(self, store: Store, config: ClusterConfig) -> None:
-        """Tell the server if the pool or the queues have changed, or what ran behind the slots has ended."""
+        """Tell the server if the pool or the queues have changed, or what ran behind the slots has
+        ended.
+        """
         node = self._node
         spec = node.spec
         offered = self._seen
         if offered == self._told:
             return
-        word, *_ = store.run(store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note))
+        word, *_ = store.run(
+            store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
+        )
         if word == "gone":
             return  # another process has the name: the next renewal says so
         spec.tell(store)
@@ -160,14 +216,17 @@ class Renewer:
         log.info("node %s offers now: %s", node.name, spec.offer.text)
 
     def renew(self, store: Store, config: ClusterConfig) -> bool:
-        """Have the lease kept and end runs that must not go on; True if the node is still registered as it was."""
+        """Have the lease kept and end runs that must not go on; True if the node is still
+        registered as it was.
+        """
         node = self._node
         self._watch_loop()
         if node.leaving and not node.said_leaving:
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
             node.said_leaving = True
         order = Order(node.partition, node.inc, config.lease_s, node.stalled)
-        self._seen = self._offered()  # though it is not told yet: what fails here is tried again after a pause
+        # though it is not told yet: what fails here is tried again after a pause
+        self._seen = self._offered()
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
         if all(taken) and not node.leaving:
@@ -175,7 +234,9 @@ class Renewer:
         return all(taken)
 
     def _take(self, store: Store, config: ClusterConfig, report: Report) -> bool:
-        """Do what the answer to a renewal asks for; True if the node is still registered as it was."""
+        """Do what the answer to a renewal asks for; True if the node is still
+        registered as it was.
+        """
         node = self._node
         if report.inc != node.inc:
             return True  # it is about an earlier incarnation
@@ -185,41 +246,55 @@ class Renewer:
             self._port.stop(cold=True)
             return False
         if report.word == "lapsed":
-            log.warning("node %s was given up: what it ran is stopped, and it registers again", node.name)
+            log.warning(
+                "node %s was given up: what it ran is stopped, and it registers again", node.name
+            )
             self.end_runs(node.runs.open())
             if not node.leaving:
                 self.register(store, config)
             return False
         node.drained = report.drain != "0"
         if report.state == "up":
-            self._health.renew(time.monotonic(), f"node {node.name} is {'drained' if node.drained else 'up'}")
+            self._health.renew(
+                time.monotonic(), f"node {node.name} is {'drained' if node.drained else 'up'}"
+            )
         if node.leaving and report.state == "up":  # the server has lost it
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])
         if report.drain == "2":  # the deadline of its drain is over
             self.end_runs(node.runs.open(), "recalled")
-        if self._listens != node.inc:  # only now: without a lease that is kept nothing would be started
+        # only now: without a lease that is kept nothing would be started
+        if self._listens != node.inc:
             self._listens = node.inc
             self._port.listen()
         return True
 
     def _watch_loop(self) -> None:
-        """Note that the node is suspect while its event loop stands still, and not when the loop turns again.
+        """Note that the node is suspect while its event loop stands still, and not when the loop
+        turns again.
 
         A solo pool runs tasks in the event loop: while it does, the node is busy, not suspect.
         """
         node = self._node
-        if self._loop.still_s(node.lease_s / 2) > node.lease_s / 2 and not self._port.busy() and not node.leaving:
+        if (
+            self._loop.still_s(node.lease_s / 2) > node.lease_s / 2
+            and not self._port.busy()
+            and not node.leaving
+        ):
             why = node.stalled or f"{STANDS_STILL}; {whereabouts()}"
             if not node.stalled:
-                log.warning("node %s is suspect, and gives back what has not begun: %s", node.name, why)
+                log.warning(
+                    "node %s is suspect, and gives back what has not begun: %s", node.name, why
+                )
             node.stalled = why
         elif node.stalled:
             node.stalled = ""
             log.warning("node %s gets tasks again: its event loop turns", node.name)
 
     def end_runs(self, runs: list[Run], ending: str = "SIGKILL") -> None:
-        """Kill runs without reporting their end: their tasks are, or soon will be, placed elsewhere."""
+        """Kill runs without reporting their end: their tasks are, or soon will be, placed
+        elsewhere.
+        """
         for run in runs:
             if run.request is None:
                 run.unwanted = "recalled"

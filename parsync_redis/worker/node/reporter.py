@@ -1,6 +1,8 @@
-"""Reports how runs ended and frees their slots, in a thread: many at a time, again until the server has them.
+"""Reports how runs ended and frees their slots, in a thread: many at a time, again until the server
+has them.
 
-An outcome is sent at once. A slot is freed when no process that was started in it lives any more on this machine.
+An outcome is sent at once. A slot is freed when no process that was started in it lives any more on
+this machine.
 """
 
 from __future__ import annotations
@@ -39,8 +41,9 @@ PATIENCE_S: Final = 1.0
 class Reporter(Duty):
     """Reports outcomes to Redis, frees slots, and takes the runs out of the table.
 
-    start_next: reports runs together with the start of those that wait; this thread reports what it did not.
-    nudge: has what waits started, now that slots are free. tell: reports failures in a row, if that is due.
+    start_next: reports runs together with the start of those that wait; this thread reports what it
+    did not. nudge: has what waits started, now that slots are free. tell: reports failures in a
+    row, if that is due.
     """
 
     def __init__(
@@ -52,9 +55,13 @@ class Reporter(Duty):
         failures: Failures | None = None,
     ) -> None:
         super().__init__("parsync-report")
-        self._store, self._runs, self._isolation, self._ran = store, runs, isolation or Isolation(), ran
+        self._store = store
+        self._runs = runs
+        self._isolation = isolation or Isolation()
+        self._ran = ran
         self._failures = failures
-        self._collector, self._collected = 0, list[Run]()
+        self._collector = 0
+        self._collected = list[Run]()
         self.start_next: Callable[[Store, list[Run]], None] | None = None
         self.nudge: Callable[[], object] = lambda: None
         self.tell: Callable[[Store], object] = lambda store: None
@@ -66,8 +73,9 @@ class Reporter(Duty):
     def ended(self, run: Run, outcome: str) -> None:
         """Report that a run has ended; only the first outcome counts. Any thread may call this.
 
-        outcome: succeeded, failed, cancelled, again, lost (its process), refused or recalled. A run that was lost
-        because the agent recalled it is *recalled*: its task goes back, and the start does not count.
+        outcome: succeeded, failed, cancelled, again, lost (its process), refused or recalled. A run
+        that was lost because the agent recalled it is *recalled*: its task goes back, and the start
+        does not count.
         """
         if outcome == "lost" and run.ending == "recalled":
             outcome = "recalled"
@@ -85,7 +93,9 @@ class Reporter(Duty):
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Keep what this thread reports until `collected` is called; what is left at the end of the block is sent."""
+        """Keep what this thread reports until `collected` is called; what is left at the end of the
+        block is sent.
+        """
         self._collector = threading.get_ident()
         try:
             yield
@@ -94,8 +104,11 @@ class Reporter(Duty):
             self.put(self.collected())
 
     def collected(self) -> list[Run]:
-        """Return the runs that have ended in the thread that collects them, which reports them itself."""
-        found, self._collected = self._collected, []
+        """Return the runs that have ended in the thread that collects them, which reports them
+        itself.
+        """
+        found = self._collected
+        self._collected = []
         return found
 
     def put(self, runs: Iterable[Run]) -> None:
@@ -104,9 +117,12 @@ class Reporter(Duty):
             self._ended.put(run)
 
     def known(self, run: Run, before: Run) -> None:
-        """Report again how an attempt has ended here: the server has lost that, and it must not run a second time."""
+        """Report again how an attempt has ended here: the server has lost that, and it must not run
+        a second time.
+        """
         log.warning(
-            "task %s attempt %s has ended here (%s), and the server has lost that: it is told again",
+            "task %s attempt %s has ended here (%s), and the server has lost that: it is told "
+            "again",
             run.place.task,
             run.place.attempt,
             before.outcome,
@@ -115,13 +131,17 @@ class Reporter(Duty):
         run.unstored = before.unstored
         run.why = before.why
         run.ending = before.ending
-        run.delay_ms, run.unbegun = before.delay_ms, before.unbegun
+        run.delay_ms = before.delay_ms
+        run.unbegun = before.unbegun
         self.ended(run, before.outcome)
 
     def reported(self, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
-        """Note that outcomes were sent; the thread frees the slots. replies: those to the calls of `outcomes`.
+        """Note that outcomes were sent; the thread frees the slots.
 
-        This asks the server for nothing: the caller has starts to hand over. Stale outcomes count as not reported.
+        replies: those to the calls of `outcomes`.
+
+        This asks the server for nothing: the caller has starts to hand over. Stale outcomes count
+        as not reported.
         """
         late = stale_runs(runs, [word for words in replies for word in words])
         for run in runs:
@@ -131,28 +151,36 @@ class Reporter(Duty):
     def _tell_late(self, store: Store, late: list[Run]) -> None:
         """Report stale outcomes once more, if the server has only lost that their runs had started.
 
-        A failover may lose the write of a start and keep the lease. The attempt is this process's all the same.
+        A failover may lose the write of a start and keep the lease. The attempt is this process's
+        all the same.
         """
         if not late:
             return
         answers = store.run(store.commands.start([run.place for run in late]))
-        begun = [run for run, (word, _) in zip(late, answers, strict=True) if word in ("ok", "yours")]
+        begun = [
+            run for run, (word, _) in zip(late, answers, strict=True) if word in ("ok", "yours")
+        ]
         words = store.run(outcomes(store.commands, begun)[0]) if begun else []
         if begun:
             log.warning(
-                "the server had lost that %d tasks have started here: their outcomes are told again", len(begun)
+                "the server had lost that %d tasks have started here: their outcomes "
+                "are told again",
+                len(begun),
             )
         if stale := len(late) - len(begun) + words.count("stale"):
             log.warning("%d outcomes came too late: their tasks were given to others", stale)
 
     def close(self) -> None:
-        """Report what is left, for some seconds if the server does not answer, and end the thread."""
+        """Report what is left, for some seconds if the server does not answer, and end
+        the thread.
+        """
         self._closing = True
         self._ended.put(None)
 
     def work(self) -> None:
         """Report until closed."""
-        store, last = self._store.again(), False
+        store = self._store.again()
+        last = False
         while not last:
             some: list[Run | None] = []
             with suppress(queue.Empty):
@@ -172,13 +200,17 @@ class Reporter(Duty):
             try:
                 self._persist(store, self._occupied + [run for run in some if run is not None])
             except Exception:
-                log.exception("slots could not be looked at: unexpected")  # the next turn has the runs
+                # the next turn has the runs
+                log.exception("slots could not be looked at: unexpected")
             if self._failures is not None and self._failures.due:
                 self.tell(store)
 
     def _persist(self, store: Store, runs: list[Run]) -> None:
-        """Report runs until the server has accepted them; of several servers, those of one that is away wait."""
-        self._occupied, tries = runs, 0
+        """Report runs until the server has accepted them; of several servers, those of one that is
+        away wait.
+        """
+        self._occupied = runs
+        tries = 0
         while self._occupied:
             try:
                 trouble = self._report(store, self._occupied)
@@ -188,7 +220,8 @@ class Reporter(Duty):
                 self._backoff.well()
                 break
             if not isinstance(trouble, ParsyncError | RedisError | OSError):
-                log.exception("outcomes could not be reported: unexpected", exc_info=trouble)  # they wait all the same
+                # they wait all the same
+                log.exception("outcomes could not be reported: unexpected", exc_info=trouble)
             tries += 1
             pause_s = self._backoff.pause_s(trouble)
             if (self._closing and tries >= LAST_TRIES) or (store.several and not self._closing):
@@ -199,13 +232,18 @@ class Reporter(Duty):
                 self._look(run)
 
     def _report(self, store: Store, runs: list[Run]) -> Exception | None:
-        """Send outcomes, then free slots: a free slot has no running task. Return what kept some from being told.
+        """Send outcomes, then free slots: a free slot has no running task.
 
-        These are two round trips. If the server has lost its scripts, it may execute the second half of one and not the
-        first. The outcomes of each shard are calls of their own, so that one primary does not keep back the others'.
+        Return what kept some from being told.
+
+        These are two round trips. If the server has lost its scripts, it may execute the second
+        half of one and not the first. The outcomes of each shard are calls of their own, so that
+        one primary does not keep back the others'.
         """
         free = [run for run in runs if self._may_free(run)]
-        groups = store.keys.by_shard([run for run in runs if not run.told], lambda run: run.place.task)
+        groups = store.keys.by_shard(
+            [run for run in runs if not run.told], lambda run: run.place.task
+        )
         trouble = _first_error(answers := report_apart(store, [some for _, some in groups]))
         for (_, some), words in zip(groups, answers, strict=True):
             if isinstance(words, Exception):
@@ -221,9 +259,16 @@ class Reporter(Duty):
         for run in free:
             if run.told and self._runs.may_free(run):
                 places.setdefault(run.place.partition, []).append(run)
-        calls = [store.commands.release(p, [run.place for run in some]) for p, some in places.items()]
+        calls = [
+            store.commands.release(p, [run.place for run in some]) for p, some in places.items()
+        ]
         replies = store.run_each(calls)
-        freed = [run for some, reply in zip(places.values(), replies, strict=True) if _is_well(reply) for run in some]
+        freed = [
+            run
+            for some, reply in zip(places.values(), replies, strict=True)
+            if _is_well(reply)
+            for run in some
+        ]
         self._runs.drop(freed)
         if freed and self._runs.waiting():
             self.nudge()
@@ -235,7 +280,9 @@ class Reporter(Duty):
         return not self._runs.used_by_others(run) and self._isolation.free(run.slots)
 
     def _look(self, run: Run) -> None:
-        """Log once that a run has ended and its slots are not free, though no other run is in them."""
+        """Log once that a run has ended and its slots are not free, though no other run
+        is in them.
+        """
         now_s = time.monotonic()
         if self._runs.used_by_others(run):
             run.left_s = 0.0
@@ -244,7 +291,8 @@ class Reporter(Duty):
         elif 0 < run.left_s < now_s - PATIENCE_S:
             run.left_s = -1
             log.warning(
-                "task %s has ended, but slots %s of node %s stay held: what it started lives on (processes %s)",
+                "task %s has ended, but slots %s of node %s stay held: what it started lives on "
+                "(processes %s)",
                 run.place.task,
                 sorted(run.slots),
                 run.place.node,
@@ -253,7 +301,9 @@ class Reporter(Duty):
 
 
 def report_apart(store: Store, groups: Sequence[list[Run]]) -> list[list[str] | Exception]:
-    """Report how groups of runs ended, each of one shard, in one round trip; return the words, or an error, of each."""
+    """Report how groups of runs ended, each of one shard, in one round trip; return the words, or
+    an error, of each.
+    """
     calls = [outcomes(store.commands, some) for some in groups]
     replies = iter(store.run_each([call for some in calls for call in some]))
     answers = [[next(replies) for _ in some] for some in calls]
@@ -269,7 +319,10 @@ def _first_error(replies: Iterable[object]) -> Exception | None:
 
 
 def stale_runs(runs: Sequence[Run], words: Sequence[str]) -> list[Run]:
-    """Return the runs whose outcome was stale. words: those that answer the calls of `outcomes`, one after another."""
+    """Return the runs whose outcome was stale.
+
+    words: those that answer the calls of `outcomes`, one after another.
+    """
     return [run for run, word in zip(_finished(runs), words, strict=False) if word == "stale"]
 
 
@@ -278,19 +331,28 @@ def _finished(runs: Sequence[Run]) -> list[Run]:
 
 
 def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
-    """Return the calls that report how these runs ended; the first is of those that have finished, if there are any."""
+    """Return the calls that report how these runs ended; the first is of those that have finished,
+    if there are any.
+    """
     finished = [(run.place, _outcome(run), run.flaw) for run in _finished(runs)]
     lost = [(run.place, run.why) for run in runs if run.outcome == "lost"]
     calls = [commands.finish(finished)] if finished else []
     calls += [commands.requeue(lost)] if lost else []
     hows: tuple[Loss, ...] = ("recalled", "unbegun")
     for how in hows:
-        some = [run for run in runs if run.outcome == "recalled" and run.unbegun == (how == "unbegun")]
-        places, delays_ms = [(run.place, run.why_recalled) for run in some], [run.delay_ms for run in some]
+        some = [
+            run for run in runs if run.outcome == "recalled" and run.unbegun == (how == "unbegun")
+        ]
+        places = [(run.place, run.why_recalled) for run in some]
+        delays_ms = [run.delay_ms for run in some]
         calls += [commands.requeue(places, how, delays_ms)] if some else []
     return calls
 
 
 def _outcome(run: Run) -> str:
     """Return how a run ended, as `finish` names it."""
-    return f"unstored {run.outcome}" if run.unstored and run.outcome in ("failed", "cancelled") else run.outcome
+    return (
+        f"unstored {run.outcome}"
+        if run.unstored and run.outcome in ("failed", "cancelled")
+        else run.outcome
+    )

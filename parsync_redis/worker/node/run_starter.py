@@ -1,4 +1,6 @@
-"""Starts tasks whose doorbells rang: at once, or, with look-ahead, when a slot of the node is idle."""
+"""Starts tasks whose doorbells rang: at once, or, with look-ahead, when a slot of the
+node is idle.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,19 @@ class Starter:
     """Asks the server to start tasks. With look-ahead several threads do, one after another."""
 
     def __init__(self, store: Store, node: AgentState, reporter: Reporter) -> None:
-        self._store, self._node, self._reporter = store, node, reporter
+        self._store = store
+        self._node = node
+        self._reporter = reporter
         self._turn = threading.Lock()
 
     def answer(self, bells: Iterable[Place]) -> Started:
-        """Ask to start the tasks of these doorbells; return the runs to hand to Celery, each with its message."""
+        """Ask to start the tasks of these doorbells; return the runs to hand to Celery, each with
+        its message.
+        """
         if self._node.ahead.room:
             return self.start_next(self._store, bells)
-        bells, node = list(bells), self._node
+        bells = list(bells)
+        node = self._node
         entered = [self._entered(bell) for bell in bells]
         runs = [run for run in entered if run]
         if runs and node.hindrance(frozenset[int]().union(*(run.slots for run in runs))):
@@ -49,53 +56,79 @@ class Starter:
         found = [(run, message) for run, word, message in answers if word != "refused"]
         if len(found) < len(answers):  # a refused run kept later doorbells from its slots
             with _keeping(found):
-                found += self.answer([bell for bell, run in zip(bells, entered, strict=True) if not run])
+                found += self.answer(
+                    [bell for bell, run in zip(bells, entered, strict=True) if not run]
+                )
         return found
 
     def _entered(self, bell: Place, waits: bool = False) -> Run | None:
-        """Enter the run of a doorbell into the table; None if it is there already, or is of another incarnation."""
-        node, run = self._node, Run(bell, waits=waits)
+        """Enter the run of a doorbell into the table; None if it is there already, or is of another
+        incarnation.
+        """
+        node = self._node
+        run = Run(bell, waits=waits)
         here = (bell.partition, bell.node, bell.inc) == (node.partition, node.name, node.inc)
         return run if here and not node.leaving and node.runs.enter(run) else None
 
     def _ask(
         self, store: Store, ended: list[Run], runs: list[Run], most: int, slots: Iterable[int] = ()
     ) -> list[tuple[Run, str, bytes]]:
-        """Report how runs ended and ask to start at most so many of others, in one round trip; return the answers.
+        """Report how runs ended and ask to start at most so many of others, in one round trip;
+        return the answers.
 
-        An attempt that has ended here before is not started again: its outcome is told anew, and its answer is refused.
-        slots: those that they are given. They are given before what ended may be freed.
+        An attempt that has ended here before is not started again: its outcome is told anew, and
+        its answer is refused. slots: those that they are given. They are given before what ended
+        may be freed.
         """
         first = set(map(id, runs[:most]))  # of several shards those that were named first
         shares = [some for _, some in store.keys.by_shard(runs, _task_of)]
         starts = [
-            store.commands.start([run.place for run in some], sum(id(run) in first for run in some)) for some in shares
+            store.commands.start([run.place for run in some], sum(id(run) in first for run in some))
+            for some in shares
         ]
         reports = outcomes(store.commands, ended)
-        later = [run for run in runs if not run.place.attempt.startswith("1@")]  # a first attempt has none before it
-        records = [store.commands.read_tasks([run.place.task for run in later], extras=False)] if later else []
-        calls: list[Call[Any]] = [*reports, *starts, *records]  # Any: each call has a reply of its own
+        # a first attempt has none before it
+        later = [run for run in runs if not run.place.attempt.startswith("1@")]
+        records = (
+            [store.commands.read_tasks([run.place.task for run in later], extras=False)]
+            if later
+            else []
+        )
+        # Any: each call has a reply of its own
+        calls: list[Call[Any]] = [*reports, *starts, *records]
         try:
             replies = store.run_each(calls)
         except BaseException:
             self._node.runs.drop(runs)  # their doorbells ring again
             raise
-        told, answers = replies[: len(reports)], replies[len(reports) : len(reports) + len(starts)]
+        told = replies[: len(reports)]
+        answers = replies[len(reports) : len(reports) + len(starts)]
         _note_redelivered(later, replies[len(reports) + len(starts) :])
         found: list[tuple[Run, str, bytes]] = []
         for some, answer in zip(shares, answers, strict=True):
             if isinstance(answer, Exception):
                 tasks = ", ".join(run.place.task for run in some)
-                log.warning("task %s could not ask to start: %s; its doorbell will ring again", tasks, answer)
+                log.warning(
+                    "task %s could not ask to start: %s; its doorbell will ring again",
+                    tasks,
+                    answer,
+                )
                 self._node.runs.drop(some)
             else:
-                found += [(run, word, message) for run, (word, message) in zip(some, answer, strict=True)]
+                found += [
+                    (run, word, message) for run, (word, message) in zip(some, answer, strict=True)
+                ]
         self._give([run for run, word, _ in found if word in ("ok", "yours")], list(slots))
         if not any(isinstance(words, Exception) for words in told):
             self._reporter.reported(ended, told)
         for number, (run, word, message) in enumerate(found):
             if word == "refused":
-                log.info("task %s attempt %s may not start (%s)", run.place.task, run.place.attempt, readable(message))
+                log.info(
+                    "task %s attempt %s may not start (%s)",
+                    run.place.task,
+                    run.place.attempt,
+                    readable(message),
+                )
                 self._reporter.ended(run, "refused")
             elif run.before is not None and word != "wait":
                 self._reporter.known(run, run.before)
@@ -103,20 +136,29 @@ class Starter:
         return found
 
     def _give(self, runs: list[Run], slots: list[int]) -> None:
-        """Give runs that have started slots to run in: one of several slots or with amounts all of them."""
+        """Give runs that have started slots to run in: one of several slots or with amounts all of
+        them.
+        """
         if slots:
-            given = [(run, (_taken(slots, run.place.slot),) if run.is_simple else tuple(slots)) for run in runs]
+            given = [
+                (run, (_taken(slots, run.place.slot),) if run.is_simple else tuple(slots))
+                for run in runs
+            ]
             self._node.runs.give(given)
 
-    # -- look-ahead --------------------------------------------------------------------------------------------------
+    # -- look-ahead --------------------------------------------------------------------------------
 
-    def start_next(self, store: Store, bells: Iterable[Place] = (), ended: Iterable[Run] = ()) -> Started:
-        """Enter doorbells, report runs that ended, and start what waits where slots are idle: one round trip.
+    def start_next(
+        self, store: Store, bells: Iterable[Place] = (), ended: Iterable[Run] = ()
+    ) -> Started:
+        """Enter doorbells, report runs that ended, and start what waits where slots are idle: one
+        round trip.
 
-        The server chooses the tasks that come first in the queue's order. Runs that ended and were not reported are the
-        caller's to report: nothing can start, or the server is away.
+        The server chooses the tasks that come first in the queue's order. Runs that ended and were
+        not reported are the caller's to report: nothing can start, or the server is away.
         """
-        node, over = self._node, list(ended)
+        node = self._node
+        over = list(ended)
         with self._turn:
             now_s = time.monotonic()
             for bell in bells:
@@ -130,7 +172,9 @@ class Starter:
             return found
 
     def _start_chosen(self, store: Store, over: list[Run], found: Started) -> list[str]:
-        """Report how runs ended and start others where slots are idle; return what the server answers to each."""
+        """Report how runs ended and start others where slots are idle; return what the server
+        answers to each.
+        """
         try:
             runs, slots = self._chosen()
             if not runs:
@@ -142,13 +186,16 @@ class Starter:
         return [word for _, word, _ in answers]
 
     def _chosen(self) -> tuple[list[Run], list[int]]:
-        """Return runs that may start, and the idle slots for them; one of several slots or with amounts alone."""
+        """Return runs that may start, and the idle slots for them; one of several slots or with
+        amounts alone.
+        """
         node = self._node
         for run in node.runs.waiting():
             if run.unwanted or run.place.inc != node.inc or node.leaving:
                 run.why = "it had not begun"
                 self._reporter.ended(run, "recalled")
-        waiting, slots = node.runs.waiting()[:MAX_BATCH], node.runs.idle(node.ahead.slots, reserve=True)
+        waiting = node.runs.waiting()[:MAX_BATCH]
+        slots = node.runs.idle(node.ahead.slots, reserve=True)
         if not waiting or not slots:
             return [], []
         if node.hindrance(slots):
@@ -189,9 +236,12 @@ def _taken(slots: list[int], own: int) -> int:
 
 
 def _note_redelivered(runs: list[Run], replies: Iterable[list[Record] | Exception]) -> None:
-    """Note for which runs an earlier run of the same message had begun. If a server is away, nobody knows of its tasks.
+    """Note for which runs an earlier run of the same message had begun.
 
-    The line of a task stays as it is from its take to its end, so that it may be read apart from the start.
+    If a server is away, nobody knows of its tasks.
+
+    The line of a task stays as it is from its take to its end, so that it may be read apart from
+    the start.
     """
     for records in replies:
         if not isinstance(records, Exception):

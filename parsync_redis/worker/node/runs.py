@@ -1,7 +1,7 @@
 """The table of runs: what this process has asked to start, until its slots are free again.
 
-A run enters before its start is asked for and leaves when its slots were freed, so that nothing is started or freed
-twice. All threads of the agent share the table, under one lock.
+A run enters before its start is asked for and leaves when its slots were freed, so that nothing is
+started or freed twice. All threads of the agent share the table, under one lock.
 """
 
 from __future__ import annotations
@@ -17,26 +17,30 @@ from ..celery.celery_types import Request
 Key = tuple[str, str, int]  # task, attempt, slot
 
 KEPT_PASSES: Final = 10
-"""For so many passes of the reconciler the table keeps what the server was told: two leases, an outage not counted."""
+"""For so many passes of the reconciler the table keeps what the server was told: two leases, an
+outage not counted.
+"""
 
 
 @dataclass(slots=True)
 class Run:
     """An attempt that this process has asked to start.
 
-    request: Celery's, once there is one. outcome: how it ended, '' while it has not. ending: the signal that the
-    agent has ended it with, or recalled. unwanted: cancelled or recalled, if it must not be handed to Celery any
-    more, which another thread may set. flaw: what is wrong with its message or its result. unstored: the result
-    backend did not take its result, which the outbox tells later. why: why it was lost or did not begin. delay_ms:
-    how long a recalled task must wait before it is taken again. unbegun: it was recalled before it began, and its
-    task has been ready all the time. told: the server knows its outcome. left_s: since when a process of it is known
-    to live on in its slots (monotonic seconds), -1 once that was logged. waits: it waits at the worker, and nobody
-    has asked to start it; due_s: it is handed back then if it has not begun. given: the slots that it runs in, if its
-    place names a waiting seat, or a slot in which another runs. name: of its task. handed_s: when it was handed to
-    Celery. began_s: when the pool began it, 0 while it waits for a process or a thread. freeing: the release of its
-    slots was asked for. failed: whether its function failed, None if its end says nothing of this node. redelivered:
-    a run of its task's message had begun before. before: the same attempt as it ended here; its outcome is told again,
-    as the server has lost it.
+    request: Celery's, once there is one. outcome: how it ended, '' while it has not. ending: the
+    signal that the agent has ended it with, or recalled. unwanted: cancelled or recalled, if it
+    must not be handed to Celery any more, which another thread may set. flaw: what is wrong with
+    its message or its result. unstored: the result backend did not take its result, which the
+    outbox tells later. why: why it was lost or did not begin. delay_ms: how long a recalled task
+    must wait before it is taken again. unbegun: it was recalled before it began, and its task has
+    been ready all the time. told: the server knows its outcome. left_s: since when a process of it
+    is known to live on in its slots (monotonic seconds), -1 once that was logged. waits: it waits
+    at the worker, and nobody has asked to start it; due_s: it is handed back then if it has not
+    begun. given: the slots that it runs in, if its place names a waiting seat, or a slot in which
+    another runs. name: of its task. handed_s: when it was handed to Celery. began_s: when the pool
+    began it, 0 while it waits for a process or a thread. freeing: the release of its slots was
+    asked for. failed: whether its function failed, None if its end says nothing of this node.
+    redelivered: a run of its task's message had begun before. before: the same attempt as it ended
+    here; its outcome is told again, as the server has lost it.
     """
 
     place: Place
@@ -69,7 +73,9 @@ class Run:
 
     @property
     def is_simple(self) -> bool:
-        """True if it holds one slot and no amounts: its lease may stand a little longer than it runs."""
+        """True if it holds one slot and no amounts: its lease may stand a little longer than it
+        runs.
+        """
         return len(self.place.slots) == 1 and not self.place.asked
 
     @property
@@ -93,7 +99,8 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: dict[Key, Run] = {}
-        self._told: dict[Key, tuple[int, Run]] = {}  # with the pass in which it was told, the oldest first
+        # with the pass in which it was told, the oldest first
+        self._told: dict[Key, tuple[int, Run]] = {}
         self._passes = 0
         self._reserved: set[int] = set()
         self._lock = threading.Lock()
@@ -102,10 +109,15 @@ class Runs:
         return len(self._runs)
 
     def enter(self, run: Run) -> bool:
-        """Enter a run; False if it is there already, or another run has not ended at one of its seats."""
+        """Enter a run; False if it is there already, or another run has not ended at one of its
+        seats.
+        """
         with self._lock:
             seats = set(run.place.slots)
-            busy = any(not other.outcome and not seats.isdisjoint(other.place.slots) for other in self._runs.values())
+            busy = any(
+                not other.outcome and not seats.isdisjoint(other.place.slots)
+                for other in self._runs.values()
+            )
             if busy or run.key in self._runs:
                 return False
             _, run.before = self._told.get(run.key, (0, None))
@@ -115,7 +127,9 @@ class Runs:
     def behind(self, slots: int) -> frozenset[Key]:
         """Return the keys of the runs that hold a slot behind a node's first `slots` slots."""
         with self._lock:
-            return frozenset(key for key, run in self._runs.items() if max(run.place.slots) >= slots)
+            return frozenset(
+                key for key, run in self._runs.items() if max(run.place.slots) >= slots
+            )
 
     def waiting(self) -> list[Run]:
         """Return the runs that wait to be started, in the order in which they came."""
@@ -125,32 +139,41 @@ class Runs:
     def idle(self, slots: int, reserve: bool = False) -> list[int]:
         """Return those of a node's first `slots` slots in which nothing runs.
 
-        A slot whose release was asked for is idle if what waits holds it anew. reserve: nobody may free them until
-        `give` was called.
+        A slot whose release was asked for is idle if what waits holds it anew. reserve: nobody may
+        free them until `give` was called.
         """
         with self._lock:
             busy = {slot for run in self._runs.values() if run.occupies for slot in run.slots}
             freeing = {slot for run in self._runs.values() if run.freeing for slot in run.slots}
             if freeing:
-                busy |= freeing - {slot for run in self._runs.values() if run.waits for slot in run.place.slots}
+                busy |= freeing - {
+                    slot for run in self._runs.values() if run.waits for slot in run.place.slots
+                }
             found = [slot for slot in range(slots) if slot not in busy]
             self._reserved = set(found) if reserve else self._reserved
         return found
 
     def give(self, given: Iterable[tuple[Run, tuple[int, ...]]]) -> None:
-        """Note in which of the reserved slots runs have started; the others are not reserved any more."""
+        """Note in which of the reserved slots runs have started; the others are not reserved any
+        more.
+        """
         with self._lock:
             for run, slots in given:
-                run.given, run.waits = slots, False
+                run.given = slots
+                run.waits = False
             self._reserved = set()
 
     def used_by_others(self, run: Run) -> bool:
-        """Return True if another run goes on in the slots of one that has ended: its lease stands for theirs."""
+        """Return True if another run goes on in the slots of one that has ended: its lease stands
+        for theirs.
+        """
         with self._lock:
             return self._used_by_others(run)
 
     def may_free(self, run: Run) -> bool:
-        """Return False if another run goes on or starts in the slots of one that has ended; else none will start."""
+        """Return False if another run goes on or starts in the slots of one that has ended; else
+        none will start.
+        """
         with self._lock:
             run.freeing = not self._reserved & run.slots and not self._used_by_others(run)
             return run.freeing
@@ -168,9 +191,11 @@ class Runs:
             return True
 
     def drop(self, runs: Iterable[Run]) -> None:
-        """Take runs out of the table, as their slots are free; keep what the server was told of how they ended.
+        """Take runs out of the table, as their slots are free; keep what the server was told of how
+        they ended.
 
-        A failover may lose what the server was told last. Then the doorbell of the same attempt rings again.
+        A failover may lose what the server was told last. Then the doorbell of the same attempt
+        rings again.
         """
         with self._lock:
             for run in runs:
@@ -180,7 +205,9 @@ class Runs:
                     self._told[known.key] = self._passes, replace(known, request=None, before=None)
 
     def passed(self) -> None:
-        """Note that the reconciler has compared the leases with this table; forget what was told KEPT_PASSES ago."""
+        """Note that the reconciler has compared the leases with this table; forget what was told
+        KEPT_PASSES ago.
+        """
         with self._lock:
             self._passes += 1
             while self._told:
@@ -213,4 +240,6 @@ class Runs:
     def going(self) -> list[Run]:
         """Return the runs that have a request of Celery's and have not ended."""
         with self._lock:
-            return [run for run in self._runs.values() if run.request is not None and not run.outcome]
+            return [
+                run for run in self._runs.values() if run.request is not None and not run.outcome
+            ]

@@ -1,4 +1,6 @@
-"""Keeps a node's waiting seats: opens and shuts them, and hands back tasks that have waited too long."""
+"""Keeps a node's waiting seats: opens and shuts them, and hands back tasks that have waited too
+long.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ SHUT_S: Final = 0.1
 
 
 class SeatKeeper(Duty):
-    """Keep the waiting seats in a thread of its own, because a solo pool runs tasks in the thread of the event loop."""
+    """Keep the waiting seats in a thread of its own, because a solo pool runs tasks in the thread
+    of the event loop.
+    """
 
     def __init__(
         self,
@@ -37,13 +41,18 @@ class SeatKeeper(Duty):
         nudge: Callable[[], object],
     ) -> None:
         super().__init__("parsync-seats")
-        self._store, self._node, self._starter, self._reconciler = store, node, starter, reconciler
-        self._nudge, self._unread = nudge, False
+        self._store = store
+        self._node = node
+        self._starter = starter
+        self._reconciler = reconciler
+        self._nudge = nudge
+        self._unread = False
         self._backoff = Backoff(log, f"the waiting seats of node {node.name}")
 
     def work(self) -> None:
         """Keep the seats until the node stops."""
-        node, store = self._node, self._store.again()
+        node = self._node
+        store = self._store.again()
         while not node.stopped:
             pause_s = LOOK_S if node.seats_open else SHUT_S
             try:
@@ -57,7 +66,8 @@ class SeatKeeper(Duty):
 
     def keep(self, store: Store) -> None:
         """Look once: hand back, then open or shut."""
-        node, now_s = self._node, time.monotonic()
+        node = self._node
+        now_s = time.monotonic()
         if node.leaving:
             self._starter.hand_back("its worker shuts down")
         elif why := self._why_not(now_s):
@@ -77,19 +87,31 @@ class SeatKeeper(Duty):
         self._set(store)
 
     def _why_not(self, now_s: float) -> str:
-        """Return why nothing may wait here now, '' if it may. A solo pool hears no doorbell while a task runs."""
-        node, runs = self._node, self._node.runs
+        """Return why nothing may wait here now, '' if it may.
+
+        A solo pool hears no doorbell while a task runs.
+        """
+        node = self._node
+        runs = self._node.runs
         if node.drained:
             return "its node is drained"
         late = any(run.due_s < now_s for run in runs.waiting())
-        late = late or any(node.ahead.is_late(run.began_s or run.handed_s, now_s) for run in runs.going())
+        late = late or any(
+            node.ahead.is_late(run.began_s or run.handed_s, now_s) for run in runs.going()
+        )
         return "the task ahead of it took longer than was expected" if late else ""
 
     def _set(self, store: Store) -> None:
         node = self._node
-        wanted, inc = node.ahead.wanted, node.inc
+        wanted = node.ahead.wanted
+        inc = node.inc
         if inc and not node.leaving and (inc, wanted) != (node.seats_of, node.seats_open):
             if wanted or node.seats_open:  # a node that has just registered has none open
-                node.seats_of, node.seats_open = inc, -1  # it is not known: the answer may be lost
-                store.run(store.commands.set_node(node.partition, node.name, "ahead", inc, str(wanted)))
-            node.seats_of, node.seats_open = inc, wanted
+                # it is not known: the answer may be lost
+                node.seats_of = inc
+                node.seats_open = -1
+                store.run(
+                    store.commands.set_node(node.partition, node.name, "ahead", inc, str(wanted))
+                )
+            node.seats_of = inc
+            node.seats_open = wanted

@@ -1,8 +1,10 @@
-"""The place span of OpenTelemetry: from when a task could be taken until its run begins, in the trace of its submit.
+"""The place span of OpenTelemetry: from when a task could be taken until its run begins, in the
+trace of its submit.
 
-The trace context travels in the headers that OpenTelemetry's instrumentation of Celery writes. The worker has them, so
-no scheduler reads a message. For sampled traces only, the worker reads the record of the task for its times, and a
-second later why a scheduler chose the node, which schedulers note once in a gap.
+The trace context travels in the headers that OpenTelemetry's instrumentation of Celery writes. The
+worker has them, so no scheduler reads a message. For sampled traces only, the worker reads the
+record of the task for its times, and a second later why a scheduler chose the node, which
+schedulers note once in a gap.
 """
 
 from __future__ import annotations
@@ -42,7 +44,10 @@ NS: Final = 1_000_000
 
 @dataclass(slots=True)
 class Begun:
-    """A run that has begun, and the trace that it is of. due_s: when its choice is read. task: its record."""
+    """A run that has begun, and the trace that it is of.
+
+    due_s: when its choice is read. task: its record.
+    """
 
     place: Place
     name: str
@@ -53,19 +58,28 @@ class Begun:
 
 
 class PlaceSpans(threading.Thread):
-    """Makes the place spans of a worker, in a thread that begins with the first one. All times are the server's."""
+    """Makes the place spans of a worker, in a thread that begins with the first one.
+
+    All times are the server's.
+    """
 
     def __init__(self, store: Store) -> None:
         super().__init__(name="parsync-spans", daemon=True)
-        self._store, self._said = store, False
+        self._store = store
+        self._said = False
         self._news: SimpleQueue[Begun | None] = SimpleQueue()
 
     def begin(self, place: Place, name: str, headers: Mapping[str, object]) -> None:
-        """Note that a run begins. Headers may be anybody's: if they cannot be read, there is no span."""
+        """Note that a run begins.
+
+        Headers may be anybody's: if they cannot be read, there is no span.
+        """
         try:
             context = sampled(headers)
         except Exception as error:
-            self._complain(f"the trace in the headers of task {place.task} cannot be read: {error!r}")
+            self._complain(
+                f"the trace in the headers of task {place.task} cannot be read: {error!r}"
+            )
             return
         if context is None:
             return
@@ -73,7 +87,13 @@ class PlaceSpans(threading.Thread):
             self._complain(f"{MOST} runs wait for theirs")
             return
         retries = headers.get("retries")
-        begun = Begun(place, name, retries if isinstance(retries, int) else 0, context, time.monotonic() + CHOICE_S)
+        begun = Begun(
+            place,
+            name,
+            retries if isinstance(retries, int) else 0,
+            context,
+            time.monotonic() + CHOICE_S,
+        )
         self._news.put(begun)
         if self.ident is None:
             self.start()
@@ -86,7 +106,9 @@ class PlaceSpans(threading.Thread):
 
     def run(self) -> None:
         """Make spans until closed."""
-        store, waiting, last = self._store.again(), list[Begun](), False
+        store = self._store.again()
+        waiting = list[Begun]()
+        last = False
         while not last:
             news = self._next(max(0.0, waiting[0].due_s - time.monotonic()) if waiting else None)
             last = None in news
@@ -95,7 +117,9 @@ class PlaceSpans(threading.Thread):
                 now_s = time.monotonic()
                 due = [begun for begun in waiting if last or begun.due_s <= now_s]
                 waiting = waiting[len(due) :]
-                for begun, choice in zip(due, choices_of(store, [one.place.task for one in due]), strict=True):
+                for begun, choice in zip(
+                    due, choices_of(store, [one.place.task for one in due]), strict=True
+                ):
                     make_span(begun, choice)
             except (ParsyncError, RedisError, OSError) as error:
                 self._complain(str(error))
@@ -120,7 +144,9 @@ class PlaceSpans(threading.Thread):
 
 
 def sampled(headers: Mapping[str, object]) -> Context | None:
-    """Return the trace context in a message's headers; None if there is none, or nobody here records that trace."""
+    """Return the trace context in a message's headers; None if there is none, or nobody here
+    records that trace.
+    """
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return None  # the app has set no provider up in this process
     context = propagate.extract(headers)
@@ -129,8 +155,13 @@ def sampled(headers: Mapping[str, object]) -> Context | None:
 
 
 def read_tasks(store: Store, some: Sequence[Begun]) -> Sequence[Begun]:
-    """Read the records of runs that have just begun. A task that is another attempt's by now tells nothing."""
-    for begun, task in zip(some, store.statuses([one.place.task for one in some]) if some else [], strict=True):
+    """Read the records of runs that have just begun.
+
+    A task that is another attempt's by now tells nothing.
+    """
+    for begun, task in zip(
+        some, store.statuses([one.place.task for one in some]) if some else [], strict=True
+    ):
         number = begun.place.attempt.partition("@")[0]
         if (str(task.attempt), task.node) == (number, begun.place.node):
             begun.task = task
@@ -139,10 +170,12 @@ def read_tasks(store: Store, some: Sequence[Begun]) -> Sequence[Begun]:
 
 def make_span(begun: Begun, choice: Choice | None) -> None:
     """Make the span of a run."""
-    place, task = begun.place, begun.task
+    place = begun.place
+    task = begun.task
     times = task.times if task else {}
     placed_ms = place.since_ms
-    ready_ms, started_ms = times.get("ready") or placed_ms, times.get("started") or placed_ms
+    ready_ms = times.get("ready") or placed_ms
+    started_ms = times.get("started") or placed_ms
     facts: dict[str, str | int | float | list[int]] = {
         "celery.task_name": begun.name,
         "messaging.message.id": decode_id(place.task),
@@ -156,8 +189,13 @@ def make_span(begun: Begun, choice: Choice | None) -> None:
     if task:
         facts |= {"parsync.lost_starts": task.starts - 1, "parsync.scheduler": task.scheduler or ""}
     if task and choice and (choice.node, choice.scheduler) == (place.node, task.scheduler):
-        facts |= {"parsync.view_age_ms": round(choice.age_s * 1000, 1), "parsync.strategy": choice.strategy}
+        facts |= {
+            "parsync.view_age_ms": round(choice.age_s * 1000, 1),
+            "parsync.strategy": choice.strategy,
+        }
     tracer = trace.get_tracer("parsync_redis")
-    span = tracer.start_span(f"place/{begun.name}", begun.context, attributes=facts, start_time=ready_ms * NS)
+    span = tracer.start_span(
+        f"place/{begun.name}", begun.context, attributes=facts, start_time=ready_ms * NS
+    )
     span.add_event("placed", timestamp=placed_ms * NS)
     span.end(max(started_ms, ready_ms) * NS)

@@ -1,4 +1,6 @@
-"""Layers 3 and 4 of the chaos by hand: `python -m tests.chaos.real run|throughput|soak`; see docs/chaos.md."""
+"""Layers 3 and 4 of the chaos by hand: `python -m tests.chaos.real run|throughput|soak`; see
+docs/chaos.md.
+"""
 
 import argparse
 import json
@@ -20,13 +22,17 @@ SHOWN = 20
 def run(args: argparse.Namespace) -> int:
     """Return the storm; 1 if a promise broke."""
     folder = args.folder or Path("build", "chaos", str(args.seed))
-    return tell(play(args.seconds, args.seed, folder, say, args.every, args.rate), args.seed, folder)
+    return tell(
+        play(args.seconds, args.seed, folder, say, args.every, args.rate), args.seed, folder
+    )
 
 
 def run_failover(args: argparse.Namespace) -> int:
     """Have primaries go away; 1 if a promise broke."""
     folder = args.folder or Path("build", "chaos", "failover")
-    return tell(failover(args.kills, args.seed, folder, say, args.how, args.rate), args.seed, folder)
+    return tell(
+        failover(args.kills, args.seed, folder, say, args.how, args.rate), args.seed, folder
+    )
 
 
 def run_moves(args: argparse.Namespace) -> int:
@@ -45,13 +51,17 @@ def tell(outcome: Outcome, seed: int, folder: Path) -> int:
         print(f"... and {len(outcome.broken) - SHOWN} more")
     print(json.dumps({"seed": seed, "broken": len(outcome.broken), **outcome.figures}))
     if outcome.broken:
-        print(f"seed {seed}: {len(outcome.broken)} broken promises; what everybody did is in {folder}")
+        print(
+            f"seed {seed}: {len(outcome.broken)} broken promises; what everybody did is in {folder}"
+        )
     return int(bool(outcome.broken))
 
 
 def run_throughput(args: argparse.Namespace) -> int:
     """Measure throughput under kills; 1 if a task was lost."""
-    figures = throughput(args.seconds, args.seed, args.folder or Path("build", "chaos", "throughput"), say)
+    figures = throughput(
+        args.seconds, args.seed, args.folder or Path("build", "chaos", "throughput"), say
+    )
     show(figures)
     return int(figures["lost"] > 0)
 
@@ -82,29 +92,40 @@ def main() -> int:
     verbs = parser.add_subparsers(required=True)
     storm = verbs.add_parser("run", help="random faults on a whole stack")
     storm.add_argument("--seconds", type=float, default=300)
-    storm.add_argument("--every", type=float, default=1.0, help="seconds from fault to fault, about")
+    storm.add_argument(
+        "--every", type=float, default=1.0, help="seconds from fault to fault, about"
+    )
     storm.add_argument("--rate", type=float, default=12.0, help="tasks a second")
     storm.set_defaults(do=run)
-    pace = verbs.add_parser("throughput", help="tasks a second while processes are killed / undisturbed")
+    pace = verbs.add_parser(
+        "throughput", help="tasks a second while processes are killed / undisturbed"
+    )
     pace.add_argument("--seconds", type=float, default=60, help="of each of its four phases")
     pace.set_defaults(do=run_throughput)
     long = verbs.add_parser("soak", help="memory at seventy in a hundred of what it can do")
     long.add_argument("--minutes", type=float, default=20)
     long.set_defaults(do=run_soak)
-    over = verbs.add_parser("failover", help="primaries of a cluster of servers go away, one after the other")
+    over = verbs.add_parser(
+        "failover", help="primaries of a cluster of servers go away, one after the other"
+    )
     over.add_argument("--kills", type=int, default=8)
     over.add_argument("--how", choices=("kill", "stop", "lag", "mixed"), default="mixed")
     over.add_argument("--rate", type=float, default=30.0, help="tasks a second")
     over.set_defaults(do=run_failover)
-    moves = verbs.add_parser("move-slots", help="slots of a cluster of servers are moved under load")
+    moves = verbs.add_parser(
+        "move-slots", help="slots of a cluster of servers are moved under load"
+    )
     moves.add_argument("--moves", type=int, default=40)
     moves.add_argument("--rate", type=float, default=30.0, help="tasks a second")
     moves.set_defaults(do=run_moves)
     for verb in (storm, pace, long, over, moves):
         verb.add_argument("--seed", type=int, default=1)
-        verb.add_argument("--folder", type=Path, help="where everything is written down; a folder in build/chaos")
+        verb.add_argument(
+            "--folder", type=Path, help="where everything is written down; a folder in build/chaos"
+        )
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that the stack is stopped
+    # so that the stack is stopped
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     return args.do(args)
 
 

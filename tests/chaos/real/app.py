@@ -39,7 +39,15 @@ if FOLDER in os.environ:
 def _note(event: str, place: dict[str, Any]) -> None:
     if _fd < 0:
         return  # nobody wants to know
-    words = event, place["id"], place["attempt"], place["node"], place["slot"], os.getpid(), f"{time.monotonic():.4f}"
+    words = (
+        event,
+        place["id"],
+        place["attempt"],
+        place["node"],
+        place["slot"],
+        os.getpid(),
+        f"{time.monotonic():.4f}",
+    )
     os.write(_fd, (" ".join(map(str, words)) + "\n").encode())
 
 

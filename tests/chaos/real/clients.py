@@ -23,9 +23,14 @@ Make = Callable[[random.Random], dict[str, Any]]
 
 
 def mixed(dice: random.Random) -> dict[str, Any]:
-    """Return a random task: mostly short, some long, some with several slots, resources or labels."""
+    """Return a random task: mostly short, some long, some with several slots, resources
+    or labels.
+    """
     kind = dice.random()
-    task: dict[str, Any] = {"args": [round(dice.uniform(0.0, 0.5), 2)], "priority": dice.randrange(10)}
+    task: dict[str, Any] = {
+        "args": [round(dice.uniform(0.0, 0.5), 2)],
+        "priority": dice.randrange(10),
+    }
     if kind < 0.04:
         task["args"] = [dice.uniform(2.0, 5.0)]
     elif kind < 0.16:
@@ -39,8 +44,10 @@ def mixed(dice: random.Random) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Book:
-    """The knowledge that all clients share. `final` is the first final state that was seen of a task, `open` are
-    acknowledged tasks that were not seen to end.
+    """The knowledge that all clients share.
+
+    `final` is the first final state that was seen of a task, `open` are acknowledged tasks that
+    were not seen to end.
     """
 
     acknowledged: set[str] = field(default_factory=set)
@@ -85,10 +92,19 @@ class Submitter(threading.Thread):
     """A client that submits tasks until it is stopped. `broken` is the bug that ended it."""
 
     def __init__(
-        self, url: str, cluster: str, name: str, book: Book, rate: float, retry_for_s: float, seed: int
+        self,
+        url: str,
+        cluster: str,
+        name: str,
+        book: Book,
+        rate: float,
+        retry_for_s: float,
+        seed: int,
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self.book, self.rate, self._dice = book, rate, random.Random(f"{seed} {name}")
+        self.book = book
+        self.rate = rate
+        self._dice = random.Random(f"{seed} {name}")
         self._client = ParsyncClient.from_url(url, cluster)
         self._client.requests.retry_for_s = retry_for_s
         self._halt = threading.Event()
@@ -111,7 +127,9 @@ def stop_all(submitters: Sequence[Submitter]) -> None:
 
 
 class Client(Submitter):
-    """Submits tasks, `rate` a second as long as fewer than `window` are open, until it is stopped."""
+    """Submits tasks, `rate` a second as long as fewer than `window` are open, until it
+    is stopped.
+    """
 
     def __init__(
         self,
@@ -126,11 +144,14 @@ class Client(Submitter):
         cancels: float = 0.02,
     ) -> None:
         super().__init__(url, cluster, name, book, rate, 1.0, seed)
-        self.window, self.make, self.cancels = window, make, cancels
+        self.window = window
+        self.make = make
+        self.cancels = cancels
 
     def run(self) -> None:
         """Submit until stopped; whatever happens to the server, it goes on."""
-        number, due_s = 0, time.monotonic()
+        number = 0
+        due_s = time.monotonic()
         while not self._halt.is_set() and self.broken is None:
             if len(self.book.open) >= self.window:
                 due_s = time.monotonic()
@@ -143,7 +164,10 @@ class Client(Submitter):
         self._client.close()
 
     def _submit(self, id: str) -> None:
-        """Submit until it is acknowledged: the same id is the same task. Now and then it gives up, and never knows."""
+        """Submit until it is acknowledged: the same id is the same task.
+
+        Now and then it gives up, and never knows.
+        """
         task = self.make(self._dice)
         while True:
             try:
@@ -175,7 +199,8 @@ class Watcher(threading.Thread):
 
     def __init__(self, store: Store, book: Book) -> None:
         super().__init__(name="watcher", daemon=True)
-        self._store, self._book = store, book
+        self._store = store
+        self._book = book
         self._halt = threading.Event()
 
     def run(self) -> None:
@@ -185,7 +210,8 @@ class Watcher(threading.Thread):
 
     def look(self) -> None:
         """Look once."""
-        reads, commands = self._store.keys.by_shard(self._book.still_open(), str), self._store.commands
+        reads = self._store.keys.by_shard(self._book.still_open(), str)
+        commands = self._store.commands
         calls = [commands.read_tasks(ids[:500], False) for _, ids in reads]
         for (_, ids), records in zip(reads, self._store.run_each(calls), strict=True):
             if not isinstance(records, ParsyncError):  # else its server is away: later

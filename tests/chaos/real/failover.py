@@ -1,4 +1,6 @@
-"""Kill primaries, stop them, or kill them while their replicas lag, and check what it costs tasks and the others."""
+"""Kill primaries, stop them, or kill them while their replicas lag, and check what it costs tasks
+and the others.
+"""
 
 from __future__ import annotations
 
@@ -66,18 +68,25 @@ class Several:
 
 @contextmanager
 def several_at_work(stack: SeveralStack, rate: float, patience_s: float) -> Iterator[Several]:
-    """Start a stack on several servers and its clients in an empty folder, and stop them at the end."""
+    """Start a stack on several servers and its clients in an empty folder, and stop them at the
+    end.
+    """
     stack.folder.mkdir(parents=True, exist_ok=True)
     for old in stack.folder.iterdir():
         old.unlink()
-    end_recording, clients = Recorder(stack.folder, "client").watch(), list[Steady]()
+    end_recording = Recorder(stack.folder, "client").watch()
+    clients = list[Steady]()
     try:
         stack.start()
-        store, book = stack.store(), Book()
-        watcher, marker = Watcher(stack.store(), book), Marker(stack.store())
+        store = stack.store()
+        book = Book()
+        watcher = Watcher(stack.store(), book)
+        marker = Marker(stack.store())
         for number in range(CLIENTS):
             name = f"client-{number}"
-            client = Steady(stack.several.url, stack.cluster, name, book, rate / CLIENTS, patience_s, stack.seed)
+            client = Steady(
+                stack.several.url, stack.cluster, name, book, rate / CLIENTS, patience_s, stack.seed
+            )
             client.marker = marker.ids
             clients.append(client)
         for thread in (*clients, watcher, marker):
@@ -90,11 +99,13 @@ def several_at_work(stack: SeveralStack, rate: float, patience_s: float) -> Iter
         end_recording()
 
 
-# -- outages -----------------------------------------------------------------------------------------------------------
+# -- outages ---------------------------------------------------------------------------------------
 
 
 def cause(field: Several, kind: str, number: int) -> Outage:
-    """Have one primary go away, wait until its replica has taken over, and bring it back as a replica."""
+    """Have one primary go away, wait until its replica has taken over, and bring it back as a
+    replica.
+    """
     several = field.stack.several
     several.wait_until_well()
     primaries = sorted(set(field.stack.owners(several.servers[0]).primaries))
@@ -107,7 +118,9 @@ def cause(field: Several, kind: str, number: int) -> Outage:
         cut_replication(field, victim)
         time.sleep(LAG_S)
     os.kill(victim.process.pid, signal.SIGSTOP if kind == "stop" else signal.SIGKILL)
-    outage = Outage(kind, address, shards, partitions, cut_s, time.monotonic(), int(time.time() * 1000))
+    outage = Outage(
+        kind, address, shards, partitions, cut_s, time.monotonic(), int(time.time() * 1000)
+    )
     field.outages.append(outage)
     while address in field.stack.owners(other).primaries:
         field.pass_time(0.02)
@@ -125,22 +138,33 @@ def cause(field: Several, kind: str, number: int) -> Outage:
 
 
 def cut_replication(field: Several, victim: EmbeddedServer) -> None:
-    """End the replication from a primary: its replica is not let in again, as with a line that is cut."""
+    """End the replication from a primary: its replica is not let in again, as with a line that is
+    cut.
+    """
     with field.stack.several.client(victim) as client:
         client.execute_command("ACL", "SETUSER", "default", "-psync", "-sync")
         client.execute_command("CLIENT", "KILL", "TYPE", "replica")
 
 
 def failover(
-    kills: int, seed: int, folder: Path, say: Say, how: str = "kill", rate: float = 30.0, program: str | None = None
+    kills: int,
+    seed: int,
+    folder: Path,
+    say: Say,
+    how: str = "kill",
+    rate: float = 30.0,
+    program: str | None = None,
 ) -> Outcome:
     """Run the stack, have primaries go away by turns, let it calm down, and check everything.
 
     how: kill, stop, lag, or mixed.
     """
-    outcome, begun_s = Outcome(), time.monotonic()
+    outcome = Outcome()
+    begun_s = time.monotonic()
     kinds = ["kill", "stop", "kill", "lag"] if how == "mixed" else [how]
-    with several_at_work(SeveralStack(folder, seed, program=program), rate, patience_s=0.0) as field:
+    with several_at_work(
+        SeveralStack(folder, seed, program=program), rate, patience_s=0.0
+    ) as field:
         field.pass_time(QUIET_S / 2)
         quiet = time.monotonic(), time.monotonic() + QUIET_S
         field.pass_time(QUIET_S)
@@ -148,7 +172,10 @@ def failover(
             outage = cause(field, kinds[number % len(kinds)], number + seed)
             away_s = outage.taken_s - outage.at_s
             what = f"{outage.kind} {outage.address}, shards {sorted(outage.shards)}, partitions "
-            say(f"{outage.at_s - begun_s:7.1f} s  {what}{sorted(outage.partitions)}: taken over after {away_s:.1f} s")
+            say(
+                f"{outage.at_s - begun_s:7.1f} s  {what}{sorted(outage.partitions)}: taken over "
+                f"after {away_s:.1f} s"
+            )
             field.pass_time(QUIET_S / 2)
         drain(field, outcome, say)
         _figures(field, quiet, outcome)
@@ -156,16 +183,20 @@ def failover(
     return outcome
 
 
-# -- what came of it ---------------------------------------------------------------------------------------------------
+# -- what came of it -------------------------------------------------------------------------------
 
 
 def drain(field: Several, outcome: Outcome, say: Say) -> None:
-    """End the load; every task must end or be lost, every slot must come free, and the audit must be clean."""
+    """End the load; every task must end or be lost, every slot must come free, and the audit must
+    be clean.
+    """
     stop_all(field.clients)
     field.marker.stop()
-    book, store = field.book, field.store
+    book = field.book
+    store = field.store
     say(f"calm: {len(book.open)} tasks are open")
-    deadline_s, gone = time.monotonic() + DRAIN_S, set[str]()
+    deadline_s = time.monotonic() + DRAIN_S
+    gone = set[str]()
     while book.open - gone and time.monotonic() < deadline_s:
         field.pass_time(0.2)
         names = book.still_open()
@@ -176,21 +207,28 @@ def drain(field: Several, outcome: Outcome, say: Say) -> None:
 
 
 def judge(field: Several, outcome: Outcome) -> None:
-    """Check the records; tasks that an outage may have lost are exempt, but their losses must be told."""
-    book, store, outages = field.book, field.store, field.outages
+    """Check the records; tasks that an outage may have lost are exempt, but their losses must be
+    told.
+    """
+    book = field.book
+    store = field.store
+    outages = field.outages
     everything = sorted(book.acknowledged | book.unknown)
     ends = dict(zip(everything, store.states(everything), strict=True))
     end_s = time.monotonic()
     for id, state in ends.items():
         book.see(id, state or "gone")
-    events, runs = list(events_of(field.stack.folder)), runs_of(field.stack.folder)
+    events = list(events_of(field.stack.folder))
+    runs = runs_of(field.stack.folder)
     shard_of = store.keys.shard_of
     exempt = touched(events, outages, shard_of)
     lost = {id for id in book.acknowledged if not ends[id]}
     stuck = sorted(id for id in book.acknowledged - lost if id not in book.final)
     copied = sorted(lost & field.marker.copied)
     silent = untold(lost, outages, read_losses(store), shard_of)
-    outcome.broken += [f"promise 1: task {id} was acknowledged and copied, and is lost" for id in copied]
+    outcome.broken += [
+        f"promise 1: task {id} was acknowledged and copied, and is lost" for id in copied
+    ]
     outcome.broken += [f"promise 1: task {id} is {ends[id]}, and does not end" for id in stuck]
     outcome.broken += [f"task {id} is lost, and `losses` does not say so" for id in silent]
     strict = [event for event in events if event.task not in exempt]
@@ -215,20 +253,29 @@ def judge(field: Several, outcome: Outcome) -> None:
         "double_accepted": count_accepted_again(strict) + len(changed),
         "runs_per_task": runs_per_task(runs),
         "client_errors": dict(book.errors),
-        "submit_s": percentiles([seconds for client in field.clients for seconds in client.latencies_s]),
+        "submit_s": percentiles(
+            [seconds for client in field.clients for seconds in client.latencies_s]
+        ),
     }
 
 
 def _figures(field: Several, quiet: tuple[float, float], outcome: Outcome) -> None:
-    """Measure the pauses of the others' partitions, in outages and while all was well, and of the primary's own."""
-    events, others, own = list(events_of(field.stack.folder)), dict[str, list[float]](), list[float]()
+    """Measure the pauses of the others' partitions, in outages and while all was well, and of the
+    primary's own.
+    """
+    events = list(events_of(field.stack.folder))
+    others = dict[str, list[float]]()
+    own = list[float]()
     everybody = frozenset(range(field.stack.partitions))
     length_s = max((outage.taken_s - outage.at_s for outage in field.outages), default=2.0)
     for outage in field.outages:
         span = outage.at_s, max(outage.taken_s, outage.at_s + length_s)
-        others.setdefault(outage.kind, []).extend(pauses(events, [everybody - outage.partitions], [span]))
+        others.setdefault(outage.kind, []).extend(
+            pauses(events, [everybody - outage.partitions], [span])
+        )
         own += pauses(events, [outage.partitions], [span])
-    begin_s, spans = quiet[0], list[tuple[float, float]]()
+    begin_s = quiet[0]
+    spans = list[tuple[float, float]]()
     while begin_s + length_s <= quiet[1]:
         spans.append((begin_s, begin_s + length_s))
         begin_s += length_s

@@ -1,4 +1,7 @@
-"""The faults: what happens to processes, lines and the server, drawn by seed. Each heals by itself after a while."""
+"""The faults: what happens to processes, lines and the server, drawn by seed.
+
+Each heals by itself after a while.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,12 @@ MOST_SCHEDULERS: Final = 2
 class Storm:
     """Draws faults for a stack and lets them heal. `say` hears a line for each."""
 
-    def __init__(self, stack: Stack, lines: dict[str, Line], seed: int, say: Callable[[str], None]) -> None:
-        self.stack, self.lines, self.say = stack, lines, say
+    def __init__(
+        self, stack: Stack, lines: dict[str, Line], seed: int, say: Callable[[str], None]
+    ) -> None:
+        self.stack = stack
+        self.lines = lines
+        self.say = say
         self.dice = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.server_up_s: list[float] = []
@@ -40,7 +47,7 @@ class Storm:
         self._numbers = itertools.count()
         self._admin = connect(stack.server.url, timeout_s=2.0)
 
-    # -- time --------------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------
 
     def later(self, seconds: float, do: Callable[[], None]) -> None:
         """Have something done by `step`, after so long."""
@@ -54,14 +61,15 @@ class Storm:
 
     def calm(self) -> bool:
         """Heal everything now; False as long as somebody is still on his way out."""
-        due, self._due = self._due, []
+        due = self._due
+        self._due = []
         for _, _, do in sorted(due):
             do()
         for line in self.lines.values():
             line.heal()
         return not self._due
 
-    # -- drawing -----------------------------------------------------------------------------------------------------
+    # -- drawing -----------------------------------------------------------------------------------
 
     def strike(self) -> None:
         """Cause one fault, of a kind that is possible now."""
@@ -103,7 +111,7 @@ class Storm:
 
         self.later(seconds, back)
 
-    # -- processes ---------------------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     def kill_worker(self) -> str | None:
         """Send Send SIGKILL to a worker and all its processes."""
@@ -125,7 +133,9 @@ class Storm:
 
     def kill_child(self) -> str | None:
         """Send Send SIGKILL to one pool process."""
-        pids = {pid: m.name for m in self._free(worker=True) for pid in children(_process(m).popen.pid)}
+        pids = {
+            pid: m.name for m in self._free(worker=True) for pid in children(_process(m).popen.pid)
+        }
         if not pids:
             return None
         pid = self.dice.choice(sorted(pids))
@@ -152,7 +162,8 @@ class Storm:
         """Send SIGSTOP, and SIGCONT a third of a lease to two leases later."""
         if member is None:
             return None
-        process, seconds = _process(member), self.dice.uniform(0.3, 2.0) * LEASE_S
+        process = _process(member)
+        seconds = self.dice.uniform(0.3, 2.0) * LEASE_S
         member.busy = True
         self.stack.signal(process, signal.SIGSTOP)
 
@@ -164,10 +175,13 @@ class Storm:
         return f"{member.name} for {seconds:.1f} s"
 
     def stop_main(self) -> str | None:
-        """Send SIGSTOP to a worker's main process only, for up to two leases: its guard keeps the lease."""
+        """Send SIGSTOP to a worker's main process only, for up to two leases: its guard keeps the
+        lease.
+        """
         if (member := self._one(worker=True)) is None:
             return None
-        process, seconds = _process(member), self.dice.uniform(0.3, 2.0) * LEASE_S
+        process = _process(member)
+        seconds = self.dice.uniform(0.3, 2.0) * LEASE_S
         member.busy = True
         send(process.popen.pid, signal.SIGSTOP)
 
@@ -182,7 +196,8 @@ class Storm:
         """Stop a worker, give its name to another, and then let the first go on."""
         if (member := self._one(worker=True)) is None:
             return None
-        process, seconds = _process(member), self.dice.uniform(1.0, 2.5) * LEASE_S
+        process = _process(member)
+        seconds = self.dice.uniform(1.0, 2.5) * LEASE_S
         self.stack.signal(process, signal.SIGSTOP)
         self._back_after(member, 0.1)
         self.later(seconds, lambda: self.stack.signal(process, signal.SIGCONT))
@@ -192,7 +207,8 @@ class Storm:
         """Send SIGTERM: the member leaves in order, and another takes its name."""
         if (member := self._one(worker)) is None:
             return None
-        process, deadline = _process(member), time.monotonic() + 180
+        process = _process(member)
+        deadline = time.monotonic() + 180
         member.busy = True
         process.send(signal.SIGTERM)
 
@@ -207,15 +223,17 @@ class Storm:
         self.later(0.1, again)
         return member.name
 
-    # -- lines -------------------------------------------------------------------------------------------------------
+    # -- lines -------------------------------------------------------------------------------------
 
     def line(self) -> str | None:
         """Let a line fail as networks do, for a while."""
         free = [name for name in self.lines if name not in self._busy_lines]
         if not free or len(self._busy_lines) >= 2:
             return None
-        name, mode = self.dice.choice(sorted(free)), self.dice.choice((*MODES, "reset"))
-        seconds, cuts = self.dice.uniform(0.2, 2.0) * LEASE_S, self.dice.randint(1, 4)
+        name = self.dice.choice(sorted(free))
+        mode = self.dice.choice((*MODES, "reset"))
+        seconds = self.dice.uniform(0.2, 2.0) * LEASE_S
+        cuts = self.dice.randint(1, 4)
         line = self.lines[name]
         if mode == "reset":
             line.reset()
@@ -228,9 +246,11 @@ class Storm:
             self._busy_lines.discard(name)
 
         self.later(seconds, heal)
-        return f"{name} {mode} for {seconds:.1f} s" + (f", {cuts} times" if mode.startswith("cut") else "")
+        return f"{name} {mode} for {seconds:.1f} s" + (
+            f", {cuts} times" if mode.startswith("cut") else ""
+        )
 
-    # -- the server --------------------------------------------------------------------------------------------------
+    # -- the server --------------------------------------------------------------------------------
 
     def kill_server(self) -> str | None:
         """Send Send SIGKILL to the server; it starts again on its files."""
@@ -254,7 +274,8 @@ class Storm:
         if self._server_busy:
             return None
         self._server_busy = True
-        pid, seconds = self.stack.server.process.pid, self.dice.uniform(0.2, 1.5) * LEASE_S
+        pid = self.stack.server.process.pid
+        seconds = self.dice.uniform(0.2, 1.5) * LEASE_S
         send(pid, signal.SIGSTOP)
 
         def go_on() -> None:
@@ -286,7 +307,8 @@ class Storm:
 
     def pause_clients(self) -> str | None:
         """Send CLIENT PAUSE for all commands or for writes."""
-        ms, kind = self.dice.randint(200, 1500), self.dice.choice(("WRITE", "ALL"))
+        ms = self.dice.randint(200, 1500)
+        kind = self.dice.choice(("WRITE", "ALL"))
         return self._admin_call(f"{kind} for {ms} ms", "CLIENT", "PAUSE", ms, kind)
 
     def rewrite(self) -> str | None:
@@ -305,7 +327,8 @@ class Storm:
         try:
             self._admin.execute_command("CONFIG", "SET", "maxmemory", 0)
         except RedisError:
-            self.later(0.2, self._empty_memory)  # the server is away; one that was killed has forgotten it, too
+            # the server is away; one that was killed has forgotten it, too
+            self.later(0.2, self._empty_memory)
 
 
 def _process(member: Member) -> Process:
@@ -335,4 +358,7 @@ FAULTS: Final[dict[str, tuple[float, Callable[[Storm], str | None]]]] = {
     "rewrite append-only file": (0.5, Storm.rewrite),
     "memory full": (1.0, Storm.fill_memory),
 }
-"""The faults: their frequency, and the function that causes each. It returns a text, or None if it cannot now."""
+"""The faults: their frequency, and the function that causes each.
+
+It returns a text, or None if it cannot now.
+"""

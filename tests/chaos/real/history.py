@@ -24,7 +24,9 @@ FINAL: Final = ("succeeded", "failed", "cancelled", "dead")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A call about one task or lease: from when to when, what it asked, and the word it got ('' is unknown)."""
+    """A call about one task or lease: from when to when, what it asked, and the word it got ('' is
+    unknown).
+    """
 
     who: str
     call_s: float
@@ -70,7 +72,7 @@ class Run:
         )
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read_calls(who: str, lines: Iterable[str]) -> Iterator[Event]:
@@ -81,7 +83,10 @@ def read_calls(who: str, lines: Iterable[str]) -> Iterator[Event]:
             calls[number] = at_s, *rest
             continue
         call_s, verb, items = calls.pop(number)
-        yield from (Event(who, call_s, at_s, verb, item, word) for item, word in zip(items, rest[0], strict=True))
+        yield from (
+            Event(who, call_s, at_s, verb, item, word)
+            for item, word in zip(items, rest[0], strict=True)
+        )
     for call_s, verb, items in calls.values():
         yield from (Event(who, call_s, inf, verb, item, "") for item in items)
 
@@ -102,7 +107,7 @@ def read_ticks(lines: Iterable[str]) -> list[Run]:
     return runs
 
 
-# -- at one moment -----------------------------------------------------------------------------------------------------
+# -- at one moment ---------------------------------------------------------------------------------
 
 
 class Span(NamedTuple):
@@ -116,7 +121,8 @@ class Span(NamedTuple):
 
 def overlaps(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
     """Return pairs with one key that are at one moment there."""
-    found, latest = [], dict[str, Span]()
+    found = []
+    latest = dict[str, Span]()
     for span in sorted(spans, key=lambda span: span.began_s):
         before = latest.get(span.key)
         if before is not None and span.began_s < before.ended_s:
@@ -129,14 +135,19 @@ def overlaps(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
 def check_leases(events: Iterable[Event]) -> list[str]:
     """Return slots that two leases had at one moment.
 
-    A lease is certain from the reply of its commit to the call of its release, if that is later. One that was written
-    twice (its commit came again, late, after its release) is not looked at.
+    A lease is certain from the reply of its commit to the call of its release, if that is later.
+    One that was written twice (its commit came again, late, after its release) is not looked at.
     """
     slots: dict[tuple[str, ...], str] = {}
     held: dict[tuple[str, ...], list[float]] = defaultdict(list)
     freed: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for event in events:
-        key = event.task, event.item.get("attempt", ""), event.item.get("node", ""), event.item.get("inc", "")
+        key = (
+            event.task,
+            event.item.get("attempt", ""),
+            event.item.get("node", ""),
+            event.item.get("inc", ""),
+        )
         if event.verb == "commit" and event.word == "held":
             held[key].append(event.back_s)
             slots[key] = event.item["slots"]
@@ -148,15 +159,19 @@ def check_leases(events: Iterable[Event]) -> list[str]:
         if len(begun) == 1 and key in freed and begun[0] < min(freed[key])
         for slot in slots[key].split(",")
     ]
-    return [f"promise 2: two leases of slot {a.key}: {a.what} and {b.what}" for a, b in overlaps(spans)]
+    return [
+        f"promise 2: two leases of slot {a.key}: {a.what} and {b.what}" for a, b in overlaps(spans)
+    ]
 
 
 def slots_of_runs(events: Iterable[Event]) -> dict[tuple[str, str, str, str], list[str]]:
-    """Return all slots of each (task, attempt, node, first slot of its place): those that it was given, or claimed.
+    """Return all slots of each (task, attempt, node, first slot of its place): those that it was
+    given, or claimed.
 
     A worker gives a run other slots than those of its place if something still runs there.
     """
-    claimed, given = dict[tuple[str, str, str, str], list[str]](), dict[tuple[str, str, str, str], list[str]]()
+    claimed = dict[tuple[str, str, str, str], list[str]]()
+    given = dict[tuple[str, str, str, str], list[str]]()
     for event in events:
         if (event.verb, event.word) == ("give", "given"):
             key = event.task, event.item["attempt"], event.item["node"], event.item["slot"]
@@ -167,8 +182,11 @@ def slots_of_runs(events: Iterable[Event]) -> dict[tuple[str, str, str, str], li
     return claimed | given
 
 
-def check_runs(runs: Sequence[Run], slots: Mapping[tuple[str, str, str, str], Sequence[str]]) -> list[str]:
-    """Return slots with two runs at one moment, tasks that ran twice at one moment, attempts that were begun twice.
+def check_runs(
+    runs: Sequence[Run], slots: Mapping[tuple[str, str, str, str], Sequence[str]]
+) -> list[str]:
+    """Return slots with two runs at one moment, tasks that ran twice at one moment, attempts that
+    were begun twice.
 
     slots: `slots_of_runs`; a run that is not among them has the slot that it names.
     """
@@ -178,8 +196,12 @@ def check_runs(runs: Sequence[Run], slots: Mapping[tuple[str, str, str, str], Se
         for slot in slots.get((run.task, run.attempt, run.node, run.slot), [run.slot])
     ]
     by_task = [Span(run.task, run.began_s, run.last_s, run) for run in runs]
-    found = [f"promise 2: two runs in slot {a.key}: {a.what}; {b.what}" for a, b in overlaps(by_slot)]
-    found += [f"two runs of task {a.key} at one moment: {a.what}; {b.what}" for a, b in overlaps(by_task)]
+    found = [
+        f"promise 2: two runs in slot {a.key}: {a.what}; {b.what}" for a, b in overlaps(by_slot)
+    ]
+    found += [
+        f"two runs of task {a.key} at one moment: {a.what}; {b.what}" for a, b in overlaps(by_task)
+    ]
     begun: dict[tuple[str, str], Run] = {}
     for run in runs:
         if (other := begun.setdefault((run.task, run.attempt), run)) is not run:
@@ -187,11 +209,13 @@ def check_runs(runs: Sequence[Run], slots: Mapping[tuple[str, str, str, str], Se
     return found
 
 
-# -- one task ----------------------------------------------------------------------------------------------------------
+# -- one task --------------------------------------------------------------------------------------
 
 
 class State(NamedTuple):
-    """A task as the model has it: `open` is pending, taken or placed; the attempt and place that counted last."""
+    """A task as the model has it: `open` is pending, taken or placed; the attempt and place that
+    counted last.
+    """
 
     phase: str = "none"
     attempt: str = ""
@@ -251,22 +275,33 @@ _EFFECTS: Final = {
 
 
 def check_task(events: Iterable[Event], final: str, end_s: float) -> str | None:
-    """Return what is wrong with the history of one task that was read as `final` at the end; None if it can be."""
+    """Return what is wrong with the history of one task that was read as `final` at the end; None
+    if it can be.
+    """
     about = [event for event in events if event.verb in _EFFECTS]
     known = [event for event in about if event.word]
-    # a request that was made again and again while the server was away can take effect once: the first stands for all
+    # a request that was made again and again while the server was away can take effect once: the
+    # first stands for all
     unknown: dict[tuple[str, str], Event] = {}
-    for event in sorted((event for event in about if not event.word), key=lambda event: event.call_s):
+    for event in sorted(
+        (event for event in about if not event.word), key=lambda event: event.call_s
+    ):
         unknown.setdefault((event.verb, str(sorted(event.item.items()))), event)
     read = Event("end", end_s, end_s, "read", {"id": ""}, final)
     history = sorted([*known, *unknown.values(), read], key=lambda event: event.call_s)
     if _in_order(history, frozenset(range(len(history))), State(), set()):
         return None
-    return "no order of these makes every reply right:\n" + "\n".join(f"    {event}" for event in history)
+    return "no order of these makes every reply right:\n" + "\n".join(
+        f"    {event}" for event in history
+    )
 
 
-def _in_order(history: Sequence[Event], left: frozenset[int], state: State, dead_ends: set[Any]) -> bool:
-    """Return whether the rest can follow, in some order that keeps each reply before later calls (Wing and Gong)."""
+def _in_order(
+    history: Sequence[Event], left: frozenset[int], state: State, dead_ends: set[Any]
+) -> bool:
+    """Return whether the rest can follow, in some order that keeps each reply before later calls
+    (Wing and Gong).
+    """
     horizon_s = min((history[i].back_s for i in left if history[i].word), default=inf)
     if horizon_s == inf:
         return True

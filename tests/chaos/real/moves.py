@@ -23,24 +23,32 @@ BETWEEN_S: Final = 0.3
 
 
 def move_slots(moves: int, seed: int, folder: Path, say: Say, rate: float = 30.0) -> Outcome:
-    """Run the stack, move the slots of shards, of partitions and of the cluster's own keys, and check everything.
+    """Run the stack, move the slots of shards, of partitions and of the cluster's own keys, and
+    check everything.
 
-    A slot moves key by key, as redis-cli moves it, and all at once where the server can. No submitter may see an error.
+    A slot moves key by key, as redis-cli moves it, and all at once where the server can. No
+    submitter may see an error.
     """
-    outcome, begun_s, dice = Outcome(), time.monotonic(), random.Random(seed)
+    outcome = Outcome()
+    begun_s = time.monotonic()
+    dice = random.Random(seed)
     stack = SeveralStack(folder, seed, program=find_wheel())
     with several_at_work(stack, rate, patience_s=RETRY_FOR_S) as field:
         quiet_s = time.monotonic()
         field.pass_time(QUIET_S)
-        spans, counts = list[tuple[float, float]](), Counter[str]()
+        spans = list[tuple[float, float]]()
+        counts = Counter[str]()
         at_once = can_move_at_once(stack.several)
         for number in range(moves):
-            key, how = draw(field, dice), "at once" if at_once and number % 2 else "key by key"
+            key = draw(field, dice)
+            how = "at once" if at_once and number % 2 else "key by key"
             move = Move(stack.several, key, dice.choice(others(field, key)))
             (Move.at_once if how == "at once" else in_pieces)(move)
             counts[how] += 1
             spans.append((field_s := time.monotonic(), field_s))
-            say(f"{field_s - begun_s:7.1f} s  {key.rpartition(':')[0]} to {move.target.port}, {how}")
+            say(
+                f"{field_s - begun_s:7.1f} s  {key.rpartition(':')[0]} to {move.target.port}, {how}"
+            )
             field.pass_time(BETWEEN_S)
         moved = spans[0][0] if spans else quiet_s, time.monotonic()
         drain(field, outcome, say)
@@ -51,7 +59,8 @@ def move_slots(moves: int, seed: int, folder: Path, say: Say, rate: float = 30.0
 
 def draw(field: Several, dice: random.Random) -> str:
     """Return a key of a shard, of a partition, or of the cluster as a whole."""
-    keys, stack = field.store.keys, field.stack
+    keys = field.store.keys
+    stack = field.stack
     kinds: Sequence[Callable[[], str]] = (
         lambda: keys.queue("meta", dice.randrange(keys.shards)),
         lambda: keys.partition(dice.randrange(stack.partitions), "meta"),
@@ -77,14 +86,21 @@ def in_pieces(move: Move) -> None:
 
 
 def _figures(
-    field: Several, counts: Counter[str], quiet: tuple[float, float], moved: tuple[float, float], outcome: Outcome
+    field: Several,
+    counts: Counter[str],
+    quiet: tuple[float, float],
+    moved: tuple[float, float],
+    outcome: Outcome,
 ) -> None:
-    errors, events = sum(field.book.errors.values()), list(events_of(field.stack.folder))
+    errors = sum(field.book.errors.values())
+    events = list(events_of(field.stack.folder))
     groups = [frozenset([p]) for p in range(field.stack.partitions)]
     lost = outcome.figures.pop("lost_copied") + outcome.figures.pop("lost_uncopied")
     for name in ("lost_untold", "exempt"):
         del outcome.figures[name]
-    outcome.broken += [f"a submitter saw {count} of {error}" for error, count in field.book.errors.items()]
+    outcome.broken += [
+        f"a submitter saw {count} of {error}" for error, count in field.book.errors.items()
+    ]
     outcome.figures |= {
         "moves": dict(counts),
         "lost": lost,

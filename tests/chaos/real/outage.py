@@ -22,10 +22,12 @@ _OF_PARTITION: Final = ("commit", "release")
 
 @dataclass(slots=True)
 class Outage:
-    """A primary that was killed or stopped. Times are monotonic seconds, `wall_ms` is the wall clock's.
+    """A primary that was killed or stopped.
 
-    cut_s: from when its replica got nothing more; as at_s, if it got all. at_s: when it went away. taken_s: when
-    another had its slots. until_s: when it certainly was no primary any more.
+    Times are monotonic seconds, `wall_ms` is the wall clock's.
+
+    cut_s: from when its replica got nothing more; as at_s, if it got all. at_s: when it went away.
+    taken_s: when another had its slots. until_s: when it certainly was no primary any more.
     """
 
     kind: str
@@ -40,11 +42,15 @@ class Outage:
 
     @property
     def loses(self) -> bool:
-        """True if what it acknowledged may be lost: its replica lagged, or it answered when it had been replaced."""
+        """True if what it acknowledged may be lost: its replica lagged, or it answered when it had
+        been replaced.
+        """
         return self.kind != "kill"
 
 
-def touched(events: Iterable[Event], outages: Sequence[Outage], shard_of: Callable[[str], int]) -> set[str]:
+def touched(
+    events: Iterable[Event], outages: Sequence[Outage], shard_of: Callable[[str], int]
+) -> set[str]:
     """Return the tasks of which a primary may have lost something that it had acknowledged."""
     lossy = [outage for outage in outages if outage.loses]
     return {event.task for event in events for outage in lossy if _is_of(event, outage, shard_of)}
@@ -59,13 +65,21 @@ def _is_of(event: Event, outage: Outage, shard_of: Callable[[str], int]) -> bool
 
 
 def untold(
-    lost: Iterable[str], outages: Sequence[Outage], losses: Iterable[Loss], shard_of: Callable[[str], int]
+    lost: Iterable[str],
+    outages: Sequence[Outage],
+    losses: Iterable[Loss],
+    shard_of: Callable[[str], int],
 ) -> list[str]:
-    """Return the lost tasks whose shard is not named by a loss since the first outage of its primary."""
+    """Return the lost tasks whose shard is not named by a loss since the first outage of its
+    primary.
+    """
     told = [
         (name.removeprefix("submitted_").removeprefix("q"), loss.at_ms)
         for loss in losses
-        for name in (*(number.split()[0] for number in loss.went_back), *",".join(loss.taken_over).split(","))
+        for name in (
+            *(number.split()[0] for number in loss.went_back),
+            *",".join(loss.taken_over).split(","),
+        )
     ]
     missing = []
     for id in sorted(lost):
@@ -77,8 +91,12 @@ def untold(
 
 
 def longest(commits: Sequence[float], begin_s: float, end_s: float) -> float:
-    """Return the longest time without a commit that touches an interval. commits: their times, in order."""
-    first, last = bisect_left(commits, begin_s), bisect_right(commits, end_s)
+    """Return the longest time without a commit that touches an interval.
+
+    commits: their times, in order.
+    """
+    first = bisect_left(commits, begin_s)
+    last = bisect_right(commits, end_s)
     inside = [*commits[max(0, first - 1) : last + 1]]
     if not inside or inside[0] > begin_s:
         inside.insert(0, begin_s)

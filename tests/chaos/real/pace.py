@@ -51,23 +51,28 @@ def _finished(field: Field, seconds: float) -> Iterator[float]:
 
 
 def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
-    """Run four phases: quiet; a worker and a scheduler killed every ten seconds; at four tenths of the slots, with
-    longer tasks, a worker killed every three leases and away for two and a half; the server killed every three leases.
+    """Run four phases: quiet; a worker and a scheduler killed every ten seconds; at four tenths of
+    the slots, with longer tasks, a worker killed every three leases and away for two and a half;
+    the server killed every three leases.
 
-    seconds: of each. The ratio of the first two, in tasks a second, and how many leases it took in the third until what
-    ran on the killed node ran again; and in the fourth the seconds from when the server was there again to a placement.
+    seconds: of each. The ratio of the first two, in tasks a second, and how many leases it took in
+    the third until what ran on the killed node ran again; and in the fourth the seconds from when
+    the server was there again to a placement.
     """
-    dice, rates = random.Random(seed), dict[str, float]()
+    dice = random.Random(seed)
+    rates = dict[str, float]()
     with at_work(Stack(folder, seed), rate=1e6, window=80, make=_short, cancels=0.0) as field:
         for _ in _finished(field, 5.0):
             pass
         for phase, kinds in (("undisturbed", ()), ("killed", ("n", "scheduler"))):
-            begun_s, before = time.monotonic(), len(field.book.final)
+            begun_s = time.monotonic()
+            before = len(field.book.final)
             _killing(field, seconds, kinds, KILL_EVERY_S, 0.0, dice, say)
             rates[phase] = (len(field.book.final) - before) / (time.monotonic() - begun_s)
             say(f"{phase}: {rates[phase]:.1f} tasks/s")
         for client in field.clients:
-            client.make, client.rate = _long, 0.4 * SLOTS / LONG_S / len(field.clients)
+            client.make = _long
+            client.rate = 0.4 * SLOTS / LONG_S / len(field.clients)
         for _ in _finished(field, 5.0):
             pass
         kills = _killing(field, seconds, ("n",), 3 * LEASE_S, 2.5 * LEASE_S, dice, say)
@@ -90,15 +95,25 @@ def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, A
         "lost": lost,
         "kills": len(kills),
         "moved_leases": percentiles([seconds / LEASE_S for seconds in moved]),
-        "first_placement_s": percentiles([wait for up_s in ups if (wait := first_after(up_s, events)) is not None]),
+        "first_placement_s": percentiles(
+            [wait for up_s in ups if (wait := first_after(up_s, events)) is not None]
+        ),
     }
 
 
 def _killing(
-    field: Field, seconds: float, kinds: tuple[str, ...], every_s: float, away_s: float, dice: random.Random, say: Say
+    field: Field,
+    seconds: float,
+    kinds: tuple[str, ...],
+    every_s: float,
+    away_s: float,
+    dice: random.Random,
+    say: Say,
 ) -> list[Kill]:
     """Let time pass; every so often kill one member of each kind, which stays away for so long."""
-    kills, next_s, back = list[Kill](), time.monotonic(), list[tuple[float, Member]]()
+    kills = list[Kill]()
+    next_s = time.monotonic()
+    back = list[tuple[float, Member]]()
     for now_s in _finished(field, seconds):
         for at_s, member in [one for one in back if one[0] <= now_s]:
             back.remove((at_s, member))
@@ -107,7 +122,8 @@ def _killing(
             continue
         next_s += every_s
         victims = [
-            dice.choice([m for n, m in sorted(field.stack.members.items()) if n.startswith(kind)]) for kind in kinds
+            dice.choice([m for n, m in sorted(field.stack.members.items()) if n.startswith(kind)])
+            for kind in kinds
         ]
         for member in victims:
             assert member.process is not None
@@ -123,7 +139,8 @@ def _killing(
 
 def _restarting(field: Field, seconds: float) -> list[float]:
     """Kil the server every three leases and start it at once; return when it was up again."""
-    ups, next_s = list[float](), time.monotonic()
+    ups = list[float]()
+    next_s = time.monotonic()
     for now_s in _finished(field, seconds):
         if now_s >= next_s:
             next_s += 3 * LEASE_S
@@ -137,8 +154,16 @@ def moved_after(kills: list[Kill], runs: list[Run]) -> list[float]:
     found = []
     for kill in kills:
         for run in runs:
-            if run.node == kill.node and not run.ended and kill.at_s - 0.5 < run.last_s < kill.at_s + 0.1:
-                later = [other.began_s for other in runs if other.task == run.task and other.began_s > kill.at_s]
+            if (
+                run.node == kill.node
+                and not run.ended
+                and kill.at_s - 0.5 < run.last_s < kill.at_s + 0.1
+            ):
+                later = [
+                    other.began_s
+                    for other in runs
+                    if other.task == run.task and other.began_s > kill.at_s
+                ]
                 found += [min(later) - kill.at_s] if later else []
     return found
 
@@ -146,22 +171,27 @@ def moved_after(kills: list[Kill], runs: list[Run]) -> list[float]:
 def soak(minutes: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
     """Measure memory at 70 % load: how much it grew after the first third.
 
-    Bytes by name: each scheduler and worker with its pool (proportional set size), and what the server uses. Compared
-    are the means of a ninth of the time, after the first third and at the end.
+    Bytes by name: each scheduler and worker with its pool (proportional set size), and what the
+    server uses. Compared are the means of a ninth of the time, after the first third and at the
+    end.
     """
     stack = Stack(folder, seed, retention_s=SHORT_RETENTION_S, record=False)
     seen: dict[str, list[tuple[float, float]]] = defaultdict(list)
     with at_work(stack, rate=1e6, window=80, make=_short, cancels=0.0) as field:
         for _ in _finished(field, 5.0):
             pass
-        begun_s, before = time.monotonic(), len(field.book.final)
+        begun_s = time.monotonic()
+        before = len(field.book.final)
         for _ in _finished(field, 20.0):
             pass
         most = (len(field.book.final) - before) / (time.monotonic() - begun_s)
         for client in field.clients:
             client.rate = 0.7 * most / len(field.clients)
         say(f"{most:.1f} tasks/s at most; now {0.7 * most:.1f}")
-        begun_s, before, next_s, shown = time.monotonic(), len(field.book.final), 0.0, 0
+        begun_s = time.monotonic()
+        before = len(field.book.final)
+        next_s = 0.0
+        shown = 0
         for now_s in _finished(field, 60 * minutes):
             if now_s >= next_s:
                 next_s = now_s + 5.0
@@ -169,12 +199,18 @@ def soak(minutes: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
                     seen[name].append((now_s - begun_s, size))
                 if int((now_s - begun_s) / 60) > shown:
                     shown += 1
-                    sizes = " ".join(f"{name}={rows[-1][1] / 2**20:.1f}" for name, rows in seen.items())
+                    sizes = " ".join(
+                        f"{name}={rows[-1][1] / 2**20:.1f}" for name, rows in seen.items()
+                    )
                     say(f"{shown:4d} min, MiB: {sizes}")
         done = len(field.book.final) - before
     span_s = 60 * minutes
     growth = {
-        name: round(100 * (_mean(rows, span_s * 8 / 9, span_s) / _mean(rows, span_s / 3, span_s * 4 / 9) - 1), 2)
+        name: round(
+            100
+            * (_mean(rows, span_s * 8 / 9, span_s) / _mean(rows, span_s / 3, span_s * 4 / 9) - 1),
+            2,
+        )
         for name, rows in seen.items()
     }
     return {

@@ -17,7 +17,16 @@ from parsync_redis.store.store import Store
 from .app import TICKS
 from .clients import Book, Client, Make, Watcher, mixed, stop_all
 from .faults import Storm
-from .history import Event, Run, check_leases, check_runs, check_task, read_calls, read_ticks, slots_of_runs
+from .history import (
+    Event,
+    Run,
+    check_leases,
+    check_runs,
+    check_task,
+    read_calls,
+    read_ticks,
+    slots_of_runs,
+)
 from .proxy import Line
 from .recorder import Recorder
 from .stack import LEASE_S, PARTITIONS, Stack
@@ -26,7 +35,10 @@ Say = Callable[[str], None]
 DRAIN_S = 90.0
 """How long after the storm the last task may end."""
 CLEAN_S = 10 * LEASE_S
-"""How long after that the last slot may be held. Two leases are promised, on a machine that has time for all this."""
+"""How long after that the last slot may be held.
+
+Two leases are promised, on a machine that has time for all this.
+"""
 
 
 @dataclass(slots=True)
@@ -49,19 +61,34 @@ class Field:
 
 
 @contextmanager
-def at_work(stack: Stack, rate: float, window: int, make: Make = mixed, cancels: float = 0.02) -> Iterator[Field]:
+def at_work(
+    stack: Stack, rate: float, window: int, make: Make = mixed, cancels: float = 0.02
+) -> Iterator[Field]:
     """Start a stack and its clients in an emptied folder, and stop them at the end."""
     shutil.rmtree(stack.folder, ignore_errors=True)
     stack.folder.mkdir(parents=True)
     end_recording = Recorder(stack.folder, "client").watch() if stack.record else lambda: None
-    book, clients = Book(), list[Client]()
+    book = Book()
+    clients = list[Client]()
     try:
         stack.start()
-        lines = {name: member.line for name, member in stack.members.items() if member.line is not None}
+        lines = {
+            name: member.line for name, member in stack.members.items() if member.line is not None
+        }
         for name in ("client-a", "client-b"):
             if (line := stack.line(stack.seed)) is not None:
                 lines[name] = line
-            client = Client(stack.url_by(line), stack.cluster, name, book, rate / 2, window, stack.seed, make, cancels)
+            client = Client(
+                stack.url_by(line),
+                stack.cluster,
+                name,
+                book,
+                rate / 2,
+                window,
+                stack.seed,
+                make,
+                cancels,
+            )
             clients.append(client)
         watcher = Watcher(stack.store(), book)
         for thread in (*clients, watcher):
@@ -77,11 +104,19 @@ def at_work(stack: Stack, rate: float, window: int, make: Make = mixed, cancels:
         end_recording()
 
 
-def play(seconds: float, seed: int, folder: Path, say: Say, every_s: float = 1.0, rate: float = 12.0) -> Outcome:
+def play(
+    seconds: float, seed: int, folder: Path, say: Say, every_s: float = 1.0, rate: float = 12.0
+) -> Outcome:
     """Run the storm for so long, let it calm down, and check everything."""
-    outcome, begun_s = Outcome(), time.monotonic()
+    outcome = Outcome()
+    begun_s = time.monotonic()
     with at_work(Stack(folder, seed), rate, window=60) as field:
-        storm = Storm(field.stack, field.lines, seed, lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"))
+        storm = Storm(
+            field.stack,
+            field.lines,
+            seed,
+            lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"),
+        )
         _storm(storm, field.book, seconds, every_s, say)
         _calm(storm, field, outcome, say)
     note_deaths(field.stack, outcome, begun_s, say)
@@ -101,13 +136,19 @@ def _storm(storm: Storm, book: Book, seconds: float, every_s: float, say: Say) -
             storm.strike()
         if now_s >= show_s:
             show_s = now_s + 10.0
-            say(f"          {sum(storm.counts.values())} faults, {len(book.acknowledged)} tasks, {len(book.open)} open")
+            say(
+                f"          {sum(storm.counts.values())} faults, {len(book.acknowledged)} tasks, "
+                f"{len(book.open)} open"
+            )
         time.sleep(0.02)
 
 
 def _calm(storm: Storm, field: Field, outcome: Outcome, say: Say) -> None:
-    """End the storm; every task must end, every slot must come free within two leases, and the audit must be clean."""
-    stack, book = field.stack, field.book
+    """End the storm; every task must end, every slot must come free within two leases, and the
+    audit must be clean.
+    """
+    stack = field.stack
+    book = field.book
     while not storm.calm():
         time.sleep(0.1)
     stack.await_up()
@@ -123,7 +164,11 @@ def _calm(storm: Storm, field: Field, outcome: Outcome, say: Say) -> None:
     outcome.figures["clean_leases"] = round((time.monotonic() - ended_s) / LEASE_S, 2)
     field.watcher.stop()
     everything = sorted(book.acknowledged | book.unknown)
-    states = [state for at in range(0, len(everything), 500) for state in store.states(everything[at : at + 500])]
+    states = [
+        state
+        for at in range(0, len(everything), 500)
+        for state in store.states(everything[at : at + 500])
+    ]
     for id, state in zip(everything, states, strict=True):
         book.see(id, state or "gone")
     ends = dict(zip(everything, states, strict=True))
@@ -133,11 +178,16 @@ def _calm(storm: Storm, field: Field, outcome: Outcome, say: Say) -> None:
 
 
 def check_clean(store: Store, partitions: int, outcome: Outcome) -> None:
-    """Wait until no slot is held and the audit is clean, for at most CLEAN_S; note what is left as broken promises."""
-    leaks, end_s = ["not looked"], time.monotonic() + CLEAN_S
+    """Wait until no slot is held and the audit is clean, for at most CLEAN_S; note what is left as
+    broken promises.
+    """
+    leaks = ["not looked"]
+    end_s = time.monotonic() + CLEAN_S
     while leaks and time.monotonic() < end_s:
         time.sleep(0.1)
-        held = [lease for p in range(partitions) for lease in store.leases(p, store.nodes(p).values())]
+        held = [
+            lease for p in range(partitions) for lease in store.leases(p, store.nodes(p).values())
+        ]
         leaks = [*map(str, held), *audit(store)]
     outcome.figures["leaked"] = len(leaks)
     outcome.broken += [f"promise 3 or 6, after the last end: {leak}" for leak in leaks]
@@ -146,12 +196,15 @@ def check_clean(store: Store, partitions: int, outcome: Outcome) -> None:
 def note_deaths(stack: Stack, outcome: Outcome, begun_s: float, say: Say) -> None:
     """Name the processes that ended by themselves, and note how long the run took."""
     for death in stack.deaths:
-        say(f"{death.name} ended by itself at {death.at_s - begun_s:.1f} s, code {death.code}: {death.last}")
+        say(
+            f"{death.name} ended by itself at {death.at_s - begun_s:.1f} s, code {death.code}: "
+            f"{death.last}"
+        )
     outcome.figures["died_by_themselves"] = len(stack.deaths)
     outcome.figures["seconds"] = round(time.monotonic() - begun_s)
 
 
-# -- what came of it ---------------------------------------------------------------------------------------------------
+# -- what came of it -------------------------------------------------------------------------------
 
 
 def events_of(folder: Path) -> Iterator[Event]:
@@ -167,12 +220,18 @@ def runs_of(folder: Path) -> list[Run]:
         return read_ticks(lines)
 
 
-def check_histories(events: Iterable[Event], ends: Mapping[str, str], end_s: float, outcome: Outcome) -> None:
+def check_histories(
+    events: Iterable[Event], ends: Mapping[str, str], end_s: float, outcome: Outcome
+) -> None:
     """Check the history of each task in `ends`, which has its last state ('' if it is gone)."""
     by_task = defaultdict[str, list[Event]](list)
     for event in events:
         by_task[event.task].append(event)
-    wrong = {id: why for id, state in ends.items() if (why := check_task(by_task[id], state or "none", end_s))}
+    wrong = {
+        id: why
+        for id, state in ends.items()
+        if (why := check_task(by_task[id], state or "none", end_s))
+    }
     outcome.broken += [f"task {id}: {why}" for id, why in sorted(wrong.items())]
     outcome.figures["histories_wrong"] = len(wrong)
 
@@ -189,11 +248,17 @@ def runs_per_task(runs: Sequence[Run]) -> float:
 
 
 def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
-    events, runs = list(events_of(stack.folder)), runs_of(stack.folder)
-    ends, end_s = outcome.figures.pop("ends"), outcome.figures.pop("end_s")
+    events = list(events_of(stack.folder))
+    runs = runs_of(stack.folder)
+    ends = outcome.figures.pop("ends")
+    end_s = outcome.figures.pop("end_s")
     lost = sorted(id for id in book.acknowledged if id not in book.final)
-    outcome.broken += [f"promise 1: task {id} was acknowledged and is {ends[id] or 'gone'}" for id in lost]
-    outcome.broken += [f"promise 1: task {id} was {change}" for id, change in sorted(book.changed.items())]
+    outcome.broken += [
+        f"promise 1: task {id} was acknowledged and is {ends[id] or 'gone'}" for id in lost
+    ]
+    outcome.broken += [
+        f"promise 1: task {id} was {change}" for id, change in sorted(book.changed.items())
+    ]
     twice = [*check_leases(events), *check_runs(runs, slots_of_runs(events))]
     outcome.broken += twice
     check_histories(events, ends, end_s, outcome)
@@ -230,5 +295,9 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 def first_after(up_s: float, events: list[Event]) -> float | None:
     """Return seconds from when the server was up again until a claim was won."""
-    won = [event.back_s for event in events if event.verb == "commit" and event.word == "held" and event.back_s > up_s]
+    won = [
+        event.back_s
+        for event in events
+        if event.verb == "commit" and event.word == "held" and event.back_s > up_s
+    ]
     return min(won) - up_s if won else None

@@ -1,4 +1,5 @@
-"""A TCP proxy that does to connections what networks do: a line, with a port of its own, for each process of a stack.
+"""A TCP proxy that does to connections what networks do: a line, with a port of its own, for each
+process of a stack.
 
     pass         bytes go through
     cut_reply    a reply is thrown away and its connection closed: the request was executed, its sender does not know
@@ -19,18 +20,31 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-MODES: Final = ("cut_reply", "cut_request", "swallow_up", "swallow_down", "swallow", "hold", "delay", "slices")
+MODES: Final = (
+    "cut_reply",
+    "cut_request",
+    "swallow_up",
+    "swallow_down",
+    "swallow",
+    "hold",
+    "delay",
+    "slices",
+)
 _SWALLOWED: Final = {"swallow_up": (True,), "swallow_down": (False,), "swallow": (True, False)}
-_PIECE, _SLICE = 1 << 16, 64
+_PIECE = 1 << 16
+_SLICE = 64
 
 
 class Line:
     """A port of 127.0.0.1 that leads to the server; made by `Proxy.line`, set from any thread."""
 
     def __init__(self, proxy: "Proxy", seed: int) -> None:
-        self._proxy, self._dice = proxy, random.Random(seed)
+        self._proxy = proxy
+        self._dice = random.Random(seed)
         self.port = 0
-        self.mode, self.cuts, self.seconds = "pass", 0, 0.0
+        self.mode = "pass"
+        self.cuts = 0
+        self.seconds = 0.0
         self._open: set[asyncio.StreamWriter] = set()
         self._spoiled: set[asyncio.StreamWriter] = set()
         self._flows = asyncio.Event()
@@ -40,7 +54,9 @@ class Line:
         """Set the mode; of the two that cut, `cuts` pieces are cut and then it is `pass` again."""
 
         def change() -> None:
-            self.mode, self.cuts, self.seconds = mode, cuts, seconds
+            self.mode = mode
+            self.cuts = cuts
+            self.seconds = seconds
             (self._flows.clear if mode == "hold" else self._flows.set)()
             self._reset(self._spoiled)
 
@@ -66,7 +82,9 @@ class Line:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection, until either end closes."""
         try:
-            far_reader, far_writer = await asyncio.open_connection(*self._proxy.target, limit=_PIECE)
+            far_reader, far_writer = await asyncio.open_connection(
+                *self._proxy.target, limit=_PIECE
+            )
         except OSError:
             writer.transport.abort()
             return
@@ -82,7 +100,9 @@ class Line:
             self._open -= ends
             self._spoiled -= ends
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, up: bool) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, up: bool
+    ) -> None:
         try:
             while data := await reader.read(_PIECE):
                 if up in _SWALLOWED.get(self.mode, ()):

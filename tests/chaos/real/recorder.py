@@ -5,10 +5,12 @@ A line of JSON a call and one a reply, in a file for each process:
     ["call", NUMBER, SECONDS, VERB, [{argument: text}, ...]]    an item for each task or lease that it is about
     ["reply", NUMBER, SECONDS, [word, ...]]                     a word an item
 
-The slots that a worker gives to a run, which may be others than those of its place, are recorded as the verb `give`.
+The slots that a worker gives to a run, which may be others than those of its place, are recorded as
+the verb `give`.
 
-A call without a reply is unknown: it may have happened, or not. Seconds are monotonic, those of one machine. The names
-of arguments are those of the script's header; the text of a place is told by its parts.
+A call without a reply is unknown: it may have happened, or not. Seconds are monotonic, those of one
+machine. The names of arguments are those of the script's header; the text of a place is told by its
+parts.
 """
 
 import itertools
@@ -33,10 +35,16 @@ _LEFT_OUT: Final = ("message", "rows", "text", "seats", "bits")
 
 def items_of(call: Call[Any]) -> list[dict[str, str]]:
     """Return what a call is about: an item of arguments for each task or lease."""
-    args = [word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in call.args]
+    args = [
+        word.decode(errors="replace") if isinstance(word, bytes) else str(word)
+        for word in call.args
+    ]
     named = call.script.header.named(args)
     rows = [row._asdict() for row in named.rows] if call.script.header.each else [vars(named)]
-    return [{**_parts(row), **{name: word for name, word in row.items() if name not in _LEFT_OUT}} for row in rows]
+    return [
+        {**_parts(row), **{name: word for name, word in row.items() if name not in _LEFT_OUT}}
+        for row in rows
+    ]
 
 
 def _parts(row: dict[str, str]) -> dict[str, str]:
@@ -49,7 +57,12 @@ def _parts(row: dict[str, str]) -> dict[str, str]:
 
 def _where(place: Place, slots: Iterable[int]) -> dict[str, str]:
     where = {"node": place.node, "slots": ",".join(map(str, slots)), "inc": str(place.inc)}
-    return {"task": place.task, "attempt": place.attempt, **where, "partition": str(place.partition)}
+    return {
+        "task": place.task,
+        "attempt": place.attempt,
+        **where,
+        "partition": str(place.partition),
+    }
 
 
 def words_of(reply: Any) -> list[str]:
@@ -65,7 +78,10 @@ class Recorder:
     """Appends lines to the file of this process, also after a fork."""
 
     def __init__(self, folder: Path, who: str) -> None:
-        self._folder, self._who, self._pid, self._fd = folder, who, 0, -1
+        self._folder = folder
+        self._who = who
+        self._pid = 0
+        self._fd = -1
         self._numbers = itertools.count(1)
 
     def _write(self, line: list[Any]) -> None:
@@ -80,10 +96,13 @@ class Recorder:
 
         On several servers a call is recorded in its parts, one for each shard.
         """
-        send, give = Store._replies, Runs.give
+        send = Store._replies
+        give = Runs.give
 
         def recorded(store: Store, calls: Sequence[Call[Any]], **patience: Any) -> list[Any]:
-            numbers = {i: next(self._numbers) for i, call in enumerate(calls) if call.script.verb in VERBS}
+            numbers = {
+                i: next(self._numbers) for i, call in enumerate(calls) if call.script.verb in VERBS
+            }
             for i, number in numbers.items():
                 call = calls[i]
                 self._write(["call", number, time.monotonic(), call.script.verb, items_of(call)])
@@ -97,16 +116,20 @@ class Recorder:
         def given(runs: Runs, pairs: Iterable[tuple[Run, tuple[int, ...]]]) -> None:
             """Record the slots before anything can run there."""
             pairs = list(pairs)
-            items = [{"slot": str(run.place.slot), **_where(run.place, slots)} for run, slots in pairs]
+            items = [
+                {"slot": str(run.place.slot), **_where(run.place, slots)} for run, slots in pairs
+            ]
             number = next(self._numbers)
             self._write(["call", number, time.monotonic(), "give", items])
             self._write(["reply", number, time.monotonic(), ["given"] * len(items)])
             give(runs, pairs)
 
         def end() -> None:
-            Store._replies, Runs.give = send, give  # type: ignore[method-assign]
+            Store._replies = send  # type: ignore[method-assign]
+            Runs.give = give  # type: ignore[method-assign]
 
-        Store._replies, Runs.give = recorded, given  # type: ignore[method-assign, assignment]
+        Store._replies = recorded  # type: ignore[method-assign, assignment]
+        Runs.give = given  # type: ignore[method-assign, assignment]
         return end
 
 

@@ -1,4 +1,6 @@
-"""`parsync scheduler` with its calls recorded: `python -m tests.chaos.real.scheduler --name NAME ...`."""
+"""`parsync scheduler` with its calls recorded: `python -m tests.chaos.real.scheduler --name NAME
+...`.
+"""
 
 import sys
 

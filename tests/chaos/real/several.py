@@ -1,4 +1,6 @@
-"""The stack on several servers: three primaries with a replica each, and Celery's broker on a server of its own."""
+"""The stack on several servers: three primaries with a replica each, and Celery's broker on a
+server of its own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ NODES: Final = tuple(Spec(f"n{i}", "threads", 3) for i in range(1, 7))
 
 @dataclass(slots=True)
 class SeveralStack(Stack):
-    """All processes. There are no lines: a cluster tells its clients the addresses of its servers."""
+    """All processes.
+
+    There are no lines: a cluster tells its clients the addresses of its servers.
+    """
 
     workers: tuple[Spec, ...] = NODES
     cluster: str = NAME
@@ -68,9 +73,21 @@ class SeveralStack(Stack):
         with self.several.client(told_by) as client:
             return SlotMap.of(client.execute_command("CLUSTER SLOTS"), "127.0.0.1")
 
-    def of_server(self, server: EmbeddedServer, store: Store) -> tuple[frozenset[int], frozenset[int]]:
+    def of_server(
+        self, server: EmbeddedServer, store: Store
+    ) -> tuple[frozenset[int], frozenset[int]]:
         """Return the shards and the partitions that a server has now."""
-        keys, owners, me = store.keys, self.owners(server), f"127.0.0.1:{server.port}"
-        shards = [shard for shard in range(keys.shards) if owners.owner(slot_of(keys.queue("meta", shard))) == me]
-        partitions = [p for p in range(self.partitions) if owners.owner(slot_of(keys.partition(p, "meta"))) == me]
+        keys = store.keys
+        owners = self.owners(server)
+        me = f"127.0.0.1:{server.port}"
+        shards = [
+            shard
+            for shard in range(keys.shards)
+            if owners.owner(slot_of(keys.queue("meta", shard))) == me
+        ]
+        partitions = [
+            p
+            for p in range(self.partitions)
+            if owners.owner(slot_of(keys.partition(p, "meta"))) == me
+        ]
         return frozenset(shards), frozenset(partitions)

@@ -1,4 +1,6 @@
-"""The stack of the chaos: a server that loses nothing, schedulers and workers, each behind a line of its own."""
+"""The stack of the chaos: a server that loses nothing, schedulers and workers, each behind a line
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ WORKERS: Final = (
 
 @dataclass(slots=True)
 class Member:
-    """A process of the stack that is started again under its name; `busy` while a fault is upon it."""
+    """A process of the stack that is started again under its name; `busy` while a fault
+    is upon it.
+    """
 
     name: str
     command: list[str]
@@ -111,11 +115,38 @@ class Stack:
             options = {"partitions": self.partitions, "gap-s": GAP_S, "lease-s": self.lease_s}
             options["retention-s"] = self.retention_s
             words = [word for flag, value in options.items() for word in (f"--{flag}", str(value))]
-            self._add(name, [sys.executable, "-m", "tests.chaos.real.scheduler", "--name", name, *words])
+            self._add(
+                name, [sys.executable, "-m", "tests.chaos.real.scheduler", "--name", name, *words]
+            )
         for spec in self.workers:
-            words = [sys.executable, "-m", "celery", "-A", APP, "worker", "-P", spec.pool, "-c", str(spec.slots)]
-            words += ["--parsync-node", spec.node, "--parsync-slots", str(spec.slots), *spec.more, "-l", "info"]
-            words += ["--without-mingle", "--without-gossip", "--without-heartbeat", "-n", f"{spec.node}@%h"]
+            words = [
+                sys.executable,
+                "-m",
+                "celery",
+                "-A",
+                APP,
+                "worker",
+                "-P",
+                spec.pool,
+                "-c",
+                str(spec.slots),
+            ]
+            words += [
+                "--parsync-node",
+                spec.node,
+                "--parsync-slots",
+                str(spec.slots),
+                *spec.more,
+                "-l",
+                "info",
+            ]
+            words += [
+                "--without-mingle",
+                "--without-gossip",
+                "--without-heartbeat",
+                "-n",
+                f"{spec.node}@%h",
+            ]
             self._add(spec.node, words)
         self.await_up()
 
@@ -157,12 +188,17 @@ class Stack:
             file.write(line + "\n")
 
     def await_up(self, patience_s: float = 300.0) -> None:
-        """Wait until all schedulers are members and all nodes are up; TimeoutError names who is not."""
-        store, deadline = self.store(), time.monotonic() + patience_s
+        """Wait until all schedulers are members and all nodes are up; TimeoutError names who is
+        not.
+        """
+        store = self.store()
+        deadline = time.monotonic() + patience_s
         try:
             while missing := self._missing(store):
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"not up after {patience_s:g} s: {missing}; see {self.folder}")
+                    raise TimeoutError(
+                        f"not up after {patience_s:g} s: {missing}; see {self.folder}"
+                    )
                 self.supervise()
                 time.sleep(0.1)
         finally:
@@ -188,7 +224,9 @@ class Stack:
         for member in self.members.values():
             if member.process is not None and not member.alive and not member.busy:
                 last = " | ".join(list(member.process.lines)[-3:])
-                self.deaths.append(Death(time.monotonic(), member.name, member.process.popen.returncode, last))
+                self.deaths.append(
+                    Death(time.monotonic(), member.name, member.process.popen.returncode, last)
+                )
                 self.launch(member.name)
 
     def signal(self, process: Process, how: int) -> None:
@@ -198,7 +236,9 @@ class Stack:
 
     def stop(self) -> None:
         """Kill everything."""
-        processes = [member.process for member in self.members.values() if member.process is not None]
+        processes = [
+            member.process for member in self.members.values() if member.process is not None
+        ]
         for process in [*self.former, *processes]:
             self.signal(process, signal.SIGKILL)
             process.end(time.monotonic() + 5)
@@ -225,7 +265,9 @@ def session(leader: int) -> Iterator[int]:
 def children(parent: int) -> list[int]:
     """Return the children of a process."""
     try:
-        return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+        return [
+            int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        ]
     except OSError:
         return []
 

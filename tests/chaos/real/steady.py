@@ -1,4 +1,6 @@
-"""Load at a steady rate on several servers: tasks that one primary cannot take wait, and delay no others."""
+"""Load at a steady rate on several servers: tasks that one primary cannot take wait, and delay no
+others.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,26 @@ WAIT_MS: Final = 200
 
 
 class Steady(Submitter):
-    """Submits short tasks, `rate` a second; one that fails is tried again later, until it is acknowledged.
+    """Submits short tasks, `rate` a second; one that fails is tried again later, until it is
+    acknowledged.
 
-    patience_s: how long the client itself repeats a submit. latencies_s: of each submit that was acknowledged.
+    patience_s: how long the client itself repeats a submit. latencies_s: of each submit that was
+    acknowledged.
     """
 
     def __init__(
-        self, url: str, cluster: str, name: str, book: Book, rate: float, patience_s: float, seed: int
+        self,
+        url: str,
+        cluster: str,
+        name: str,
+        book: Book,
+        rate: float,
+        patience_s: float,
+        seed: int,
     ) -> None:
         super().__init__(url, cluster, name, book, rate, patience_s, seed)
-        if not patience_s:  # a primary that hangs must not keep a client from submitting to the others
+        # a primary that hangs must not keep a client from submitting to the others
+        if not patience_s:
             self._client.store.set_timeouts(SHORT_S)
         self._again: deque[tuple[float, str, float]] = deque()
         self.latencies_s: list[float] = []
@@ -43,7 +55,8 @@ class Steady(Submitter):
 
     def run(self) -> None:
         """Submit until stopped, then submit the failed tasks once more."""
-        number, due_s = 0, time.monotonic()
+        number = 0
+        due_s = time.monotonic()
         while not self._halt.is_set():
             now_s = time.monotonic()
             if self._again and self._again[0][0] <= now_s:
@@ -77,9 +90,11 @@ class Steady(Submitter):
 
 
 class Marker(threading.Thread):
-    """Finds out which acknowledged tasks certainly have a copy: their primary has them, and its replica all of that.
+    """Finds out which acknowledged tasks certainly have a copy: their primary has them, and its
+    replica all of that.
 
-    copied: these tasks. The others were not seen to be copied, because they had ended, or the primary had no replica.
+    copied: these tasks. The others were not seen to be copied, because they had ended, or the
+    primary had no replica.
     """
 
     def __init__(self, store: Store) -> None:
@@ -108,11 +123,16 @@ class Marker(threading.Thread):
             time.sleep(0.02)
 
     def _mark(self, server: str, ids: list[str]) -> None:
-        """Ask the server itself, on one connection: WAIT is about what this connection has written last."""
+        """Ask the server itself, on one connection: WAIT is about what this connection has written
+        last.
+        """
         keys = self._store.keys
         host, _, port = server.rpartition(":")
         try:
-            with redis.Redis(host=host, port=int(port), socket_timeout=1.0) as client, client.pipeline(False) as pipe:
+            with (
+                redis.Redis(host=host, port=int(port), socket_timeout=1.0) as client,
+                client.pipeline(False) as pipe,
+            ):
                 for id in ids:
                     pipe.hexists(keys.in_shard_of("tasks", id), id)
                 pipe.set("chaos:" + keys.in_shard_of("tasks", ids[0]), 1)

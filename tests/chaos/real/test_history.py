@@ -1,4 +1,7 @@
-"""The history check finds planted errors and accepts correct histories. Numbers of promises: docs/invariants.md."""
+"""The history check finds planted errors and accepts correct histories.
+
+Numbers of promises: docs/invariants.md.
+"""
 
 from math import inf
 
@@ -20,7 +23,14 @@ END_S = 100.0
 
 
 def event(verb, word, call_s, back_s=None, **item):
-    return Event("p", call_s, inf if not word else call_s + 0.5 if back_s is None else back_s, verb, item, word)
+    return Event(
+        "p",
+        call_s,
+        inf if not word else call_s + 0.5 if back_s is None else back_s,
+        verb,
+        item,
+        word,
+    )
 
 
 def start(word, call_s, attempt="1@7", **more):
@@ -47,19 +57,31 @@ def test_a_task_that_runs_once_is_right_and_its_end_must_be_what_was_accepted() 
     assert right(*plain)
     assert not right(*plain, final="failed")
     assert not right(*plain, final="running")
-    assert right(SUBMIT, event("submit", "exists", 0.2, id="t"), start("ok", 1), start("yours", 1.6), finish("ok", 3))
+    assert right(
+        SUBMIT,
+        event("submit", "exists", 0.2, id="t"),
+        start("ok", 1),
+        start("yours", 1.6),
+        finish("ok", 3),
+    )
 
 
 def test_promise_1_an_acknowledged_task_that_is_gone_is_found() -> None:
     assert not right(SUBMIT, final="gone")
-    assert not right(SUBMIT, event("submit", "submitted", 5, id="t"), start("ok", 6), finish("ok", 7))
+    assert not right(
+        SUBMIT, event("submit", "submitted", 5, id="t"), start("ok", 6), finish("ok", 7)
+    )
     assert right(event("submit", "", 0, id="t"), final="none")
 
 
 def test_promise_4_a_second_start_of_an_attempt_is_found() -> None:
     assert not right(SUBMIT, start("ok", 1), start("ok", 2), finish("ok", 3))
-    assert not right(SUBMIT, start("ok", 1, "2@7"), requeue("pending", 2, "2@7"), start("ok", 3), finish("ok", 4))
-    assert right(SUBMIT, start("ok", 1), requeue("pending", 2), start("ok", 3, "2@7"), finish("ok", 4, "2@7"))
+    assert not right(
+        SUBMIT, start("ok", 1, "2@7"), requeue("pending", 2, "2@7"), start("ok", 3), finish("ok", 4)
+    )
+    assert right(
+        SUBMIT, start("ok", 1), requeue("pending", 2), start("ok", 3, "2@7"), finish("ok", 4, "2@7")
+    )
 
 
 def test_promise_4_a_second_accepted_outcome_and_a_stale_one_that_counts_are_found() -> None:
@@ -71,24 +93,42 @@ def test_promise_4_a_second_accepted_outcome_and_a_stale_one_that_counts_are_fou
 
 
 def test_a_start_of_a_running_task_needs_that_it_went_back_first() -> None:
-    assert not right(SUBMIT, start("ok", 1), start("ok", 2, "2@7", node="n2"), finish("ok", 3, "2@7", node="n2"))
+    assert not right(
+        SUBMIT, start("ok", 1), start("ok", 2, "2@7", node="n2"), finish("ok", 3, "2@7", node="n2")
+    )
     lost = requeue("", 1.5)  # a leader that was killed while it asked
-    assert right(SUBMIT, start("ok", 1), lost, start("ok", 2, "2@7", node="n2"), finish("ok", 3, "2@7", node="n2"))
+    assert right(
+        SUBMIT,
+        start("ok", 1),
+        lost,
+        start("ok", 2, "2@7", node="n2"),
+        finish("ok", 3, "2@7", node="n2"),
+    )
 
 
 def test_what_nobody_answered_may_have_happened_later_or_never() -> None:
-    assert right(event("submit", "", 0, id="t"), event("submit", "exists", 1, id="t"), start("ok", 2), finish("ok", 3))
+    assert right(
+        event("submit", "", 0, id="t"),
+        event("submit", "exists", 1, id="t"),
+        start("ok", 2),
+        finish("ok", 3),
+    )
     assert right(SUBMIT, start("", 1), finish("ok", 2))
     assert right(SUBMIT, start("ok", 1), finish("", 2), finish("yours", 5))
     assert right(SUBMIT, start("ok", 1), finish("", 2), finish("ok", 5))
-    assert not right(SUBMIT, start("", 3), finish("ok", 1, outcome="succeeded"))  # before it was asked
+    # before it was asked
+    assert not right(SUBMIT, start("", 3), finish("ok", 1, outcome="succeeded"))
 
 
 def test_what_overlaps_may_have_happened_in_either_order_and_what_does_not_may_not() -> None:
     asked = event("cancel", "cancelled", 1, 3, id="t")
     assert right(SUBMIT, start("refused", 2), asked, final="cancelled")
-    assert not right(SUBMIT, event("cancel", "cancelled", 1, id="t"), start("ok", 5), final="running")
-    assert not right(SUBMIT, start("ok", 1), event("cancel", "cancelled", 5, id="t"), final="cancelled")
+    assert not right(
+        SUBMIT, event("cancel", "cancelled", 1, id="t"), start("ok", 5), final="running"
+    )
+    assert not right(
+        SUBMIT, start("ok", 1), event("cancel", "cancelled", 5, id="t"), final="cancelled"
+    )
 
 
 def claim(task, word, call_s, slots="0"):
@@ -100,18 +140,24 @@ def release(task, word, call_s):
 
 
 def test_promise_2_two_leases_of_a_slot_are_found() -> None:
-    first, second = (claim("a", "held", 0), release("a", "freed", 5)), (claim("b", "held", 2), release("b", "freed", 9))
+    first = (claim("a", "held", 0), release("a", "freed", 5))
+    second = (claim("b", "held", 2), release("b", "freed", 9))
     assert check_leases([*first, *second]) == [
         "promise 2: two leases of slot n1/0: task a attempt 1@1 and task b attempt 1@1"
     ]
-    assert not check_leases([*first, claim("b", "held", 4.9), release("b", "freed", 9)])  # it may have been just after
+    # it may have been just after
+    assert not check_leases([*first, claim("b", "held", 4.9), release("b", "freed", 9)])
     assert check_leases([claim("c", "held", 1, "1,0"), release("c", "freed", 7), *first])
     assert not check_leases([*first, claim("b", "conflict", 2), release("b", "none", 9)])
 
 
-def test_a_lease_whose_commit_was_answered_after_its_release_was_called_is_at_no_moment_certain() -> None:
+def test_a_lease_whose_commit_was_answered_after_its_release_was_called_is_at_no_moment_certain() -> (
+    None
+):
     late = event("commit", "held", 0, 6, task="b", attempt="1@1", node="n1", inc="1", slots="0")
-    assert not check_leases([late, release("b", "freed", 1), claim("a", "held", 2), release("a", "freed", 9)])
+    assert not check_leases(
+        [late, release("b", "freed", 1), claim("a", "held", 2), release("a", "freed", 9)]
+    )
 
 
 def run(task, slot, began_s, last_s, attempt="1@1", node="n1"):
@@ -139,7 +185,9 @@ def test_two_runs_of_a_task_and_an_attempt_that_begins_twice_are_found() -> None
 
 
 def test_overlaps_are_found_behind_a_shorter_one() -> None:
-    long, short, late = Span("k", 0, 10, "long"), Span("k", 1, 2, "short"), Span("k", 5, 6, "late")
+    long = Span("k", 0, 10, "long")
+    short = Span("k", 1, 2, "short")
+    late = Span("k", 5, 6, "late")
     assert overlaps([late, short, long]) == [(long, short), (long, late)]
 
 
@@ -155,6 +203,14 @@ def test_what_was_written_down_is_read_as_it_happened() -> None:
         ("finish", "b", "stale", 1.2),
         ("start", "t", "", inf),
     ]
-    ticks = ["start t 1@1 n1 0 7 1.0", "tick t 1@1 n1 0 7 1.2", "end t 1@1 n1 0 7 1.3", "start u 1@2 n1 0 7 2.0"]
+    ticks = [
+        "start t 1@1 n1 0 7 1.0",
+        "tick t 1@1 n1 0 7 1.2",
+        "end t 1@1 n1 0 7 1.3",
+        "start u 1@2 n1 0 7 2.0",
+    ]
     runs = read_ticks(ticks)
-    assert [(r.task, r.began_s, r.last_s, r.ended) for r in runs] == [("t", 1.0, 1.3, True), ("u", 2.0, 2.0, False)]
+    assert [(r.task, r.began_s, r.last_s, r.ended) for r in runs] == [
+        ("t", 1.0, 1.3, True),
+        ("u", 2.0, 2.0, False),
+    ]

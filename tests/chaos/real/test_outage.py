@@ -1,4 +1,6 @@
-"""The judge of outages exempts only tasks that the outage may have cost, and finds untold losses and pauses."""
+"""The judge of outages exempts only tasks that the outage may have cost, and finds untold losses
+and pauses.
+"""
 
 from math import inf
 
@@ -24,12 +26,20 @@ def test_a_task_is_exempt_if_its_shard_or_partition_answered_just_before_a_lossy
     lag = outage("lag")
     assert touched([event("finish", "t1", 10.5, 10.6)], [lag], shard_of) == {"t1"}
     assert touched([event("commit", "t2", 10.5, 10.6, 5)], [lag], shard_of) == {"t2"}
-    assert touched([event("start", "t1", 9.0, inf)], [lag], shard_of) == {"t1"}, "nobody knows when it happened"
+    assert touched([event("start", "t1", 9.0, inf)], [lag], shard_of) == {"t1"}, (
+        "nobody knows when it happened"
+    )
     assert not touched([event("finish", "t1", 9.0, 9.9)], [lag], shard_of), "its replica had it"
     assert not touched([event("finish", "t1", 13.1, 13.2)], [lag], shard_of), "its replica did it"
-    assert not touched([event("finish", "t2", 10.5, 10.6)], [lag], shard_of), "another primary did it"
-    assert not touched([event("commit", "t1", 10.5, 10.6, 4)], [lag], shard_of), "another primary did it"
-    assert not touched([event("finish", "t1", 10.5, 10.6)], [outage("kill")], shard_of), "its replica had all"
+    assert not touched([event("finish", "t2", 10.5, 10.6)], [lag], shard_of), (
+        "another primary did it"
+    )
+    assert not touched([event("commit", "t1", 10.5, 10.6, 4)], [lag], shard_of), (
+        "another primary did it"
+    )
+    assert not touched([event("finish", "t1", 10.5, 10.6)], [outage("kill")], shard_of), (
+        "its replica had all"
+    )
 
 
 def test_a_lost_task_must_be_told_by_its_shard_after_the_outage() -> None:

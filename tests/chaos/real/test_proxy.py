@@ -63,7 +63,9 @@ def test_a_request_that_is_cut_is_not_executed(line, through, direct) -> None:
     assert through.incr("n") == 1
 
 
-@pytest.mark.parametrize(("mode", "executed"), [("swallow", None), ("swallow_up", None), ("swallow_down", b"1")])
+@pytest.mark.parametrize(
+    ("mode", "executed"), [("swallow", None), ("swallow_up", None), ("swallow_down", b"1")]
+)
 def test_what_is_swallowed_is_answered_by_nobody(mode, executed, line, through, direct) -> None:
     line.turn(mode)
     with pytest.raises(Unreachable):

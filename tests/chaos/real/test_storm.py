@@ -1,4 +1,7 @@
-"""Layers 3 and 4 in short: real processes under random faults break no promise. `make chaos` is the long form."""
+"""Layers 3 and 4 in short: real processes under random faults break no promise.
+
+`make chaos` is the long form.
+"""
 
 from pathlib import Path
 

@@ -4,4 +4,16 @@ from tests.parity.case import CASES, Case
 
 from . import away, canvas, control, ends, groups, options, published, results, tasks
 
-__all__ = ["CASES", "Case", "away", "canvas", "control", "ends", "groups", "options", "published", "results", "tasks"]
+__all__ = [
+    "CASES",
+    "Case",
+    "away",
+    "canvas",
+    "control",
+    "ends",
+    "groups",
+    "options",
+    "published",
+    "results",
+    "tasks",
+]

@@ -15,7 +15,12 @@ case = area("While parsync's server is away")
 
 def away(c: Context) -> Any:
     """Another app of the same broker. Nobody answers where it looks for parsync's state."""
-    app = Celery("away", broker=c.app.conf.broker_url, backend=c.app.conf.result_backend, set_as_current=False)
+    app = Celery(
+        "away",
+        broker=c.app.conf.broker_url,
+        backend=c.app.conf.result_backend,
+        set_as_current=False,
+    )
     if c.kind == PARSYNC:
         Parsync(app, "redis://127.0.0.1:1/0")
 
@@ -36,7 +41,12 @@ def revoked(c: Context) -> Any:
     return c.until(lambda: c.key in ((inspect.revoked() or {}).get(c.worker) or ()), "it was told")
 
 
-case("delay", "an ordinary task", lambda c: c.end(away(c).tasks["parity.ordinary"].delay(1)), short=True)
+case(
+    "delay",
+    "an ordinary task",
+    lambda c: c.end(away(c).tasks["parity.ordinary"].delay(1)),
+    short=True,
+)
 case(
     "send_task",
     "an ordinary task of this app",

@@ -21,7 +21,9 @@ case(
     lambda c: chain(c.t.add.s(1, 2), c.t.add.s(3), c.t.add.s(4))().get(timeout=c.s),
     short=True,
 )
-case("|", "of signatures", lambda c: (c.t.add.s(1, 2) | c.t.add.s(3)).apply_async().get(timeout=c.s))
+case(
+    "|", "of signatures", lambda c: (c.t.add.s(1, 2) | c.t.add.s(3)).apply_async().get(timeout=c.s)
+)
 case(
     "|",
     "a chain and a group",
@@ -36,7 +38,9 @@ case(
 case(
     "|",
     "a group and a group",
-    lambda c: (group(adds(c, 2, 1)) | group(c.t.total.s(), c.t.echo.s())).apply_async().get(timeout=c.s),
+    lambda c: (
+        (group(adds(c, 2, 1)) | group(c.t.total.s(), c.t.echo.s())).apply_async().get(timeout=c.s)
+    ),
 )
 case(
     "|",
@@ -57,14 +61,26 @@ case(
     "a failure in its middle",
     lambda c: [c.end(r := chain(c.t.add.s(1, 2), c.t.boom.s(), c.t.add.s(1))()), c.end(r.parent)],
 )
-case("chain", "of immutable signatures", lambda c: chain(c.t.add.si(1, 2), c.t.add.si(3, 4))().get(timeout=c.s))
-case("chain", "in a chain", lambda c: chain(chain(c.t.add.s(1, 2), c.t.add.s(3)), c.t.add.s(4))().get(timeout=c.s))
+case(
+    "chain",
+    "of immutable signatures",
+    lambda c: chain(c.t.add.si(1, 2), c.t.add.si(3, 4))().get(timeout=c.s),
+)
+case(
+    "chain",
+    "in a chain",
+    lambda c: chain(chain(c.t.add.s(1, 2), c.t.add.s(3)), c.t.add.s(4))().get(timeout=c.s),
+)
 case(
     "chain(task_id=)",
     "the last one's id",
     lambda c: chain(c.t.add.s(1, 2), c.t.add.s(3)).apply_async(task_id=f"chain-{c.key}").id,
 )
-case("chain.run, unchain_tasks", "its parts", lambda c: len(chain(c.t.add.s(1, 2), c.t.add.s(3)).unchain_tasks()))
+case(
+    "chain.run, unchain_tasks",
+    "its parts",
+    lambda c: len(chain(c.t.add.s(1, 2), c.t.add.s(3)).unchain_tasks()),
+)
 case("group", "values in order", lambda c: group(adds(c, 8, 1))().get(timeout=c.s), short=True)
 case(
     "group(kwargs=)",
@@ -91,7 +107,12 @@ case(
     "values in order",
     lambda c: group(chord(adds(c, 2, i), c.t.total.s()) for i in range(2))().get(timeout=c.s),
 )
-case("chord", "the body's value", lambda c: chord(adds(c, 5, 1))(c.t.total.s()).get(timeout=c.s), short=True)
+case(
+    "chord",
+    "the body's value",
+    lambda c: chord(adds(c, 5, 1))(c.t.total.s()).get(timeout=c.s),
+    short=True,
+)
 case("chord", "of one task", lambda c: chord([c.t.add.s(1, 1)], c.t.total.s())().get(timeout=c.s))
 case("chord", "of none", lambda c: chord([], c.t.total.s())().get(timeout=c.s))
 case("chord", "order of its values", lambda c: chord(adds(c, 9, 1))(c.t.echo.s()).get(timeout=c.s))
@@ -101,12 +122,20 @@ case(
     lambda c: c.end(chord([c.t.add.s(1, 1), c.t.boom.s("part")])(c.t.total.s())),
     short=True,
 )
-case("chord", "a failure in its body", lambda c: c.end(chord([c.t.add.s(1, 1)] * 2)(c.t.boom.si("body"))))
-case("chord", "an immutable body", lambda c: chord(adds(c, 3, 1))(c.t.add.si(4, 4)).get(timeout=c.s))
+case(
+    "chord",
+    "a failure in its body",
+    lambda c: c.end(chord([c.t.add.s(1, 1)] * 2)(c.t.boom.si("body"))),
+)
+case(
+    "chord", "an immutable body", lambda c: chord(adds(c, 3, 1))(c.t.add.si(4, 4)).get(timeout=c.s)
+)
 case(
     "chord",
     "a chain in its header",
-    lambda c: chord([c.t.add.s(1, 1) | c.t.add.s(2), c.t.add.s(0, 0)])(c.t.total.s()).get(timeout=c.s),
+    lambda c: chord([c.t.add.s(1, 1) | c.t.add.s(2), c.t.add.s(0, 0)])(c.t.total.s()).get(
+        timeout=c.s
+    ),
 )
 case(
     "chord",
@@ -116,15 +145,17 @@ case(
 case(
     "chord",
     "a chord in its header",
-    lambda c: chord([chord(adds(c, 2, 1), c.t.total.s()), c.t.add.s(1, 1)])(c.t.total.s()).get(timeout=c.s),
+    lambda c: chord([chord(adds(c, 2, 1), c.t.total.s()), c.t.add.s(1, 1)])(c.t.total.s()).get(
+        timeout=c.s
+    ),
     short=True,
 )
 case(
     "chord",
     "a chord in its body",
-    lambda c: chord(adds(c, 2, 1), c.t.total.s() | group(c.t.add.s(1), c.t.add.s(2)) | c.t.total.s())().get(
-        timeout=c.s
-    ),
+    lambda c: chord(
+        adds(c, 2, 1), c.t.total.s() | group(c.t.add.s(1), c.t.add.s(2)) | c.t.total.s()
+    )().get(timeout=c.s),
 )
 case(
     "chord",
@@ -146,25 +177,40 @@ case(
     "a body with a countdown",
     lambda c: chord(adds(c, 2, 1))(c.t.total.s().set(countdown=0.3)).get(timeout=c.s),
 )
-case("chord", "keyword arguments of its body", lambda c: chord(adds(c, 2, 1))(c.t.echo.s(k=1)).get(timeout=c.s))
+case(
+    "chord",
+    "keyword arguments of its body",
+    lambda c: chord(adds(c, 2, 1))(c.t.echo.s(k=1)).get(timeout=c.s),
+)
 case(
     "chord.parent",
     "the header's results",
-    lambda c: [(r := chord(adds(c, 3, 1))(c.t.total.s())).get(timeout=c.s), r.parent.get(timeout=c.s)],
+    lambda c: [
+        (r := chord(adds(c, 3, 1))(c.t.total.s())).get(timeout=c.s),
+        r.parent.get(timeout=c.s),
+    ],
 )
-case("chord of 60", "one body", lambda c: [chord(adds(c, 60, 1))(c.t.count.s(key=c.key)).get(timeout=c.s), c.marks()])
+case(
+    "chord of 60",
+    "one body",
+    lambda c: [chord(adds(c, 60, 1))(c.t.count.s(key=c.key)).get(timeout=c.s), c.marks()],
+)
 case(
     "chord in a chain",
     "before and after",
-    lambda c: chain(c.t.add.s(1, 1), chord([c.t.add.s(1), c.t.add.s(2)], c.t.total.s()), c.t.add.s(10))().get(
-        timeout=c.s
-    ),
+    lambda c: chain(
+        c.t.add.s(1, 1), chord([c.t.add.s(1), c.t.add.s(2)], c.t.total.s()), c.t.add.s(10)
+    )().get(timeout=c.s),
 )
 case(
     "chord | errback",
     "on_error of a chord",
     lambda c: [
-        c.end(chord([c.t.boom.s("part"), c.t.add.s(1, 1)])(c.t.total.s().on_error(c.t.errback.s(key=c.key)))),
+        c.end(
+            chord([c.t.boom.s("part"), c.t.add.s(1, 1)])(
+                c.t.total.s().on_error(c.t.errback.s(key=c.key))
+            )
+        ),
         c.marks(1)[0],
     ],
 )
@@ -174,14 +220,32 @@ case(
     lambda c: c.t.add.chunks([(i, i) for i in range(5)], 2).apply_async().get(timeout=c.s),
     short=True,
 )
-case("chunks.group", "as a group", lambda c: c.t.add.chunks([(i, i) for i in range(4)], 2).group()().get(timeout=c.s))
+case(
+    "chunks.group",
+    "as a group",
+    lambda c: c.t.add.chunks([(i, i) for i in range(4)], 2).group()().get(timeout=c.s),
+)
 case(
     "chunks.group.skew",
     "with delays",
-    lambda c: c.t.add.chunks([(1, 1), (2, 2)], 1).group().skew(start=0.1, stop=0.2, step=0.1)().get(timeout=c.s),
+    lambda c: (
+        c.t.add.chunks([(1, 1), (2, 2)], 1)
+        .group()
+        .skew(start=0.1, stop=0.2, step=0.1)()
+        .get(timeout=c.s)
+    ),
 )
-case("map", "a task over values", lambda c: c.t.total.map([[1, 2], [3]]).apply_async().get(timeout=c.s), short=True)
-case("starmap", "a task over arguments", lambda c: c.t.add.starmap([(1, 2), (3, 4)]).apply_async().get(timeout=c.s))
+case(
+    "map",
+    "a task over values",
+    lambda c: c.t.total.map([[1, 2], [3]]).apply_async().get(timeout=c.s),
+    short=True,
+)
+case(
+    "starmap",
+    "a task over arguments",
+    lambda c: c.t.add.starmap([(1, 2), (3, 4)]).apply_async().get(timeout=c.s),
+)
 case(
     "xmap, xstarmap, chunks",
     "made by hand",
@@ -191,9 +255,21 @@ case(
         chunks(c.t.add.s(), [(1, 1)], 1, app=c.app).apply_async().get(timeout=c.s),
     ],
 )
-case("map", "in a chain", lambda c: chain(c.t.total.map([[1, 2], [3]]), c.t.total.s())().get(timeout=c.s))
-case("signature", "by name", lambda c: signature("parity.add", args=(1, 2), app=c.app).apply_async().get(timeout=c.s))
-case("signature", "from a mapping", lambda c: signature(dict(c.t.add.s(1, 2)), app=c.app).delay().get(timeout=c.s))
+case(
+    "map",
+    "in a chain",
+    lambda c: chain(c.t.total.map([[1, 2], [3]]), c.t.total.s())().get(timeout=c.s),
+)
+case(
+    "signature",
+    "by name",
+    lambda c: signature("parity.add", args=(1, 2), app=c.app).apply_async().get(timeout=c.s),
+)
+case(
+    "signature",
+    "from a mapping",
+    lambda c: signature(dict(c.t.add.s(1, 2)), app=c.app).delay().get(timeout=c.s),
+)
 case(
     "signature.clone, set, replace",
     "what they change",
@@ -206,9 +282,21 @@ case(
 )
 case("signature()", "called here and now", lambda c: c.t.add.s(1, 2)())
 case("signature.reverse, ~", "called and waited for", lambda c: ~c.t.add.s(4, 4))
-case("partial", "arguments before and after", lambda c: c.t.echo.s(2, k=1).delay(1, k=3).get(timeout=c.s))
-case("apply", "a chain here and now", lambda c: chain(c.t.add.s(1, 2), c.t.add.s(3)).apply().get(timeout=c.s))
-case("apply", "a chord here and now", lambda c: chord(adds(c, 3, 1), c.t.total.s()).apply().get(timeout=c.s))
+case(
+    "partial",
+    "arguments before and after",
+    lambda c: c.t.echo.s(2, k=1).delay(1, k=3).get(timeout=c.s),
+)
+case(
+    "apply",
+    "a chain here and now",
+    lambda c: chain(c.t.add.s(1, 2), c.t.add.s(3)).apply().get(timeout=c.s),
+)
+case(
+    "apply",
+    "a chord here and now",
+    lambda c: chord(adds(c, 3, 1), c.t.total.s()).apply().get(timeout=c.s),
+)
 case(
     "link",
     "its callback gets the value",
@@ -218,23 +306,39 @@ case(
 case(
     "link",
     "many callbacks",
-    lambda c: [c.end(c.t.add.apply_async((1, 2), link=[c.t.called.s(key=c.key), c.t.called.s(key=c.key)])), c.marks(2)],
+    lambda c: [
+        c.end(c.t.add.apply_async((1, 2), link=[c.t.called.s(key=c.key), c.t.called.s(key=c.key)])),
+        c.marks(2),
+    ],
 )
 case(
     "link",
     "a chain as callback",
-    lambda c: [c.end(c.t.add.apply_async((1, 2), link=c.t.add.s(1) | c.t.called.s(key=c.key))), c.marks(1)],
+    lambda c: [
+        c.end(c.t.add.apply_async((1, 2), link=c.t.add.s(1) | c.t.called.s(key=c.key))),
+        c.marks(1),
+    ],
 )
-case("link", "of a group", lambda c: raised(lambda: group(adds(c, 2, 1)).link(c.t.called.s(key=c.key))) and c.marks())
+case(
+    "link",
+    "of a group",
+    lambda c: raised(lambda: group(adds(c, 2, 1)).link(c.t.called.s(key=c.key))) and c.marks(),
+)
 case(
     "link",
     "of a chain",
-    lambda c: [c.end(chain(c.t.add.s(1, 1), c.t.add.s(1), link=[c.t.called.s(key=c.key)])()), c.marks(1)][0],
+    lambda c: [
+        c.end(chain(c.t.add.s(1, 1), c.t.add.s(1), link=[c.t.called.s(key=c.key)])()),
+        c.marks(1),
+    ][0],
 )
 case(
     "link_error",
     "an errback of the new form",
-    lambda c: [c.end(c.t.boom.apply_async(("x",), link_error=c.t.errback.s(key=c.key))), c.marks(1)],
+    lambda c: [
+        c.end(c.t.boom.apply_async(("x",), link_error=c.t.errback.s(key=c.key))),
+        c.marks(1),
+    ],
     short=True,
 )
 case(
@@ -251,7 +355,10 @@ case(
     "link_error",
     "of a chain, in its middle",
     lambda c: [
-        chain(c.t.add.s(1, 2), c.t.boom.s(), c.t.add.s(1)).on_error(c.t.errback.s(key=c.key)).apply_async() and 0,
+        chain(c.t.add.s(1, 2), c.t.boom.s(), c.t.add.s(1))
+        .on_error(c.t.errback.s(key=c.key))
+        .apply_async()
+        and 0,
         c.marks(1),
     ],
 )
@@ -259,7 +366,8 @@ case(
     "link_error",
     "of a group",
     lambda c: [
-        group(c.t.boom.s("g"), c.t.add.s(1, 1)).on_error(c.t.errback.s(key=c.key)).apply_async() and 0,
+        group(c.t.boom.s("g"), c.t.add.s(1, 1)).on_error(c.t.errback.s(key=c.key)).apply_async()
+        and 0,
         c.marks(1),
     ],
 )
@@ -285,17 +393,26 @@ class Stamps(StampingVisitor):
 case(
     "stamp",
     "of a task",
-    lambda c: [(s := c.t.fields.s("stamps", "stamped_headers")).stamp(color="red"), s.delay().get(timeout=c.s)],
+    lambda c: [
+        (s := c.t.fields.s("stamps", "stamped_headers")).stamp(color="red"),
+        s.delay().get(timeout=c.s),
+    ],
 )
 case(
     "stamp(visitor=)",
     "of a task",
-    lambda c: [(s := c.t.fields.s("stamps", "stamped_headers")).stamp(visitor=Stamps()), s.delay().get(timeout=c.s)],
+    lambda c: [
+        (s := c.t.fields.s("stamps", "stamped_headers")).stamp(visitor=Stamps()),
+        s.delay().get(timeout=c.s),
+    ],
 )
 case(
     "stamp",
     "of a chain",
-    lambda c: [(s := chain(c.t.add.s(1, 1), c.t.fields.si("stamps"))).stamp(color="red"), s.delay().get(timeout=c.s)],
+    lambda c: [
+        (s := chain(c.t.add.s(1, 1), c.t.fields.si("stamps"))).stamp(color="red"),
+        s.delay().get(timeout=c.s),
+    ],
 )
 case(
     "stamp",

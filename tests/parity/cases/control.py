@@ -13,13 +13,17 @@ case = area("app.control and inspect")
 
 def ask(c: Context, what: str, *args: Any, **kwargs: Any) -> Any:
     """This worker's answer to an inspect command."""
-    found = getattr(c.app.control.inspect(destination=[c.worker], timeout=c.reply_s), what)(*args, **kwargs)
+    found = getattr(c.app.control.inspect(destination=[c.worker], timeout=c.reply_s), what)(
+        *args, **kwargs
+    )
     return (found or {}).get(c.worker)
 
 
 def entry(found: Any, id: str) -> Any:
     """A task's entry, without what differs from one run to the next."""
-    entries = [each.get("request", each) for each in found or () if each.get("request", each)["id"] == id]
+    entries = [
+        each.get("request", each) for each in found or () if each.get("request", each)["id"] == id
+    ]
     return [
         {
             key: bool(value) if key in ("time_start", "worker_pid") else value
@@ -30,7 +34,12 @@ def entry(found: Any, id: str) -> Any:
     ]
 
 
-case("ping", "who answers", lambda c: c.app.control.ping(destination=[c.worker], timeout=c.reply_s), short=True)
+case(
+    "ping",
+    "who answers",
+    lambda c: c.app.control.ping(destination=[c.worker], timeout=c.reply_s),
+    short=True,
+)
 case("inspect.ping", "who answers", lambda c: ask(c, "ping"))
 case(
     "inspect.registered",
@@ -38,10 +47,18 @@ case(
     lambda c: sorted(name for name in ask(c, "registered") if name.startswith("parity."))[:5],
 )
 case(
-    "inspect.registered", "with attributes", lambda c: [t for t in ask(c, "registered", "rate_limit") if "limited" in t]
+    "inspect.registered",
+    "with attributes",
+    lambda c: [t for t in ask(c, "registered", "rate_limit") if "limited" in t],
 )
-case("inspect.registered_tasks", "the old name", lambda c: len(ask(c, "registered_tasks") or ()) > 5)
-case("inspect.active_queues", "what it consumes", lambda c: [queue["name"] for queue in ask(c, "active_queues")])
+case(
+    "inspect.registered_tasks", "the old name", lambda c: len(ask(c, "registered_tasks") or ()) > 5
+)
+case(
+    "inspect.active_queues",
+    "what it consumes",
+    lambda c: [queue["name"] for queue in ask(c, "active_queues")],
+)
 case("inspect.conf", "its settings", lambda c: ask(c, "conf")["task_send_sent_event"])
 case("inspect.report", "that it is there", lambda c: "celery" in str(ask(c, "report")))
 case("inspect.stats", "its fields", lambda c: sorted(set(ask(c, "stats")) - {"rusage"}))
@@ -57,9 +74,10 @@ case("inspect.query_task", "a task that runs", lambda c: _query(c))
 case(
     "inspect.revoked",
     "ids",
-    lambda c: [(r := c.t.add.apply_async((1, 2), countdown=60)).revoke(), c.until(lambda: r.id in ask(c, "revoked"))][
-        1
-    ],
+    lambda c: [
+        (r := c.t.add.apply_async((1, 2), countdown=60)).revoke(),
+        c.until(lambda: r.id in ask(c, "revoked")),
+    ][1],
 )
 
 
@@ -82,28 +100,41 @@ def _(c: Context) -> Any:
 
 @case(
     "inspect.scheduled",
-    "a task that waits for its time (every node that knows its name lists it, and the 100 that are due first)",
+    "a task that waits for its time (every node that knows its name lists it, and the 100 that "
+    "are due first)",
     short=True,
 )
 def _(c: Context) -> Any:
     eta = datetime.now(UTC) + timedelta(seconds=60)
     result = c.t.add.apply_async((1, 2), eta=eta)
-    found = c.until(lambda: [each for each in ask(c, "scheduled") or () if each["request"]["id"] == result.id])
-    return entry(found, result.id), sorted(found[0]), found[0]["eta"] == eta.isoformat(), found[0]["priority"]
+    found = c.until(
+        lambda: [each for each in ask(c, "scheduled") or () if each["request"]["id"] == result.id]
+    )
+    return (
+        entry(found, result.id),
+        sorted(found[0]),
+        found[0]["eta"] == eta.isoformat(),
+        found[0]["priority"],
+    )
 
 
 @case(
     "inspect.reserved",
     "tasks that wait for a process",
     alone=True,
-    differs="a node gets no more tasks than it has slots: tasks that wait are in parsync's queue, see `parsync tasks`",
+    differs=(
+        "a node gets no more tasks than it has slots: tasks that wait are in parsync's queue, see "
+        "`parsync tasks`"
+    ),
 )
 def _(c: Context) -> Any:
     holders = [c.t.gated.delay(c.key) for _ in range(10)]
     c.marks(10)
     waiting = [c.t.echo.delay(i) for i in range(3)]
     ids = {result.id for result in waiting}
-    seen = c.kind == "plain" and c.until(lambda: len([e for e in ask(c, "reserved") if e["id"] in ids]) == 3)
+    seen = c.kind == "plain" and c.until(
+        lambda: len([e for e in ask(c, "reserved") if e["id"] in ids]) == 3
+    )
     found = [each for each in ask(c, "reserved") if each["id"] in ids]
     c.open()
     return len(found), bool(seen), len(c.states(holders))
@@ -114,7 +145,8 @@ def _(c: Context) -> Any:
     result = c.t.gated.delay(c.key)
     c.begun(result)
     c.app.control.terminate(result.id)
-    return c.end(result)[0]  # in Celery 5.6 the worker that terminates it and the others race for the reason
+    # in Celery 5.6 the worker that terminates it and the others race for the reason
+    return c.end(result)[0]
 
 
 @case("terminate", "many ids, and None for the signal", pools=("prefork",))
@@ -138,7 +170,9 @@ case("revoke", "an id that nobody knows", lambda c: [c.app.control.revoke(f"nobo
 case(
     "revoke(reply=True)",
     "what it replies",
-    lambda c: c.app.control.revoke(f"nobody-{c.key}", reply=True, timeout=c.reply_s, destination=[c.worker]),
+    lambda c: c.app.control.revoke(
+        f"nobody-{c.key}", reply=True, timeout=c.reply_s, destination=[c.worker]
+    ),
 )
 case(
     "revoke(terminate=True, signal=)",
@@ -146,17 +180,29 @@ case(
     lambda c: (
         type(
             raised(
-                lambda: c.app.control.revoke(c.t.add.apply_async((1, 2), countdown=1).id, terminate=True, signal="NOPE")
+                lambda: c.app.control.revoke(
+                    c.t.add.apply_async((1, 2), countdown=1).id, terminate=True, signal="NOPE"
+                )
             )
         ).__name__
     ),
-    differs="refused at the call with `InvalidInput`; plain Celery sends it, and the worker logs an error",
+    differs=(
+        "refused at the call with `InvalidInput`; plain Celery sends it, and the worker logs an "
+        "error"
+    ),
 )
-case("revoke", "a task that is over stays as it is", lambda c: [c.end(r := c.t.add.delay(1, 2)), r.revoke(), r.state])
+case(
+    "revoke",
+    "a task that is over stays as it is",
+    lambda c: [c.end(r := c.t.add.delay(1, 2)), r.revoke(), r.state],
+)
 case(
     "revoke",
     "a group that waits",
-    lambda c: [(r := group(c.t.add.s(1, 2).set(countdown=5) for _ in range(2))()).revoke(), c.states(r)],
+    lambda c: [
+        (r := group(c.t.add.s(1, 2).set(countdown=5) for _ in range(2))()).revoke(),
+        c.states(r),
+    ],
 )
 
 
@@ -182,26 +228,36 @@ case(
     "rate_limit",
     "set, and taken back",
     lambda c: [
-        c.app.control.rate_limit("parity.nothing", "5/m", destination=[c.worker], reply=True, timeout=c.reply_s),
+        c.app.control.rate_limit(
+            "parity.nothing", "5/m", destination=[c.worker], reply=True, timeout=c.reply_s
+        ),
         ask(c, "registered", "rate_limit") and 0,
-        c.app.control.rate_limit("parity.nothing", "0", destination=[c.worker], reply=True, timeout=c.reply_s),
+        c.app.control.rate_limit(
+            "parity.nothing", "0", destination=[c.worker], reply=True, timeout=c.reply_s
+        ),
     ],
 )
 case(
     "rate_limit",
     "an invalid limit",
-    lambda c: c.app.control.rate_limit("parity.nothing", "x", destination=[c.worker], reply=True, timeout=c.reply_s),
+    lambda c: c.app.control.rate_limit(
+        "parity.nothing", "x", destination=[c.worker], reply=True, timeout=c.reply_s
+    ),
 )
 
 
 @case("rate_limit", "tasks keep it", alone=True)
 def _(c: Context) -> Any:
-    c.app.control.rate_limit("parity.sleeps", "30/m", destination=[c.worker], reply=True, timeout=c.reply_s)
+    c.app.control.rate_limit(
+        "parity.sleeps", "30/m", destination=[c.worker], reply=True, timeout=c.reply_s
+    )
     results = [c.t.sleeps.delay(c.key, 0) for _ in range(3)]
     c.marks(1)
     time.sleep(0.5)
     began = len(c.marks())
-    c.app.control.rate_limit("parity.sleeps", "0", destination=[c.worker], reply=True, timeout=c.reply_s)
+    c.app.control.rate_limit(
+        "parity.sleeps", "0", destination=[c.worker], reply=True, timeout=c.reply_s
+    )
     return began, len(results)
 
 
@@ -219,12 +275,19 @@ case(
     "tasks keep it",
     pools=("prefork",),
     alone=True,
-    differs="a new limit applies to the placed tasks that start after it; plain Celery keeps its first limits",
+    differs=(
+        "a new limit applies to the placed tasks that start after it; plain Celery keeps its first "
+        "limits"
+    ),
 )
 def _(c: Context) -> Any:
-    c.app.control.time_limit("parity.sleeps", hard=0.5, destination=[c.worker], reply=True, timeout=c.reply_s)
+    c.app.control.time_limit(
+        "parity.sleeps", hard=0.5, destination=[c.worker], reply=True, timeout=c.reply_s
+    )
     found = c.end(c.t.sleeps.delay(c.key, 1.5))
-    c.app.control.time_limit("parity.sleeps", hard=None, destination=[c.worker], reply=True, timeout=c.reply_s)
+    c.app.control.time_limit(
+        "parity.sleeps", hard=None, destination=[c.worker], reply=True, timeout=c.reply_s
+    )
     return found
 
 
@@ -243,7 +306,12 @@ def _(c: Context) -> Any:
     say = {"destination": [c.worker], "reply": True, "timeout": c.s}
     grown = c.app.control.pool_grow(1, **say)
     size = ask(c, "stats")["pool"]["max-concurrency"]
-    return grown, size, c.app.control.pool_shrink(1, **say), ask(c, "stats")["pool"]["max-concurrency"]
+    return (
+        grown,
+        size,
+        c.app.control.pool_shrink(1, **say),
+        ask(c, "stats")["pool"]["max-concurrency"],
+    )
 
 
 case(
@@ -261,7 +329,9 @@ case("election", "no reply", lambda c: c.app.control.election(f"id-{c.key}", "to
 case(
     "broadcast",
     "an unknown command",
-    lambda c: c.app.control.broadcast("nope", reply=True, timeout=c.reply_s, destination=[c.worker]),
+    lambda c: c.app.control.broadcast(
+        "nope", reply=True, timeout=c.reply_s, destination=[c.worker]
+    ),
 )
 case(
     "purge, discard_all",

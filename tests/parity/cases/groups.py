@@ -19,7 +19,9 @@ def three(c: Context) -> Any:
 
 def mixed(c: Context) -> Any:
     """A group of a success, a failure and a task that waits."""
-    result = group(c.t.add.s(1, 1), c.t.boom.s("one"), c.t.add.s(1, 2).set(countdown=60)).apply_async()
+    result = group(
+        c.t.add.s(1, 1), c.t.boom.s("one"), c.t.add.s(1, 2).set(countdown=60)
+    ).apply_async()
     c.states(result.results[:2])
     return result
 
@@ -30,7 +32,11 @@ case(
     lambda c: group(c.t.add.s(i, i) for i in range(5)).apply_async().get(timeout=c.s),
     short=True,
 )
-case("join", "values in order", lambda c: group(c.t.add.s(i, 1) for i in range(5)).apply_async().join(timeout=c.s))
+case(
+    "join",
+    "values in order",
+    lambda c: group(c.t.add.s(i, 1) for i in range(5)).apply_async().join(timeout=c.s),
+)
 case(
     "join_native",
     "values in order",
@@ -46,21 +52,40 @@ case(
     "errors among the values",
     lambda c: group(c.t.add.s(1, 1), c.t.boom.s()).apply_async().join(timeout=c.s, propagate=False),
 )
-case("join(timeout=)", "TimeoutError", lambda c: raised(lambda: mixed(c).join(timeout=0.2, propagate=False)))
-case("get(timeout=)", "TimeoutError", lambda c: raised(lambda: mixed(c).get(timeout=0.2, propagate=False)))
+case(
+    "join(timeout=)",
+    "TimeoutError",
+    lambda c: raised(lambda: mixed(c).join(timeout=0.2, propagate=False)),
+)
+case(
+    "get(timeout=)",
+    "TimeoutError",
+    lambda c: raised(lambda: mixed(c).get(timeout=0.2, propagate=False)),
+)
 case(
     "join(callback=)",
     "each value with its id",
-    lambda c: [seen := [], three(c).join(callback=lambda id, value: seen.append(value)), sorted(seen)][1:],
+    lambda c: [
+        seen := [],
+        three(c).join(callback=lambda id, value: seen.append(value)),
+        sorted(seen),
+    ][1:],
 )
 case(
     "iter_native",
     "each value once",
     lambda c: sorted(
-        meta["result"] for _, meta in group(c.t.add.s(i, 3) for i in range(4)).apply_async().iter_native(timeout=c.s)
+        meta["result"]
+        for _, meta in group(c.t.add.s(i, 3) for i in range(4))
+        .apply_async()
+        .iter_native(timeout=c.s)
     ),
 )
-case("completed_count", "of three", lambda c: [three(c).completed_count(), mixed(c).completed_count()])
+case(
+    "completed_count",
+    "of three",
+    lambda c: [three(c).completed_count(), mixed(c).completed_count()],
+)
 case(
     "ready, successful, failed, waiting",
     "all have succeeded",
@@ -98,7 +123,9 @@ def _(c: Context) -> Any:
 
 @case("ResultSet.revoke(terminate=True)", "those that run and those that wait", pools=("prefork",))
 def _(c: Context) -> Any:
-    result = ResultSet([c.t.gated.delay(c.key), c.t.gated.apply_async((c.key,), countdown=10)], app=c.app)
+    result = ResultSet(
+        [c.t.gated.delay(c.key), c.t.gated.apply_async((c.key,), countdown=10)], app=c.app
+    )
     c.begun(result.results[0])
     c.marks(1)
     result.revoke(terminate=True)
@@ -118,13 +145,19 @@ case(
 case(
     "as_tuple, result_from_tuple",
     "the same again",
-    lambda c: [(r := three(c)).id == result_from_tuple(r.as_tuple(), app=c.app).id, len(r), r.children == r.results],
+    lambda c: [
+        (r := three(c)).id == result_from_tuple(r.as_tuple(), app=c.app).id,
+        len(r),
+        r.children == r.results,
+    ],
 )
 case(
     "parent",
     "of a group in a chain",
     lambda c: [
-        (r := chain(c.t.add.s(1, 1), group(c.t.add.s(1), c.t.add.s(2))).apply_async()).get(timeout=c.s),
+        (r := chain(c.t.add.s(1, 1), group(c.t.add.s(1), c.t.add.s(2))).apply_async()).get(
+            timeout=c.s
+        ),
         r.parent.get(timeout=c.s),
     ],
 )
@@ -134,7 +167,9 @@ case(
     lambda c: [(r := three(c))[1].get(timeout=c.s), len(r), [each.get(timeout=c.s) for each in r]],
 )
 case(
-    "supports_native_join, ==", "of the backend, by id", lambda c: [(r := three(c)).supports_native_join, r == three(c)]
+    "supports_native_join, ==",
+    "of the backend, by id",
+    lambda c: [(r := three(c)).supports_native_join, r == three(c)],
 )
 
 
@@ -162,11 +197,17 @@ def _(c: Context) -> Any:
 case(
     "nested groups",
     "values in order",
-    lambda c: group(group(c.t.add.s(1, 1), c.t.add.s(2, 2)), c.t.add.s(3, 3)).apply_async().get(timeout=c.s),
+    lambda c: (
+        group(group(c.t.add.s(1, 1), c.t.add.s(2, 2)), c.t.add.s(3, 3))
+        .apply_async()
+        .get(timeout=c.s)
+    ),
 )
 case("an empty group", "no values", lambda c: group([]).apply_async().get(timeout=c.s))
 case(
     "get(propagate=False)",
     "of mixed ends",
-    lambda c: group(c.t.add.s(1, 1), c.t.boom.s("two")).apply_async().get(timeout=c.s, propagate=False),
+    lambda c: (
+        group(c.t.add.s(1, 1), c.t.boom.s("two")).apply_async().get(timeout=c.s, propagate=False)
+    ),
 )

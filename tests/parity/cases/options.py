@@ -29,7 +29,12 @@ case(
 case(
     "ignore_result",
     "of the call: nothing is stored",
-    lambda c: [r := c.t.marks.apply_async((c.key,), ignore_result=True), c.marks(1), time.sleep(0.3), r.state][1:],
+    lambda c: [
+        r := c.t.marks.apply_async((c.key,), ignore_result=True),
+        c.marks(1),
+        time.sleep(0.3),
+        r.state,
+    ][1:],
 )
 case(
     "ignore_result=False",
@@ -44,21 +49,33 @@ case(
 case(
     "store_errors_even_if_ignored",
     "a failure is stored",
-    lambda c: [r := c.t.silent_but.delay(c.key), c.until(lambda: r.state == "FAILURE"), r.result][1:],
+    lambda c: [r := c.t.silent_but.delay(c.key), c.until(lambda: r.state == "FAILURE"), r.result][
+        1:
+    ],
 )
 case(
     "task_annotations",
     "of the app",
     lambda c: [r := c.t.annotated.delay(c.key), c.marks(1), time.sleep(0.3), r.state][1:],
 )
-case("track_started", "STARTED", lambda c: [r := c.t.tracked.delay(c.key), c.marks(1), r.state, c.open(), c.end(r)][1:])
+case(
+    "track_started",
+    "STARTED",
+    lambda c: [r := c.t.tracked.delay(c.key), c.marks(1), r.state, c.open(), c.end(r)][1:],
+)
 case("acks_late", "the value", lambda c: c.end(c.t.late.delay(c.key)))
 case(
     "acks_late, acks_on_failure_or_timeout=False",
     "a failure is not put back",
     lambda c: [c.end(c.t.late_unacked.delay(c.key)), c.marks()],
 )
-case("time_limit", "of the task", lambda c: [c.end(c.t.hard.delay(c.key)), c.marks()], pools=("prefork",), short=True)
+case(
+    "time_limit",
+    "of the task",
+    lambda c: [c.end(c.t.hard.delay(c.key)), c.marks()],
+    pools=("prefork",),
+    short=True,
+)
 case(
     "time_limit",
     "of the call",
@@ -66,7 +83,12 @@ case(
     pools=("prefork",),
 )
 case("soft_time_limit", "caught", lambda c: c.end(c.t.soft.delay(c.key, True)), pools=("prefork",))
-case("soft_time_limit", "not caught", lambda c: c.end(c.t.soft.delay(c.key, False)), pools=("prefork",))
+case(
+    "soft_time_limit",
+    "not caught",
+    lambda c: c.end(c.t.soft.delay(c.key, False)),
+    pools=("prefork",),
+)
 case(
     "soft_time_limit",
     "of the call",
@@ -76,7 +98,9 @@ case(
 case(
     "time_limit, soft_time_limit",
     "request.timelimit",
-    lambda c: c.t.fields.apply_async(("timelimit",), time_limit=9, soft_time_limit=8).get(timeout=c.s),
+    lambda c: c.t.fields.apply_async(("timelimit",), time_limit=9, soft_time_limit=8).get(
+        timeout=c.s
+    ),
 )
 case(
     "soft_time_limit above time_limit",
@@ -98,27 +122,39 @@ for how in ("json", "pickle", "yaml", "msgpack"):
     case(
         f"serializer={how}",
         "arguments arrive",
-        lambda c, how=how: c.end(c.t.echo.apply_async(([1, "two", None],), {"k": 2.5}, serializer=how)),
+        lambda c, how=how: c.end(
+            c.t.echo.apply_async(([1, "two", None],), {"k": 2.5}, serializer=how)
+        ),
     )
 case(
     "serializer=pickle",
     "values that json does not know",
     lambda c: c.end(c.t.pickled.delay({1, 2})),
 )
-case("serializer", "unknown", lambda c: raised(lambda: c.t.echo.apply_async((1,), serializer="nope")))
+case(
+    "serializer", "unknown", lambda c: raised(lambda: c.t.echo.apply_async((1,), serializer="nope"))
+)
 case(
     "serializer=json",
     "a value that json does not know",
     lambda c: type(raised(lambda: c.t.echo.delay(object()))).__name__,
 )
-case("serializer=json", "datetime, UUID, Decimal", lambda c: c.end(c.t.echo.delay(datetime(2026, 1, 2, tzinfo=UTC))))
+case(
+    "serializer=json",
+    "datetime, UUID, Decimal",
+    lambda c: c.end(c.t.echo.delay(datetime(2026, 1, 2, tzinfo=UTC))),
+)
 for how in ("gzip", "bzip2", "zlib"):
     case(
         f"compression={how}",
         "arguments arrive",
         lambda c, how=how: c.end(c.t.echo.apply_async(("x" * 3000,), compression=how))[0],
     )
-case("compression", "unknown", lambda c: type(raised(lambda: c.t.echo.apply_async((1,), compression="nope"))).__name__)
+case(
+    "compression",
+    "unknown",
+    lambda c: type(raised(lambda: c.t.echo.apply_async((1,), compression="nope"))).__name__,
+)
 case(
     "expires",
     "seconds, over: revoked",
@@ -126,10 +162,16 @@ case(
     short=True,
 )
 case(
-    "expires", "a moment, past: revoked", lambda c: [c.end(c.t.marks.apply_async((c.key,), expires=now(-1))), c.marks()]
+    "expires",
+    "a moment, past: revoked",
+    lambda c: [c.end(c.t.marks.apply_async((c.key,), expires=now(-1))), c.marks()],
 )
 case("expires", "not over", lambda c: c.end(c.t.marks.apply_async((c.key,), expires=60)))
-case("expires", "of the task", lambda c: [c.end(c.t.perishable.apply_async((c.key,), countdown=0.8)), c.marks()])
+case(
+    "expires",
+    "of the task",
+    lambda c: [c.end(c.t.perishable.apply_async((c.key,), countdown=0.8)), c.marks()],
+)
 case(
     "expires",
     "text that is not a time",
@@ -144,7 +186,9 @@ case(
     lambda c: c.end(c.t.marks.apply_async((c.key,), eta=datetime.now(UTC).replace(tzinfo=None))),
 )
 case("countdown=0", "at once", lambda c: c.end(c.t.marks.apply_async((c.key,), countdown=0)))
-case("countdown", "below 0: at once", lambda c: c.end(c.t.marks.apply_async((c.key,), countdown=-5)))
+case(
+    "countdown", "below 0: at once", lambda c: c.end(c.t.marks.apply_async((c.key,), countdown=-5))
+)
 case(
     "countdown=1e10",
     "refused, or never",
@@ -154,8 +198,10 @@ case(
     "eta",
     "request.eta while it runs",
     lambda c: [
-        c.t.fields.apply_async(("eta",), eta=(at := now(0.1))).get(timeout=c.s)["eta"] == at.isoformat(),
-        c.t.fields.apply_async(("eta",), eta=(past := now(-60))).get(timeout=c.s)["eta"] == past.isoformat(),
+        c.t.fields.apply_async(("eta",), eta=(at := now(0.1))).get(timeout=c.s)["eta"]
+        == at.isoformat(),
+        c.t.fields.apply_async(("eta",), eta=(past := now(-60))).get(timeout=c.s)["eta"]
+        == past.isoformat(),
         bool(c.t.fields.apply_async(("eta",), countdown=0.1).get(timeout=c.s)["eta"]),
     ],
     short=True,
@@ -163,7 +209,10 @@ case(
 case(
     "eta",
     "request.eta of a chord's header with a countdown",
-    lambda c: [bool(eta) for (eta,) in c.end(chord([c.t.etas.s().set(countdown=0.1)] * 2)(c.t.echo.s()))[1][0][0]],
+    lambda c: [
+        bool(eta)
+        for (eta,) in c.end(chord([c.t.etas.s().set(countdown=0.1)] * 2)(c.t.echo.s()))[1][0][0]
+    ],
 )
 case(
     "event task-received",
@@ -171,7 +220,11 @@ case(
     lambda c: bool(_received(c, c.t.add.apply_async((1, 2), countdown=0.1), "eta")[0][0]),
     differs="a worker receives a placed task when it is due, with no `eta` to wait for; the task reads `request.eta`",
 )
-case("eta", "request.eta of a retry", lambda c: [[c.end(c.t.retries_with_eta.delay(c.key)) and 0], c.marks(2)])
+case(
+    "eta",
+    "request.eta of a retry",
+    lambda c: [[c.end(c.t.retries_with_eta.delay(c.key)) and 0], c.marks(2)],
+)
 case(
     "headers",
     "of one's own",
@@ -186,7 +239,10 @@ case(
     "argsrepr, kwargsrepr",
     "of one's own",
     lambda c: _received(
-        c, c.t.echo.apply_async((1,), {"k": 1}, argsrepr="secret", kwargsrepr="hidden"), "args", "kwargs"
+        c,
+        c.t.echo.apply_async((1,), {"k": 1}, argsrepr="secret", kwargsrepr="hidden"),
+        "args",
+        "kwargs",
     ),
 )
 case(
@@ -214,9 +270,18 @@ case(
     differs="refused at the call with `InvalidInput`: an option of parsync belongs into `parsync={...}`; plain Celery "
     "makes a property of the message of it, which nobody reads",
 )
-case("typing", "wrong arguments are refused at the call", lambda c: raised(lambda: c.t.boom.delay(1, 2, 3)))
+case(
+    "typing",
+    "wrong arguments are refused at the call",
+    lambda c: raised(lambda: c.t.boom.delay(1, 2, 3)),
+)
 case("pydantic", "models in and out", lambda c: c.end(c.t.typed.delay({"a": 1})), since=(5, 5))
-case("pydantic", "arguments that do not fit", lambda c: c.end(c.t.typed.delay({"a": "x"}))[0], since=(5, 5))
+case(
+    "pydantic",
+    "arguments that do not fit",
+    lambda c: c.end(c.t.typed.delay({"a": "x"}))[0],
+    since=(5, 5),
+)
 case("trail=False", "no children", lambda c: [c.end(r := c.t.trackless.delay()), r.children])
 case(
     "resultrepr_maxsize",
@@ -226,9 +291,17 @@ case(
 case(
     "send_events=False",
     "no events of the task",
-    lambda c: [c.end(r := c.t.quiet.delay(1)), time.sleep(0.3), sorted(e["type"] for e in c.said.of(r.id))],
+    lambda c: [
+        c.end(r := c.t.quiet.delay(1)),
+        time.sleep(0.3),
+        sorted(e["type"] for e in c.said.of(r.id)),
+    ],
 )
-case("task_id", "of one's own", lambda c: [(r := c.t.add.apply_async((1, 2), task_id=f"own-{c.key}")).id, c.end(r)])
+case(
+    "task_id",
+    "of one's own",
+    lambda c: [(r := c.t.add.apply_async((1, 2), task_id=f"own-{c.key}")).id, c.end(r)],
+)
 case(
     "task_id",
     "the same id twice, while the first waits",
@@ -258,14 +331,22 @@ for name, id in {
     case(
         "task_id",
         f"with {name}",
-        lambda c, id=id: c.end(c.t.add.apply_async((1, 2), task_id=f"{id} {c.key}" if " " in id else f"{id}{c.key}")),
+        lambda c, id=id: c.end(
+            c.t.add.apply_async((1, 2), task_id=f"{id} {c.key}" if " " in id else f"{id}{c.key}")
+        ),
     )
 case(
     "root_id, parent_id",
     "of one's own",
-    lambda c: c.t.fields.apply_async(("root_id", "parent_id"), root_id="r", parent_id="p").get(timeout=c.s),
+    lambda c: c.t.fields.apply_async(("root_id", "parent_id"), root_id="r", parent_id="p").get(
+        timeout=c.s
+    ),
 )
-case("add_to_parent=False", "inside a task", lambda c: c.end(c.t.add.apply_async((1, 2), add_to_parent=False)))
+case(
+    "add_to_parent=False",
+    "inside a task",
+    lambda c: c.end(c.t.add.apply_async((1, 2), add_to_parent=False)),
+)
 case("producer", "one's own", lambda c: _with_producer(c))
 case("connection", "one's own", lambda c: _with_connection(c))
 case(
@@ -283,7 +364,12 @@ case(
     "of the task, not consumed: it waits",
     lambda c: c.end(c.t.queued.delay(1), MOMENT_S),
 )
-case("task_routes", "by an argument", lambda c: c.end(c.t.by_argument.apply_async((), {"queue": "celery"})), short=True)
+case(
+    "task_routes",
+    "by an argument",
+    lambda c: c.end(c.t.by_argument.apply_async((), {"queue": "celery"})),
+    short=True,
+)
 case(
     "task_routes",
     "by an argument, to a queue not consumed: it waits",
@@ -297,12 +383,16 @@ case(
 case(
     "routing_key",
     "not consumed: it waits",
-    lambda c: c.end(c.t.add.apply_async((1, 2), exchange=f"e-{c.key}", routing_key=f"k-{c.key}"), MOMENT_S),
+    lambda c: c.end(
+        c.t.add.apply_async((1, 2), exchange=f"e-{c.key}", routing_key=f"k-{c.key}"), MOMENT_S
+    ),
 )
 case(
     "queue",
     "a Queue of one's own",
-    lambda c: c.end(c.t.add.apply_async((1, 2), queue=Queue(f"q-{c.key}", Exchange("x"), "k")), MOMENT_S),
+    lambda c: c.end(
+        c.t.add.apply_async((1, 2), queue=Queue(f"q-{c.key}", Exchange("x"), "k")), MOMENT_S
+    ),
 )
 case("priority", "of a call", lambda c: c.end(c.t.add.apply_async((1, 2), priority=3)))
 case("priority", "of a task", lambda c: c.end(c.t.important.delay(1)))
@@ -328,7 +418,12 @@ case("task_always_eager", "runs here", lambda c: _eager(c), alone=True)
 
 
 def _of_protocol_1(c: Context) -> Any:
-    app = Celery("first", broker=c.app.conf.broker_url, backend=c.app.conf.result_backend, set_as_current=False)
+    app = Celery(
+        "first",
+        broker=c.app.conf.broker_url,
+        backend=c.app.conf.result_backend,
+        set_as_current=False,
+    )
     app.conf.task_protocol = 1
     if c.kind == PARSYNC:
         Parsync(app)
@@ -351,7 +446,13 @@ def _waits(c: Context, **when: Any) -> Any:
 
 def _said(c: Context, result: Any, kind: str, *names: str) -> Any:
     c.end(result)
-    return c.until(lambda: [[event[name] for name in names] for event in c.said.of(result.id) if event["type"] == kind])
+    return c.until(
+        lambda: [
+            [event[name] for name in names]
+            for event in c.said.of(result.id)
+            if event["type"] == kind
+        ]
+    )
 
 
 def _received(c: Context, result: Any, *names: str) -> Any:
@@ -372,6 +473,10 @@ def _with_connection(c: Context) -> Any:
 def _eager(c: Context) -> Any:
     c.app.conf.task_always_eager = True
     try:
-        return [(r := c.t.add.delay(1, 2)).get(timeout=c.s), type(r).__name__, c.t.flaky.delay(1).get(timeout=c.s)]
+        return [
+            (r := c.t.add.delay(1, 2)).get(timeout=c.s),
+            type(r).__name__,
+            c.t.flaky.delay(1).get(timeout=c.s),
+        ]
     finally:
         c.app.conf.task_always_eager = False

@@ -19,11 +19,21 @@ def events(c: Context, result: Any, *kinds: str) -> Any:
 case(
     "events",
     "of a success",
-    lambda c: events(c, c.t.add.delay(1, 2), "task-sent", "task-received", "task-started", "task-succeeded"),
+    lambda c: events(
+        c, c.t.add.delay(1, 2), "task-sent", "task-received", "task-started", "task-succeeded"
+    ),
     short=True,
 )
-case("events", "of a failure", lambda c: events(c, c.t.boom.delay(), "task-sent", "task-started", "task-failed"))
-case("events", "of a retry", lambda c: events(c, c.t.flaky.delay(1), "task-retried", "task-succeeded"))
+case(
+    "events",
+    "of a failure",
+    lambda c: events(c, c.t.boom.delay(), "task-sent", "task-started", "task-failed"),
+)
+case(
+    "events",
+    "of a retry",
+    lambda c: events(c, c.t.flaky.delay(1), "task-retried", "task-succeeded"),
+)
 case(
     "events",
     "of a revoked task",
@@ -67,7 +77,11 @@ case(
     "the queue",
     lambda c: [
         events(c, r := c.t.add.delay(1, 2), "task-sent") and 0,
-        [[e["queue"], e["routing_key"], e["exchange"]] for e in c.said.of(r.id) if e["type"] == "task-sent"],
+        [
+            [e["queue"], e["routing_key"], e["exchange"]]
+            for e in c.said.of(r.id)
+            if e["type"] == "task-sent"
+        ],
     ],
 )
 

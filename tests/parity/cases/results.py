@@ -14,16 +14,27 @@ case = area("AsyncResult")
 case("get", "the value", lambda c: c.t.add.delay(1, 2).get(timeout=c.s), short=True)
 case("get", "None as a value", lambda c: c.end(c.t.nothing.delay()))
 case(
-    "get", "the task's error, by type and text", lambda c: raised(lambda: c.t.boom.delay().get(timeout=c.s)), short=True
+    "get",
+    "the task's error, by type and text",
+    lambda c: raised(lambda: c.t.boom.delay().get(timeout=c.s)),
+    short=True,
 )
-case("get(propagate=False)", "the error as a value", lambda c: c.t.boom.delay("x").get(timeout=c.s, propagate=False))
+case(
+    "get(propagate=False)",
+    "the error as a value",
+    lambda c: c.t.boom.delay("x").get(timeout=c.s, propagate=False),
+)
 case("get", "an error of the app's own", lambda c: c.end(c.t.boom_with.delay("odd")))
 case("get", "an error with a cause", lambda c: c.end(c.t.boom_with.delay("cause")))
 case("get", "an error that cannot be pickled", lambda c: c.end(c.t.boom_with.delay("stubborn")))
 case("get", "an error with a value: StopIteration", lambda c: c.end(c.t.boom_with.delay("stop")))
 case("get", "a result that no serializer takes", lambda c: c.end(c.t.unpackable.delay())[0])
 case("get", "wrong arguments in the worker", lambda c: c.end(c.t.untyped.apply_async((1, 2, 3)))[0])
-case("get", "the attribute `ignored`", lambda c: [c.t.silent.delay(c.key).ignored, c.t.nothing.delay().ignored])
+case(
+    "get",
+    "the attribute `ignored`",
+    lambda c: [c.t.silent.delay(c.key).ignored, c.t.nothing.delay().ignored],
+)
 
 
 @case("get(timeout=)", "TimeoutError while it waits")
@@ -35,7 +46,9 @@ def _(c: Context) -> Any:
 def _(c: Context) -> Any:
     seen: list[Any] = []
     result = c.t.add.delay(1, 2)
-    value = result.get(timeout=c.s, callback=lambda id, value: seen.append((id == result.id, value)))
+    value = result.get(
+        timeout=c.s, callback=lambda id, value: seen.append((id == result.id, value))
+    )
     return value, seen
 
 
@@ -43,17 +56,40 @@ def _(c: Context) -> Any:
 def _(c: Context) -> Any:
     seen: list[Any] = []
     result = c.t.reports.delay(c.key)
-    result.get(timeout=c.s, on_message=lambda body: seen.append(body["status"]), on_interval=lambda *_: c.open())
+    result.get(
+        timeout=c.s,
+        on_message=lambda body: seen.append(body["status"]),
+        on_interval=lambda *_: c.open(),
+    )
     return seen[-1:]
 
 
 case("get", "inside a task: refused", lambda c: c.end(c.t.waits_for.delay("refused")), alone=True)
-case("get", "inside a task, in allow_join_result", lambda c: c.end(c.t.waits_for.delay("allowed")), alone=True)
-case("get(disable_sync_subtasks=False)", "inside a task", lambda c: c.end(c.t.waits_for.delay("told")), alone=True)
+case(
+    "get",
+    "inside a task, in allow_join_result",
+    lambda c: c.end(c.t.waits_for.delay("allowed")),
+    alone=True,
+)
+case(
+    "get(disable_sync_subtasks=False)",
+    "inside a task",
+    lambda c: c.end(c.t.waits_for.delay("told")),
+    alone=True,
+)
 case("wait", "the same as get", lambda c: c.t.add.delay(2, 2).wait(timeout=c.s))
-case("state, status", "SUCCESS", lambda c: [c.end(r := c.t.add.delay(1, 1)), r.state, r.status], short=True)
+case(
+    "state, status",
+    "SUCCESS",
+    lambda c: [c.end(r := c.t.add.delay(1, 1)), r.state, r.status],
+    short=True,
+)
 case("state", "FAILURE", lambda c: [c.end(r := c.t.boom.delay()), r.state])
-case("state", "PENDING of an id that nobody knows", lambda c: AsyncResult("nobody-knows", app=c.app).state)
+case(
+    "state",
+    "PENDING of an id that nobody knows",
+    lambda c: AsyncResult("nobody-knows", app=c.app).state,
+)
 case(
     "ready, successful, failed",
     "after a success",
@@ -76,7 +112,8 @@ def _(c: Context) -> Any:
 def _(c: Context) -> Any:
     result = c.t.tracked.delay(c.key)
     c.marks(1)
-    state, info = result.state, sorted(result.info)
+    state = result.state
+    info = sorted(result.info)
     c.open()
     return state, info, c.end(result)
 
@@ -90,7 +127,11 @@ def _(c: Context) -> Any:
     return info, c.end(result)
 
 
-case("traceback", "of a failure", lambda c: [c.end(r := c.t.boom.delay()), "ValueError: boom" in r.traceback])
+case(
+    "traceback",
+    "of a failure",
+    lambda c: [c.end(r := c.t.boom.delay()), "ValueError: boom" in r.traceback],
+)
 case("traceback", "of a success", lambda c: [c.end(r := c.t.nothing.delay()), r.traceback])
 case(
     "forget",
@@ -159,10 +200,16 @@ def _(c: Context) -> Any:
 case(
     "as_tuple, as_list, result_from_tuple",
     "the same result again",
-    lambda c: [c.end(r := c.t.nothing.delay()), result_from_tuple(r.as_tuple(), app=c.app) == r, len(r.as_list())],
+    lambda c: [
+        c.end(r := c.t.nothing.delay()),
+        result_from_tuple(r.as_tuple(), app=c.app) == r,
+        len(r.as_list()),
+    ],
 )
 case(
-    "pickle", "a result travels", lambda c: [c.end(r := c.t.add.delay(1, 4)), pickle.loads(pickle.dumps(r)).id == r.id]
+    "pickle",
+    "a result travels",
+    lambda c: [c.end(r := c.t.add.delay(1, 4)), pickle.loads(pickle.dumps(r)).id == r.id],
 )
 case(
     "==, hash, str",
@@ -174,7 +221,11 @@ case(
 @case("parent, graph", "of a chain")
 def _(c: Context) -> Any:
     result = chain(c.t.add.s(1, 2), c.t.add.s(3), c.t.add.s(4)).apply_async()
-    values = result.get(timeout=c.s), result.parent.get(timeout=c.s), result.parent.parent.get(timeout=c.s)
+    values = (
+        result.get(timeout=c.s),
+        result.parent.get(timeout=c.s),
+        result.parent.parent.get(timeout=c.s),
+    )
     return values, len(result.graph), result.parent.parent.parent
 
 
@@ -200,14 +251,21 @@ case(
 case(
     "iterdeps",
     "IncompleteStream while it waits",
-    lambda c: type(raised(lambda: list(c.t.add.apply_async((1, 2), countdown=60).iterdeps()))) is IncompleteStream,
+    lambda c: (
+        type(raised(lambda: list(c.t.add.apply_async((1, 2), countdown=60).iterdeps())))
+        is IncompleteStream
+    ),
 )
 case(
     "iterdeps(intermediate=True)",
     "the results so far",
     lambda c: len(list(c.t.add.apply_async((1, 2), countdown=60).iterdeps(intermediate=True))),
 )
-case("build_graph", "its size", lambda c: [c.end(r := c.t.spawns.delay(2)), c.states(r.children), len(r.build_graph())])
+case(
+    "build_graph",
+    "its size",
+    lambda c: [c.end(r := c.t.spawns.delay(2)), c.states(r.children), len(r.build_graph())],
+)
 
 
 @case("then", "the callback is called")
@@ -234,15 +292,32 @@ case(
     "the queue that it came from",
     lambda c: [c.end(r := c.t.nothing.delay()), r.queue],
 )
-case("maybe_throw", "raises the error", lambda c: [c.end(r := c.t.boom.delay()), raised(r.maybe_throw)])
+case(
+    "maybe_throw",
+    "raises the error",
+    lambda c: [c.end(r := c.t.boom.delay()), raised(r.maybe_throw)],
+)
 case(
     "maybe_throw(callback=)",
     "or calls back",
-    lambda c: [c.end(r := c.t.add.delay(1, 2)), seen := [], r.maybe_throw(callback=lambda i, v: seen.append(v)), seen],
+    lambda c: [
+        c.end(r := c.t.add.delay(1, 2)),
+        seen := [],
+        r.maybe_throw(callback=lambda i, v: seen.append(v)),
+        seen,
+    ],
 )
 case("supports_native_join", "of the backend", lambda c: c.t.nothing.delay().supports_native_join)
-case("app.AsyncResult", "by id", lambda c: [c.end(r := c.t.add.delay(3, 4)), c.app.AsyncResult(r.id).get(timeout=c.s)])
-case("Task.AsyncResult", "by id", lambda c: [c.end(r := c.t.add.delay(3, 4)), c.t.add.AsyncResult(r.id).result])
+case(
+    "app.AsyncResult",
+    "by id",
+    lambda c: [c.end(r := c.t.add.delay(3, 4)), c.app.AsyncResult(r.id).get(timeout=c.s)],
+)
+case(
+    "Task.AsyncResult",
+    "by id",
+    lambda c: [c.end(r := c.t.add.delay(3, 4)), c.t.add.AsyncResult(r.id).result],
+)
 case(
     "EagerResult",
     "what apply returns",

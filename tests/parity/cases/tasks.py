@@ -10,13 +10,26 @@ from ..case import MOMENT_S, POOLS, PREFORK, Context, area, raised
 case = area("Task")
 
 case(
-    "delay", "positional and keyword arguments", lambda c: c.t.echo.delay(1, "two", k=[3]).get(timeout=c.s), short=True
+    "delay",
+    "positional and keyword arguments",
+    lambda c: c.t.echo.delay(1, "two", k=[3]).get(timeout=c.s),
+    short=True,
 )
-case("apply_async", "the same, as lists", lambda c: c.t.echo.apply_async([1], {"k": None}).get(timeout=c.s))
-case("apply_async", "wrong arguments are refused at the call", lambda c: raised(lambda: c.t.add.apply_async((1,))))
+case(
+    "apply_async",
+    "the same, as lists",
+    lambda c: c.t.echo.apply_async([1], {"k": None}).get(timeout=c.s),
+)
+case(
+    "apply_async",
+    "wrong arguments are refused at the call",
+    lambda c: raised(lambda: c.t.add.apply_async((1,))),
+)
 case("apply", "here and now", lambda c: [(r := c.t.add.apply((1, 2))).get(timeout=c.s), r.state])
 case("apply", "a failure", lambda c: [(r := c.t.boom.apply()).state, raised(r.get)])
-case("apply(throw=True)", "the error is raised", lambda c: raised(lambda: c.t.boom.apply(throw=True)))
+case(
+    "apply(throw=True)", "the error is raised", lambda c: raised(lambda: c.t.boom.apply(throw=True))
+)
 case("apply", "retries here and now", lambda c: c.t.flaky.apply((2,)).get(timeout=c.s))
 case("__call__", "a plain function", lambda c: c.t.add(1, 2))
 case("run", "the function", lambda c: c.t.add.run(1, 2))
@@ -25,20 +38,36 @@ case(
     "what they call",
     lambda c: [
         s.delay().get(timeout=c.s)
-        for s in (c.t.add.s(1, 2), c.t.add.si(3, 4), c.t.add.signature((5, 6)), c.t.add.subtask((7, 8)))
+        for s in (
+            c.t.add.s(1, 2),
+            c.t.add.si(3, 4),
+            c.t.add.signature((5, 6)),
+            c.t.add.subtask((7, 8)),
+        )
     ],
 )
-case("app.send_task", "by name", lambda c: c.app.send_task("parity.add", (1, 2)).get(timeout=c.s), short=True)
+case(
+    "app.send_task",
+    "by name",
+    lambda c: c.app.send_task("parity.add", (1, 2)).get(timeout=c.s),
+    short=True,
+)
 case(
     "app.send_task(kwargs=, countdown=)",
     "with options",
     lambda c: c.app.send_task("parity.echo", kwargs={"k": 1}, countdown=0.1).get(timeout=c.s),
 )
-case("app.send_task", "a name that no worker knows", lambda c: c.end(c.app.send_task("parity.nobody", ())))
+case(
+    "app.send_task",
+    "a name that no worker knows",
+    lambda c: c.end(c.app.send_task("parity.nobody", ())),
+)
 case(
     "app.send_task",
     "a name that no worker knows, with `parsync=True` or a rule [place]",
-    lambda c: type(raised(lambda: c.end(c.app.send_task("parity.nobody", (), parsync=True)))).__name__,
+    lambda c: (
+        type(raised(lambda: c.end(c.app.send_task("parity.nobody", (), parsync=True)))).__name__
+    ),
     differs="refused at the call with `UnknownTask`; plain Celery sends it, and a worker stores `NotRegistered`",
 )
 case(
@@ -46,7 +75,11 @@ case(
     "registered names",
     lambda c: sorted(name for name in c.app.tasks if name.startswith("parity."))[:3],
 )
-case("AsyncResult, backend, name", "of a task", lambda c: [c.t.add.name, type(c.t.add.backend).__name__])
+case(
+    "AsyncResult, backend, name",
+    "of a task",
+    lambda c: [c.t.add.name, type(c.t.add.backend).__name__],
+)
 case(
     "request",
     "id, retries, is_eager, called_directly",
@@ -61,14 +94,24 @@ case(
     "request",
     "task, lang, group, chord, chain, callbacks, errbacks",
     lambda c: c.t.fields.delay(
-        "task", "lang", "group", "chord", "chain", "callbacks", "errbacks", "eta", "expires", "timelimit"
+        "task",
+        "lang",
+        "group",
+        "chord",
+        "chain",
+        "callbacks",
+        "errbacks",
+        "eta",
+        "expires",
+        "timelimit",
     ).get(timeout=c.s),
 )
 case(
     "request",
     "root_id and parent_id, of a first task",
     lambda c: [
-        (v := (r := c.t.fields.delay("root_id", "parent_id", "id")).get(timeout=c.s))["root_id"] == r.id,
+        (v := (r := c.t.fields.delay("root_id", "parent_id", "id")).get(timeout=c.s))["root_id"]
+        == r.id,
         v["parent_id"],
         v["id"] == r.id,
     ],
@@ -77,7 +120,11 @@ case(
     "request",
     "root_id and parent_id, in a chain",
     lambda c: [
-        (v := (r := (c.t.add.s(1, 1) | c.t.fields.si("root_id", "parent_id")).delay()).get(timeout=c.s))["root_id"]
+        (
+            v := (r := (c.t.add.s(1, 1) | c.t.fields.si("root_id", "parent_id")).delay()).get(
+                timeout=c.s
+            )
+        )["root_id"]
         == r.parent.id,
         v["parent_id"] == r.parent.id,
     ],
@@ -86,7 +133,9 @@ case(
     "request",
     "hostname, origin, reply_to, correlation_id",
     lambda c: [
-        (v := (r := c.t.fields.delay("hostname", "reply_to", "correlation_id")).get(timeout=c.s))["hostname"],
+        (v := (r := c.t.fields.delay("hostname", "reply_to", "correlation_id")).get(timeout=c.s))[
+            "hostname"
+        ],
         bool(v["reply_to"]),
         v["correlation_id"] == r.id,
     ],
@@ -126,12 +175,16 @@ case(
 case(
     "request",
     "utc, shadow, replaced_task_nesting",
-    lambda c: c.t.fields.apply_async(("utc", "shadow", "replaced_task_nesting"), shadow="other").get(timeout=c.s),
+    lambda c: c.t.fields.apply_async(
+        ("utc", "shadow", "replaced_task_nesting"), shadow="other"
+    ).get(timeout=c.s),
 )
 case("retry", "until it succeeds", lambda c: c.end(c.t.flaky.delay(2)), short=True)
 case("retry(exc=)", "its error when they are used up", lambda c: c.end(c.t.flaky.delay(9)))
 case(
-    "retry", "without error: MaxRetriesExceededError", lambda c: [c.end(c.t.retries_as.delay(c.key, "bare")), c.marks()]
+    "retry",
+    "without error: MaxRetriesExceededError",
+    lambda c: [c.end(c.t.retries_as.delay(c.key, "bare")), c.marks()],
 )
 for how in ("args", "kwargs", "eta", "more", "implied", "headers", "limits"):
     case(
@@ -156,14 +209,34 @@ case(
     "the state RETRY with its error",
     lambda c: [
         c.until(
-            lambda: (r := c.t.flaky.delay(1, 30.0)) and c.until(lambda: r.state == "RETRY") and type(r.result).__name__
+            lambda: (
+                (r := c.t.flaky.delay(1, 30.0))
+                and c.until(lambda: r.state == "RETRY")
+                and type(r.result).__name__
+            )
         )
     ],
 )
-case("autoretry_for", "as many times as configured", lambda c: [c.end(c.t.auto.delay(c.key)), c.marks()])
-case("dont_autoretry_for", "not for these", lambda c: [c.end(c.t.auto_but.delay(c.key, "key")), c.marks()])
-case("autoretry_for", "for all others", lambda c: [c.end(c.t.auto_but.delay(c.key, "value")), c.marks()])
-case("retry_backoff, retry_jitter", "in the end", lambda c: [c.end(c.t.backoff.delay(c.key)), c.marks()])
+case(
+    "autoretry_for",
+    "as many times as configured",
+    lambda c: [c.end(c.t.auto.delay(c.key)), c.marks()],
+)
+case(
+    "dont_autoretry_for",
+    "not for these",
+    lambda c: [c.end(c.t.auto_but.delay(c.key, "key")), c.marks()],
+)
+case(
+    "autoretry_for",
+    "for all others",
+    lambda c: [c.end(c.t.auto_but.delay(c.key, "value")), c.marks()],
+)
+case(
+    "retry_backoff, retry_jitter",
+    "in the end",
+    lambda c: [c.end(c.t.backoff.delay(c.key)), c.marks()],
+)
 case(
     "retry",
     "a root_id and parent_id that stay",
@@ -219,10 +292,26 @@ case(
     lambda c: [c.end(c.t.hooked.delay(c.key, "works")), c.marks(3)],
     short=True,
 )
-case("on_failure, after_return", "of a failure", lambda c: [c.end(c.t.hooked.delay(c.key, "fails")), c.marks(3)])
-case("on_retry", "of a retry", lambda c: [c.end(c.t.hooked.delay(c.key, "retries")), sorted(c.marks(5))])
-case("hooks", "of one that is ignored", lambda c: [c.t.hooked.delay(c.key, "ignores") and 0, c.marks(1)])
-case("shadow_name", "the name that is shown", lambda c: _sent_name(c, c.t.hooked.delay(c.key, "works")))
+case(
+    "on_failure, after_return",
+    "of a failure",
+    lambda c: [c.end(c.t.hooked.delay(c.key, "fails")), c.marks(3)],
+)
+case(
+    "on_retry",
+    "of a retry",
+    lambda c: [c.end(c.t.hooked.delay(c.key, "retries")), sorted(c.marks(5))],
+)
+case(
+    "hooks",
+    "of one that is ignored",
+    lambda c: [c.t.hooked.delay(c.key, "ignores") and 0, c.marks(1)],
+)
+case(
+    "shadow_name",
+    "the name that is shown",
+    lambda c: _sent_name(c, c.t.hooked.delay(c.key, "works")),
+)
 case(
     "send_event",
     "an event of the task's own",
@@ -231,14 +320,27 @@ case(
         c.until(lambda: [e["what"] for e in c.said.of(r.id) if e["type"] == "task-parity"]),
     ],
 )
-case("Ignore", "no result, no second run", lambda c: [c.end(c.t.ignores.delay(c.key), MOMENT_S), c.marks()])
+case(
+    "Ignore",
+    "no result, no second run",
+    lambda c: [c.end(c.t.ignores.delay(c.key), MOMENT_S), c.marks()],
+)
 case(
     "Ignore",
     "a state that the task has set",
-    lambda c: [r := c.t.ignores_with_state.delay(c.key), c.until(lambda: r.state == "HALF"), r.info][1:],
+    lambda c: [
+        r := c.t.ignores_with_state.delay(c.key),
+        c.until(lambda: r.state == "HALF"),
+        r.info,
+    ][1:],
 )
 case("Reject", "not put back", lambda c: [c.end(c.t.rejects.delay(c.key, False)), c.marks()])
-case("Reject(requeue=True)", "it runs again", lambda c: [c.end(c.t.rejects.delay(c.key, True)), c.marks()], short=True)
+case(
+    "Reject(requeue=True)",
+    "it runs again",
+    lambda c: [c.end(c.t.rejects.delay(c.key, True)), c.marks()],
+    short=True,
+)
 case("throws", "an expected error", lambda c: c.end(c.t.throws.delay(1)))
 
 
@@ -256,4 +358,8 @@ def _reports(c: Context) -> Any:
 
 def _sent_name(c: Context, result: Any) -> Any:
     c.end(result)
-    return c.until(lambda: [event["name"] for event in c.said.of(result.id) if event["type"] == "task-received"])
+    return c.until(
+        lambda: [
+            event["name"] for event in c.said.of(result.id) if event["type"] == "task-received"
+        ]
+    )

@@ -27,11 +27,19 @@ class Experiment(Protocol):
         """Return the runs; `given` names the parameters that the user chose."""
         ...
 
-    def checks(self, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+    def checks(
+        self, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+    ) -> list[ClaimCheck]:
         """Check the claims against the means over all seeds."""
         ...
 
-    def draw(self, figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+    def draw(
+        self,
+        figure: Any,
+        parameters: Parameters,
+        series: Mapping[str, Any],
+        summary: Mapping[str, Any],
+    ) -> None:
         """Draw the plot on an empty matplotlib figure, in the layout of the paper's figure."""
         ...
 

@@ -63,7 +63,9 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
 
 def own_case(parameters: Parameters) -> tuple[int, int, int]:
     """N, K and S of the parameters, at scale 1; raises InvalidInput if there are too few slots for one scheduler."""
-    k = max(1, round(parameters.amplifier * parameters.rate * parameters.gap_s / parameters.schedulers))
+    k = max(
+        1, round(parameters.amplifier * parameters.rate * parameters.gap_s / parameters.schedulers)
+    )
     if k > parameters.slots:
         raise InvalidInput(
             f"--slots {parameters.slots} are too few: a scheduler claims {k} of them at once (--amplifier * --rate * "
@@ -72,7 +74,14 @@ def own_case(parameters: Parameters) -> tuple[int, int, int]:
     return parameters.schedulers, k, parameters.slots
 
 
-def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, n: int, k: int, idle: int) -> Found:
+def play(
+    parameters: Parameters,
+    dice: np.random.SeedSequence,
+    progress: Progress,
+    n: int,
+    k: int,
+    idle: int,
+) -> Found:
     """Play rounds: every scheduler reads everything, then all claim in a random order.
 
     No scheduler learns the verdicts on its claims: each round begins anew.
@@ -80,7 +89,15 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
     rng, *own = (np.random.default_rng(seed) for seed in dice.spawn(1 + n))
     cluster = SimCluster(parameters, 1, rng)
     cores = [
-        Core(f"s{i}", parameters.partitions, Strategy.QUALITY, 1.0, dice, turns=whole_state, asks=False)
+        Core(
+            f"s{i}",
+            parameters.partitions,
+            Strategy.QUALITY,
+            1.0,
+            dice,
+            turns=whole_state,
+            asks=False,
+        )
         for i, dice in enumerate(own)
     ]
     lost = []
@@ -88,7 +105,11 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
         lost.append(play_round(cluster, cores, k, rng))
         progress((number + 1) / ROUNDS)
     fraction = [count / (n * k) for count in lost]
-    summary = {"requests": n * k, "conflict_fraction": float(np.mean(fraction)), "formula": expected(n, k, idle)}
+    summary = {
+        "requests": n * k,
+        "conflict_fraction": float(np.mean(fraction)),
+        "formula": expected(n, k, idle),
+    }
     return Found({"conflict_fraction": fraction}, summary, n * k * ROUNDS - sum(lost))
 
 
@@ -119,7 +140,9 @@ def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.rando
     return lost
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+def checks(
+    parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> list[ClaimCheck]:
     """Each case against the formula: within 5 %; no conflict at all for one scheduler."""
     return [
         near(
@@ -133,12 +156,21 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     ]
 
 
-def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+def draw(
+    figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> None:
     """Draw formula and simulation, case by case."""
     axes = figure.subplots()
     figure.set_size_inches(8, 4)
     names = [name.replace(" ", "\n") for name in summary]
     bars(axes, names, [one["formula"]["mean"] for one in summary.values()], "0.7", -0.2, "formula")
-    bars(axes, names, [one["conflict_fraction"]["mean"] for one in summary.values()], "tab:blue", 0.2, "simulated")
+    bars(
+        axes,
+        names,
+        [one["conflict_fraction"]["mean"] for one in summary.values()],
+        "tab:blue",
+        0.2,
+        "simulated",
+    )
     axes.set_ylabel(f"conflicts per request, mean of {ROUNDS} rounds")
     finish_axes(axes)

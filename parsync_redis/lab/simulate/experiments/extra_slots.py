@@ -44,7 +44,13 @@ SWEEPS: Final[Mapping[str, Sequence[float]]] = {
     "partitions": (5, 10, 20, 40),
     "amplifier": (2, 3, 4, 8),
 }
-SHOWN: Final = {"rate": "R, tasks/s", "gap_s": "G, s", "score_variance": "V", "partitions": "P", "amplifier": "A"}
+SHOWN: Final = {
+    "rate": "R, tasks/s",
+    "gap_s": "G, s",
+    "score_variance": "V",
+    "partitions": "P",
+    "amplifier": "A",
+}
 STEPS: Final = 8
 ROUNDS: Final = 20
 MOST: Final = 8.0
@@ -54,23 +60,39 @@ MOST: Final = 8.0
 def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
     """Return one run per point of a sweep; a point of two sweeps runs twice."""
     return [
-        SimRun(f"{name}={value:g}", seek, parameters, (name, float(value)), {**parameters.only(USES), name: value})
+        SimRun(
+            f"{name}={value:g}",
+            seek,
+            parameters,
+            (name, float(value)),
+            {**parameters.only(USES), name: value},
+        )
         for name, values in SWEEPS.items()
         for value in values
     ]
 
 
-def seek(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, name: str, value: float) -> Found:
+def seek(
+    parameters: Parameters,
+    dice: np.random.SeedSequence,
+    progress: Progress,
+    name: str,
+    value: float,
+) -> Found:
     """Find the least number of idle slots at one point, by bisection, at scale 1."""
     partitions = round(value) if name == "partitions" else parameters.partitions
     point = parameters if name == "partitions" else parameters.with_(**{name: value})
-    needed = max(1.0, point.scaled(point.rate) * point.gap_s / partitions)  # claims that must win in a round
+    needed = max(
+        1.0, point.scaled(point.rate) * point.gap_s / partitions
+    )  # claims that must win in a round
     claims = max(1, round(point.amplifier * needed / point.schedulers))  # of each scheduler
     low, high, placements = 0.0, MOST, 0
     for step in range(STEPS):
         middle = (low + high) / 2
         idle = max(NODE_SLOTS, claims, round(middle * needed))
-        won = _won(point, idle, claims, np.random.SeedSequence(dice.entropy, spawn_key=dice.spawn_key))
+        won = _won(
+            point, idle, claims, np.random.SeedSequence(dice.entropy, spawn_key=dice.spawn_key)
+        )
         placements += round(won * ROUNDS)
         low, high = (low, middle) if won >= needed else (middle, high)
         progress((step + 1) / STEPS)
@@ -99,7 +121,9 @@ V_WHY: Final = (
 )
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+def checks(
+    parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> list[ClaimCheck]:
     """Check the paper's three values, and the direction in which each parameter moves the number."""
     if len(summary) < sum(map(len, SWEEPS.values())) or len(SWEEPS) < len(SHOWN):
         return []
@@ -158,13 +182,22 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     return found
 
 
-def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+def draw(
+    figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> None:
     """Draw one panel per sweep."""
     axes = figure.subplots(1, len(SWEEPS), squeeze=False)[0]
     figure.set_size_inches(13, 3.2)
     for one, name in zip(axes, SWEEPS, strict=True):
         points = [value for key, value in series.items() if key.startswith(f"{name}=")]
-        line(one, [point["extra"] / 1e4 for point in points], "", "tab:blue", "o-", [point["x"] for point in points])
+        line(
+            one,
+            [point["extra"] / 1e4 for point in points],
+            "",
+            "tab:blue",
+            "o-",
+            [point["x"] for point in points],
+        )
         one.set_xlabel(SHOWN[name])
         one.set_ylim(bottom=0)
     axes[0].set_ylabel("extra slots, x 10,000")

@@ -70,7 +70,9 @@ COARSE_WHY: Final = {
 }
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+def checks(
+    parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> list[ClaimCheck]:
     """Check coarse against fine, all-or-nothing against incremental, one scheduler against many."""
     most = max(MEMBERS)
     if f"fine, incremental, N={most}" not in summary:
@@ -119,16 +121,26 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     )
     falling = [of("fine", "incremental", "busyness", n) for n in (1, most)]
     found.append(
-        above("falling", "busyness at N=1 / at N=32 (fine, incremental)", "falls", 2.0, ratio(falling[0], falling[-1]))
+        above(
+            "falling",
+            "busyness at N=1 / at N=32 (fine, incremental)",
+            "falls",
+            2.0,
+            ratio(falling[0], falling[-1]),
+        )
     )
     return found
 
 
-def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+def draw(
+    figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> None:
     """Draw conflict fraction and busyness over the number of schedulers, one line per mode."""
     axes = figure.subplots(1, 2)
     figure.set_size_inches(10, 4)
-    for (detect, commit), colour in zip(MODES, ("tab:blue", "tab:green", "tab:orange", "tab:red"), strict=True):
+    for (detect, commit), colour in zip(
+        MODES, ("tab:blue", "tab:green", "tab:orange", "tab:red"), strict=True
+    ):
         points = [one for name, one in series.items() if name.startswith(f"{detect}, {commit},")]
         for one, what in zip(axes, ("conflict_fraction", "busyness"), strict=True):
             line(
@@ -139,7 +151,9 @@ def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary
                 "o-",
                 [point["n"] for point in points],
             )
-    for one, label in zip(axes, ("transactions with conflicts / jobs done", "busyness of a scheduler"), strict=True):
+    for one, label in zip(
+        axes, ("transactions with conflicts / jobs done", "busyness of a scheduler"), strict=True
+    ):
         one.set_xscale("log", base=2)
         one.set_xlabel("schedulers")
         one.set_ylabel(label)

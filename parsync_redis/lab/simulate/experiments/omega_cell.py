@@ -40,7 +40,13 @@ class _Member:
     conflicts: int = 0
 
 
-def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, detect: str, commit: str) -> Found:
+def play(
+    parameters: Parameters,
+    dice: np.random.SeedSequence,
+    progress: Progress,
+    detect: str,
+    commit: str,
+) -> Found:
     """Play one cell for two minutes, of which 45 s are warm-up; it begins as full as its load keeps it."""
     return _Cell(parameters, dice, detect == "coarse", commit == "all-or-nothing").run(
         LENGTH_S * parameters.length, WARM_S * parameters.length, progress
@@ -50,8 +56,12 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
 class _Cell:
     """The cell, its schedulers, and the coming events: (time, number, scheduler); None stands for an arriving job."""
 
-    def __init__(self, parameters: Parameters, dice: np.random.SeedSequence, coarse: bool, whole: bool) -> None:
-        jobs, runs, nodes, fill, *own = (np.random.default_rng(seed) for seed in dice.spawn(4 + parameters.schedulers))
+    def __init__(
+        self, parameters: Parameters, dice: np.random.SeedSequence, coarse: bool, whole: bool
+    ) -> None:
+        jobs, runs, nodes, fill, *own = (
+            np.random.default_rng(seed) for seed in dice.spawn(4 + parameters.schedulers)
+        )
         self.parameters, self.coarse, self.whole = parameters, coarse, whole
         self.jobs_rng, self.runs_rng = jobs, runs
         self.cluster = SimCluster(parameters, 1, nodes)
@@ -76,13 +86,19 @@ class _Cell:
             self.cluster.finish_until(now_s)
             if member is None:
                 self._arrive(now_s)
-                self._at(now_s + float(self.jobs_rng.exponential(JOB_TASKS / self.parameters.rate)), None)
+                self._at(
+                    now_s + float(self.jobs_rng.exponential(JOB_TASKS / self.parameters.rate)), None
+                )
                 progress(now_s / length_s)
             else:
                 self._commit(member, now_s)
         measured_s = length_s - warm_s
         commits = sum(one.commits for one in self.members)
-        busyness = sum(min(one.busy_s, measured_s) for one in self.members) / measured_s / len(self.members)
+        busyness = (
+            sum(min(one.busy_s, measured_s) for one in self.members)
+            / measured_s
+            / len(self.members)
+        )
         fraction = sum(one.conflicts for one in self.members) / commits if commits else None
         waiting = sum(len(one.jobs) for one in self.members)
         utilisation = float(np.mean(self._held)) / self.parameters.scaled_slots
@@ -144,7 +160,9 @@ class _Cell:
         member.commits += not (member.core.in_flight or member.seatless)
         self._think(member, now_s)
 
-    def _judge(self, member: _Member, claims: Sequence[tuple[int, Claim]], now_s: float) -> list[Verdict]:
+    def _judge(
+        self, member: _Member, claims: Sequence[tuple[int, Claim]], now_s: float
+    ) -> list[Verdict]:
         """Judge one transaction: refuse stale claims first; in all-or-nothing mode one refusal refuses all."""
         cluster, refused = self.cluster, Verdict(ClaimOutcome.CONFLICT, "")
 
@@ -159,7 +177,9 @@ class _Cell:
         for (p, claim), held in zip(claims, held_back, strict=True):
             verdict = refused if held else cluster.commit(p, [claim], now_s)[0]
             if verdict.won:
-                cluster.start(0, claim, now_s, float(self.runs_rng.exponential(self.parameters.duration_s)))
+                cluster.start(
+                    0, claim, now_s, float(self.runs_rng.exponential(self.parameters.duration_s))
+                )
                 self._placed += 1
             verdicts.append(verdict)
         return verdicts

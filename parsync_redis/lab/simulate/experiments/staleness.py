@@ -27,7 +27,9 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
         members = [parameters.schedulers]
     found = [SimRun(f"N={n}", play, parameters.with_(schedulers=n)) for n in members]
     if "sync" not in given:
-        found.append(SimRun("StateSync", play, parameters.with_(schedulers=max(members), sync=Sync.STATE)))
+        found.append(
+            SimRun("StateSync", play, parameters.with_(schedulers=max(members), sync=Sync.STATE))
+        )
     return found
 
 
@@ -68,11 +70,17 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
         "bytes_per_gap": sum(read_bytes) / (GAPS - 1),
         "bytes_peak": max(read_bytes),
     }
-    series = {"before_s": table[:, 0].tolist(), "after_s": table[:, 1].tolist(), "tick_s": parameters.tick_s}
+    series = {
+        "before_s": table[:, 0].tolist(),
+        "after_s": table[:, 1].tolist(),
+        "tick_s": parameters.tick_s,
+    }
     return Found(series, summary, simulation.measure.placements)
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+def checks(
+    parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> list[ClaimCheck]:
     """Check the claims for each number of schedulers."""
     found, gap_s = [], parameters.gap_s
     for name, one in summary.items():
@@ -81,7 +89,13 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
         n, ours = int(name[2:]), {key: value["mean"] for key, value in one.items()}
         tick_s = gap_s / n
         found += [
-            near(f"mean.{n}", f"{name}: mean staleness, s", gap_s / 2, ours["mean_s"], 0.05 * gap_s / 2),
+            near(
+                f"mean.{n}",
+                f"{name}: mean staleness, s",
+                gap_s / 2,
+                ours["mean_s"],
+                0.05 * gap_s / 2,
+            ),
             near(
                 f"low.{n}",
                 f"{name}: the least mean over the partitions, s",
@@ -96,9 +110,19 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
                 ours["high_s"],
                 tick_s,
             ),
-            below(f"oldest.{n}", f"{name}: the oldest partition, s", f"{gap_s:g}", gap_s + tick_s, ours["oldest_s"]),
+            below(
+                f"oldest.{n}",
+                f"{name}: the oldest partition, s",
+                f"{gap_s:g}",
+                gap_s + tick_s,
+                ours["oldest_s"],
+            ),
             near(
-                f"disjoint.{n}", f"{name}: no two schedulers read a partition at the same tick", 1, ours["disjoint"], 0
+                f"disjoint.{n}",
+                f"{name}: no two schedulers read a partition at the same tick",
+                1,
+                ours["disjoint"],
+                0,
             ),
             near(f"covered.{n}", f"{name}: N ticks cover all partitions", 1, ours["covered"], 0),
         ]
@@ -126,13 +150,17 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     return found
 
 
-def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+def draw(
+    figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> None:
     """Draw the mean staleness of one view over time: a saw whose teeth shrink with the number of rounds."""
     axes = figure.subplots(1, len(series), sharey=True, squeeze=False)[0]
     figure.set_size_inches(2.6 * len(series) + 0.6, 3.4)
     for one, (name, table) in zip(axes, series.items(), strict=True):
         times, values = [], []
-        for i, (before_s, after_s) in enumerate(zip(table["before_s"], table["after_s"], strict=True)):
+        for i, (before_s, after_s) in enumerate(
+            zip(table["before_s"], table["after_s"], strict=True)
+        ):
             times += [i * table["tick_s"]] * 2
             values += [before_s, after_s]
         line(one, values, "mean over the partitions", "tab:blue", xs=times)

@@ -9,13 +9,31 @@ grows, even without conflicts); the sharpness of sampling, see docs/decisions/00
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ..claims import READ, SCORE_READ, ClaimCheck, below, between, first_at, mean_over, most, near, ratio, slope, total
+from ..claims import (
+    READ,
+    SCORE_READ,
+    ClaimCheck,
+    below,
+    between,
+    first_at,
+    mean_over,
+    most,
+    near,
+    ratio,
+    slope,
+    total,
+)
 from ..parameters import OF_SIMULATION, Group, Parameters, Phase, SimStrategy, check_groups
 from ..plots import COLOURS, finish_axes, line
 from ..runs import SimRun, run_phases
 
 TITLE = "Strategies: latency-first, quality-first and adaptive (the paper's figure 4)"
-DEFAULTS: Final[Mapping[str, Any]] = {"schedulers": 10, "partitions": 10, "rate": 36_800.0, "amplifier": 1.02}
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "schedulers": 10,
+    "partitions": 10,
+    "rate": 36_800.0,
+    "amplifier": 1.02,
+}
 USES: Final = OF_SIMULATION
 PART: Final = 0.75
 SHARE_A: Final = 0.6
@@ -30,7 +48,9 @@ PART_WHY: Final = (
     "a lost claim is tried again at the next tick, 0.05 s later, and schedulers at part load have time for that; we "
     "do not know why the paper's wait longer"
 )
-BEHIND_WHY: Final = "it follows from how fast the group falls behind: 5.2 s after 30 s would be 0.173 s per second"
+BEHIND_WHY: Final = (
+    "it follows from how fast the group falls behind: 5.2 s after 30 s would be 0.173 s per second"
+)
 THERE_WHY: Final = (
     "until then adaptive is quality-first, which falls behind by 1/6 s per second: 1.5 s after 9 s; the paper's is "
     "slower"
@@ -56,19 +76,29 @@ def groups(parameters: Parameters) -> list[Group]:
 def phases(parameters: Parameters) -> list[Phase]:
     """Return the paper's three phases."""
     lengths = [30 * parameters.length, 30 * parameters.length, 37 * parameters.length]
-    return [Phase(f"phase {i + 1}", lengths[i], load) for i, load in enumerate([(PART, PART), (1.0, PART), (1.0, 1.0)])]
+    return [
+        Phase(f"phase {i + 1}", lengths[i], load)
+        for i, load in enumerate([(PART, PART), (1.0, PART), (1.0, 1.0)])
+    ]
 
 
 def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
     """Return one run per strategy; only the given one if given."""
     which = [parameters.strategy] if "strategy" in given else [s for s in SimStrategy if s.in_paper]
     return [
-        SimRun(s.value, run_phases, parameters.with_(strategy=s), (groups(parameters), phases(parameters)))
+        SimRun(
+            s.value,
+            run_phases,
+            parameters.with_(strategy=s),
+            (groups(parameters), phases(parameters)),
+        )
         for s in which
     ]
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+def checks(
+    parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> list[ClaimCheck]:
     """Check the claims about each strategy that was run."""
     one, two, three = (phase.length_s for phase in phases(parameters))
     times = [(0.0, one), (one, one + two), (one + two, one + two + three)]
@@ -87,14 +117,35 @@ Times = Sequence[tuple[float, float]]
 def _latency(
     by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float
 ) -> Iterator[ClaimCheck]:
-    lost = [means["conflict_fraction"]["mean"] for phase in summary.values() for means in phase.values()]
+    lost = [
+        means["conflict_fraction"]["mean"] for phase in summary.values() for means in phase.values()
+    ]
     yield below(
-        "latency.conflicts", "latency-first: conflicts of the claims, the worst phase and group", "0", 0.01, most(lost)
+        "latency.conflicts",
+        "latency-first: conflicts of the claims, the worst phase and group",
+        "0",
+        0.01,
+        most(lost),
     )
     part, full = (_all(by_group, "delay_p50_s", times[i], warm_s) for i in (0, 2))
-    yield below("latency.ratio", "latency-first: p50 delay at full load / at part load", "1.28", 1.5, ratio(full, part))
-    growth = [slope(table, "delay_p50_s", times[2][0] + warm_s, times[2][1]) for table in by_group.values()]
-    yield below("latency.growth", "latency-first: growth of the delay at full load, s/s", "0", 0.005, most(growth))
+    yield below(
+        "latency.ratio",
+        "latency-first: p50 delay at full load / at part load",
+        "1.28",
+        1.5,
+        ratio(full, part),
+    )
+    growth = [
+        slope(table, "delay_p50_s", times[2][0] + warm_s, times[2][1])
+        for table in by_group.values()
+    ]
+    yield below(
+        "latency.growth",
+        "latency-first: growth of the delay at full load, s/s",
+        "0",
+        0.005,
+        most(growth),
+    )
     yield from _utilisation("latency", by_group, times, warm_s, (0.69, 0.83, 0.92))
     for i, paper in enumerate((0.0545, 0.0585, 0.07)):
         yield near(
@@ -119,7 +170,11 @@ def _quality(
             slope(by_group[group], "delay_p50_s", times[i][0] + warm_s / 2, times[i][1]),
             0.05,
         )
-    for group, end_s, paper in (("A", times[1][1], 5.2), ("A", times[2][1], 11.3), ("B", times[2][1], 6.5)):
+    for group, end_s, paper in (
+        ("A", times[1][1], 5.2),
+        ("A", times[2][1], 11.3),
+        ("B", times[2][1], 6.5),
+    ):
         yield near(
             f"quality.delay{group}{round(end_s)}",
             f"quality-first: delay of {group} at t={end_s:g}, s",
@@ -145,7 +200,12 @@ def _adaptive(
 ) -> Iterator[ClaimCheck]:
     there = first_at(by_group["A"], "delay_p50_s", 1.4, times[1][0])
     yield near(
-        "adaptive.there", "adaptive: A, at full load from t=30, is at its plateau at t, s", 45.0, there, 5.0, THERE_WHY
+        "adaptive.there",
+        "adaptive: A, at full load from t=30, is at its plateau at t, s",
+        45.0,
+        there,
+        5.0,
+        THERE_WHY,
     )
     for group, i, begin_s in (
         ("A", 1, times[1][1] - 1.5 * warm_s),
@@ -209,16 +269,25 @@ def _scores(
 _SAID: Final = {"latency": "latency-first", "quality": "quality-first", "adaptive": "adaptive"}
 
 
-def _all(by_group: Mapping[str, Any], metric: str, times: tuple[float, float], warm_s: float) -> float | None:
+def _all(
+    by_group: Mapping[str, Any], metric: str, times: tuple[float, float], warm_s: float
+) -> float | None:
     """Return the mean of a metric over a settled phase and the groups, weighted by placements."""
     means = [mean_over(table, metric, times[0] + warm_s, times[1]) for table in by_group.values()]
-    placed = [mean_over(table, "placed", times[0] + warm_s, times[1]) or 0.0 for table in by_group.values()]
+    placed = [
+        mean_over(table, "placed", times[0] + warm_s, times[1]) or 0.0
+        for table in by_group.values()
+    ]
     if None in means or not sum(placed):
         return None
-    return sum((mean or 0.0) * weight for mean, weight in zip(means, placed, strict=True)) / sum(placed)
+    return sum((mean or 0.0) * weight for mean, weight in zip(means, placed, strict=True)) / sum(
+        placed
+    )
 
 
-def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+def draw(
+    figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> None:
     """Draw one column per strategy: delay, utilisation, score over time, for groups A and B."""
     axes = figure.subplots(3, len(series), sharex=True, sharey="row", squeeze=False)
     figure.set_size_inches(4.2 * len(series) + 0.6, 8)
@@ -226,16 +295,29 @@ def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary
     for column, (name, by_group) in enumerate(series.items()):
         for group, table in by_group.items():
             line(axes[0][column], table["delay_p50_s"], f"group {group}, p50", COLOURS[group])
-            line(axes[0][column], table["delay_p99_s"], f"group {group}, p99", COLOURS[group], style=":")
+            line(
+                axes[0][column],
+                table["delay_p99_s"],
+                f"group {group}, p99",
+                COLOURS[group],
+                style=":",
+            )
             line(axes[2][column], table["score_mean"], f"group {group}", COLOURS[group])
         both = total(by_group, "utilisation")["utilisation"]
-        line(axes[1][column], [None if value is None else 100 * value for value in both], "all", "black")
+        line(
+            axes[1][column],
+            [None if value is None else 100 * value for value in both],
+            "all",
+            "black",
+        )
         axes[0][column].set_title(_SAID.get(name, name))
         for row in axes:
             for border_s in (borders[0], borders[0] + borders[1]):
                 row[column].axvline(border_s, color="0.8", linewidth=1, zorder=0)
         axes[2][column].set_xlabel("time, s")
     axes[0][0].set_yscale("log")
-    for row, label in zip(axes, ("scheduling delay, s", "utilisation, %", "mean score of placements"), strict=True):
+    for row, label in zip(
+        axes, ("scheduling delay, s", "utilisation, %", "mean score of placements"), strict=True
+    ):
         row[0].set_ylabel(label)
         finish_axes(row[-1])

@@ -41,17 +41,27 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
     return [SimRun(s.value, play, parameters.with_(strategy=s), (rows,)) for s in which]
 
 
-def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, rows: Sequence[Row]) -> Found:
+def play(
+    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, rows: Sequence[Row]
+) -> Found:
     """Play one minute of virtual time."""
     draw, own = dice.spawn(2)
     length_s = LENGTH_S * parameters.length
     arrivals = compress(rows, parameters, length_s, np.random.default_rng(draw))
-    simulation = Simulation(parameters, [Group(GROUP, parameters.schedulers)], [Listed(arrivals)], own)
+    simulation = Simulation(
+        parameters, [Group(GROUP, parameters.schedulers)], [Listed(arrivals)], own
+    )
     measure = simulation.run(length_s, progress)
-    return Found(measure.series(), measure.summary([Phase("all", length_s, (parameters.load,))]), measure.placements)
+    return Found(
+        measure.series(),
+        measure.summary([Phase("all", length_s, (parameters.load,))]),
+        measure.placements,
+    )
 
 
-def compress(rows: Sequence[Row], parameters: Parameters, length_s: float, rng: np.random.Generator) -> list[Arrival]:
+def compress(
+    rows: Sequence[Row], parameters: Parameters, length_s: float, rng: np.random.Generator
+) -> list[Arrival]:
     """Draw the tasks of a run of `length_s` seconds.
 
     Of the two loads, of slots and of schedulers, the one that is reached first decides how many are drawn.
@@ -65,18 +75,28 @@ def compress(rows: Sequence[Row], parameters: Parameters, length_s: float, rng: 
         for _ in range(count)
     ]
     if not found:
-        raise InvalidInput("at this scale and load not one task of the trace is left: take a larger scale")
+        raise InvalidInput(
+            "at this scale and load not one task of the trace is left: take a larger scale"
+        )
     return found
 
 
-def _fitted(rows: Sequence[Row], parameters: Parameters, length_s: float) -> tuple[Floats, Floats, Floats, float]:
+def _fitted(
+    rows: Sequence[Row], parameters: Parameters, length_s: float
+) -> tuple[Floats, Floats, Floats, float]:
     """(begins, running times, instances) of the rows in `length_s`, and the share that loads the schedulers."""
     first_s = rows[0].at_s
     factor = length_s / max(rows[-1].at_s - first_s, 1.0)
     begins_s = (np.array([row.at_s for row in rows]) - first_s) * factor
     runs_s = np.minimum(np.array([row.runs_s for row in rows]) * factor, CUT * length_s)
     counts = np.array([row.instances for row in rows], dtype=float)
-    decided = parameters.load * parameters.decisions * parameters.schedulers * length_s / float(counts.sum())
+    decided = (
+        parameters.load
+        * parameters.decisions
+        * parameters.schedulers
+        * length_s
+        / float(counts.sum())
+    )
     return begins_s, runs_s, counts, decided
 
 
@@ -89,7 +109,9 @@ def _enough(rows: Sequence[Row], parameters: Parameters) -> int:
     return min(10**7, max(round(busy / parameters.load / parameters.scale), math.ceil(least)))
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+def checks(
+    parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> list[ClaimCheck]:
     """Check that the claims about strategies hold under a real load."""
     if not {"latency", "quality"} <= set(series):
         return []
@@ -123,7 +145,9 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     ]
 
 
-def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+def draw(
+    figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> None:
     """Draw arrivals, placements, delay, utilisation and score over time, one line per strategy."""
     axes = figure.subplots(2, 2, sharex=True)
     figure.set_size_inches(11, 7)
@@ -132,11 +156,21 @@ def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary
         line(axes[0][0], table["delay_p50_s"], f"{name}, p50", colour)
         line(axes[0][0], table["delay_p99_s"], f"{name}, p99", colour, ":")
         line(axes[0][1], table["score_mean"], name, colour)
-        line(axes[1][0], [None if v is None else 100 * v for v in table["conflict_fraction"]], name, colour)
+        line(
+            axes[1][0],
+            [None if v is None else 100 * v for v in table["conflict_fraction"]],
+            name,
+            colour,
+        )
         busy = total(groups, "utilisation")["utilisation"]
         line(axes[1][1], [None if value is None else 100 * value for value in busy], name, colour)
     axes[0][0].set_yscale("log")
-    labels = ("scheduling delay, s", "mean score of placements", "conflicts, % of the claims", "utilisation, %")
+    labels = (
+        "scheduling delay, s",
+        "mean score of placements",
+        "conflicts, % of the claims",
+        "utilisation, %",
+    )
     for one, label in zip(axes.flat, labels, strict=True):
         one.set_ylabel(label)
     for one in axes[1]:

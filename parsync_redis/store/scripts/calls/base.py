@@ -14,9 +14,11 @@ Reply = Any  # what a script answers: bytes, integers, lists of them
 
 
 class Call(NamedTuple, Generic[T]):
-    """A script with its keys and arguments, and the reader of its reply; `unsent` are keys that it spells itself.
+    """A script with its keys and arguments, and the reader of its reply; `unsent` are keys that it
+    spells itself.
 
-    parts: instead of keys and arguments, the calls that it stands for, one a shard; `read` joins what they answer.
+    parts: instead of keys and arguments, the calls that it stands for, one a shard; `read` joins
+    what they answer.
     """
 
     script: Script
@@ -33,20 +35,29 @@ def parts_of(calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
 
 
 def join_parts(calls: Sequence[Call[Any]], answers: Iterable[Any]) -> list[Any]:
-    """Return what these calls answer, by what their `parts_of` answered; the error of a part is that of its call."""
+    """Return what these calls answer, by what their `parts_of` answered; the error of a part is
+    that of its call.
+    """
     found = iter(answers)
-    return [_join(call, [next(found) for _ in call.parts]) if call.parts else next(found) for call in calls]
+    return [
+        _join(call, [next(found) for _ in call.parts]) if call.parts else next(found)
+        for call in calls
+    ]
 
 
 def _join(call: Call[Any], answers: Sequence[Any]) -> Any:
-    return next((answer for answer in answers if isinstance(answer, Exception)), None) or call.read(answers)
+    return next((answer for answer in answers if isinstance(answer, Exception)), None) or call.read(
+        answers
+    )
 
 
 class Calls:
     """The calls of one cluster; a family of keys has a subclass each."""
 
     def __init__(self, keys: Keys, retention_s: int = 86_400, max_starts: int = 3) -> None:
-        self.keys, self.retention_s, self.max_starts = keys, retention_s, max_starts
+        self.keys = keys
+        self.retention_s = retention_s
+        self.max_starts = max_starts
         self._fixed: dict[tuple[str, int], list[str]] = {}
         self._queue_keys: dict[tuple[str, int], tuple[list[str], list[str]]] = {}
 
@@ -64,7 +75,10 @@ class Calls:
         return Call(script, sent, script.arguments(once, names, values), read, unsent)
 
     def _spell(self, script: Script, shard: int) -> tuple[list[str], list[str]]:
-        sent, unsent = ([self.keys.prefix(kind, shard) for kind in kinds] for kinds in (script.keys, script.also))
+        sent, unsent = (
+            [self.keys.prefix(kind, shard) for kind in kinds]
+            for kinds in (script.keys, script.also)
+        )
         self._queue_keys[script.verb, shard] = sent, unsent
         return sent, unsent
 
@@ -75,9 +89,11 @@ class Calls:
         make: Callable[[int, Sequence[Item]], Call[list[T]]],
         count: int = 0,
     ) -> Call[list[T]]:
-        """Return a call on items, with an answer for each, that `make` makes for a shard; a part for each shard.
+        """Return a call on items, with an answer for each, that `make` makes for a shard; a part
+        for each shard.
 
-        count: the number of shards, if `make` goes by it too; another thread may learn another number meanwhile.
+        count: the number of shards, if `make` goes by it too; another thread may learn another
+        number meanwhile.
         """
         count = count or self.keys.shards
         if count == 1 or not items:
@@ -98,7 +114,9 @@ class Calls:
         parts = [make(shard, [items[row] for row in some]) for shard, some in rows.items()]
         return Call(parts[0].script, (), (), read, (), parts)
 
-    def _everywhere(self, make: Callable[[int], Call[T]], join: Callable[[Sequence[T]], T]) -> Call[T]:
+    def _everywhere(
+        self, make: Callable[[int], Call[T]], join: Callable[[Sequence[T]], T]
+    ) -> Call[T]:
         """Return a call that `make` makes for each shard."""
         if self.keys.shards == 1:
             return make(0)
@@ -115,10 +133,14 @@ class Calls:
         names: tuple[str, ...] = (),
         values: Sequence[Word] = (),
     ) -> Call[T]:
-        """Return a call on partition `p`, see Header.arguments; `inboxes` are the nodes whose inboxes it takes."""
+        """Return a call on partition `p`, see Header.arguments; `inboxes` are the nodes whose
+        inboxes it takes.
+        """
         keys = self._fixed.get((script.verb, p))
         if keys is None:
-            keys = [self.keys.partition(p, kind) for kind in script.keys if not kind.startswith("inbox")]
+            keys = [
+                self.keys.partition(p, kind) for kind in script.keys if not kind.startswith("inbox")
+            ]
             self._fixed[script.verb, p] = keys
         more = [self.keys.inbox(p, node) for node in inboxes]
         return Call(script, keys + more, script.arguments(once, names, values), read)

@@ -1,4 +1,6 @@
-"""Calls on what the whole cluster shares: settings, schedulers, the assignment of nodes to partitions."""
+"""Calls on what the whole cluster shares: settings, schedulers, the assignment of nodes to
+partitions.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -19,15 +21,27 @@ RECORD_LOSS: Final = Script("record_loss")
 LEARN_TIMES: Final = Script("learn_times")
 REPORT_FAILURES: Final = Script("report_failures")
 BOOK: Final = Script("book")
-ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS, LEARN_TIMES, BOOK, REPORT_FAILURES)
+ALL: Final = (
+    CONFIGURE,
+    DEAL_NODE,
+    RENEW_SCHEDULER,
+    RECORD_LOSS,
+    LEARN_TIMES,
+    BOOK,
+    REPORT_FAILURES,
+)
 
 _PAIR: Final = ("name", "value")
 
 
 class ClusterCalls(Calls):
-    """Calls on the keys of the whole cluster; each method names its script, whose header says what it does."""
+    """Calls on the keys of the whole cluster; each method names its script, whose header says what
+    it does.
+    """
 
-    def configure(self, settings: Mapping[str, str | int], over: bool = False) -> Call[dict[str, str]]:
+    def configure(
+        self, settings: Mapping[str, str | int], over: bool = False
+    ) -> Call[dict[str, str]]:
         """Write the cluster's settings if it has none, and return those that it has; {} only reads.
 
         over: replace other values, which are damage.
@@ -39,11 +53,15 @@ class ClusterCalls(Calls):
         return Call(
             CONFIGURE,
             [self.keys.shared("config")],
-            CONFIGURE.arguments({"over": int(over)}, _PAIR, [word for pair in settings.items() for word in pair]),
+            CONFIGURE.arguments(
+                {"over": int(over)}, _PAIR, [word for pair in settings.items() for word in pair]
+            ),
             read,
         )
 
-    def deal_node(self, node: str, partitions: int, labels: str, slots: int, score: float) -> Call[int]:
+    def deal_node(
+        self, node: str, partitions: int, labels: str, slots: int, score: float
+    ) -> Call[int]:
         """Return the number of the partition that a node belongs to; slots 0 forgets the node.
 
         node '': remove the sums that are 0, which earlier versions left; return 0.
@@ -66,13 +84,16 @@ class ClusterCalls(Calls):
         stay: bool = True,
         at_most: int = 0,
     ) -> Call[Members]:
-        """Move this scheduler's counter, or leave; see the script for taking over and for lost members.
+        """Move this scheduler's counter, or leave; see the script for taking over and for lost
+        members.
 
         at_most: it joins only while there are fewer members, and else stands by; 0 always joins.
         """
 
         def read(reply: Reply) -> Members:
-            return Members(text(reply[0]), int(reply[1]), {text(name): int(n) for name, n in pairs(reply[2:])})
+            return Members(
+                text(reply[0]), int(reply[1]), {text(name): int(n) for name, n in pairs(reply[2:])}
+            )
 
         once: Once = {
             "scheduler": me,
@@ -97,7 +118,9 @@ class ClusterCalls(Calls):
         return Call(LEARN_TIMES, [self.keys.shared("times")], arguments, int)
 
     def book(self, bookings: Iterable[Booking], keep_s: int) -> Call[int]:
-        """Keep these nodes for kinds that have waited long, and no others, for so long; how many there are."""
+        """Keep these nodes for kinds that have waited long, and no others, for so long; how many
+        there are.
+        """
         words = [word for booking in bookings for word in (booking.node, booking.text)]
         arguments = BOOK.arguments({"keep_s": keep_s}, ("node", "text"), words)
         return Call(BOOK, [self.keys.shared("bookings")], arguments, int)
@@ -111,7 +134,8 @@ class ClusterCalls(Calls):
         all_fail: bool,
         counts: Sequence[tuple[str, int, int, int, int]],
     ) -> Call[Compared]:
-        """Compare a node's streaks with other nodes; counts: name, runs, failures since `since_ms`, streak, hold in ms.
+        """Compare a node's streaks with other nodes; counts: name, runs, failures since `since_ms`,
+        streak, hold in ms.
 
         node '': drop the lines of these names that are an hour old.
         """
@@ -121,7 +145,20 @@ class ClusterCalls(Calls):
             found = {counts[row - 1][0]: Elsewhere(runs, failed) for row, runs, failed in rows}
             return Compared(int(reply[0]), bool(int(reply[1])), found)
 
-        once: Once = {"partition": partition, "node": node, "inc": inc, "since": since_ms, "all": int(all_fail)}
+        once: Once = {
+            "partition": partition,
+            "node": node,
+            "inc": inc,
+            "since": since_ms,
+            "all": int(all_fail),
+        }
         values = [word for row in counts for word in row]
-        arguments = REPORT_FAILURES.arguments(once, ("name", "runs", "failed", "length", "held"), values)
-        return Call(REPORT_FAILURES, [self.keys.shared("streaks"), self.keys.shared("dealt")], arguments, read)
+        arguments = REPORT_FAILURES.arguments(
+            once, ("name", "runs", "failed", "length", "held"), values
+        )
+        return Call(
+            REPORT_FAILURES,
+            [self.keys.shared("streaks"), self.keys.shared("dealt")],
+            arguments,
+            read,
+        )

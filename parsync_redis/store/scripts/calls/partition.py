@@ -24,18 +24,41 @@ RECLAIM: Final = Script("reclaim")
 SET_NODE: Final = Script("set_node")
 RING: Final = Script("ring")
 FORGET_NODE: Final = Script("forget_node")
-ALL: Final = (REGISTER_NODE, COMMIT, RELEASE, READ_PARTITION, RENEW, RECLAIM, SET_NODE, RING, FORGET_NODE)
+ALL: Final = (
+    REGISTER_NODE,
+    COMMIT,
+    RELEASE,
+    READ_PARTITION,
+    RENEW,
+    RECLAIM,
+    SET_NODE,
+    RING,
+    FORGET_NODE,
+)
 
 
 class PartitionCalls(Calls):
-    """The nodes and leases of a partition; each method names its script, whose header says what it does."""
+    """The nodes and leases of a partition; each method names its script, whose header says what it
+    does.
+    """
 
     def register_node(
         self, p: int, node: str, known_inc: int, score: float, offer: str, room: int = 0
     ) -> Call[tuple[int, int]]:
-        """Give a node's name to a process; room: its waiting seats. Returns (incarnation, first bit)."""
-        once: Once = {"node": node, "known_inc": known_inc, "score": repr(score), "offer": offer, "room": room}
-        return self._partition(p, REGISTER_NODE, lambda r: (int(r[0]), int(r[1])), once, inboxes=[node])
+        """Give a node's name to a process; room: its waiting seats.
+
+        Returns (incarnation, first bit).
+        """
+        once: Once = {
+            "node": node,
+            "known_inc": known_inc,
+            "score": repr(score),
+            "offer": offer,
+            "room": room,
+        }
+        return self._partition(
+            p, REGISTER_NODE, lambda r: (int(r[0]), int(r[1])), once, inboxes=[node]
+        )
 
     def commit(self, p: int, claims: Sequence[Claim]) -> Call[Judged]:
         """Judge at most MAX_BATCH claims, all of partition p."""
@@ -51,7 +74,8 @@ class PartitionCalls(Calls):
         values: list[Word] = []
         for task, attempt, _, node, slots, inc, asked, first, epoch in claims:
             text_of = claim_text(task, attempt, p, node, slots, inc, asked)
-            seats, bits = f"{node}/{slots[0]}", str(first + slots[0])
+            seats = f"{node}/{slots[0]}"
+            bits = str(first + slots[0])
             if len(slots) > 1:
                 seats = " ".join(f"{node}/{slot}" for slot in slots)
                 bits = " ".join(str(first + slot) for slot in slots)
@@ -59,7 +83,9 @@ class PartitionCalls(Calls):
             epochs.add(epoch)
         # Of claims by copies of several epochs no new one is held.
         once: Once = {"epoch": epochs.pop() if len(epochs) == 1 else -1}
-        return self._partition(p, COMMIT, read, once, inboxes, ("text", "seats", "bits", "inbox"), values)
+        return self._partition(
+            p, COMMIT, read, once, inboxes, ("text", "seats", "bits", "inbox"), values
+        )
 
     def release(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
         """Free the leases of places, all of partition p; a word per place: freed, none."""
@@ -75,7 +101,9 @@ class PartitionCalls(Calls):
         return self._partition(p, RELEASE, read, once, (), ("seat", "text"), values)
 
     def read_partition(self, p: int, version: int = -1, waiter: str = "") -> Call[Snapshot]:
-        """Read what changed since `version`, all if it is -1; `waiter` asks to hear of the next freed slot."""
+        """Read what changed since `version`, all if it is -1; `waiter` asks to hear of the next
+        freed slot.
+        """
 
         def read(reply: Reply) -> Snapshot:
             if len(reply) == 2:
@@ -83,10 +111,17 @@ class PartitionCalls(Calls):
             names, texts = (text(lines).split("\n") for lines in reply[4:])
             damaged = {some for some in {*texts} if some and not is_resources(some)}
             if len(names) != len(texts):
-                names, damaged = [], {"a line too many"}
-            left = {node: "" if some in damaged else some for node, some in zip(names, texts, strict=False) if node}
+                names = []
+                damaged = {"a line too many"}
+            left = {
+                node: "" if some in damaged else some
+                for node, some in zip(names, texts, strict=False)
+                if node
+            }
             bits = reply[2] if isinstance(reply[2], bytes) else str(reply[2]).encode("latin-1")
-            return Snapshot(p, int(reply[0]), int(reply[1]), bits, left, bool(int(reply[3])), bool(damaged))
+            return Snapshot(
+                p, int(reply[0]), int(reply[1]), bits, left, bool(int(reply[3])), bool(damaged)
+            )
 
         return self._partition(p, READ_PARTITION, read, {"version": version, "waiter": waiter})
 
@@ -97,17 +132,27 @@ class PartitionCalls(Calls):
     def reclaim(
         self, p: int, node: str, inc: int = 0, moved: int | None = None, limit: int = MAX_BATCH
     ) -> Call[tuple[str, list[Lease]]]:
-        """Mark a node down whose counter still is `moved`, or only list; (down, moved or listed; lost leases)."""
+        """Mark a node down whose counter still is `moved`, or only list; (down, moved or listed;
+        lost leases).
+        """
 
         def read(reply: Reply) -> tuple[str, list[Lease]]:
-            return text(reply[0]), [Lease.of(node, int(slot), text(line)) for slot, line in pairs(reply[1:])]
+            return text(reply[0]), [
+                Lease.of(node, int(slot), text(line)) for slot, line in pairs(reply[1:])
+            ]
 
         once: Once = {"node": node, "inc": inc, "moved": optional(moved), "limit": limit}
         return self._partition(p, RECLAIM, read, once)
 
-    def set_node(self, p: int, node: str, word: str, inc: int | None = None, note: str = "") -> Call[list[str]]:
-        """Say drain, over, undrain, suspect, trust, leaving, ahead or offer of a node; [ok, state, drain] or [gone]."""
-        return self._partition(p, SET_NODE, words, {"node": node, "inc": optional(inc), "word": word, "note": note})
+    def set_node(
+        self, p: int, node: str, word: str, inc: int | None = None, note: str = ""
+    ) -> Call[list[str]]:
+        """Say drain, over, undrain, suspect, trust, leaving, ahead or offer of a node; [ok, state,
+        drain] or [gone].
+        """
+        return self._partition(
+            p, SET_NODE, words, {"node": node, "inc": optional(inc), "word": word, "note": note}
+        )
 
     def ring(self, place: Place) -> Call[str]:
         """Ring the doorbell of a lease again: rung, waiting or none."""
@@ -115,6 +160,8 @@ class PartitionCalls(Calls):
         return self._partition(place.partition, RING, text, once, inboxes=[place.node])
 
     def forget_node(self, p: int, node: str, inc: int, how: Literal["", "left"] = "") -> Call[str]:
-        """Remove the record of a node that is down and holds nothing: forgotten, held, drained, up or gone."""
+        """Remove the record of a node that is down and holds nothing: forgotten, held, drained, up
+        or gone.
+        """
         once: Once = {"node": node, "inc": inc, "how": how}
         return self._partition(p, FORGET_NODE, text, once, inboxes=[node])

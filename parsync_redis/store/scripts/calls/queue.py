@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
-from typing import Final
+from typing import Any, Final
 
 from ....model.ids import shards_of
 from ....model.kind import Kind
@@ -30,8 +30,14 @@ _SUBMISSION: Final = ("id", "kind", "options", "message")
 _LOST: Final = ("id", "attempt", "text", "why", "how", "delay_ms")
 _PLACE: Final = ("id", "attempt", "text")
 
-_ID, _TASK, _FIRST, _FIRST_TASK = attrgetter("id"), attrgetter("task"), itemgetter(0), lambda row: row[0].task
-"""Returns the id of a row."""
+_ID = attrgetter("id")
+_TASK = attrgetter("task")
+_FIRST = itemgetter(0)
+
+
+def _first_task(row: tuple[Place, Any, Any]) -> str:
+    """Return the id of the task whose place begins a row."""
+    return row[0].task
 
 
 class QueueCalls(Calls):
@@ -41,20 +47,24 @@ class QueueCalls(Calls):
     """
 
     def submit(self, tasks: Sequence[Submission], apps: Sequence[str] = ()) -> Call[list[str]]:
-        """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown, next, stale.
+        """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown,
+        next, stale.
 
-        apps: Apps.stamps of what the tasks were made from. If the apps are others now, nothing is written in that shard
-        and the word of its tasks is changed. If the queue has another number of shards, the word is elsewhere.
+        apps: Apps.stamps of what the tasks were made from. If the apps are others now, nothing is
+        written in that shard and the word of its tasks is changed. If the queue has another number
+        of shards, the word is elsewhere.
         """
         count = self.keys.shards
 
         def make(shard: int, tasks: Sequence[Submission]) -> Call[list[str]]:
             kinds: dict[str, int] = {}
             values: list[Word] = []
-            last, kind = None, 0
+            last = None
+            kind = 0
             for t in tasks:
                 if last is None or t.name != last.name or t.options is not last.options:
-                    kind, last = kinds.setdefault(f"{t.options.priority} {t.kind.text}", len(kinds) + 1), t
+                    kind = kinds.setdefault(f"{t.options.priority} {t.kind.text}", len(kinds) + 1)
+                    last = t
                 values += (t.id, kind, options_text(t), t.message)
             once: Once = {
                 "channel": self.keys.wakes(shard),
@@ -62,7 +72,9 @@ class QueueCalls(Calls):
                 "apps": apps[shard] if shard < len(apps) else "",
                 "what": "\n".join(kinds),
             }
-            return self._queue(SUBMIT, _but("submitted", len(tasks)), once, _SUBMISSION, values, shard)
+            return self._queue(
+                SUBMIT, _but("submitted", len(tasks)), once, _SUBMISSION, values, shard
+            )
 
         return self._spread(tasks, _ID, make, count)
 
@@ -76,12 +88,13 @@ class QueueCalls(Calls):
         waits: Waits = "",
         shard: int = 0,
     ) -> Call[Took]:
-        """Take the first tasks of some kinds in a shard: (kind, how many at most), MAX_BATCH in all; the expired end.
+        """Take the first tasks of some kinds in a shard: (kind, how many at most), MAX_BATCH in
+        all; the expired end.
 
-        since: what the copy of `kinds` stands at, Took.version of the last reply, "0" if there is none; most: how many
-        changes of it to tell, and how many delayed tasks to let wait that have come due. salt: '.482913', ends the
-        attempts behind the scheduler's name, and is random. waits: "wait" to be woken when the next kind begins to
-        wait; "wake" to wake another.
+        since: what the copy of `kinds` stands at, Took.version of the last reply, "0" if there is
+        none; most: how many changes of it to tell, and how many delayed tasks to let wait that have
+        come due. salt: '.482913', ends the attempts behind the scheduler's name, and is random.
+        waits: "wait" to be woken when the next kind begins to wait; "wake" to wake another.
         """
         once: Once = {
             "scheduler": scheduler,
@@ -93,13 +106,21 @@ class QueueCalls(Calls):
             "waits": waits,
         }
         values = [word for row in rows for word in row]
-        return self._queue(TAKE, lambda reply: _took(rows, shard, reply), once, ("kind", "limit"), values, shard)
+        return self._queue(
+            TAKE, lambda reply: _took(rows, shard, reply), once, ("kind", "limit"), values, shard
+        )
 
-    def give_back(self, scheduler: str, tasks: Sequence[tuple[str, str, GiveBack, str]]) -> Call[list[str]]:
-        """Return taken tasks to their kinds: (id, attempt or '' for any, how, why); a word per task: pending, stale."""
+    def give_back(
+        self, scheduler: str, tasks: Sequence[tuple[str, str, GiveBack, str]]
+    ) -> Call[list[str]]:
+        """Return taken tasks to their kinds: (id, attempt or '' for any, how, why); a word per
+        task: pending, stale.
+        """
 
         def make(shard: int, tasks: Sequence[tuple[str, str, GiveBack, str]]) -> Call[list[str]]:
-            values = [word for id, attempt, how, why in tasks for word in (id, attempt, how, cut(why))]
+            values = [
+                word for id, attempt, how, why in tasks for word in (id, attempt, how, cut(why))
+            ]
             names = ("id", "attempt", "how", "why")
             return self._queue(GIVE_BACK, words, {"scheduler": scheduler}, names, values, shard)
 
@@ -109,14 +130,20 @@ class QueueCalls(Calls):
         """Write the places of taken tasks; a word per task: placed, yours, stale."""
 
         def make(shard: int, places: Sequence[Place]) -> Call[list[str]]:
-            return self._queue(CONFIRM, _but("placed", len(places)), {}, _PLACE, _places(places), shard)
+            return self._queue(
+                CONFIRM, _but("placed", len(places)), {}, _PLACE, _places(places), shard
+            )
 
         return self._spread(places, _TASK, make)
 
-    def start(self, places: Sequence[Place], most: int = MAX_BATCH) -> Call[list[tuple[str, bytes]]]:
-        """Start attempts, at most so many; (ok or yours, the message), (wait, "") or (refused, the state) per task.
+    def start(
+        self, places: Sequence[Place], most: int = MAX_BATCH
+    ) -> Call[list[tuple[str, bytes]]]:
+        """Start attempts, at most so many; (ok or yours, the message), (wait, "") or (refused, the
+        state) per task.
 
-        Of tasks of one shard those start that come first in the queue; of several shards, those that are named first.
+        Of tasks of one shard those start that come first in the queue; of several shards, those
+        that are named first.
         """
 
         def read(reply: Reply) -> list[tuple[str, bytes]]:
@@ -138,16 +165,23 @@ class QueueCalls(Calls):
             values: list[Word] = []
             for p, outcome, why in outcomes:
                 values += (p.task, p.text, f"{outcome} {cut(why)}" if why else outcome)
-            return self._queue(FINISH, _but("ok", len(outcomes)), once, ("id", "text", "outcome"), values, shard)
+            return self._queue(
+                FINISH, _but("ok", len(outcomes)), once, ("id", "text", "outcome"), values, shard
+            )
 
-        return self._spread(outcomes, _FIRST_TASK, make)
+        return self._spread(outcomes, _first_task, make)
 
     def requeue(
-        self, lost: Sequence[tuple[Place, str]], how: Loss = "", delays_ms: Sequence[int | None] = ()
+        self,
+        lost: Sequence[tuple[Place, str]],
+        how: Loss = "",
+        delays_ms: Sequence[int | None] = (),
     ) -> Call[list[str]]:
-        """Return the tasks of lost leases: (place, why); a word per task: pending, dead, cancelled, none.
+        """Return the tasks of lost leases: (place, why); a word per task: pending, dead, cancelled,
+        none.
 
-        how: see Loss. delays_ms: for how long each must not be taken again, None for at once; () is all at once.
+        how: see Loss. delays_ms: for how long each must not be taken again, None for at once; () is
+        all at once.
         """
 
         def make(shard: int, rows: Sequence[tuple[Place, str, int | None]]) -> Call[list[str]]:
@@ -163,7 +197,7 @@ class QueueCalls(Calls):
 
         delays = delays_ms or [None] * len(lost)
         rows = [(place, why, delay_ms) for (place, why), delay_ms in zip(lost, delays, strict=True)]
-        return self._spread(rows, _FIRST_TASK, make)
+        return self._spread(rows, _first_task, make)
 
 
 def _places(places: Sequence[Place]) -> list[Word]:
@@ -185,7 +219,10 @@ def _but(usual: str, size: int) -> Callable[[Reply], list[str]]:
 def _took(asked: Sequence[tuple[str, int]], shard: int, reply: Reply) -> Took:
     version, now_ms, due_ms, anew, more, changes, tasks = reply
     kinds = [Kind.of(kind) for kind, _ in asked]
-    numbers, ids, attempts, since = tasks[::4], words(tasks[1::4]), words(tasks[2::4]), words(tasks[3::4])
+    numbers = tasks[::4]
+    ids = words(tasks[1::4])
+    attempts = words(tasks[2::4])
+    since = words(tasks[3::4])
     rows = list(zip(numbers, ids, attempts, since, strict=True))
     return Took(
         text(version),

@@ -40,7 +40,9 @@ How = Literal["look", "shut", "open"]
 
 
 class QueueCounts(NamedTuple):
-    """What a shard has: tasks, messages, entries of the indexes together (-1: not counted), submissions; the damage."""
+    """What a shard has: tasks, messages, entries of the indexes together (-1: not counted),
+    submissions; the damage.
+    """
 
     tasks: int
     messages: int
@@ -55,9 +57,11 @@ class QueueCounts(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """A look at some entries: where the next one begins (0: at the end), how many, the largest LIFE, and suspects.
+    """A look at some entries: where the next one begins (0: at the end), how many, the largest
+    LIFE, and suspects.
 
-    suspects: (id, kind of which it was seen to wait), as the keys have them; an id of b"" is a kind without a line.
+    suspects: (id, kind of which it was seen to wait), as the keys have them; an id of b"" is a kind
+    without a line.
     """
 
     cursor: int
@@ -70,24 +74,37 @@ class RepairCalls(Calls):
     """Repairs; each method names its script, whose header says what it does."""
 
     def quarantine(self, entry: bytes, most: int) -> Call[int]:
-        """Keep something damaged, see store/repair/quarantine.py; b"" deletes all. The number kept, at most `most`."""
+        """Keep something damaged, see store/repair/quarantine.py; b"" deletes all.
+
+        The number kept, at most `most`.
+        """
         arguments = QUARANTINE.arguments({"most": most, "entry": entry})
         return Call(QUARANTINE, [self.keys.shared("quarantine")], arguments, int)
 
     def discard(self, key: str, kind: str) -> Call[int]:
-        """Delete a key of this kind if it has the wrong type or a damaged number; 1 if it was deleted."""
-        return Call(DISCARD, [key], DISCARD.arguments({"type": TYPES[kind]}, ("field",), NUMBERS.get(kind, ())), int)
+        """Delete a key of this kind if it has the wrong type or a damaged number; 1 if it was
+        deleted.
+        """
+        return Call(
+            DISCARD,
+            [key],
+            DISCARD.arguments({"type": TYPES[kind]}, ("field",), NUMBERS.get(kind, ())),
+            int,
+        )
 
     def repair_partition(self, p: int, how: How = "open") -> Call[Sequence[Damage]]:
         """Repair what is corrupt in partition p; return it.
 
-        how: "look" changes nothing. "shut" opens no slot, as leases may be lost. "open" is for the leader, which
-        has put lost leases back.
+        how: "look" changes nothing. "shut" opens no slot, as leases may be lost. "open" is for the
+        leader, which has put lost leases back.
         """
         return self._partition(p, REPAIR_PARTITION, _damage, {"how": how})
 
-    def look_at_nodes(self, p: int, nodes: Sequence[str], cursor: int = 0, most: int = 0) -> Call[tuple[bool, int]]:
-        """Look at some nodes and about `most` leases of partition p; (sound, where the next look begins, 0: the end).
+    def look_at_nodes(
+        self, p: int, nodes: Sequence[str], cursor: int = 0, most: int = 0
+    ) -> Call[tuple[bool, int]]:
+        """Look at some nodes and about `most` leases of partition p; (sound, where the next look
+        begins, 0: the end).
 
         With cursor 0 it looks at the counts as well.
         """
@@ -95,49 +112,85 @@ class RepairCalls(Calls):
         def read(reply: Reply) -> tuple[bool, int]:
             return text(reply[0]) == "sound", int(reply[1])
 
-        return self._partition(p, LOOK_AT_NODES, read, {"cursor": cursor, "most": most}, (), ("node",), nodes)
+        return self._partition(
+            p, LOOK_AT_NODES, read, {"cursor": cursor, "most": most}, (), ("node",), nodes
+        )
 
     def restore(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
-        """Put back the leases of places in partition p; a word per place: back, yours, other, gone."""
-        return self._partition(p, RESTORE, words, {}, (), ("text",), [place.text for place in places])
+        """Put back the leases of places in partition p; a word per place: back, yours,
+        other, gone.
+        """
+        return self._partition(
+            p, RESTORE, words, {}, (), ("text",), [place.text for place in places]
+        )
 
     def repair_queue(self, shard: int, level: int = 0, look: bool = False) -> Call[QueueCounts]:
-        """Delete keys of another type and repair the numbers of a shard; return what is there, and what was damaged.
+        """Delete keys of another type and repair the numbers of a shard; return what is there, and
+        what was damaged.
 
-        level: a number of submissions that there has been; after damage it goes on well beyond that.
+        level: a number of submissions that there has been; after damage it goes on well beyond
+        that.
         """
-        once: Once = {"how": "look" if look else "repair", "level": level, "shards": self.keys.shards}
+        once: Once = {
+            "how": "look" if look else "repair",
+            "level": level,
+            "shards": self.keys.shards,
+        }
 
         def read(reply: Reply) -> QueueCounts:
-            return QueueCounts(int(reply[0]), int(reply[1]), int(reply[2]), int(reply[3]), _damage(reply[4:]))
+            return QueueCounts(
+                int(reply[0]), int(reply[1]), int(reply[2]), int(reply[3]), _damage(reply[4:])
+            )
 
         return self._queue(REPAIR_QUEUE, read, once, shard=shard)
 
-    def look_over(self, shard: int, what: str | bytes, cursor: int = 0, most: int = 1000) -> Call[Looked]:
-        """Look at about so many tasks, or entries of an index ("pending KIND"), of a shard for contradictions."""
+    def look_over(
+        self, shard: int, what: str | bytes, cursor: int = 0, most: int = 1000
+    ) -> Call[Looked]:
+        """Look at about so many tasks, or entries of an index ("pending KIND"), of a shard for
+        contradictions.
+        """
 
         def read(reply: Reply) -> Looked:
             suspects = [(bytes(id), bytes(kind)) for id, kind in pairs(reply[3:])]
             return Looked(int(reply[0]), int(reply[1]), int(reply[2]), suspects)
 
-        return self._queue(LOOK_OVER, read, {"what": what, "cursor": cursor, "most": most}, shard=shard)
+        return self._queue(
+            LOOK_OVER, read, {"what": what, "cursor": cursor, "most": most}, shard=shard
+        )
 
     def repair_task(
-        self, id: str | bytes, why: str, kind: str | bytes = "", shard: int | None = None, run: str = ""
+        self,
+        id: str | bytes,
+        why: str,
+        kind: str | bytes = "",
+        shard: int | None = None,
+        run: str = "",
     ) -> Call[str]:
-        """Repair a task whose record and indexes differ: sound (they do not), gone, or the state it has now.
+        """Repair a task whose record and indexes differ: sound (they do not), gone, or the state it
+        has now.
 
-        kind: the kind of which it was seen to wait, if that may not be its record's. shard: where it was seen, if that
-        may not be the shard of its id. run: what `running` should have for it, by a lease that was seen.
+        kind: the kind of which it was seen to wait, if that may not be its record's. shard: where
+        it was seen, if that may not be the shard of its id. run: what `running` should have for it,
+        by a lease that was seen.
         """
-        once: Once = {"id": id, "retention_s": self.retention_s, "why": cut(why), "kind": kind, "run": run}
-        return self._queue(REPAIR_TASK, text, once, shard=self.keys.shard_of(text(id)) if shard is None else shard)
+        once: Once = {
+            "id": id,
+            "retention_s": self.retention_s,
+            "why": cut(why),
+            "kind": kind,
+            "run": run,
+        }
+        return self._queue(
+            REPAIR_TASK, text, once, shard=self.keys.shard_of(text(id)) if shard is None else shard
+        )
 
     def repair_offers(self, shard: int, wrong: Sequence[tuple[str, str | bytes]]) -> Call[int]:
-        """Forget digests that stand for nothing, and answers of `feasible` that are wrong; how many were forgotten.
+        """Forget digests that stand for nothing, and answers of `feasible` that are wrong; how many
+        were forgotten.
 
-        wrong: ("digest", DIGEST) whose text is damaged; ("unused", DIGEST), unless a node offers it; ("question", "NAME
-        NEEDS") to be judged again.
+        wrong: ("digest", DIGEST) whose text is damaged; ("unused", DIGEST), unless a node offers
+        it; ("question", "NAME NEEDS") to be judged again.
         """
         values = [word for pair in wrong for word in pair]
         return self._queue(REPAIR_OFFERS, int, {}, ("what", "text"), values, shard)
@@ -148,4 +201,6 @@ class RepairCalls(Calls):
 
 
 def _damage(reply: Reply) -> Sequence[Damage]:
-    return [(text(key), text(field), line) for key, field, line in zip(*[iter(reply)] * 3, strict=True)]
+    return [
+        (text(key), text(field), line) for key, field, line in zip(*[iter(reply)] * 3, strict=True)
+    ]

@@ -21,7 +21,18 @@ SET_REASON: Final = Script("set_reason")
 NOTE_CHOICES: Final = Script("note_choices")
 ALIGN: Final = Script("align")
 OFFER: Final = Script("offer")
-ALL: Final = (REVIVE, EXPIRE, PURGE, CANCEL, ROTATE, READ_TASKS, SET_REASON, NOTE_CHOICES, OFFER, ALIGN)
+ALL: Final = (
+    REVIVE,
+    EXPIRE,
+    PURGE,
+    CANCEL,
+    ROTATE,
+    READ_TASKS,
+    SET_REASON,
+    NOTE_CHOICES,
+    OFFER,
+    ALIGN,
+)
 
 
 class TaskCalls(Calls):
@@ -31,23 +42,39 @@ class TaskCalls(Calls):
     """
 
     def revive(self, ids: Sequence[str], why: str) -> Call[list[str]]:
-        """Return at most MAX_BATCH dead tasks to pending; a word per task: revived, or its present state."""
+        """Return at most MAX_BATCH dead tasks to pending; a word per task: revived, or its present
+        state.
+        """
 
         def make(shard: int, ids: Sequence[str]) -> Call[list[str]]:
-            return self._queue(REVIVE, words, {"channel": self.keys.wakes(shard), "why": cut(why)}, ("id",), ids, shard)
+            return self._queue(
+                REVIVE,
+                words,
+                {"channel": self.keys.wakes(shard), "why": cut(why)},
+                ("id",),
+                ids,
+                shard,
+            )
 
         return self._spread(ids, itself, make)
 
     def expire(self, limit: int = MAX_BATCH) -> Call[list[str]]:
-        """Cancel tasks that wait past their expiry and return their ids; it checks `limit` expiries of each shard."""
+        """Cancel tasks that wait past their expiry and return their ids; it checks `limit` expiries
+        of each shard.
+        """
         once: Once = {"retention_s": self.retention_s, "limit": limit}
-        return self._everywhere(lambda shard: self._queue(EXPIRE, words, once, shard=shard), _chained)
+        return self._everywhere(
+            lambda shard: self._queue(EXPIRE, words, once, shard=shard), _chained
+        )
 
-    def cancel(self, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM") -> Call[list[tuple[str, str]]]:
-        """Cancel at most MAX_BATCH tasks; of each (cancelled, ''), (none, its state), or (asked, '') if it runs.
+    def cancel(
+        self, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM"
+    ) -> Call[list[tuple[str, str]]]:
+        """Cancel at most MAX_BATCH tasks; of each (cancelled, ''), (none, its state), or (asked,
+        '') if it runs.
 
-        how: the signal that ends a run; "after" lets the run end; "waiting" leaves a task alone that has a place,
-        "placed" one that runs.
+        how: the signal that ends a run; "after" lets the run end; "waiting" leaves a task alone
+        that has a place, "placed" one that runs.
         """
 
         def read(reply: Reply) -> list[tuple[str, str]]:
@@ -60,7 +87,9 @@ class TaskCalls(Calls):
         return self._spread(ids, itself, make)
 
     def purge(self, state: str, ids: Sequence[str]) -> Call[list[str]]:
-        """Delete the records of tasks in this final state; a word per task: purged, or its present state."""
+        """Delete the records of tasks in this final state; a word per task: purged, or its present
+        state.
+        """
 
         def make(shard: int, ids: Sequence[str]) -> Call[list[str]]:
             return self._queue(PURGE, words, {"state": state}, ("id",), ids, shard)
@@ -78,14 +107,18 @@ class TaskCalls(Calls):
         def make(shard: int, ids: Sequence[str]) -> Call[list[Record]]:
             def read(reply: Reply) -> list[Record]:
                 rows = zip(*[iter(reply[1:])] * 7, strict=True)
-                return [Record.of(id, int(reply[0]), row) for id, row in zip(ids, rows, strict=True)]
+                return [
+                    Record.of(id, int(reply[0]), row) for id, row in zip(ids, rows, strict=True)
+                ]
 
             return self._queue(READ_TASKS, read, {"extras": int(extras)}, ("id",), ids, shard)
 
         return self._spread(ids, itself, make)
 
     def set_reason(self, reasons: Sequence[tuple[str, str]], shard: int | None = None) -> Call[int]:
-        """Write why tasks of kinds wait: (kind, why); the number of these kinds of which tasks wait."""
+        """Write why tasks of kinds wait: (kind, why); the number of these kinds of which tasks
+        wait.
+        """
         values = [word for kind, why in reasons for word in (kind, cut(why))]
 
         def make(shard: int) -> Call[int]:
@@ -94,12 +127,16 @@ class TaskCalls(Calls):
         return self._everywhere(make, sum) if shard is None else make(shard)
 
     def note_choices(self, choices: Sequence[tuple[str, str]], shard: int) -> Call[int]:
-        """Keep why some tasks of a shard have their places: (id, text); how many are kept in the newest generation."""
+        """Keep why some tasks of a shard have their places: (id, text); how many are kept in the
+        newest generation.
+        """
         values = [word for choice in choices for word in choice]
         return self._queue(NOTE_CHOICES, int, {"most": MAX_CHOICES}, ("id", "text"), values, shard)
 
     def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
-        """Tell submit what a node offers ('' forgets it), and which tasks the offer's digest stands for; 1 if new."""
+        """Tell submit what a node offers ('' forgets it), and which tasks the offer's digest stands
+        for; 1 if new.
+        """
         digest, known = ("", "") if tasks is None else (tasks.digest, tasks.text)
         once: Once = {"node": node, "offer": offer, "digest": digest, "tasks": known}
         return self._everywhere(lambda shard: self._queue(OFFER, int, once, shard=shard), max)
@@ -107,11 +144,13 @@ class TaskCalls(Calls):
     def align(self, shard: int, shards: int, usual: int, level: int = 0) -> Call[int]:
         """Fix the number of shards for submit, unless it is fixed; return the number that is.
 
-        shards: 0 closes the shard: until a number is fixed, submit refuses all tasks, and the answer is `usual` if
-        tasks were submitted before, else 0. usual: counts if tasks were submitted before. level: the number of
-        submissions becomes at least this.
+        shards: 0 closes the shard: until a number is fixed, submit refuses all tasks, and the
+        answer is `usual` if tasks were submitted before, else 0. usual: counts if tasks were
+        submitted before. level: the number of submissions becomes at least this.
         """
-        return self._queue(ALIGN, int, {"shards": shards, "usual": usual, "level": level}, shard=shard)
+        return self._queue(
+            ALIGN, int, {"shards": shards, "usual": usual, "level": level}, shard=shard
+        )
 
 
 def _chained(answers: Sequence[list[str]]) -> list[str]:
