@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, UnknownTask
 from .model.apps import digest_of
@@ -24,6 +24,43 @@ U = TypeVar("U")
 
 Item = Mapping[str, Any]
 """The arguments of `ParsyncClient.submit` by name."""
+
+
+class PlanOptions(TypedDict, total=False):
+    """The keyword options of `plan`, for type checkers: what a task asks for.
+
+    docs/options.md has the table; tests/unit/test_options.py compares the two.
+    """
+
+    slots: int
+    resources: Mapping[str, int | float | str]
+    require: Mapping[str, Any]  # Any: a value, a list of values, or {operator: value}
+    tolerate: list[str]
+    apart: str
+    near: str
+    priority: int
+    strategy: str
+    wait_for_capacity: bool
+    max_starts: int | None
+    avoid_last: bool
+
+
+class SubmitOptions(PlanOptions, total=False):
+    """The keyword options of `submit`, for type checkers: those of `plan`, and those of Celery."""
+
+    queue: str | None
+    time_limit: float | None
+    soft_time_limit: float | None
+    ignore_result: bool | None
+    shadow: str | None
+    serializer: str | None
+    headers: Mapping[str, Any] | None  # Any: the values of headers are the caller's
+    link: Any  # Any: a signature of Celery, or several
+    link_error: Any  # Any: as of link
+    reply_to: str | None
+    root_id: str | None
+    parent_id: str | None
+
 
 ITEM_KEYS: Final = (
     "name",
@@ -118,22 +155,6 @@ def _message_maker() -> Callable[..., bytes]:
     from .wire.message import make_message
 
     return make_message
-
-
-def with_declared(item: Item, task: Submission, declared: Declared) -> Submission:
-    """Add what the task's app declares to a submission that was made without; its message is kept
-    if possible.
-    """
-    known = declared.get(task.name)
-    if known is None or "queue" in known or "expires" in known:
-        return make_submission(item, declared)
-    wanted = {option: value for option, value in known.items() if option in CLIENT_NAMES}
-    if not wanted:
-        return task
-    given = {option: item[option] for option in CLIENT_NAMES if option in item}
-    return task._replace(
-        options=TaskOptions.of({**wanted, **given}, check_queue(item.get("queue")))
-    )
 
 
 def check_queue(queue: object) -> str:

@@ -1,13 +1,14 @@
 """A client's questions about tasks: why they wait, where they would go."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Unpack
 
 from ..model.events import Event, Wanted, time_line
 from ..model.explanation import Explanation
 from ..model.ids import check_name, encode_id
 from ..model.status import TaskStatus
 from ..near import near_node
+from ..submission import PlanOptions
 from .requests import Requests
 from .submitter import Submitter
 
@@ -30,7 +31,9 @@ class Asking:
         key = encode_id(id)
         return self.requests.do(lambda: explain_task(self.requests.store, key))
 
-    def plan(self, name: str, *, queue: str | None = None, **options: Any) -> Explanation:
+    def plan(
+        self, name: str, *, queue: str | None = None, **options: Unpack[PlanOptions]
+    ) -> Explanation:
         """Return what would become of a task if it were submitted now, without submitting it.
 
         name: the task's name. queue, options: as for `submit`; what its app declares applies as

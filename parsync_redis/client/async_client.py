@@ -5,23 +5,20 @@ logic, and tests/unit checks that both have the same methods with the same argum
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from functools import update_wrapper
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ..errors import InvalidInput
 from ..inspect import explanation, outlook, waiting
 from ..model.events import Event
-from ..model.explanation import Explanation
-from ..model.status import TaskStatus
-from ..model.task import Submission
-from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView
 from ..settings import Settings
 from ..store.reads import events as stored_events
 from ..store.reads import purge
 from ..store.server.bridge import call
 from ..store.server.loop_client import ON_LOOP
-from ..submission import Declared, Item, make_submission
+from ..submission import make_submission
 from .client import ParsyncClient
 from .requests import RETRY_FOR_S
 
@@ -45,6 +42,17 @@ class _Inner(ParsyncClient):
         self.store.read_scripts()  # now: to read files would block the event loop
         # and so would what Celery imports for it
         make_submission({"name": "parsync", "args": [[]], "expires": 1})
+
+
+def _awaited(
+    method: Callable[Concatenate[ParsyncClient, P], T],
+) -> Callable[Concatenate["AsyncParsyncClient", P], Coroutine[Any, Any, T]]:
+    """Return a method of ParsyncClient as a coroutine function with the same arguments."""
+
+    async def awaited(self: "AsyncParsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._do(method, self._client, *args, **kwargs)
+
+    return update_wrapper(awaited, method)  # a decorator would lose the arguments' names for mypy
 
 
 class AsyncParsyncClient:
@@ -78,90 +86,41 @@ class AsyncParsyncClient:
         self._loop = loop
         return await call(function, *args, **kwargs)
 
-    async def check(self) -> None:
-        """See ParsyncClient.check."""
-        await self._do(self._client.check)
-
     # -- submit ------------------------------------------------------------------------------------
 
-    async def submit(
-        self,
-        name: str,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        id: str | None = None,
-        countdown: float | None = None,
-        expires: Any = None,
-        **options: Any,
-    ) -> str:
-        """See ParsyncClient.submit."""
-        when = {"countdown": countdown, "expires": expires}
-        return await self._do(self._client.submit, name, args, kwargs, id=id, **when, **options)
-
-    async def submit_many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
-        """See ParsyncClient.submit_many."""
-        return await self._do(self._client.submit_many, tasks)
-
-    async def declared(
-        self, names: Iterable[str], pauses: Iterator[float] | None = None
-    ) -> Declared:
-        """See ParsyncClient.declared."""
-        return await self._do(self._client.declared, names, pauses)
-
-    async def send(
-        self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None
-    ) -> list[str]:
-        """See ParsyncClient.send."""
-        return await self._do(self._client.send, tasks, pauses)
+    check = _awaited(ParsyncClient.check)
+    submit = _awaited(ParsyncClient.submit)
+    submit_many = _awaited(ParsyncClient.submit_many)
+    declared = _awaited(ParsyncClient.declared)
+    send = _awaited(ParsyncClient.send)
 
     # -- ask ---------------------------------------------------------------------------------------
 
-    async def status(self, id: str) -> TaskStatus:
-        """See ParsyncClient.status."""
-        return await self._do(self._client.status, id)
+    status = _awaited(ParsyncClient.status)
+    statuses = _awaited(ParsyncClient.statuses)
+    wait = _awaited(ParsyncClient.wait)
+    explain = _awaited(ParsyncClient.explain)
+    plan = _awaited(ParsyncClient.plan)
+    with_reasons = _awaited(ParsyncClient.with_reasons)
+    cancel = _awaited(ParsyncClient.cancel)
+    cancel_many = _awaited(ParsyncClient.cancel_many)
+    cancel_where = _awaited(ParsyncClient.cancel_where)
+    demand = _awaited(ParsyncClient.demand)
+    names = _awaited(ParsyncClient.names)
 
-    async def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
-        """See ParsyncClient.statuses."""
-        return await self._do(self._client.statuses, ids)
+    # -- dead tasks --------------------------------------------------------------------------------
 
-    async def wait(self, ids: Iterable[str], timeout: float | None = None) -> dict[str, TaskStatus]:
-        """See ParsyncClient.wait."""
-        return await self._do(self._client.wait, ids, timeout)
+    dead = _awaited(ParsyncClient.dead)
+    requeue_dead = _awaited(ParsyncClient.requeue_dead)
+    purge = _awaited(ParsyncClient.purge)
 
-    async def explain(self, id: str) -> Explanation:
-        """See ParsyncClient.explain."""
-        return await self._do(self._client.explain, id)
+    # -- the cluster -------------------------------------------------------------------------------
 
-    async def plan(self, name: str, *, queue: str | None = None, **options: Any) -> Explanation:
-        """See ParsyncClient.plan."""
-        return await self._do(self._client.plan, name, queue=queue, **options)
-
-    async def with_reasons(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
-        """See ParsyncClient.with_reasons."""
-        return await self._do(self._client.with_reasons, tasks)
-
-    async def cancel(self, id: str) -> str:
-        """See ParsyncClient.cancel."""
-        return await self._do(self._client.cancel, id)
-
-    async def cancel_many(self, ids: Iterable[str]) -> dict[str, str]:
-        """See ParsyncClient.cancel_many."""
-        return await self._do(self._client.cancel_many, ids)
-
-    async def cancel_where(
-        self, kind: str | None = None, name: str = "*", state: str = "waiting"
-    ) -> dict[str, int]:
-        """See ParsyncClient.cancel_where."""
-        return await self._do(self._client.cancel_where, kind, name, state)
-
-    async def demand(self) -> list[KindView]:
-        """See ParsyncClient.demand."""
-        return await self._do(self._client.demand)
-
-    async def names(self) -> list[NameView]:
-        """See ParsyncClient.names."""
-        return await self._do(self._client.names)
+    nodes = _awaited(ParsyncClient.nodes)
+    partitions = _awaited(ParsyncClient.partitions)
+    evenness = _awaited(ParsyncClient.evenness)
+    drain = _awaited(ParsyncClient.drain)
+    undrain = _awaited(ParsyncClient.undrain)
 
     def events(
         self,
@@ -185,44 +144,6 @@ class AsyncParsyncClient:
         end = object()
         while (one := await self._do(next, found, end)) is not end:
             yield cast(T, one)
-
-    # -- dead tasks --------------------------------------------------------------------------------
-
-    async def dead(self, limit: int = 100) -> list[TaskStatus]:
-        """See ParsyncClient.dead."""
-        return await self._do(self._client.dead, limit)
-
-    async def requeue_dead(self, ids: Iterable[str]) -> dict[str, str]:
-        """See ParsyncClient.requeue_dead."""
-        return await self._do(self._client.requeue_dead, ids)
-
-    async def purge(
-        self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0
-    ) -> int:
-        """See ParsyncClient.purge."""
-        return await self._do(self._client.purge, state, name, older_than_s)
-
-    # -- the cluster -------------------------------------------------------------------------------
-
-    async def nodes(self) -> list[NodeView]:
-        """See ParsyncClient.nodes."""
-        return await self._do(self._client.nodes)
-
-    async def partitions(self) -> list[PartitionView]:
-        """See ParsyncClient.partitions."""
-        return await self._do(self._client.partitions)
-
-    async def evenness(self) -> Evenness:
-        """See ParsyncClient.evenness."""
-        return await self._do(self._client.evenness)
-
-    async def drain(self, node: str, deadline_s: float | None = None, reason: str = "") -> NodeView:
-        """See ParsyncClient.drain."""
-        return await self._do(self._client.drain, node, deadline_s, reason)
-
-    async def undrain(self, node: str) -> NodeView:
-        """See ParsyncClient.undrain."""
-        return await self._do(self._client.undrain, node)
 
     # -- life --------------------------------------------------------------------------------------
 

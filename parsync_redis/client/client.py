@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from ..errors import InvalidInput
 from ..model.human import needs_given
@@ -20,7 +20,7 @@ from ..store.reads.tasks import list_tasks
 from ..store.reads.times import read_names
 from ..store.reads.views import find_node, read_node_views, read_views
 from ..store.server.connection import BLOCKING
-from ..submission import Declared, Item
+from ..submission import Declared, Item, SubmitOptions
 from .asking import Asking
 from .requests import RETRY_FOR_S, Requests
 from .submitter import Submitter
@@ -72,7 +72,7 @@ class ParsyncClient(Asking):
         id: str | None = None,
         countdown: float | None = None,
         expires: Any = None,
-        **options: Any,
+        **options: Unpack[SubmitOptions],
     ) -> str:
         """Submit one task and return its id; the same `id` twice is one task.
 

@@ -1,24 +1,21 @@
 """Submit tasks by name, with the options that the workers' apps declare for them."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from ..model.ids import decode_id
+from ..model.ids import decode_id, new_id
 from ..model.limits import MAX_BATCH
 from ..model.options import TaskOptions
 from ..model.task import Submission
 from ..store.reads.views import Apps, Directory
 from ..submission import (
-    ACCEPTED,
     Declared,
     Item,
     explain_refusal,
     make_submission,
     numbered,
     parse_item,
-    with_declared,
 )
 from .requests import Requests
 
@@ -42,49 +39,55 @@ class Submitter:
         return make_submission(item, self._read().declared({item["name"]})).options
 
     def one(self, item: Item) -> str:
-        """Submit one task and return its id; a new id is of a shard that is not known
-        to be away.
-        """
-        made = make_submission(item)
-        if item.get("id") is None and self._requests.is_away(made.id):
-            made = make_submission(item, make_id=self._requests.make_ids())
-        ((task, word),) = self.submit([item], [made])
+        """Submit one task and return its id; a new id belongs to a shard that is not away."""
+        make_id = new_id
+        if self._requests.store.several and item.get("id") is None:
+            make_id = self._requests.make_ids()
+        ((task, word),) = self.submit([item], make_id)
         if refusal := explain_refusal(self._requests.store, task, word):
             raise refusal
         return decode_id(task.id)
 
     def many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
-        """Submit tasks, MAX_BATCH a round trip, and return their ids; errors say the number of the
-        task.
+        """Submit tasks, MAX_BATCH a round trip, and return their ids.
+
+        An error names the number of its task.
         """
         ids: list[str] = []
-        rest = iter(tasks)
-        while batch := list(islice(rest, MAX_BATCH)):
-            items = numbered(parse_item, batch, len(ids))
-            made = numbered(
-                partial(make_submission, make_id=self._requests.make_ids()), items, len(ids)
-            )
-            for i, (task, word) in enumerate(self.submit(items, made)):
-                if word not in ACCEPTED and (
-                    refusal := explain_refusal(self._requests.store, task, word)
-                ):
-                    raise type(refusal)(f"task {len(ids) + i}: {refusal}")
-            ids += [decode_id(task.id) for task in made]
+        remaining = iter(tasks)
+        while batch := list(islice(remaining, MAX_BATCH)):
+            first = len(ids)
+            items = numbered(parse_item, batch, first)
+            submitted = self.submit(items, self._requests.make_ids(), first)
+            for number, (task, word) in enumerate(submitted, first):
+                if refusal := explain_refusal(self._requests.store, task, word):
+                    raise type(refusal)(f"task {number}: {refusal}")
+                ids.append(decode_id(task.id))
         return ids
 
     def submit(
-        self, items: Sequence[Item], made: Sequence[Submission]
+        self,
+        items: Sequence[Item],
+        make_id: Callable[[], str] = new_id,
+        first: int | None = None,
     ) -> list[tuple[Submission, str]]:
-        """Submit tasks with what their apps declare; return each as it was submitted, and submit's
-        word.
+        """Submit tasks with what their apps declare; return each task with submit's word for it.
 
-        The apps are read once. If they have changed since, submit says so, and they are read again.
+        first: the number of the first task, for errors; None for a single task. The apps are read
+        once. If they have changed since, submit writes nothing in that shard and says so; then the
+        apps are read again, and the tasks keep their ids.
         """
-        apps = self._apps or self._read()
-        tasks = _with_declared(items, made, apps)
+        apps = self._apps
+        if apps is None:
+            _make(items, None, make_id, first)  # refuses bad input before the server is asked
+            apps = self._read()
+        tasks = _make(items, apps, make_id, first)
         words = self._requests.submit(tasks, apps=apps.stamps)
         if "changed" in words:
-            tasks = _with_declared(items, made, self._read())
+            same_ids = [
+                {**item, "id": decode_id(task.id)} for item, task in zip(items, tasks, strict=True)
+            ]
+            tasks = _make(same_ids, self._read(), make_id, first)
             # no stamp: apps that change in this moment may come too late for it
             words = self._requests.submit(tasks)
         return list(zip(tasks, words, strict=True))
@@ -94,16 +97,14 @@ class Submitter:
         return self._apps
 
 
-def _with_declared(
-    items: Sequence[Item], made: Sequence[Submission], apps: Apps
+def _make(
+    items: Sequence[Item], apps: Apps | None, make_id: Callable[[], str], first: int | None
 ) -> list[Submission]:
-    """Return the submissions of items, made anew where the task's app declares something or is not
-    known yet.
-    """
-    declared = apps.declared({task.name for task in made})
-    return [
-        with_declared({**item, "id": decode_id(task.id)}, task, declared)
-        if declared.get(task.name, ()) is not None
-        else task
-        for item, task in zip(items, made, strict=True)
-    ]
+    """Return the submissions of items; apps: None for what the callers ask alone."""
+    names = {name for item in items if isinstance(name := item.get("name"), str)}
+    declared = None if apps is None else apps.declared(names)
+
+    def make(item: Item) -> Submission:
+        return make_submission(item, declared, make_id)
+
+    return [make(item) for item in items] if first is None else numbered(make, items, first)

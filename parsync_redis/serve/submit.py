@@ -212,7 +212,7 @@ class Submit:
         self, submitter: KnownSubmitter, items: Sequence[Item], made: Sequence[Submission]
     ) -> list[SentTask]:
         """Submit tasks; return what became of each."""
-        words = self._sender.submit(items, made)
+        words = self._sender.submit(items)
         ids = [str(item["id"]) for item in items]
         before = [i for i, (_, word) in enumerate(words) if word == "exists"]
         names = (

@@ -6,8 +6,9 @@ the check-list.
 """
 
 import re
+import sys
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 import typer.main
@@ -22,9 +23,12 @@ from parsync_redis.model.status import kept_options
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import load_rules
 from parsync_redis.store import Store
-from parsync_redis.submission import ITEM_KEYS, make_submission, with_declared
+from parsync_redis.submission import ITEM_KEYS, PlanOptions, SubmitOptions, make_submission
 from parsync_redis.wire.envelope import open_envelope
+from parsync_redis.wire.message_options import CELERY_OPTIONS
+from tests.documents import ROOT
 from tests.lua.driver import Driver
+from tests.waiting import run
 
 IN_NEEDS = {"slots", "resources", "require", "tolerate", "apart"}
 every = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -100,7 +104,7 @@ def test_a_declared_option_holds_for_a_submit_by_name(option: Option):
     assert known == declared, (
         f"what an app says of {option.name} is not what its workers registered"
     )
-    task = with_declared({"name": "work"}, make_submission({"name": "work"}), known)
+    task = make_submission({"name": "work"}, known)
     if option.celerys:
         assert task.expiry_ms is not None, f"a declared {option.name} is lost"
     else:
@@ -149,3 +153,37 @@ def test_what_is_not_kept_is_said_here():
     first retry.
     """
     assert set(CLIENT_NAMES) - set(STORED) - IN_NEEDS == {"wait_for_capacity", "near"}
+
+
+def test_type_checkers_know_the_options_of_the_table():
+    plan = get_type_hints(PlanOptions)
+    submit = get_type_hints(SubmitOptions)
+    assert set(plan) == set(CLIENT_NAMES)
+    assert set(submit) == {*CLIENT_NAMES, "queue", *CELERY_OPTIONS} - {"expires"}
+    for option in OPTIONS:
+        if option.name in plan:
+            kinds = get_args(plan[option.name]) if option.default is None else (plan[option.name],)
+            assert isinstance(option.example, tuple(get_origin(kind) or kind for kind in kinds))
+
+
+CALLS = """
+from parsync_redis import AsyncParsyncClient, ParsyncClient
+
+async def calls(client: ParsyncClient, loop_client: AsyncParsyncClient) -> None:
+    client.submit("work", slots=2, resources={"gpu": 0.5}, time_limit=3, queue="gpu")
+    client.plan("work", slots=2)
+    await loop_client.submit("work", slots=2)
+    client.submit("work", slot=2)
+    client.plan("work", slots="two")
+    await loop_client.submit("work", slot=2)
+"""
+
+
+def test_a_type_checker_finds_a_misspelt_option(tmp_path):
+    file = tmp_path / "calls.py"
+    file.write_text(CALLS)
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), str(file)]
+    checked = run(command, cwd=ROOT, capture_output=True, text=True)
+    wrong = re.findall(r"calls\.py:(\d+): error: (.*?)  \[", checked.stdout)
+    assert [int(line) for line, _ in wrong] == [8, 9, 10], checked.stdout
+    assert 'Unexpected keyword argument "slot"' in wrong[0][1]
