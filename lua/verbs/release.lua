@@ -15,6 +15,7 @@
 --- @include node/ledger_writes
 --- @include place/lease
 --- @include node/record
+--- @include cluster/wake
 local seats, names, numbers, firsts, sizes = {}, {}, {}, {}, {} -- firsts, sizes: of the nodes that take claims
 local distinct, ledgers = {}, nil
 for i, row in rows() do
@@ -69,11 +70,6 @@ if #seats_freed > 0 then
   write_bits_at(free, ops)
   total = (total or 0) + o / 4
   redis.call('HSET', meta, 'version', version, 'free', total)
-  local channel = args.channel
-  local waiter, others = string.match(o > 0 and waiters or '', '^(%S+) ?(.*)$')
-  if waiter then
-    if others == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', others) end
-    redis.call('SPUBLISH', channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, total, declared or 0))
-  end
+  if o > 0 and waiters then ring_oldest(args.channel, args.partition, meta, waiters, total, declared) end
 end
 return reply

@@ -1,7 +1,7 @@
 -- set_node: say whether a node takes new claims: drain, over, undrain; suspect, trust; leaving; ahead; offer. Its runs go on.
 -- KEYS: meta slots free left nodes notes
 -- ALSO: events
--- ARGV: node inc word note
+-- ARGV: channel partition node inc word note
 --   inc: '' for any process of that name (an operator), else the incarnation that is meant
 --   note: of drain its terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for people and the leader; of
 --   over the terms of the drain whose deadline has passed, so that the agent ends the runs; of suspect the reason; of ahead how
@@ -11,7 +11,8 @@
 -- ERRORS: PSARGS PSWORD
 -- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not. A node
 --   with fewer slots than before gets no claim while it runs as many tasks as it has slots.
--- ATOMICITY: the bits go with the state; what is left, the count of slots and the span go with the offer.
+-- ATOMICITY: the bits go with the state; what is left, the count of slots and the span go with the offer. If slots or
+--   waiting seats open, the scheduler that has waited longest for this partition hears of it, as of a release.
 -- COMPLEXITY: O(span), of offer O(nodes of the partition + span)
 --- @include node/free_bits
 --- @include kind/fits
@@ -92,9 +93,9 @@ if word == 'leaving' and node.state == 'up' then node.state = 'leaving' end
 redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 if after == '' then redis.call('HDEL', notes, name) elseif after ~= before then redis.call('HSET', notes, name, after) end
 if changed or node.state ~= state or node.drain ~= drain or node.ahead ~= ahead then
-  if node.first ~= place.first then clear_bits(meta, free, place) end
+  local closed = node.first ~= place.first and clear_bits(meta, free, place) or 0
   write_node(nodes, node)
-  write_bits(meta, slots, free, node)
+  local opened = write_bits(meta, slots, free, node) - closed
   tell_change(node, state, drain, note)
   if changed then
     local total, _, rest = 0, lost_and_left(slots, node)
@@ -107,5 +108,6 @@ if changed or node.state ~= state or node.drain ~= drain or node.ahead ~= ahead 
   else
     changed_nodes(meta)
   end
+  tell_opened(args.channel, args.partition, meta, opened)
 end
 return {'ok', node.state, node.drain}

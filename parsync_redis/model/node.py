@@ -17,7 +17,8 @@ MAX_RECORD: Final = 70_000
 
 STANDS_STILL: Final = "its event loop stands still"
 NO_SIGN: Final = "its worker stands still"
-BY_ITSELF: Final = (STANDS_STILL, NO_SIGN)
+NO_PROCESS: Final = "its pool has no process"
+BY_ITSELF: Final = (STANDS_STILL, NO_SIGN, NO_PROCESS)
 """The beginnings of the reasons for which a node is suspect by its own worker, which also ends the
 suspicion.
 """
@@ -40,8 +41,8 @@ def trial_s(note: str) -> float | None:
 
 
 class NodeState(StrEnum):
-    """The state of a node: `suspect` is alive, but it did not start its tasks, or they fail;
-    `leaving` shuts down.
+    """The state of a node: `suspect` is alive, but does not start tasks, or they fail; `leaving`
+    shuts down.
     """
 
     UP = "up"
@@ -59,6 +60,11 @@ def trust_remedy(node: str, note: str) -> str:
         return (
             f"mend why tasks fail on {node} (parsync events --event failed --node {node}), then "
             f"parsync undrain {node}"
+        )
+    if note.startswith(NO_PROCESS):
+        return (
+            f"give the pool of node {node} a process: celery control pool_grow 1, or autoscale if "
+            "it has an autoscaler"
         )
     if note.startswith(BY_ITSELF):
         return f"restart the worker of node {node}, or end what blocks it: its log says where"

@@ -88,6 +88,7 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
         ]
         scripts += " p:*" if options.operators else ""
         spoken = SPEAKS[Role.CLIENT] if options.submitters or options.operators else ""
+        spoken += " freed" if options.operators else ""  # of slots that an undrain opens
     found = list(
         _by_commands({keys.pattern(kind): words for kind, words in _merge(tables).items()})
     )

@@ -73,7 +73,8 @@ def test_a_node_renews_it_while_it_is_up_and_its_event_loop_turns(rig: Rig) -> N
     loop = LoopWatch()
     node = AgentState(NodeSpec("n1", Resources.of(1), 1.0), Isolation())
     node.lease_s = rig.config.lease_s
-    renewer = Renewer(rig.settings, node, cast(Any, Port()), loop)
+    port = Port()
+    renewer = Renewer(rig.settings, node, cast(Any, port), loop)
     commands = rig.store.commands
 
     def renew() -> None:
@@ -94,6 +95,17 @@ def test_a_node_renews_it_while_it_is_up_and_its_event_loop_turns(rig: Rig) -> N
     rig.store.run(commands.set_node(0, "n1", "trust", node.inc))
     renew()
     assert rig.is_renewed("node n1 is up")
+
+    port.processes = 0
+    renew()
+    rig.is_renewed("")
+    renew()
+    assert rig.store.nodes(0)["n1"].state == "suspect"
+    assert rig.is_renewed("node n1 is up"), (
+        "somebody has emptied its pool: a restart would undo that"
+    )
+    port.processes = None
+    renew()
 
     def stalls() -> bool:
         renewer.renew(rig.store, rig.config)

@@ -9,11 +9,14 @@ from celery import Celery
 
 from parsync_redis import Parsync
 from parsync_redis.inspect.audit import audit
+from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.needs import Resources
+from parsync_redis.model.node import Node, trust_remedy
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig, join_cluster
+from parsync_redis.store.reads.views import read_views
 from parsync_redis.worker.celery.delivery import Delivery
 from parsync_redis.worker.node.agent import Agent
 from parsync_redis.worker.node.node import NodeSpec
@@ -92,6 +95,36 @@ def test_the_slots_follow_the_pool_at_once(rig: Rig) -> None:
     until(lambda: " slots=6 " in rig.record, "its pool has grown")
 
 
+def test_a_pool_without_processes_offers_no_slot_and_says_so_until_it_grows(rig: Rig) -> None:
+    """Its offer stays as it was, so that no submit is refused meanwhile."""
+    rig.agent.start()
+    until(lambda: rig.drive.bits() == "11110000", "it is up")
+    rig.port.processes = 0
+    until(lambda: rig.drive.bits() == "00000000", "its pool is empty")
+    ((_, (node,)),) = read_views(rig.store)
+    assert (node.state, node.note) == ("suspect", "its pool has no process")
+    assert node.slots == 4, "a task for 4 slots may wait"
+    assert trust_remedy(node.name, node.note).startswith(
+        "give the pool of node n1 a process: celery control pool_grow"
+    )
+    rig.drive.submit("a")
+    (status,) = explain_tasks(rig.store, rig.store.statuses(["a"]))
+    assert "is suspect: its pool has no process" in status.why
+    rig.port.processes = 2
+    until(lambda: rig.drive.bits() == "11000000", "its pool has grown")
+
+
+def test_a_pool_without_processes_gives_back_what_it_was_given_before(rig: Rig) -> None:
+    rig.register()
+    rig.renew()
+    rig.drive.submit("a")
+    rig.drive.held("a", rig.drive.take()["a"])
+    rig.port.processes = 0
+    rig.renew()
+    rig.agent.reconciler.reconcile(rig.store)
+    assert (rig.drive.state("a"), rig.drive.bits()) == ("pending", "00000000")
+
+
 def test_submit_and_the_sums_of_the_partitions_hear_of_another_offer(rig: Rig) -> None:
     rig.register()
     rig.port.processes = 2
@@ -147,9 +180,49 @@ def test_slots_that_were_shut_for_an_earlier_process_open_too(rig: Rig) -> None:
     assert rig.drive.bits() == "10000000"
 
 
-@pytest.mark.parametrize(("processes", "ended"), [(1, ["recalled"]), (2, []), (None, [])])
+CORRECTED = "node n1: its record says what it does not offer: it is corrected"
+
+
+def test_a_change_of_the_pool_is_no_damage_of_the_record(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.register()
+    rig.port.processes = 2
+    rig.agent.renewer._offered()  # the offer has changed, and is not told yet
+    rig.agent.reconciler.reconcile(rig.store)
+    read = rig.store.nodes
+
+    def read_before_it_is_told(partition: int) -> dict[str, Node]:
+        records = read(partition)
+        rig.renew()
+        return records
+
+    monkeypatch.setattr(rig.store, "nodes", read_before_it_is_told)
+    rig.agent.reconciler.reconcile(rig.store)
+    monkeypatch.undo()
+    assert " slots=2 " in rig.record
+    assert CORRECTED not in caplog.messages
+
+
+def test_a_damaged_offer_is_corrected_and_told(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.register()
+    rig.drive.run(rig.drive.commands.set_node(0, "n1", "offer", 1, "1.0 slots=1"))
+    rig.agent.reconciler.reconcile(rig.store)
+    assert " slots=4 " in rig.record
+    assert CORRECTED in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("processes", "why"),
+    [
+        (0, "the pool of n1 has no process"),
+        (1, "the pool of n1 has 1 processes, and all run tasks"),
+        (2, ""),
+        (None, ""),
+    ],
+)
 def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_process(
-    rig: Rig, processes: int | None, ended: list[str]
+    rig: Rig, processes: int | None, why: str
 ) -> None:
     rig.register()
     rig.start("a", 0)
@@ -167,7 +240,6 @@ def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_proc
     run = Run(rig.drive.place("b", slot=1))
     received = SimpleNamespace()
     Delivery(consumer, rig.agent)._hand_over(run, received, {"headers": {"task": "work"}}, None)  # type: ignore[arg-type]
-    assert (told, len(begun)) == (ended, 0 if ended else 1)
-    if ended:
-        assert run.why == "the pool of n1 has 1 processes, and all run tasks"
-        assert run.unbegun
+    assert (told, len(begun)) == ((["recalled"], 0) if why else ([], 1))
+    assert run.unbegun == bool(why)
+    assert not why or run.why == why

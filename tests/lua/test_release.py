@@ -1,5 +1,6 @@
 """release frees exactly the lease that is meant."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -124,6 +125,49 @@ def test_schedulers_that_wait_hear_of_a_freed_slot_once_each_in_the_order_they_a
     assert drive.heard(lambda: drive.release(a), *channels) == [(channels[0], b"freed 0 1 2")]
     assert drive.heard(lambda: drive.release(b), *channels) == [(channels[1], b"freed 0 2 2")]
     assert "waiters" not in drive.hash("meta")
+
+
+def register(drive: Driver, name: str, slots: int, room: int = 0) -> Callable[[], object]:
+    return lambda: drive.run(drive.commands.register_node(0, name, 0, 1.0, f"slots={slots}", room))
+
+
+def change(drive: Driver, word: str, note: str = "") -> Callable[[], object]:
+    return lambda: drive.run(drive.commands.set_node(0, "n1", word, 1, note))
+
+
+@pytest.mark.parametrize(
+    ("closing", "opening", "free"),
+    [
+        (("offer", "1.0 slots=1"), ("offer", "1.0 slots=4"), 4),
+        (("drain", ""), ("undrain", ""), 2),
+        (("suspect", "why"), ("trust", ""), 2),
+        (("leaving", ""), ("offer", "1.0 slots=2"), 2),
+    ],
+)
+def test_who_waits_hears_of_slots_that_a_change_of_a_node_opens(
+    drive: Driver, closing: tuple[str, str], opening: tuple[str, str], free: int
+):
+    drive.node("n1", 2)
+    drive.run(drive.commands.read_partition(0, waiter="s1"))
+    channel = f"{drive.keys.frees(0)}:s1"
+    assert drive.heard(change(drive, *closing), channel) == [], "it closes slots"
+    assert drive.heard(change(drive, *opening), channel) == [
+        (channel, f"freed 0 {free} {free}".encode())
+    ]
+    assert "waiters" not in drive.hash("meta")
+
+
+def test_who_waits_hears_of_a_new_node_and_of_seats_and_not_of_a_node_that_comes_back_smaller(
+    drive: Driver,
+):
+    drive.node("n1", 2)
+    drive.run(drive.commands.read_partition(0, waiter="s1"))
+    channel = f"{drive.keys.frees(0)}:s1"
+    assert drive.heard(register(drive, "n1", 1), channel) == []
+    assert drive.heard(register(drive, "n2", 1, 2), channel) == [(channel, b"freed 0 2 2")]
+    drive.run(drive.commands.read_partition(0, waiter="s1"))
+    seats = drive.commands.set_node(0, "n2", "ahead", 3, "2")
+    assert drive.heard(lambda: drive.run(seats), channel) == [(channel, b"freed 0 4 2")]
 
 
 def test_who_waits_is_not_told_of_a_slot_that_nobody_may_claim(drive: Driver):

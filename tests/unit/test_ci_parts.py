@@ -7,10 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 
 from tests.documents import ROOT
+from tests.offenders import none_wrong
 from tests.waiting import run
 
 TEXT = (ROOT / ".ci/run").read_text(encoding="utf-8")
@@ -45,7 +48,11 @@ def test_what_is_left_out_is_no_failure():
 
 
 def test_each_script_of_a_part_is_there_and_each_script_is_a_part():
-    scripts = {path.name for path in (ROOT / ".ci").iterdir() if path.name not in ("run", "unpack")}
+    scripts = {
+        path.name
+        for path in (ROOT / ".ci").iterdir()
+        if path.name not in ("run", "unpack", "fetch")
+    }
     assert set(re.findall(r"(?m)^(?:part .*)?\.ci/([\w-]+)", TEXT)) == scripts
     assert all(os.access(ROOT / ".ci" / name, os.X_OK) for name in scripts)
 
@@ -63,32 +70,66 @@ def test_a_python_that_is_not_here_is_said_and_left_out():
     assert done.stdout == "LEFT OUT, because this machine does not have it: Python 3.99\n"
 
 
+def checkout(folder: Path) -> Path:
+    """Make a checkout that has no build/, and this test's environment."""
+    for name in (".ci", "tests/celery_suite"):
+        shutil.copytree(ROOT / name, folder / name)
+    (folder / "tests/works_with").symlink_to(ROOT / "tests/works_with")
+    (folder / "requirements-dev.lock").symlink_to(ROOT / "requirements-dev.lock")
+    (folder / ".venv/bin").mkdir(parents=True)
+    (folder / ".venv/bin/python").symlink_to(sys.executable)
+    return folder
+
+
 @pytest.mark.parametrize(
-    ("script", "folder", "what"),
+    ("script", "what"),
     [
-        (
-            "tests/celery_suite/run",
-            "celery-suite",
-            "its sdist and the packages that it needs are not to be had here: Celery's own suite",
-        ),
-        (
-            ".ci/works-with",
-            "works-with",
-            "they are not to be had here: the libraries of tests/works_with/requirements.txt",
-        ),
+        ("tests/celery_suite/run", "Celery's own suite"),
+        (".ci/works-with", "the libraries of tests/works_with/requirements.txt"),
+        (".ci/older-celery", "Celery 5.4"),
     ],
 )
-def test_what_cannot_be_downloaded_is_said_and_left_out(tmp_path, script, folder, what):
-    """The script runs in a checkout that has no build/, with a pip that has no index."""
-    for name in (".ci", "tests/celery_suite"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    (tmp_path / "tests/works_with").symlink_to(ROOT / "tests/works_with")
-    (tmp_path / "requirements-dev.lock").symlink_to(ROOT / "requirements-dev.lock")
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
+def test_a_part_is_left_out_only_if_no_registry_can_be_reached(tmp_path, script, what):
+    """A folder of packages is the registry here: first there is none, then one that has pip and no
+    other package.
+    """
+    folder = checkout(tmp_path / "checkout")
+    registry = tmp_path / "registry"
     env = {**os.environ, "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
-    done = run(
-        [tmp_path / script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
-    )
-    assert (done.returncode, done.stdout) == (77, f"LEFT OUT, because {what}\n"), done.stderr
-    assert not (tmp_path / "build" / folder / ".made").exists()
+
+    def end(**more):
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        done = run([folder / script], **streams, text=True, env=env | more)
+        assert not list((folder / "build").glob("*/.made"))
+        return done.returncode, done.stdout, done.stderr.splitlines()[-1:]
+
+    assert end()[:2] == (77, f"LEFT OUT, because no registry of packages can be reached: {what}\n")
+    registry.mkdir()
+    with zipfile.ZipFile(registry / "pip-99-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(
+            "pip-99.dist-info/METADATA", "Metadata-Version: 2.1\nName: pip\nVersion: 99\n"
+        )
+        wheel.writestr(
+            "pip-99.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        wheel.writestr("pip-99.dist-info/RECORD", "")
+    code, printed, (last,) = end(PIP_FIND_LINKS=str(registry))
+    assert (code, printed) == (1, "")
+    assert last.startswith("FAILED, though a registry can be reached: pip ")
+
+
+def test_each_part_gets_its_packages_in_the_way_that_tells_a_missing_registry_from_a_failure():
+    """The project itself is installed from this folder."""
+    scripts = [path for path in (ROOT / ".ci").iterdir() if path.name != "fetch"]
+    scripts.append(ROOT / "tests/celery_suite/run")
+    lines = [
+        (path, line) for path in scripts for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    bare = re.compile(r"\bpip\W+(install|download)\b")
+    offenders = [
+        f"{path.name}: {line}"
+        for path, line in lines
+        if bare.search(line) and "--editable ." not in line
+    ]
+    none_wrong("fetch of .ci/fetch gets packages", offenders)

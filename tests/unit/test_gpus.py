@@ -2,6 +2,7 @@
 runs get.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ UNKNOWN = (
 )
 
 
-def offered(indexes: str, mib: int = 81920) -> str:
+def offered(indexes: Iterable[str], mib: int = 81920) -> str:
     """The amounts of an offer with GPUs of these indexes and of equal memory; 0: unknown."""
     memory = [f"gpu.mem@{index}={mib * 2**20} " for index in indexes if mib]
     return "".join([*memory, *(f"gpu@{index}=1 " for index in indexes)]).strip()
@@ -266,6 +267,30 @@ XML = (
 )
 
 
+@pytest.mark.parametrize("flags", [(), ("gpu=0,1",)])
+def test_a_card_that_must_be_divided_first_is_not_offered(
+    flags: tuple[str, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing can run on a card in MIG mode that has no slice."""
+    mode = "<gpu><mig_mode><current_mig>{}</current_mig></mig_mode><uuid>{}</uuid></gpu>"
+    xml = f"<log>{mode.format('Enabled', 'GPU-aaaa')}{mode.format('Disabled', 'GPU-bbbb')}</log>"
+    cards = "echo '0, GPU-aaaa, 81920'; echo '1, GPU-bbbb, 81920'"
+    smi(tmp_path, f"case $1 in -L) ;; -q) echo '{xml}' ;; *) {cards} ;; esac")
+    node = spec({"parsync_device": flags} if flags else {})
+    why = "card 0 is in MIG mode and has no slice, so nothing can run there"
+    if flags:
+        assert (
+            f"this node declares gpu 0, but nvidia-smi does not list it: it lists 1 ({why})"
+            in caplog.text
+        )
+    else:
+        assert (node.offer.text, whole(node)) == (f"slots=2 {offered('1')}", "GPU-bbbb")
+        assert (
+            f"nvidia-smi: {why}. This node declares none but the devices that are listed"
+            in caplog.text
+        )
+
+
 @pytest.mark.parametrize(
     ("text", "indexes", "mib", "entries"),
     [
@@ -489,7 +514,7 @@ def test_lists_that_restrict_each_other_are_told(
 
 
 @pytest.mark.parametrize("sign", ["CUDA='2,3'", "ROCR='0'", "HIP='1'", "nvidiactl"])
-def test_signs_of_gpus_without_nvidia_smi_are_told(
+def test_signs_of_gpus_without_their_tools_are_told(
     sign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert spec({}).offer.text == "slots=2"
@@ -500,10 +525,8 @@ def test_signs_of_gpus_without_nvidia_smi_are_told(
         name, _, text = sign.partition("=")
         given(monkeypatch, {name: text.strip("'")})
     assert spec({}).offer.text == "slots=2"
-    assert (
-        f"{sign.replace('=', '_VISIBLE_DEVICES=')} is a sign of GPUs, but "
-        "nvidia-smi is not on the PATH" in caplog.text
-    )
+    what = f"{sign.replace('=', '_VISIBLE_DEVICES=')} is a sign of GPUs"
+    assert f"{what}, but neither nvidia-smi nor amd-smi nor rocm-smi is on the PATH" in caplog.text
     assert NONE_HERE in caplog.text
     caplog.clear()
     spec({"parsync_device": ("none",)})

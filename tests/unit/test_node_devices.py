@@ -16,15 +16,17 @@ from parsync_redis import InvalidInput
 from parsync_redis.model.place import Place
 from parsync_redis.settings import node_options
 from parsync_redis.worker.isolation.tie import seeing
-from parsync_redis.worker.node import devices
+from parsync_redis.worker.node import amd, devices
 from parsync_redis.worker.node.node import NodeSpec, node_spec
 
 
 @pytest.fixture(autouse=True)
 def no_nvidia(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No program is on the PATH but those of `smi`."""
+    """No program is on the PATH but those of `smi`, and the kernel lists no card of AMD's."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(devices, "CONTROL_FILE", tmp_path / "nvidiactl")
+    monkeypatch.setattr(amd, "CONTROL_FILE", tmp_path / "kfd")
+    monkeypatch.setattr(amd, "KFD", tmp_path / "nodes")
     for variable in (*devices.GPU_LISTS, devices.ORDER, devices.CONTAINERS):
         monkeypatch.delenv(variable, raising=False)
 

@@ -1,5 +1,6 @@
 -- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: `waiters` of the queue's meta. Only
--- takes write it, because clients, who wake, may not write texts there.
+-- takes write it, because clients, who wake, may not write texts there. And schedulers that wait for a slot of a partition:
+-- `waiters` of the partition's meta.
 
 -- sound_waiters: return these `waiters`; none for a text that is longer than any that scripts write.
 local function sound_waiters(waiters) return #waiters < 8000 and waiters or '' end
@@ -54,4 +55,14 @@ local function go_on(channel, meta, waiters, me, waits)
   else
     wait_no_more(meta, waiters, me)
   end
+end
+
+-- ring_oldest: tell the scheduler that has waited longest for a slot of this partition that slots are free. It waits no longer.
+-- channel, partition: as the script has them; free, slots: those of the partition now.
+local function ring_oldest(channel, partition, meta, waiters, free, slots)
+  local waiter, others = string.match(waiters, '^(%S+) ?(.*)$')
+  if not waiter then return end
+  put_waiters(meta, others)
+  local message = string.format('freed %s %d %s', partition, free, slots or 0)
+  redis.call('SPUBLISH', channel .. ':' .. waiter, message)
 end

@@ -2,8 +2,10 @@
 --- @include call/clock
 --- @include node/record
 --- @include place/leases_of_node
+--- @include cluster/wake
 
--- write_bits: set every bit of a node, and add the difference to meta's `free`. may_open: asked before a bit becomes 1.
+-- write_bits: set every bit of a node, and add the difference to meta's `free`, and return it.
+-- may_open: asked before a bit becomes 1.
 local function write_bits(meta, slots, free, node, may_open)
   local held, change = {}, 0
   each_lease(slots, node, function(slot) held[slot] = true end)
@@ -12,6 +14,7 @@ local function write_bits(meta, slots, free, node, may_open)
     change = change + bit - redis.call('SETBIT', free, node.first + slot, bit)
   end
   redis.call('HINCRBY', meta, 'free', change)
+  return change
 end
 
 -- lowest_gap: return the first bit of the first run of `length` bits that no other node than `name` has.
@@ -33,13 +36,14 @@ local function lowest_gap(nodes, name, length)
   return first
 end
 
--- clear_bits: set every bit of a node to 0, and take them from meta's `free`.
+-- clear_bits: set every bit of a node to 0, and take them from meta's `free`; return how many were 1.
 local function clear_bits(meta, free, node)
   local gone = 0
   for bit = node.first, node.first + node.span - 1 do
     gone = gone + redis.call('SETBIT', free, bit, 0)
   end
   redis.call('HINCRBY', meta, 'free', 0 - gone) -- not -gone: Redis 7.0 reads Lua's negative zero as '-0', no integer
+  return gone
 end
 
 -- changed_nodes: give the partition a new epoch, so that no claim on its earlier nodes wins. The epoch is the time, in ms: after
@@ -53,4 +57,11 @@ local function changed_nodes(meta)
   else
     redis.call('HINCRBY', meta, 'epoch', now % 1000)
   end
+end
+
+-- tell_opened: if a node has more free slots than before, tell the scheduler that has waited longest for one.
+local function tell_opened(channel, partition, meta, opened)
+  if opened < 1 then return end
+  local waiters, free, slots = unpack(redis.call('HMGET', meta, 'waiters', 'free', 'slots'))
+  if waiters then ring_oldest(channel, partition, meta, waiters, free, slots) end
 end

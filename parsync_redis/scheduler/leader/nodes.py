@@ -178,13 +178,12 @@ class NodeDuty:
         self.names = known if len(replies) == self._partitions else None
         for p, (counters, lost, noted, records) in replies.items():
             for name, line in counters.items():
-                (down if line.endswith(b"down") else up)[p, readable(name)] = readable(line)
-            for name, line in counters.items():
-                record = (
-                    NODE.read(readable(records.get(name, b""))) if line.endswith(b"down") else None
-                )
+                node = (p, readable(name))
+                is_down = line.endswith(b"down")
+                (down if is_down else up)[node] = readable(line)
+                record = NODE.read(readable(records.get(name, b""))) if is_down else None
                 if record and record["drain"] != "0":
-                    drained.add((p, readable(name)))
+                    drained.add(node)
             if not all(map(COUNTER.match, counters.values())) or not are_consistent(
                 records, counters, noted
             ):

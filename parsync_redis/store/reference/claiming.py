@@ -128,10 +128,8 @@ class Claiming(Leases):
             self._give(node, place, 1)
             self._note_change(node, place)
         self.version += any(done)
-        if freed and self.waiters:
-            free = sum(byte.bit_count() for byte in self.bits)
-            slots = sum(node.offer.slots for node in self.nodes.values())
-            self.world.publish(f"{channel}:{self.waiters.pop(0)}", f"freed {number} {free} {slots}")
+        if freed:
+            self._tell_waiter(channel, number)
         return done
 
     def read_partition(self, keys: Sequence[str], args: Args) -> list[Any]:

@@ -94,6 +94,20 @@ class Leases:
         self.epoch = now if following <= now else following + now % 1000
         self._with_amounts = [node for node in self.nodes.values() if node.left]
 
+    def _free(self) -> int:
+        """Return how many slots and waiting seats may be claimed."""
+        return sum(byte.bit_count() for byte in self.bits)
+
+    def _tell_waiter(self, channel: str, number: str) -> None:
+        """Tell the scheduler that has waited longest for a slot of partition `number`, if one
+        waits.
+        """
+        if self.waiters:
+            slots = sum(node.offer.slots for node in self.nodes.values())
+            self.world.publish(
+                f"{channel}:{self.waiters.pop(0)}", f"freed {number} {self._free()} {slots}"
+            )
+
     def _write_bits(self, node: NodeRecord) -> None:
         for slot in range(node.span):
             self._set(node.first + slot, node.usable(slot) and (node.name, slot) not in self.leases)

@@ -18,6 +18,7 @@ class Nodes(Leases):
         room = int(args.room)
         old = self.nodes.get(name)
         offer = parse_resources(args.offer)
+        free = self._free()
         held = dict(self._leases_of(old)) if old else {}
         self.inc = max(self.inc, int(args.known_inc)) + 1
         node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0)
@@ -34,6 +35,8 @@ class Nodes(Leases):
             self.lost.add(name)
         self._changed_nodes()
         self.changed.setdefault("", self.version)
+        if self._free() > free:
+            self._tell_waiter(args.channel, args.partition)
         return [node.inc, node.first]
 
     def renew(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -84,6 +87,7 @@ class Nodes(Leases):
             return ["gone"]
         before = replace(node)
         told = self.notes.get(name, "")
+        free = self._free()
         note = note or ("no reason was given" if word == "suspect" else "no deadline")
         if word == "drain" and (node.drain, told) != (2, note):
             node.drain = 1
@@ -119,6 +123,8 @@ class Nodes(Leases):
         elif node != before:
             self._write_bits(node)
             self._changed_nodes()
+        if self._free() > free:
+            self._tell_waiter(args.channel, args.partition)
         return ["ok", node.state, str(node.drain)]
 
     def ring(self, keys: Sequence[str], args: Args) -> str:

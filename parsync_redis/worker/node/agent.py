@@ -166,6 +166,8 @@ class Agent:
         processes = self._port.processes
         if processes is None or len(self.node.runs.going()) < processes:
             return ""
+        if not processes:
+            return f"the pool of {self.node.name} has no process"
         return f"the pool of {self.node.name} has {processes} processes, and all run tasks"
 
     def another_store(self) -> Store:

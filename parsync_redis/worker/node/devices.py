@@ -1,5 +1,5 @@
-"""The devices of a node: those that the user declares, or NVIDIA's, which are found; and the
-variables of runs.
+"""The devices of a node: those that the user declares, or GPUs, which are found; and the variables
+of runs.
 
 The worker's own CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES bounds both: a
 run's variable has entries of that list and no others.
@@ -20,6 +20,7 @@ from ...errors import InvalidInput
 from ...model.devices import read_indexes
 from ...model.ids import shown
 from ...model.place import Place
+from . import amd
 from .nvidia import SMI, Gpu, list_gpus
 
 log = logging.getLogger("parsync.agent")
@@ -139,8 +140,8 @@ def read_given(variable: str) -> Given | None:
 def node_devices(flags: Mapping[str, Any], said: Mapping[str, str], find: bool) -> NodeDevices:
     """Return the devices of a node by its flags; raises InvalidInput.
 
-    find: look for NVIDIA's if nothing is said of devices. said: the flag or variable by which the
-    user gave each.
+    find: look for GPUs if nothing is said of devices. said: the flag or variable by which the user
+    gave each.
     """
     words = list(flags.get("parsync_device") or ())
     own = _pairs(said.get("parsync_device_resource", ""), flags.get("parsync_device_resource"))
@@ -149,13 +150,13 @@ def node_devices(flags: Mapping[str, Any], said: Mapping[str, str], find: bool) 
         devices.indexes = read_indexes(said["parsync_device"], words)
         devices.by_bus = ORDER not in os.environ
     elif find and not words:
-        devices = find_nvidia(own)
+        devices = find_gpus(own)
     detected = bool(devices.entries)
     devices.shared = bool(flags.get("parsync_shared_devices")) and words != [NONE]
     devices.resources |= own
     if "gpu" in devices.indexes:
         lists = [variable for variable in GPU_LISTS if read_given(variable)]
-        devices.variables["gpu"] = lists[0] if lists and not detected else CUDA
+        devices.variables.setdefault("gpu", lists[0] if lists else CUDA)
     chosen = _pairs(said.get("parsync_device_variable", ""), flags.get("parsync_device_variable"))
     for kind, variable in chosen.items():
         where = f"{said['parsync_device_variable']} {shown(f'{kind}={variable}')} is not valid"
@@ -221,11 +222,13 @@ def _check_gpus(devices: NodeDevices, detected: bool) -> None:
                 )
     if detected or variable != CUDA or not has_smi:
         return
-    gpus = list_gpus().gpus
+    listing = list_gpus()
+    gpus = listing.gpus
     for index in indexes:
         named = _named(devices.entries["gpu"][index], gpus)
         if not named:
             known = ", ".join(dict.fromkeys(gpu.card for gpu in gpus)) or "none"
+            known += f" ({'; '.join(listing.troubles)})" if listing.troubles else ""
             log.warning(
                 "this node declares gpu %s, but %s does not list it: it lists %s", index, SMI, known
             )
@@ -238,34 +241,42 @@ def _check_gpus(devices: NodeDevices, detected: bool) -> None:
             )
 
 
-def find_nvidia(own: Mapping[str, str]) -> NodeDevices:
-    """Return the GPUs that nvidia-smi lists and CUDA_VISIBLE_DEVICES of the worker allows; none
-    without nvidia-smi.
+def find_gpus(own: Mapping[str, str]) -> NodeDevices:
+    """Return NVIDIA's GPUs where nvidia-smi is, else AMD's where ROCm's tools are, as far as the
+    worker may use them.
 
-    own: the amounts of devices that the user gives; they come before what nvidia-smi says.
+    own: the amounts of devices that the user gives; they come before what the listing says.
     """
-    given = read_given(CUDA)
-    if shutil.which(SMI) is None:
+    if shutil.which(SMI) is not None:
+        variable = CUDA
+        lister = SMI
+        listing = list_gpus()
+    elif amd.has_rocm():
+        # HIP reads each of the three; the first counts all cards
+        variable = next((name for name in (ROCR, HIP, CUDA) if read_given(name)), ROCR)
+        lister = str(amd.KFD)
+        listing = amd.list_amd()
+    else:
         _warn_of_signs()
         return NodeDevices()
-    listing = list_gpus()
+    given = read_given(variable)
     gpus = listing.gpus
-    allowed, end = _allowed(gpus, given)
+    allowed, end = _allowed(gpus, given, lister)
     troubles = "; ".join(listing.troubles)
     if troubles and allowed:
         log.warning(
-            "%s: %s. This node declares none but the devices that are listed", SMI, troubles
+            "%s: %s. This node declares none but the devices that are listed", lister, troubles
         )
     if not gpus and not allowed:
         log.warning(
-            "%s lists no devices (%s): %s", SMI, troubles or "it prints nothing", _ASK_FOR_SOME
+            "%s lists no devices (%s): %s", lister, troubles or "it is empty", _ASK_FOR_SOME
         )
     elif not allowed:
         log.warning(
             "%s hides all %d devices that %s lists (%s): %s",
             given,
             len(gpus),
-            SMI,
+            lister,
             end,
             _ASK_FOR_SOME,
         )
@@ -276,12 +287,20 @@ def find_nvidia(own: Mapping[str, str]) -> NodeDevices:
             ",".join(allowed),
             end,
         )
-    _warn_of_container(gpus, given)
-    return _declare(gpus, allowed, given, own)
+    if variable == CUDA:
+        _warn_of_container(gpus, given)
+    devices = _declare(gpus, allowed, given, own, lister)
+    if devices.indexes:
+        devices.variables["gpu"] = variable
+    return devices
 
 
 def _declare(
-    gpus: list[Gpu], allowed: dict[str, Gpu], given: Given | None, own: Mapping[str, str]
+    gpus: list[Gpu],
+    allowed: dict[str, Gpu],
+    given: Given | None,
+    own: Mapping[str, str],
+    lister: str,
 ) -> NodeDevices:
     """Return the devices of a node that may use these GPUs.
 
@@ -303,9 +322,9 @@ def _declare(
         if in_cuda_order and unlike:
             unknown = f"{ORDER}=FASTEST_FIRST hides which card it is"
         elif not gpu.card:
-            unknown = f"{SMI} does not list this slice, {entry}"
+            unknown = f"{lister} does not list this slice, {entry}"
         else:
-            unknown = "" if gpu.memory_mib else f"{SMI} does not say it"
+            unknown = "" if gpu.memory_mib else f"{lister} does not say it"
         if unknown:
             log.warning(
                 "the memory of gpu %s is unknown (%s): no task that asks for gpu.mem gets it; "
@@ -317,7 +336,7 @@ def _declare(
     return devices
 
 
-def _allowed(gpus: list[Gpu], given: Given | None) -> tuple[dict[str, Gpu], str]:
+def _allowed(gpus: list[Gpu], given: Given | None, lister: str) -> tuple[dict[str, Gpu], str]:
     """Return the GPUs that the worker may use, by what a run's variable says for each, and why the
     list ends early.
     """
@@ -329,7 +348,7 @@ def _allowed(gpus: list[Gpu], given: Given | None) -> tuple[dict[str, Gpu], str]
     for word in given.entries:
         named = _named(word, gpus)
         if not named:
-            return allowed, f"{word} is no device, or no single one, that {SMI} lists"
+            return allowed, f"{word} is no device, or no single one, that {lister} lists"
         if any(gpu in allowed.values() for gpu in named):
             return {}, f"{word} names a device for the second time"
         divided = not word.startswith("MIG-") and named[0].is_slice
@@ -361,16 +380,20 @@ def _named(word: str, gpus: list[Gpu]) -> list[Gpu]:
 
 
 def _warn_of_signs() -> None:
-    """Warn if there is no nvidia-smi, but something else says that this worker has GPUs."""
+    """Warn if there is no tool of NVIDIA's or AMD's, but something else says that this worker has
+    GPUs.
+    """
     signs = [
         str(given) for variable in GPU_LISTS if (given := read_given(variable)) and given.entries
     ]
     signs += [str(CONTROL_FILE)] if CONTROL_FILE.exists() else []
+    signs += [str(amd.CONTROL_FILE)] if amd.has_cards() else []
     if signs:
+        tools = " nor ".join((SMI, *amd.TOOLS))
         log.warning(
-            "%s is a sign of GPUs, but %s is not on the PATH: %s",
+            "%s is a sign of GPUs, but neither %s is on the PATH: %s",
             " and ".join(signs),
-            SMI,
+            tools,
             _ASK_FOR_SOME,
         )
 

@@ -83,12 +83,13 @@ class NodeSpec:
         """Adapt the slots to the pool's processes, and the labels of queues to those that the
         worker consumes.
 
-        None: they stay as they are.
+        None: they stay as they are. So do the slots of a pool without processes: the node is
+        suspect until it has some.
         """
         slots = self.offer.slots
         labels = self.offer.labels
-        if processes is not None:
-            slots = max(1, min(processes, self.most_slots))
+        if processes:
+            slots = min(processes, self.most_slots)
         if queues is not None and self.tasks is not None:
             others = (label for label in labels if label[0] != QUEUE_LABEL)
             labels = tuple(sorted([*others, *map(queue_label, queues)]))

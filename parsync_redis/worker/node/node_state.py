@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..isolation.machine import Isolation
 from .failures import Failures
 from .look_ahead import LookAhead
 from .node import NodeSpec
-from .runs import Runs
+from .runs import Key, Runs
 
 log = logging.getLogger("parsync.agent")
 
@@ -21,15 +21,27 @@ LEAVING_S: Final = 0.2
 """The longest pause of a thread while the worker shuts down."""
 
 
+class Offered(NamedTuple):
+    """What a node offers.
+
+    note: for `set_node`. empty: its pool has no process. behind: runs behind its slots.
+    """
+
+    note: str
+    empty: bool
+    behind: frozenset[Key]
+
+
 class AgentState:
     """The state of a node: what it offers, what it runs, where it is registered, and whether it
     takes tasks.
 
     partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its
-    worker shuts down. said_leaving: the server knows that. stalled: why it is suspect by its event
-    loop, '' if it is not. drained: an operator drains it. broker_lost: Celery deals with the loss
-    of its broker's connection now. failures: those here. ahead: its look-ahead; seats_open: the
-    waiting seats that incarnation seats_of has opened, -1 if that is not known.
+    worker shuts down. said_leaving: the server knows that. stalled: why nothing starts there, by
+    its event loop or its pool, '' if tasks start. drained: an operator drains it. broker_lost:
+    Celery deals with the loss of its broker's connection now. failures: those here. ahead: its
+    look-ahead; seats_open: the waiting seats that incarnation seats_of has opened, -1 if that is
+    not known. told: what the server was told of what the node offers, None while it is told.
     """
 
     def __init__(self, spec: NodeSpec, isolation: Isolation) -> None:
@@ -48,6 +60,7 @@ class AgentState:
         self.leaving = self.said_leaving = False
         self.broker_lost = False
         self.stalled = ""
+        self.told: Offered | None = None
         self._hindrances: set[str] = set()
         self._stopped = threading.Event()
         self._woken = threading.Event()

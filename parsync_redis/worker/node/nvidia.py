@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 from xml.etree import ElementTree
@@ -43,9 +42,9 @@ class Gpu:
 
 @dataclass(slots=True)
 class Listing:
-    """What nvidia-smi lists.
+    """The GPUs of a machine.
 
-    troubles: the other lines that it prints, such as the error of a card that has failed.
+    troubles: what keeps others, such as the error of a card that has failed.
     """
 
     gpus: list[Gpu] = field(default_factory=list)
@@ -64,7 +63,7 @@ def list_gpus() -> Listing:
             listing.troubles.append(line.strip())
     listing.troubles += errors
     if listing.gpus:
-        listing.gpus = _with_slices(listing.gpus)
+        _divide(listing)
     return listing
 
 
@@ -89,8 +88,10 @@ def _ask(*arguments: str) -> tuple[str, list[str]]:
     ]
 
 
-def _with_slices(cards: Iterable[Gpu]) -> list[Gpu]:
-    """Return the GPUs, with its slices in the place of each card that has some."""
+def _divide(listing: Listing) -> None:
+    """Put its slices in the place of each card that has some, and take out the cards that must be
+    divided first.
+    """
     slices: dict[str, list[tuple[str, str]]] = {}
     card_uuid = ""
     for line in _ask("-L")[0].splitlines():
@@ -98,28 +99,37 @@ def _with_slices(cards: Iterable[Gpu]) -> list[Gpu]:
             card_uuid = card_line[1]
         elif slice_line := _SLICE.search(line):
             slices.setdefault(card_uuid, []).append((slice_line[1], slice_line[2]))
-    details = _details() if slices else {}
+    details, divided = _details()
     gpus = []
-    for card in cards:
+    for card in listing.gpus:
         for number, uuid in slices.get(card.uuid, ()):
             memory_mib, instance = details.get((card.uuid, number), ("", ""))
             old_id = f"MIG-{card.uuid}/{instance}" if instance else ""
             gpus.append(Gpu(card.card, card.uuid, uuid, memory_mib, old_id))
-        if card.uuid not in slices:
+        if card.uuid in divided and card.uuid not in slices:
+            listing.troubles.append(
+                f"card {card.card} is in MIG mode and has no slice, so nothing can run there"
+            )
+        elif card.uuid not in slices:
             gpus.append(card)
-    return gpus
+    listing.gpus = gpus
 
 
-def _details() -> dict[tuple[str, str], tuple[str, str]]:
-    """Return (MiB, 'GPU instance/compute instance') of each slice, by the card's UUID and the
+def _details() -> tuple[dict[tuple[str, str], tuple[str, str]], set[str]]:
+    """Return the details of slices, and the UUIDs of the cards in MIG mode.
+
+    The details of a slice are (MiB, 'GPU instance/compute instance'), by the card's UUID and the
     slice's number there.
     """
     try:
         cards = ElementTree.fromstring(_ask("-q", "-x")[0]).iter("gpu")  # noqa: S314 - nvidia-smi of this machine wrote it
     except ElementTree.ParseError:
-        return {}
+        return {}, set()
     details = {}
+    divided = set()
     for card in cards:
+        if card.findtext("mig_mode/current_mig", "") == "Enabled":
+            divided.add(card.findtext("uuid", ""))
         for part in card.iter("mig_device"):
             memory = part.findtext("fb_memory_usage/total", "").removesuffix("MiB").strip()
             instance = (
@@ -127,4 +137,4 @@ def _details() -> dict[tuple[str, str], tuple[str, str]]:
             )
             key = (card.findtext("uuid", ""), part.findtext("index", ""))
             details[key] = (memory if memory.isdecimal() else "", instance)
-    return details
+    return details, divided

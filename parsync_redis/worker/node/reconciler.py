@@ -76,10 +76,13 @@ class Reconciler:
 
     def _leases(self, store: Store) -> list[Lease]:
         """Read the first leases of the tasks that this incarnation holds."""
+        told = self._node.told
         node = store.nodes(self._node.partition).get(self._node.name)
         if node is None:
             return []
-        self._correct(store, node)
+        if told is not None and told is self._node.told and told.note == self._node.spec.note:
+            # not while the renewer tells another offer: the record may have either
+            self._correct(store, node)
         damaged: list[str] = []
         leases = store.leases(self._node.partition, [node], damaged)
         if damaged:

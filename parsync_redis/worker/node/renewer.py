@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from ...errors import ParsyncError, ServerUnreachable
 from ...health_file import HealthFile
 from ...model.apps import TASKS_LABEL
-from ...model.node import STANDS_STILL
+from ...model.node import NO_PROCESS, STANDS_STILL
 from ...settings import Settings
 from ...store.cluster import ClusterConfig, join_cluster
 from ...store.server.server_errors import Backoff
@@ -21,7 +21,7 @@ from ...store.store import Store
 from ..celery.port import WorkerPort
 from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
-from .node_state import LEAVING_S, AgentState
+from .node_state import LEAVING_S, AgentState, Offered
 from .runs import Key, Run
 
 log = logging.getLogger("parsync.agent")
@@ -47,9 +47,8 @@ class Renewer:
         self._keeper = LeaseKeeper(node.name)
         self._health = HealthFile(settings.health_file)
         self._listens = 0  # to the inbox of this incarnation
-        self._told: object = None  # what the server knows of what the node offers
         # what the node offered when the server was told last, perhaps in vain
-        self._seen: object = None
+        self._seen: Offered | None = None
         self.own_loop = LoopWatch()  # of the thread that runs this
 
     def run(self, store: Store) -> None:
@@ -154,6 +153,7 @@ class Renewer:
         spec = node.spec
         offered = self._offered()
         partition = self._deal(store, config)
+        node.told = None
         spec.tell(store)  # first, so that no submit is refused
         inc, _ = store.run(
             commands.register_node(
@@ -163,7 +163,7 @@ class Renewer:
         node.partition = partition
         node.inc = inc
         node.stalled = ""
-        self._told = self._seen = offered
+        node.told = self._seen = offered
         log.info(
             "node %s is up: %s, score %g, partition p%d, incarnation %d",
             spec.name,
@@ -187,14 +187,13 @@ class Renewer:
             )
         )
 
-    def _offered(self) -> tuple[str, frozenset[Key]]:
-        """Return what the node offers now, by its pool and its queues, and what still runs behind
-        its slots.
-        """
+    def _offered(self) -> Offered:
+        """Return what the node offers now."""
         node = self._node
-        node.spec.follow(self._port.processes, self._port.queues)
+        processes = self._port.processes
+        node.spec.follow(processes, self._port.queues)
         behind = frozenset[Key]() if node.spec.room else node.runs.behind(node.spec.offer.slots)
-        return node.spec.offer.text, behind
+        return Offered(node.spec.note, processes == 0, behind)
 
     def _tell_offer(self, store: Store, config: ClusterConfig) -> None:
         """Tell the server if the pool or the queues have changed, or what ran behind the slots has
@@ -203,8 +202,9 @@ class Renewer:
         node = self._node
         spec = node.spec
         offered = self._seen
-        if offered == self._told:
+        if offered == node.told:
             return
+        node.told = None
         word, *_ = store.run(
             store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
         )
@@ -212,7 +212,7 @@ class Renewer:
             return  # another process has the name: the next renewal says so
         spec.tell(store)
         self._deal(store, config)
-        self._told = offered
+        node.told = offered
         log.info("node %s offers now: %s", node.name, spec.offer.text)
 
     def renew(self, store: Store, config: ClusterConfig) -> bool:
@@ -220,7 +220,7 @@ class Renewer:
         registered as it was.
         """
         node = self._node
-        self._watch_loop()
+        self._watch()
         if node.leaving and not node.said_leaving:
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
             node.said_leaving = True
@@ -254,10 +254,9 @@ class Renewer:
                 self.register(store, config)
             return False
         node.drained = report.drain != "0"
-        if report.state == "up":
-            self._health.renew(
-                time.monotonic(), f"node {node.name} is {'drained' if node.drained else 'up'}"
-            )
+        if report.state == "up" or node.stalled == NO_PROCESS:
+            how = "drained" if node.drained else "up"
+            self._health.renew(time.monotonic(), f"node {node.name} is {how}")
         if node.leaving and report.state == "up":  # the server has lost it
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])
@@ -269,27 +268,28 @@ class Renewer:
             self._port.listen()
         return True
 
-    def _watch_loop(self) -> None:
-        """Note that the node is suspect while its event loop stands still, and not when the loop
-        turns again.
+    def _watch(self) -> None:
+        """Note that the node is suspect while its event loop stands still or its pool has no
+        process.
 
         A solo pool runs tasks in the event loop: while it does, the node is busy, not suspect.
         """
         node = self._node
-        if (
-            self._loop.still_s(node.lease_s / 2) > node.lease_s / 2
-            and not self._port.busy()
-            and not node.leaving
-        ):
-            why = node.stalled or f"{STANDS_STILL}; {whereabouts()}"
-            if not node.stalled:
-                log.warning(
-                    "node %s is suspect, and gives back what has not begun: %s", node.name, why
-                )
-            node.stalled = why
-        elif node.stalled:
+        stalled = node.stalled
+        if node.leaving:
             node.stalled = ""
-            log.warning("node %s gets tasks again: its event loop turns", node.name)
+        elif self._loop.still_s(node.lease_s / 2) > node.lease_s / 2 and not self._port.busy():
+            node.stalled = stalled or f"{STANDS_STILL}; {whereabouts()}"
+        else:
+            node.stalled = NO_PROCESS if self._port.processes == 0 else ""
+        if node.stalled and not stalled:
+            log.warning(
+                "node %s is suspect, and gives back what has not begun: %s", node.name, node.stalled
+            )
+        elif stalled and not node.stalled:
+            log.warning(
+                "node %s gets tasks again: nothing keeps its tasks from starting", node.name
+            )
 
     def end_runs(self, runs: list[Run], ending: str = "SIGKILL") -> None:
         """Kill runs without reporting their end: their tasks are, or soon will be, placed

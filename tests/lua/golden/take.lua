@@ -365,7 +365,8 @@ end
 -- put_line: write the line of a task.
 
 -- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: `waiters` of the queue's meta. Only
--- takes write it, because clients, who wake, may not write texts there.
+-- takes write it, because clients, who wake, may not write texts there. And schedulers that wait for a slot of a partition:
+-- `waiters` of the partition's meta.
 
 -- sound_waiters: return these `waiters`; none for a text that is longer than any that scripts write.
 local function sound_waiters(waiters) return #waiters < 8000 and waiters or '' end
@@ -396,6 +397,9 @@ end
 
 -- go_on: note that a scheduler does not wait after its take. waits: see take. Schedulers that are woken here, or do not hear it,
 -- leave the list.
+
+-- ring_oldest: tell the scheduler that has waited longest for a slot of this partition that slots are free. It waits no longer.
+-- channel, partition: as the script has them; free, slots: those of the partition now.
 
 -- Let tasks wait again and end them. Scripts that call these have, beside the keys of lib/task/record.lua, messages and pending:.
 

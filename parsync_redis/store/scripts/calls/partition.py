@@ -49,7 +49,7 @@ class PartitionCalls(Calls):
 
         Returns (incarnation, first bit).
         """
-        once: Once = {
+        once: Once = self._told(p) | {
             "node": node,
             "known_inc": known_inc,
             "score": repr(score),
@@ -96,9 +96,8 @@ class PartitionCalls(Calls):
                 found[int(row) - 1] = "none"
             return found
 
-        once: Once = {"channel": self.keys.frees(p), "partition": p}
         values = [word for place in places for word in (place.seat, place.text)]
-        return self._partition(p, RELEASE, read, once, (), ("seat", "text"), values)
+        return self._partition(p, RELEASE, read, self._told(p), (), ("seat", "text"), values)
 
     def read_partition(self, p: int, version: int = -1, waiter: str = "") -> Call[Snapshot]:
         """Read what changed since `version`, all if it is -1; `waiter` asks to hear of the next
@@ -150,9 +149,13 @@ class PartitionCalls(Calls):
         """Say drain, over, undrain, suspect, trust, leaving, ahead or offer of a node; [ok, state,
         drain] or [gone].
         """
-        return self._partition(
-            p, SET_NODE, words, {"node": node, "inc": optional(inc), "word": word, "note": note}
-        )
+        once: Once = self._told(p) | {
+            "node": node,
+            "inc": optional(inc),
+            "word": word,
+            "note": note,
+        }
+        return self._partition(p, SET_NODE, words, once)
 
     def ring(self, place: Place) -> Call[str]:
         """Ring the doorbell of a lease again: rung, waiting or none."""
@@ -165,3 +168,7 @@ class PartitionCalls(Calls):
         """
         once: Once = {"node": node, "inc": inc, "how": how}
         return self._partition(p, FORGET_NODE, text, once, inboxes=[node])
+
+    def _told(self, p: int) -> dict[str, Word]:
+        """Return where a script tells schedulers of free slots of partition p."""
+        return {"channel": self.keys.frees(p), "partition": p}
