@@ -5,9 +5,9 @@ from typing import Annotated, Final
 import typer
 
 from ..inspect.node_detail import read_node_detail
-from ..model.human import age_text
+from ..model.human import age_text, labels_shown
 from ..model.views import LONG_FIGURES, NodeView, measure_evenness
-from ..store.reads.schedulers import read_schedulers
+from ..store.reads.schedulers import read_refusals, read_schedulers
 from .common import (
     Cluster,
     Config,
@@ -21,11 +21,10 @@ from .common import (
     print_json,
     print_table,
     say,
-    words,
 )
 from .completion import complete_node
 from .listing import listing
-from .node_page import left_text, print_node, state_of
+from .node_page import left_text, print_node
 from .table import Column
 
 
@@ -83,7 +82,7 @@ def nodes(
         ),
         lambda n: (
             n.name,
-            state_of(n),
+            n.state.value,
             n.partition,
             n.score,
             n.slots,
@@ -92,7 +91,7 @@ def nodes(
             f"{n.waiting}/{n.ahead}" if n.ahead else "",
             left_text(n),
             " ".join(n.queues),
-            words(n.labels, ":"),
+            labels_shown(n.labels),
             " ".join(n.taints),
             "; ".join(filter(None, (n.note, n.reserved and f"reserved for {n.reserved}"))),
         ),
@@ -172,7 +171,7 @@ def schedulers(
         client.check()
         found = read_schedulers(client.store)
         missing = explain_empty(client, found)
-        refusal = client.store.why_no_writes()
+        silencing = [refusal for refusal in read_refusals(client.store) if refusal.silences]
     known = sorted({name for s in found for name in s.stats} - LONG_FIGURES)  # --json has them
     print_found(
         found,
@@ -198,7 +197,7 @@ def schedulers(
         "no schedulers: start one: parsync scheduler",
         missing,
     )
-    if refusal:
+    for refusal in silencing:
         say(f"nobody can renew now: {refusal}", to_stderr=True)
 
 
@@ -249,6 +248,6 @@ def _say(node: NodeView, as_json: bool) -> None:
     else:
         note = f" ({node.note})" if node.note else ""
         say(
-            f"{node.name} {state_of(node)}{note}: {node.held} of {node.slots} slots held, "
-            f"{node.free} open to tasks"
+            f"{node.name} {node.state}{note}: {node.held} of {node.slots} slots held, {node.free} "
+            "open to tasks"
         )

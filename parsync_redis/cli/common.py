@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,6 @@ import typer
 from ..client import ParsyncClient
 from ..errors import InvalidInput
 from ..model.printable import printable
-from ..model.status import TaskStatus
 from ..settings import Settings
 from ..store.reads.schedulers import look_for_cluster
 from .table import Column, lay_out, wrapped
@@ -86,8 +85,6 @@ def tell(text: object, indent: int = 0) -> None:
 
 def plain(value: Any) -> Any:
     """Return a dataclass as what JSON has; raises TypeError for anything else."""
-    if isinstance(value, TaskStatus):
-        return {**dataclasses.asdict(value), "phase": value.phase}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(f"no JSON for {type(value).__name__}")
@@ -163,11 +160,6 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:.3g}" if isinstance(value, float) else printable(value)
-
-
-def words(pairs: Mapping[str, object], sign: str) -> str:
-    """Return {"gpu": 1, "mem": 4} as 'gpu=1 mem=4'."""
-    return " ".join(f"{name}{sign}{value}" for name, value in pairs.items())
 
 
 def parse_pairs(flag: str, values: Sequence[str] | None) -> dict[str, str]:

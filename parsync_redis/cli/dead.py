@@ -115,7 +115,7 @@ def requeue(
         print_json(answers)
     else:
         for id, word in answers.items():
-            say(f"{id} {'goes back to pending' if word == 'revived' else f'is {word}, not dead'}")
+            say(f"{id} {'waits again' if word == 'revived' else f'is {word}, not dead'}")
         if not answers:
             say("no dead tasks")
     raise typer.Exit(0 if all(word == "revived" for word in answers.values()) else 1)

@@ -16,8 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..client import ParsyncClient
 from ..errors import ServerUnreachable
+from ..model.human import labels_shown
 from ..store.server.embedded import version_of
-from .common import Json, print_table, words
+from .common import Json, print_table
 from .run import stop_by_signal
 from .stack import LocalStack
 
@@ -201,7 +202,7 @@ def _print_report(found: "Gathered", summary: dict[str, Any], files: Sequence[Pa
         ("NODE", "SLOTS", "TASKS", "SCORE", "LABELS"),
         [
             *(
-                (n, row["slots"], row["tasks"], row["score"], words(row["labels"], "="))
+                (n, row["slots"], row["tasks"], row["score"], labels_shown(row["labels"]))
                 for n, row in summary["by_node"].items()
             ),
             (

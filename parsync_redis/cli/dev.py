@@ -20,6 +20,7 @@ from ..client import ParsyncClient
 from ..errors import InvalidInput, ServerUnreachable
 from ..logs import JSON
 from ..model.address import safe_url
+from ..model.node import NodeState
 from ..settings import Settings
 from ..store.reads.schedulers import read_schedulers
 from ..store.reads.views import read_names
@@ -236,7 +237,7 @@ def _missing(client: ParsyncClient, schedulers: int, nodes: Sequence[str]) -> st
     """Return what is not ready yet, '' if all are."""
     try:
         alive = sum(one.alive for one in read_schedulers(client.store))
-        up = {one.name for one in client.nodes() if one.state == "up"}
+        up = {one.name for one in client.nodes() if one.state in (NodeState.UP, NodeState.DRAINING)}
     except ServerUnreachable as error:
         return str(error)
     absent = [name for name in nodes if name not in up]

@@ -10,7 +10,7 @@ import typer
 from ..client import ParsyncClient
 from ..errors import InvalidInput
 from ..model.human import needs_given
-from ..model.task import WAITING
+from ..model.task import TaskState
 from ..store.reads.cancel import Selection, cancel_tasks, cancel_words, find_selected
 from ..store.reads.purge import find_purgeable, purge_tasks
 from .common import (
@@ -74,7 +74,7 @@ def cancel(
         _tell_ids(answers, as_json)
         raise typer.Exit(0 if all(word in _CANCELLED for word in answers.values()) else 1)
     chosen = Selection(
-        WAITING if state is None else state,
+        TaskState.WAITING if state is None else state,
         "*" if name is None else name,
         kind and needs_given(kind),
     )
@@ -115,7 +115,7 @@ def _summary(chosen: Selection, done: Mapping[str, int]) -> str:
 def purge(
     state: Annotated[
         str, typer.Option(help="Which: waiting, succeeded, failed, cancelled or dead.")
-    ] = WAITING,
+    ] = TaskState.WAITING,
     name: Name = "*",
     older_than: Annotated[
         str,
@@ -138,7 +138,7 @@ def purge(
         client.check()
         found = find_purgeable(client.store, state, name, age_s)
         if found:
-            what = "cancel" if state == WAITING else "delete the records of"
+            what = "cancel" if state == TaskState.WAITING else "delete the records of"
             _ask(client, f"{what} {len(found)} {state} tasks", yes)
         done = purge_tasks(client.store, found)
         missing = explain_empty(client, found)

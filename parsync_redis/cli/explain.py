@@ -80,7 +80,9 @@ def print_explanation(found: Explanation, verbose: bool) -> None:
     say(f"{f'task {found.id}' if found.id else 'such a task'}{what}: {_answer(found)}")
     tell(f"  {found.why}", 4)
     if found.outlook in (Outlook.WAITS, Outlook.NEVER):
-        if found.ahead:
+        if found.ahead is None or found.ahead_alike is None:
+            tell("  waiting tasks before it: not counted", 4)
+        elif found.ahead:
             tell(
                 f"  waiting tasks before it: {found.ahead:,}, with equal needs: "
                 f"{found.ahead_alike:,}",

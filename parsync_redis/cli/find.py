@@ -134,7 +134,7 @@ def task_row(tasks: list[TaskStatus], now_ms: int) -> Callable[[TaskStatus], tup
         return (
             ids[task.id] if narrow else task.id,
             task.name,
-            task.phase,
+            task.state.value,
             f"{task.node}/{task.slot}" if task.node else None,
             task.attempt,
             None if since_ms is None else age_text((now_ms - since_ms) / 1000),

@@ -4,16 +4,11 @@ from collections.abc import Iterable
 
 from ..inspect.node_detail import NodeDetail, Occupant
 from ..model.amount import shown_amount
-from ..model.human import age_text, needs_shown
+from ..model.human import age_text, labels_shown, needs_shown
 from ..model.node import deadline_s, drain_reason
 from ..model.views import NodeView
-from .common import print_table, say, screen_width, words
+from .common import print_table, say, screen_width
 from .table import Column, short_ids, shorten_ids
-
-
-def state_of(node: NodeView) -> str:
-    """Return the state of a node as people say it."""
-    return "draining" if node.state == "up" and node.draining else node.state
 
 
 def left_text(node: NodeView) -> str:
@@ -36,10 +31,10 @@ def print_node(found: NodeDetail) -> None:
     )
     facts = (
         ("node", node.name),
-        ("state", f"{state_of(node)}{down}{_why(node)}"),
+        ("state", f"{node.state}{down}{_why(node)}"),
         ("slots", f"{node.held} of {node.slots} held, {node.free} open to tasks{_seats(node)}"),
         ("left", left_text(node)),
-        ("labels", words(node.labels, "=")),
+        ("labels", labels_shown(node.labels)),
         ("taints", " ".join(node.taints)),
         ("queues", " ".join(node.queues)),
         ("reserved", node.reserved and f"for {node.reserved}"),

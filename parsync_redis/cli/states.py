@@ -4,28 +4,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..errors import InvalidInput
-from ..model.task import FINAL, WAITING, TaskState
-from ..store.reads.tasks import ANY, WAITING_STATES
+from ..model.task import FINAL, TaskState
+from ..store.reads.tasks import ANY
 
 ENDED: Final = "ended"
 EVERY: Final = "any"
 STATE_WORDS: Final = (
-    WAITING,
-    *(s.value for s in TaskState if s is not TaskState.GONE),
+    *(state.value for state in TaskState if state is not TaskState.GONE),
     ENDED,
     EVERY,
 )
-_STATES: Final[Mapping[str, frozenset[TaskState]]] = {
-    WAITING: WAITING_STATES,
-    ENDED: frozenset(FINAL),
-    EVERY: ANY,
-}
+_STATES: Final[Mapping[str, frozenset[TaskState]]] = {ENDED: FINAL, EVERY: ANY}
 
 
 def parse_states(word: str) -> frozenset[TaskState]:
-    """Return the states that a word stands for (waiting: pending and taken); raises
-    InvalidInput.
-    """
+    """Return the states that a word stands for; raises InvalidInput."""
     if word not in STATE_WORDS:
         raise InvalidInput(f"--state {word!r} is not known: known are {', '.join(STATE_WORDS)}")
     return _STATES[word] if word in _STATES else frozenset((TaskState(word),))

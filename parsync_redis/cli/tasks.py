@@ -9,7 +9,7 @@ import typer
 from ..errors import InvalidInput
 from ..model.human import age_text, needs_shown
 from ..model.status import Setback, TaskStatus
-from ..model.task import WAITING, TaskState
+from ..model.task import TaskState
 from ..store.reads.purge import server_ms
 from .common import (
     Cluster,
@@ -137,7 +137,7 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
     facts: list[tuple[str, object]] = [
         ("task", task.id),
         ("name", task.name),
-        ("state", task.phase),
+        ("state", task.state.value),
         ("why", task.why or None),
         ("place", _place(task)),
         ("attempt", task.attempt),
@@ -156,8 +156,9 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
                 if start is not None and step != "submitted"
                 else ""
             )
-            # that run is over, and may not count as a start
-            past = step == "started" and task.phase == WAITING
+            past = (
+                step == "started" and task.state is TaskState.WAITING
+            )  # that run is over, and may not count as a start
             facts.append(("last started" if past else step, f"{_when(at, now_ms)}{after}"))
     if ran := run_text(task, now_ms):
         facts.append(("runs for" if task.state is TaskState.RUNNING else "ran for", ran))
@@ -173,9 +174,10 @@ def print_history(history: Sequence[Setback]) -> None:
     if history:
         say("lost attempts:")
     for lost in history:
+        at = "for" if lost.state is TaskState.WAITING else "on"
         took = age_text((lost.until_ms - lost.since_ms) / 1000)
         tell(
-            f"  {lost.attempt:<8} {lost.state.value:<8} on {lost.node}/{lost.slot} since "
+            f"  {lost.attempt:<8} {lost.state.value:<8} {at} {lost.node}/{lost.slot} since "
             f"{show_time(lost.since_ms)} "
             f"for {took}: {lost.why or 'no reason was given'}",
             4,

@@ -18,11 +18,12 @@ from ..client import ParsyncClient
 from ..errors import InvalidInput, ParsyncError
 from ..inspect.glance import Glance, Glancer
 from ..model.human import age_text, needs_shown
+from ..model.node import NodeState
 from ..model.printable import printable
 from ..model.views import NodeView
 from .common import Cluster, Config, Url, make_client
 from .listing import screen
-from .node_page import left_text, state_of
+from .node_page import left_text
 from .table import Column, lay_out, short_ids, shorten_ids
 from .tasks import run_text
 
@@ -134,7 +135,10 @@ def page_lines(
     trouble = (
         [f"this is {age_text(late_s)} old, and it is tried again: {error}"[:width]] if error else []
     )
-    trouble += [f"nothing is placed: {printable(found.refusal)}"[:width]] if found.refusal else []
+    trouble += [
+        f"{one.effect}: {printable(one.why)}: {printable(one.repair)}"[:width]
+        for one in found.refusals
+    ]
     rows = max(3, height - _FIXED - len(trouble))
     waits = _waiting_lines(found, width, max(1, rows // 3))
     runs = _run_lines(found, width, max(1, rows // 3))
@@ -174,7 +178,7 @@ def head_lines(found: Glance, cluster: str, width: int) -> list[str]:
 def _node_lines(nodes: Sequence[NodeView], width: int, most: int) -> list[str]:
     """Return the nodes, those that are used most first, but first those that are not up."""
     order = sorted(
-        nodes, key=lambda n: (n.state == "up" and not n.draining, -n.held / max(1, n.slots), n.name)
+        nodes, key=lambda n: (n.state == NodeState.UP, -n.held / max(1, n.slots), n.name)
     )
     columns = (
         Column("NODE", cut="right"),
@@ -185,7 +189,7 @@ def _node_lines(nodes: Sequence[NodeView], width: int, most: int) -> list[str]:
         Column("NOTE", 2, "right"),
     )
     rows = [
-        (n.name, state_of(n), str(n.held), str(n.slots), left_text(n), printable(n.note))
+        (n.name, str(n.state), str(n.held), str(n.slots), left_text(n), printable(n.note))
         for n in order[:most]
     ]
     return _part(f"nodes: {len(nodes):,}", columns, rows, width, len(nodes) - len(rows))

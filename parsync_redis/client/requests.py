@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from ..errors import ServerReadOnly, ServerUnreachable
 from ..model.ids import id_in_shard, new_id
 from ..model.limits import MAX_BATCH
-from ..model.task import Submission
+from ..model.task import Submission, state_word
 from ..near import resolve_near
 from ..settings import Settings
 from ..store.cluster import join_cluster
@@ -146,7 +146,8 @@ class Requests:
         """
         commands = self.store.commands
         why = f"was dead, and is requeued by {who}"
-        return self.in_batches(ids, lambda some: self.store.run(commands.revive(some, why)))
+        words = self.in_batches(ids, lambda some: self.store.run(commands.revive(some, why)))
+        return [state_word(word) for word in words]
 
 
 def retry_pauses(deadline_s: float) -> Iterator[float]:

@@ -5,22 +5,28 @@ function.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import ClusterMismatch, ServerUnfit, ServerUnreachable
-from ..model.node import trust_remedy
+from ..model.node import NodeState, trust_remedy
 from ..model.views import NodeView
 from ..settings import Settings
 from ..store.cluster import join_cluster
 from ..store.reads.demand import count_tasks, read_kinds
-from ..store.reads.schedulers import SchedulerView, find_no_cluster, read_schedulers
+from ..store.reads.schedulers import (
+    Refusal,
+    SchedulerView,
+    find_no_cluster,
+    read_refusals,
+    read_schedulers,
+)
 from ..store.reads.views import read_views
 from ..store.repair.losses import KEEP_S, Loss, read_losses
 from ..store.scripts import calls
-from ..store.server.server_errors import Fault
 from ..store.store import Store
 from .audit import audit
 from .damage import check_damage
 from .primary_checks import check_primaries, read_settings
 from .server_checks import (
     Check,
+    Level,
     judge_allocator,
     judge_lists,
     judge_memory,
@@ -72,8 +78,8 @@ def _checks(
         there = read_settings(store)
         yield from (judge_memory(info), judge_allocator(info), judge_lists(there))
         yield from (judge_persistence(info, there), judge_role(info))
-    refusal = store.why_no_writes()
-    yield judge_writes(refusal)
+    refusals = read_refusals(store)
+    yield from judge_writes(refusals)
     yield judge_losses(read_losses(store))
     for address, replies in store.ask_servers(
         [("script_exists", *(script.sha for script in calls.ALL))]
@@ -96,7 +102,7 @@ def _checks(
         f"gap_s={config.gap_s:g} lease_s={config.lease_s:g}",
     )
     schedulers = read_schedulers(store)
-    yield from judge_schedulers(schedulers, refusal)
+    yield from judge_schedulers(schedulers, refusals)
     yield judge_subscribers(
         _count_listeners(store), sum(scheduler.alive for scheduler in schedulers)
     )
@@ -120,9 +126,12 @@ def _count_listeners(store: Store) -> int:
 def _queue(store: Store) -> Check:
     found = count_tasks(store)
     kinds = read_kinds(store).values()
-    pending = f"{sum(kind.count for kind in kinds)} pending of {len(kinds)} kinds"
-    counts = f"{found.later} not due yet, {found.taken} taken, {found.placed} placed or running"
-    return Check("tasks", "ok", f"{pending}, {counts}")
+    waiting = f"{sum(kind.count for kind in kinds)} waiting of {len(kinds)} kinds"
+    counts = (
+        f"{found.later} not due yet, {found.taken} taken by schedulers, {found.placed} placed or "
+        "running"
+    )
+    return Check("tasks", "ok", f"{waiting}, {counts}")
 
 
 # -- judging: pure ---------------------------------------------------------------------------------
@@ -152,20 +161,27 @@ def judge_scripts(loaded: Iterable[bool], where: str = "") -> Check:
     return Check("scripts", "ok", f"{where}{sum(there)} of {len(there)} loaded{rest}")
 
 
-def judge_writes(refusal: Fault | None) -> Check:
-    """Fail if a server takes no writes: then nothing is placed, and whoever lives cannot say so."""
-    if refusal:
-        return Check("writes", "fail", f"{refusal.why}: nothing is placed", refusal.repair)
-    return Check("writes", "ok", "the server takes them")
+def judge_writes(refusals: Sequence[Refusal], of_a_part: Level = "fail") -> Iterator[Check]:
+    """Fail for each server that takes no writes.
+
+    of_a_part: the level if others take them, and tasks are placed.
+    """
+    if not refusals:
+        yield Check("writes", "ok", "the server takes them")
+    for refusal in refusals:
+        level = of_a_part if refusal.holds else "fail"
+        yield Check("writes", level, f"{refusal.why}: {refusal.effect}", refusal.repair)
 
 
 def judge_schedulers(
-    schedulers: Sequence[SchedulerView], refusal: Fault | None = None
+    schedulers: Sequence[SchedulerView], refusals: Sequence[Refusal] = ()
 ) -> Iterator[Check]:
     """Fail if no scheduler is alive; warn of those that are silent, and if nobody leads.
 
-    refusal: the server takes no writes. Then silence says nothing: nobody can renew a lease.
+    refusals: the servers that take no writes. If one of them has the keys of schedulers, silence
+    says nothing: nobody can renew a lease.
     """
+    refusal = next((refusal for refusal in refusals if refusal.silences), None)
     alive = [scheduler.name for scheduler in schedulers if scheduler.alive]
     if refusal and len(alive) < len(schedulers):
         yield Check(
@@ -213,8 +229,7 @@ def judge_subscribers(hearing: int, alive: int) -> Check:
 
 def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
     """Fail if no node takes tasks; name those that take none, because they are easily forgotten."""
-    up = [node for node in nodes if node.state == "up"]
-    taking = [node for node in up if not node.draining]
+    taking = [node for node in nodes if node.state == NodeState.UP]
     if not nodes:
         yield Check(
             "nodes",
@@ -233,7 +248,7 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
         slots = sum(node.slots for node in taking)
         free = sum(node.free for node in taking)
         yield Check("nodes", "ok", f"{len(taking)} up with {slots} slots, {free} free")
-    if down := [node.name for node in nodes if node.state == "down"]:
+    if down := [node.name for node in nodes if node.state == NodeState.DOWN]:
         yield Check(
             "nodes",
             "warn",
@@ -241,18 +256,18 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
             "start their workers again; their tasks went elsewhere",
         )
     for node in nodes:
-        if node.state == "suspect":
+        if node.state == NodeState.SUSPECT:
             yield Check(
                 "nodes",
                 "warn",
                 f"suspect: {node.name}: {node.note}",
                 trust_remedy(node.name, node.note),
             )
-    if leaving := [node.name for node in nodes if node.state == "leaving"]:
+    if leaving := [node.name for node in nodes if node.state == NodeState.LEAVING]:
         yield Check(
             "nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again"
         )
-    if draining := [node.name for node in up if node.draining]:
+    if draining := [node.name for node in nodes if node.state == NodeState.DRAINING]:
         yield Check(
             "nodes", "warn", f"draining: {', '.join(draining)}", f"parsync undrain {draining[0]}"
         )

@@ -12,7 +12,7 @@ from ..model.ids import encode_id, readable
 from ..model.kind import Kind, split_kind
 from ..model.needs import Resources, are_needs
 from ..model.status import TaskStatus
-from ..model.task import FINAL, WAITING, TaskState
+from ..model.task import FINAL, TaskState
 from ..placement.classes import classify
 from ..placement.facts import Holder, NodeFacts
 from ..placement.forecast import (
@@ -43,6 +43,10 @@ MOST_JUDGED: Final = 5 * MOST_HOLDERS
 MOST_RIVALS: Final = 10
 """Kinds that may come before a task on its nodes, for a forecast."""
 
+NOT_COUNTED: Final = (
+    "the tasks before it are not counted: their kinds and the nodes are too many to compare"
+)
+
 _BLOCK: Final = 10**12
 """An order is (9 - priority) times this, and the submission's number."""
 
@@ -59,7 +63,7 @@ def explain_task(store: Store, id: str) -> Explanation:
             look_for_cluster(store) or "it was never submitted, or its record has expired"
         )
         return Explanation(task.id, "", "", Outlook.GONE, why)
-    if task.phase != WAITING:
+    if task.state is not TaskState.WAITING:
         return _explain_placed(task, choices_of(store, [id])[0])
     order = record.line.order if record.line else 0
     return _Explainer(store).explain(task, order)
@@ -72,7 +76,7 @@ def explain_plan(
     times = dict.fromkeys(("submitted", "ready"))
     task = TaskStatus(
         "",
-        TaskState.PENDING,
+        TaskState.WAITING,
         name,
         needs=needs.text,
         priority=priority,
@@ -101,10 +105,10 @@ def _explain_placed(task: TaskStatus, choice: Choice | None) -> Explanation:
     where = f"{task.node}/{task.slot}" if task.node else "no node"
     since_ms = task.times.get("started") or task.times["placed"] or 0
     if outlook is Outlook.PLACED:
-        why = f"it is {task.phase} on {where} since {clock_text(since_ms)}"
+        why = f"it is {task.state} on {where} since {clock_text(since_ms)}"
     else:
         ran = f"; it ran on {where}" if task.node else ""
-        why = f"it is {task.phase}{ran}" + (f": {task.why}" if task.why else "")
+        why = f"it is {task.state}{ran}" + (f": {task.why}" if task.why else "")
     who = (task.id, task.name, task.needs)
     return Explanation(
         *who, outlook, why, task.priority, task.node, history=task.history, choice=choice
@@ -137,20 +141,21 @@ class _Explainer:
         open_now = [node for node in nearest_first if node.open and not (node.booked or node.held)]
         waiting = WaitingTasks(task.name, needs, open_now)
         open_nodes = {node.name for node in waiting.nodes}
-        before, overtaking = self._position(order, nearest_first)
+        position = self._position(order, nearest_first)
+        before, overtaking = position or ([], 0)
         alike = sum(count for _, kind, count in before if kind.needs == task.needs)
         if overtaking:
             go_first = "1 task goes" if overtaking == 1 else f"{overtaking:,} tasks go"
             why += f"; {go_first} first that came later, by a higher priority than {task.priority}"
-        start: Forecast | str = (
-            self._forecast(waiting, before, task) if able else "no node could hold it"
-        )
+        start: Forecast | str = NOT_COUNTED if able else "no node could hold it"
+        if able and position is not None:
+            start = self._forecast(waiting, before, task)
         ready_ms = task.times.get("ready") or 0
         if isinstance(start, Forecast):
             start = start.not_before(ready_ms)
         outlook = Outlook.WAITS if able else Outlook.NEVER
-        if looker.fault is not None:
-            start = looker.fault.why
+        if (fault := looker.fault_of(task)) is not None:
+            start = fault.why
         elif start == Forecast(now_ms, now_ms, now_ms):
             outlook = Outlook.NOW
         nearest = classes[0].nodes[0] if classes else ""
@@ -166,8 +171,8 @@ class _Explainer:
             holders=self._named(self._held([nearest]))
             if nearest in open_nodes and outlook is Outlook.WAITS
             else (),
-            ahead=sum(count for _, _, count in before),
-            ahead_alike=alike,
+            ahead=None if position is None else sum(count for _, _, count in before),
+            ahead_alike=None if position is None else alike,
             now_ms=now_ms,
             start=start if isinstance(start, Forecast) else None,
             no_forecast="" if isinstance(start, Forecast) else start,
@@ -185,7 +190,7 @@ class _Explainer:
         """Return what would let a task run: each act is enough once the tasks before it
         have gone.
         """
-        fault = self._looker.fault
+        fault = self._looker.fault_of(task)
         is_due = (task.times.get("ready") or 0) <= self._looker.now_ms
         firsts = [node_class.nodes[0] for node_class in classes[:MOST_NODES] if is_due]
         held_slots = Counter[str]()
@@ -202,13 +207,13 @@ class _Explainer:
 
     def _position(
         self, order: int, nodes: Sequence[NodeFacts]
-    ) -> tuple[list[tuple[str, Kind, int]], int]:
+    ) -> tuple[list[tuple[str, Kind, int]], int] | None:
         """Return the waiting tasks that come before a task, and how many of them came later than
         it.
 
         The first: by kind and shard, the key, the kind, and how many. Only tasks count that could
         be placed on one of the nodes that fit the task. Those that came later have a higher
-        priority.
+        priority. None if that costs too much.
         """
         lines = [
             (shard, split_kind(kind), line)
@@ -216,6 +221,8 @@ class _Explainer:
             if line.first < order
         ]
         rivals = self._looker.competing({kind for _, kind, _ in lines}, nodes)
+        if rivals is None:
+            return None
         priority, number = divmod(order, _BLOCK)
         before: list[tuple[str, Kind]] = []
         of_before: list[tuple[Any, ...]] = []

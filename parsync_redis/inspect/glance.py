@@ -16,9 +16,8 @@ from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines
 from ..store.reads.find_tasks import TaskQuery, find_tasks
 from ..store.reads.oldest_waiting import read_oldest
 from ..store.reads.purge import server_ms
-from ..store.reads.schedulers import SchedulerView, read_schedulers
+from ..store.reads.schedulers import Refusal, SchedulerView, read_refusals, read_schedulers
 from ..store.reads.views import read_node_views
-from ..store.server.server_errors import Fault
 from ..store.store import Store
 
 MOST_RUNS: Final = 20
@@ -38,8 +37,7 @@ class Glance:
     oldest_ms: since when the oldest waiting task can be taken, None if none waits. reasons: waiting
     tasks by what keeps them. placed_s: tasks placed a second since the look before, conflicts: the
     share of the claims that lost; None if that is not known yet. runs: the longest; runs_part: why
-    they may not be the longest, '' if they are. refusal: why the server takes no writes, None if it
-    takes them.
+    they may not be the longest, '' if they are. refusals: the servers that take no writes.
     """
 
     now_ms: int
@@ -53,7 +51,7 @@ class Glance:
     conflicts: float | None
     runs: Sequence[TaskStatus]
     runs_part: str
-    refusal: Fault | None = None
+    refusals: Sequence[Refusal] = ()
 
 
 class Glancer:
@@ -93,7 +91,7 @@ class Glancer:
             placed_s,
             conflicts,
             *self._runs,
-            store.why_no_writes(),
+            read_refusals(store),
         )
 
     def _look_at_runs(self) -> None:

@@ -39,7 +39,7 @@ class Occupant:
 
     task: str
     name: str
-    state: str
+    state: TaskState
     slots: tuple[int, ...]
     holds: str
     placed_ms: int
@@ -114,7 +114,7 @@ def _occupants(store: Store, live: LiveNode) -> list[Occupant]:
         Occupant(
             tasks[place.task].id,
             tasks[place.task].name,
-            tasks[place.task].phase,
+            tasks[place.task].state,
             place.slots,
             place.asked,
             place.since_ms,

@@ -9,7 +9,14 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..model.ids import readable
-from ..store.reads.schedulers import find_fault, judge_silence, lease_of, read_schedulers
+from ..model.node import NodeState
+from ..store.reads.schedulers import (
+    find_fault,
+    judge_silence,
+    lease_of,
+    read_refusals,
+    read_schedulers,
+)
 from ..store.reads.views import partitions_of, read_live_nodes
 from ..store.store import Store
 
@@ -19,13 +26,17 @@ START_NODE: Final = "start a worker of your app with --parsync"
 
 
 def find_missing(store: Store) -> str:
-    """Return why nothing can be placed in the cluster, with the commands that repair it; '' if
-    tasks can be placed.
+    """Return why tasks cannot be placed in the cluster, with the commands that repair it; '' if
+    they can.
+
+    While a scheduler lives and a slot is free, no server is asked whether it takes writes.
     """
     if _all_is_well(store):
         return ""
-    fault = find_fault(store, read_schedulers(store))
-    return "; and ".join(filter(None, (str(fault or ""), _no_node(store))))
+    refusals = read_refusals(store)
+    fault = find_fault(store, read_schedulers(store), refusals)
+    others = [str(refusal) for refusal in refusals if refusal is not fault]
+    return "; and ".join(filter(None, (str(fault or ""), *others, _no_node(store))))
 
 
 def _all_is_well(store: Store) -> bool:
@@ -52,12 +63,9 @@ def _no_node(store: Store) -> str:
     nodes = [state.node for states in read_live_nodes(store) for state in states]
     if not nodes:
         return f"it has no node: {START_NODE}"
-    if any(node.state == "up" and not node.draining for node in nodes):
+    if any(node.state_shown == NodeState.UP for node in nodes):
         return ""
-    states = [
-        ("drained" if node.draining and node.state == "up" else node.state, node.name)
-        for node in nodes
-    ]
+    states = [(node.state_shown.value, node.name) for node in nodes]
     named = ", ".join(f"{name} ({state})" for state, name in sorted(states)[:4])
     more = f" and {len(states) - 4} more" if len(states) > 4 else ""
     return f"none of its nodes takes tasks: {named}{more}: parsync undrain NODE, or {START_NODE}"

@@ -2,7 +2,7 @@
 settings.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from ..errors import AccessDenied, ParsyncError, ServerUnfit, ServerUnreachable
 from ..store.reader import Reader
-from ..store.reads.views import count_partitions
+from ..store.reads.schedulers import holdings_of
 from ..store.server.server_info import LIST_SETTINGS, check_info
 from ..store.store import Store
 from .server_checks import Check, judge_lists, judge_memory, judge_persistence, judge_role
@@ -55,7 +55,9 @@ def check_primaries(store: Store) -> Iterator[Check]:
         except ParsyncError as error:
             yield _away(store, address, str(error))
         else:
-            yield Check("primary", "ok", f"{address}: {_tags(store, address)}; {_facts(info)}")
+            yield Check(
+                "primary", "ok", f"{address}: {holdings_of(store, address)}; {_facts(info)}"
+            )
             yield from judge_primary(address, info, settings)
             of_any = (
                 judge_memory(info),
@@ -71,27 +73,12 @@ def check_primaries(store: Store) -> Iterator[Check]:
 
 
 def _away(store: Store, address: str, why: str) -> Check:
-    text = f"{address}: {_tags(store, address)}, which stand still: {why}"
+    text = f"{address}: {holdings_of(store, address)}, which stand still: {why}"
     repair = (
         "start it, or at a replica of it: redis-cli CLUSTER FAILOVER FORCE (TAKEOVER if most "
         "primaries are lost)"
     )
     return Check("primary", "fail", text, repair)
-
-
-def _tags(store: Store, address: str) -> str:
-    """Return which shards and partitions a primary has; the config's primary may be the one that is
-    away.
-    """
-    keys = store.keys
-    try:
-        count = count_partitions(store)
-    except ParsyncError:
-        count = 0
-    mine = ranges([p for p in range(count) if store.place_of(keys.partition(p, "meta")) == address])
-    shards = [q for q, key in enumerate(keys.queues("meta")) if store.place_of(key) == address]
-    leads = "; config, leader" if store.place_of(keys.tick) == address else ""
-    return f"shards {ranges(shards)}; partitions {mine if count else 'not known'}{leads}"
 
 
 def _facts(info: Mapping[str, Any]) -> str:
@@ -167,17 +154,3 @@ def judge_primary(
             text,
             f"redis-cli CONFIG SET {_TIMEOUT} {LONGEST_MS}, and in its configuration",
         )
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers in short: '0-2 5 7-8'; 'none' if there are none."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return (
-        " ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
-        or "none"
-    )

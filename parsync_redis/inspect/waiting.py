@@ -13,7 +13,7 @@ from ..model.near import near_of, settled
 from ..model.needs import Resources, are_needs, parse_needs
 from ..model.node import Node
 from ..model.status import TaskStatus
-from ..model.task import FINAL, WAITING, TaskState
+from ..model.task import FINAL, StoredState, TaskState
 from ..model.times import LearntTimes
 from ..placement.facts import Holder, NodeFacts
 from ..placement.fits import fits
@@ -22,9 +22,10 @@ from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
 from ..store.reads.facts import facts_of, read_holders
 from ..store.reads.live_nodes import live_nodes
 from ..store.reads.purge import server_ms
-from ..store.reads.schedulers import find_fault, look_for_cluster, read_schedulers
+from ..store.reads.schedulers import find_fault, look_for_cluster, read_refusals, read_schedulers
 from ..store.reads.times import read_times
 from ..store.reads.views import Directory, fetch, read_booked, read_holds
+from ..store.server.server_errors import Fault
 from ..store.store import Store
 
 MOST_IN_A_LIST: Final = 2500
@@ -37,7 +38,10 @@ MOST_SEATED: Final = 500
 
 NOT_YET: Final = "not explained yet: `parsync explain` explains one task"
 
-_OVER: Final = frozenset((*FINAL, TaskState.PENDING, TaskState.GONE))
+MOST_COMPARED: Final = 30_000
+"""Comparisons of a kind of waiting tasks with nodes of equal offers, for one explanation."""
+
+_OVER: Final = frozenset((*FINAL, StoredState.PENDING, StoredState.GONE))
 """States of tasks of which no attempt may hold slots."""
 
 
@@ -56,11 +60,12 @@ def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]
             replace(task, why=task.why or missing) if task.state is TaskState.GONE else task
             for task in tasks
         ]
-    if not any(task.phase == WAITING for task in tasks):
+    if not any(task.state is TaskState.WAITING for task in tasks):
         return list(tasks)
     looker = Looker(store, MOST_IN_A_LIST if len(tasks) > 1 else None)
     return [
-        replace(task, why=looker.why(task)) if task.phase == WAITING else task for task in tasks
+        replace(task, why=looker.why(task)) if task.state is TaskState.WAITING else task
+        for task in tasks
     ]
 
 
@@ -75,7 +80,8 @@ class Looker:
         rows = list(fetch(store))
         compared = sum(len(records) for _, (_, _, _, records, *_) in rows)
         self._most_explained = None if most_compared is None else most_compared // max(1, compared)
-        self.fault = find_fault(store, read_schedulers(store))
+        self._refusals = read_refusals(store)
+        self._fault = find_fault(store, read_schedulers(store), self._refusals)
         if self._most_explained == 0:
             rows = []  # a large cluster: to parse them costs as much as the comparison
         nodes = [state for number, (_, *texts) in rows for state in live_nodes(number, *texts)]
@@ -91,13 +97,29 @@ class Looker:
         self._placed: dict[str, str] = {}  # the node of each task that was seen to hold slots
         self._found: dict[tuple[str, str], str] = {}
 
+    def fault_of(self, task: TaskStatus) -> Fault | None:
+        """Return what keeps a task whatever it needs; None if nothing does.
+
+        No scheduler is known to live, or the server of its shard takes no writes. A task without an
+        id has no shard.
+        """
+        if self._fault or not task.id:
+            return self._fault
+        home = self.store.place_of(self.store.keys.in_shard_of("meta", encode_id(task.id)))
+        return next((refusal for refusal in self._refusals if refusal.address == home), None)
+
     def why(self, task: TaskStatus) -> str:
-        """Return the reason why a pending or taken task waits."""
+        """Return the reason why a waiting task waits, and which other servers take no writes."""
+        fault = self.fault_of(task)
+        others = [f"; besides, {refusal}" for refusal in self._refusals if refusal is not fault]
+        return self._reason(task, fault) + "".join(others)
+
+    def _reason(self, task: TaskStatus, fault: Fault | None) -> str:
         ready_ms = task.times.get("ready")
         if ready_ms is not None and ready_ms > self.now_ms:
             when = clock_text(ready_ms)
             due = f"{task.why}: it is tried again at {when}" if task.why else f"it is due at {when}"
-            return f"{due}; {self.fault}" if self.fault else due
+            return f"{due}; {fault}" if fault else due
         if node := self._at_workers.get(task.id):
             return (
                 f"it waits at {node} until a short task there ends; if that takes long, it goes "
@@ -107,11 +129,13 @@ class Looker:
         if asked not in self._found:
             if self._most_explained is not None and len(self._found) >= self._most_explained:
                 why = task.why or NOT_YET
-                return f"{self.fault}; and {why}" if self.fault else why
+                return f"{fault}; and {why}" if fault else why
             self._found[asked] = self._why(*asked)
         if task.id in self._placed:
             return f"a scheduler has just placed it on {self._placed[task.id]}"
         reason = self._found[asked]
+        if fault is not None:
+            return str(fault) if reason.endswith(ROOM) else f"{fault}; and {reason}"
         if reason.endswith(ROOM) and task.history:
             last = task.history[-1]
             return f"{reason}; its last attempt left {last.node}: {last.why}"
@@ -144,10 +168,7 @@ class Looker:
         facts = self.facts(name, needs)
         full = [node for node in find_fitting(needed, facts)[:SHOWN] if node.open]
         holders = self.holders_of([node.name for node in full])
-        found = explain_waiting(needed, facts, holders)
-        if self.fault is None:
-            return found
-        return str(self.fault) if found.endswith(ROOM) else f"{self.fault}; and {found}"
+        return explain_waiting(needed, facts, holders)
 
     def settled(self, needs: str) -> Resources:
         """Return sound needs as they count now: a node that is down is not required."""
@@ -174,36 +195,49 @@ class Looker:
         times = self.times.of(name, state.node.offer) if state else None
         return booking.bars(name, needs, times.p95_ms if times else None, self.now_ms)
 
-    def competing(self, kinds: Collection[Kind], nodes: Iterable[NodeFacts]) -> set[Kind]:
+    def competing(self, kinds: Collection[Kind], nodes: Iterable[NodeFacts]) -> set[Kind] | None:
         """Return the kinds of which a task could be placed on one of these nodes: those may take a
         task's place.
 
         nodes: that fit the task. A closed node is nobody's; nodes of equal offers are judged once
-        for each kind.
+        for each kind. Returns None if that takes more than MOST_COMPARED comparisons.
         """
         alike: dict[str, list[Node]] = {}
         for facts in nodes:
             if facts.open:
                 alike.setdefault(facts.offer.text, []).append(self.states[facts.name].node)
         rivals = set[Kind]()
+        compared = 0
         for kind in kinds if alike else ():
-            needs = self.settled(kind.needs) if are_needs(kind.needs) else None
-            if needs and any(
-                self._admits(kind, needs, nodes_alike) for nodes_alike in alike.values()
-            ):
-                rivals.add(kind)
+            if not are_needs(kind.needs):
+                continue
+            needs = self.settled(kind.needs)
+            barred = {
+                booking.node
+                for booking in self.bookings
+                if self._bars(booking, kind.name, kind.needs)
+            }
+            for nodes_alike in alike.values():
+                if compared == MOST_COMPARED:
+                    return None
+                compared += 1
+                if self._admits(kind.name, needs, nodes_alike, barred):
+                    rivals.add(kind)
+                    break
         return rivals
 
-    def _admits(self, kind: Kind, needs: Resources, alike: Sequence[Node]) -> bool:
-        """Return whether a task of a kind may be placed on one of some nodes with equal offers."""
-        first = facts_of(self.states[alike[0].name], kind.name, self.apps)
+    def _admits(
+        self, name: str, needs: Resources, alike: Sequence[Node], barred: Collection[str]
+    ) -> bool:
+        """Return whether a task may be placed on one of some nodes with equal offers.
+
+        barred: nodes that are booked.
+        """
+        first = facts_of(self.states[alike[0].name], name, self.apps)
         if not first.knows or not fits(first.offer, needs):
             return False
-        holding_back = self.holds.get(kind.name, frozenset())
+        holding_back = self.holds.get(name, frozenset())
         near = near_of(needs)
-        barred = {
-            booking.node for booking in self.bookings if self._bars(booking, kind.name, kind.needs)
-        }
         return any(
             near in ("", node.name)
             and (node.name, node.inc) not in holding_back

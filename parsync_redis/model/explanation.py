@@ -171,10 +171,11 @@ class Explanation:
     why: one sentence. classes: all nodes, those that lack least first. nearest: the node that lacks
     least, '' if there is none; holders: the tasks that hold what it lacks, the one that ends first
     in front. ahead: how many waiting tasks come before it and could be placed on a node that fits
-    it, of them `ahead_alike` with equal needs. start: when it starts; None if that is not known, or
-    it waits no more. no_forecast: why a waiting task has no `start`. remedies: what would let it
-    run, each enough once the tasks before it have gone. history: attempts that were lost, and why
-    they left their nodes. choice: why a task has its place, None if that was not noted.
+    it, of them `ahead_alike` with equal needs; None if their kinds and the nodes are too many to
+    count them. start: when it starts; None if that is not known, or it waits no more. no_forecast:
+    why a waiting task has no `start`. remedies: what would let it run, each enough once the tasks
+    before it have gone. history: attempts that were lost, and why they left their nodes. choice:
+    why a task has its place, None if that was not noted.
     """
 
     id: str
@@ -187,8 +188,8 @@ class Explanation:
     classes: Sequence[NodeClass] = ()
     nearest: str = ""
     holders: Sequence[Holding] = ()
-    ahead: int = 0
-    ahead_alike: int = 0
+    ahead: int | None = 0
+    ahead_alike: int | None = 0
     now_ms: int = 0
     start: Forecast | None = None
     no_forecast: str = ""

@@ -1,9 +1,10 @@
-"""Write durations and needs for people.
+"""Write durations, needs and labels for people.
 
 Programs read milliseconds and whole amounts instead, from `--json`.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from .amount import PATTERN, amount_text, exact_text, parse_amount, read_amount
@@ -39,6 +40,14 @@ def needs_shown(needs: str) -> str:
 def _word_shown(word: str) -> str:
     match = _AMOUNT.fullmatch(word)
     return f"{match[1]}={exact_text(read_amount(match[2]))}" if match else word
+
+
+def labels_shown(labels: Mapping[str, str]) -> str:
+    """Return labels as needs have them: 'gpu_model:a100 zone:a'.
+
+    The sign tells a label from an amount, 'year=2024'.
+    """
+    return " ".join(f"{name}:{value}" for name, value in labels.items())
 
 
 def needs_given(text: str) -> str:

@@ -41,11 +41,14 @@ def trial_s(note: str) -> float | None:
 
 
 class NodeState(StrEnum):
-    """The state of a node: `suspect` is alive, but does not start tasks, or they fail; `leaving`
-    shuts down.
+    """The state of a node.
+
+    `draining` is up and gets no new tasks, by an operator's order; `leaving` shuts down. A suspect
+    node is alive, but it did not start its tasks, or they fail, or its pool has no process.
     """
 
     UP = "up"
+    DRAINING = "draining"
     SUSPECT = "suspect"
     LEAVING = "leaving"
     DOWN = "down"
@@ -111,6 +114,11 @@ class Node:
     def draining(self) -> bool:
         """True if new claims may not go there because an operator drains it."""
         return self.drain != 0
+
+    @property
+    def state_shown(self) -> NodeState:
+        """Return the state for users: a node that is up and drained is draining."""
+        return NodeState.DRAINING if self.state == "up" and self.draining else NodeState(self.state)
 
     @classmethod
     def of(cls, name: str, record: str) -> "Node":

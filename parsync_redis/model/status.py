@@ -10,9 +10,9 @@ from .kind import kind_text, read_why, split_kind
 from .needs import parse_needs
 from .options import DEFAULT_OPTIONS, TaskOptions
 from .record import Record, TaskLine
-from .task import WAITING, TaskState
+from .task import StoredState, TaskState, state_word
 
-_STATES: Final = frozenset(TaskState)
+_STATES: Final = frozenset(StoredState)
 _STEPS: Final = ("submitted", "ready", "placed", "started", "finished")
 
 _SETBACK: Final = re.compile(
@@ -24,7 +24,7 @@ _SETBACK: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """A lost attempt: how far it had come (taken, placed, running), where, from when until when,
+    """A lost attempt: how far it had come (waiting, placed, running), where, from when until when,
     and why it was lost.
 
     Times are the server's, in milliseconds since 1970.
@@ -48,7 +48,14 @@ class Setback:
         for match in _SETBACK.finditer(history):
             attempt, state, node, slot, inc, since, until, why = match.groups()
             yield cls(
-                attempt, TaskState(state), node, int(slot), int(inc), int(since), int(until), why
+                attempt,
+                TaskState(state_word(state)),
+                node,
+                int(slot),
+                int(inc),
+                int(since),
+                int(until),
+                why,
             )
 
 
@@ -82,11 +89,6 @@ class TaskStatus:
     avoid_last: bool = True
 
     @property
-    def phase(self) -> str:
-        """Return the state as people say it: waiting (pending or taken), else its name."""
-        return WAITING if self.state in (TaskState.PENDING, TaskState.TAKEN) else self.state.value
-
-    @property
     def kind(self) -> str:
         """Return the kind of the task as text."""
         return kind_text(self.name, self.needs, self.strategy)
@@ -100,14 +102,14 @@ class TaskStatus:
         id = decode_id(record.id)
         line = record.line
         place = record.place
-        if record.state not in _STATES or record.state == TaskState.GONE:
+        if record.state not in _STATES or record.state == StoredState.GONE:
             why = (
                 f"its record is damaged: state={record.state!r:.80}"
-                if record.state != TaskState.GONE
+                if record.state != StoredState.GONE
                 else ""
             )
             return cls(id, TaskState.GONE, why=why, times={})
-        state = TaskState(record.state)
+        state = TaskState(state_word(record.state))
         if line is None:
             damaged = f"its record is damaged: {record.text!r:.80}"
             return cls(id, state, why=record.why or damaged, times=dict.fromkeys(_STEPS))
@@ -129,7 +131,7 @@ class TaskStatus:
             kind.needs,
             line.priority,
             kind.strategy,
-            _why(record, state, line),
+            _why(record, line),
             "cancel" in record.extra,
             {
                 "submitted": line.submitted_ms,
@@ -145,13 +147,13 @@ class TaskStatus:
         )
 
 
-def _why(record: Record, state: TaskState, line: TaskLine) -> str:
+def _why(record: Record, line: TaskLine) -> str:
     """Return why a pending task has no place, by its kind or else its last setback; why any other
     task ended.
 
     Of a task that is not due its last setback counts: if a worker put it off, that is why.
     """
-    if state is not TaskState.PENDING:
+    if record.state != StoredState.PENDING:
         return record.why
     is_due = line.ready_ms <= record.now_ms
     return (is_due and read_why(record.kind_line)) or record.extra.get("why", "")

@@ -9,10 +9,11 @@ from .options import DEFAULT_OPTIONS, TaskOptions
 
 
 class TaskState(StrEnum):
-    """The state of a task; `gone` is that of an id of which nothing is known."""
+    """The state of a task: `waiting` has no place yet; `gone` is that of an id of which nothing is
+    known.
+    """
 
-    PENDING = "pending"
-    TAKEN = "taken"
+    WAITING = "waiting"
     PLACED = "placed"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -29,36 +30,55 @@ class TaskState(StrEnum):
         return self in FINAL
 
 
-WAITING: Final = "waiting"
-"""States that people call waiting: the task has no place yet."""
+class StoredState(StrEnum):
+    """The state of a task as scripts keep it: a waiting task is pending, or a scheduler has taken
+    it.
+    """
+
+    PENDING = "pending"
+    TAKEN = "taken"
+    PLACED = "placed"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    DEAD = "dead"
+    GONE = "gone"
+
+    @property
+    def final(self) -> bool:
+        """True if the task has ended."""
+        return self.value in FINAL
+
 
 FINAL: Final = frozenset(
     (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD)
 )
 
-TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
-    (TaskState.GONE, "submit"): frozenset((TaskState.PENDING,)),
-    # Celery publishes the id again
-    **{(state, "submit"): frozenset((TaskState.PENDING,)) for state in FINAL},
-    (TaskState.PENDING, "take"): frozenset((TaskState.TAKEN, TaskState.CANCELLED)),
-    (TaskState.TAKEN, "give_back"): frozenset((TaskState.PENDING,)),
-    (TaskState.TAKEN, "confirm"): frozenset((TaskState.PLACED,)),
-    (TaskState.TAKEN, "start"): frozenset((TaskState.RUNNING,)),
-    (TaskState.PLACED, "start"): frozenset((TaskState.RUNNING,)),
-    (TaskState.RUNNING, "finish"): frozenset(
-        (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.PENDING)
+TRANSITIONS: Final[Mapping[tuple[StoredState, str], frozenset[StoredState]]] = {
+    (StoredState.GONE, "submit"): frozenset((StoredState.PENDING,)),
+    **{
+        (state, "submit"): frozenset((StoredState.PENDING,)) for state in StoredState if state.final
+    },  # Celery publishes the id again
+    (StoredState.PENDING, "take"): frozenset((StoredState.TAKEN, StoredState.CANCELLED)),
+    (StoredState.TAKEN, "give_back"): frozenset((StoredState.PENDING,)),
+    (StoredState.TAKEN, "confirm"): frozenset((StoredState.PLACED,)),
+    (StoredState.TAKEN, "start"): frozenset((StoredState.RUNNING,)),
+    (StoredState.PLACED, "start"): frozenset((StoredState.RUNNING,)),
+    (StoredState.RUNNING, "finish"): frozenset(
+        (StoredState.SUCCEEDED, StoredState.FAILED, StoredState.CANCELLED, StoredState.PENDING)
     ),
-    (TaskState.TAKEN, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED)),
-    (TaskState.PLACED, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED)),
-    (TaskState.RUNNING, "requeue"): frozenset(
-        (TaskState.PENDING, TaskState.CANCELLED, TaskState.DEAD)
+    (StoredState.TAKEN, "requeue"): frozenset((StoredState.PENDING, StoredState.CANCELLED)),
+    (StoredState.PLACED, "requeue"): frozenset((StoredState.PENDING, StoredState.CANCELLED)),
+    (StoredState.RUNNING, "requeue"): frozenset(
+        (StoredState.PENDING, StoredState.CANCELLED, StoredState.DEAD)
     ),
-    (TaskState.DEAD, "revive"): frozenset((TaskState.PENDING,)),
-    (TaskState.PENDING, "expire"): frozenset((TaskState.CANCELLED,)),
-    (TaskState.TAKEN, "expire"): frozenset((TaskState.CANCELLED,)),
-    (TaskState.PENDING, "cancel"): frozenset((TaskState.CANCELLED,)),
-    (TaskState.TAKEN, "cancel"): frozenset((TaskState.CANCELLED,)),
-    (TaskState.PLACED, "cancel"): frozenset((TaskState.CANCELLED,)),
+    (StoredState.DEAD, "revive"): frozenset((StoredState.PENDING,)),
+    (StoredState.PENDING, "expire"): frozenset((StoredState.CANCELLED,)),
+    (StoredState.TAKEN, "expire"): frozenset((StoredState.CANCELLED,)),
+    (StoredState.PENDING, "cancel"): frozenset((StoredState.CANCELLED,)),
+    (StoredState.TAKEN, "cancel"): frozenset((StoredState.CANCELLED,)),
+    (StoredState.PLACED, "cancel"): frozenset((StoredState.CANCELLED,)),
 }
 """(State, verb) -> the states that may follow.
 
@@ -66,6 +86,13 @@ Nothing else changes a state; a test holds the scripts to it.
 
 A task whose record is damaged may fail in any state: take and repair_task say so.
 """
+
+
+def state_word(word: str) -> str:
+    """Return `waiting` for the stored states of a task that waits; any other word of a script stays
+    as it is.
+    """
+    return TaskState.WAITING if word in (StoredState.PENDING, StoredState.TAKEN) else word
 
 
 class Submission(NamedTuple):

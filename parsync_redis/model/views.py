@@ -28,13 +28,14 @@ LONG_FIGURES: Final = frozenset((VIEW_AGES, DELAYS, WAITS))
 class NodeView:
     """A node: `slots` that it declares, `free` that may be claimed now, `held` that have a lease.
 
-    state: up, suspect, leaving or down; `draining` nodes run on but get no claims. resources is
-    what it declares, left what is not held of it. note: of its drain (deadline and reason), or why
-    it is suspect. queues: the Celery queues that its worker consumes. labels: several values of one
-    have commas between. taints: only tasks that tolerate all of them go there. down_ms: when it was
-    found to be down (server time), None for a node that is not down. waiting: the waiting seats
-    that are held, by tasks that wait at its worker or begin; ahead: those that are open. reserved:
-    the large task for which it is kept, '' if none.
+    state: up, draining (up, and an operator drained it), suspect, leaving or down; `draining`: an
+    operator drained it, whatever its state is. resources is what it declares, left what is not held
+    of it. note: of its drain (deadline and reason), or why it is suspect. queues: the Celery queues
+    that its worker consumes. labels: several values of one have commas between. taints: only tasks
+    that tolerate all of them go there. down_ms: when it was found to be down (server time), None
+    for a node that is not down. waiting: the waiting seats that are held, by tasks that wait at its
+    worker or begin; ahead: those that are open. reserved: the large task for which it is kept, ''
+    if none.
     """
 
     name: str

@@ -10,11 +10,11 @@ from ..cli.common import parse_seconds
 from ..client import ParsyncClient
 from ..errors import InvalidInput
 from ..model.ids import encode_id, shown
+from ..model.node import NodeState
 from ..model.status import TaskStatus
-from ..model.task import WAITING, TaskState
+from ..model.task import TaskState
 from ..model.views import NodeView
 from ..store.reads.cancel import Selection
-from .metrics import state_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def _node(client: ParsyncClient, name: str) -> tuple[NodeView, str]:
 
 def _sentence(node: NodeView) -> str:
     note = f" ({node.note})" if node.note else ""
-    return f"{node.name} is {state_of(node)}{note}: {node.held} of {node.slots} slots are held"
+    return f"{node.name} is {node.state}{note}: {node.held} of {node.slots} slots are held"
 
 
 def _plan_drain(client: ParsyncClient, name: str) -> Question:
@@ -72,7 +72,7 @@ def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -
 
 def _plan_undrain(client: ParsyncClient, name: str) -> Question:
     node, now = _node(client, name)
-    open_again = node.draining or node.state == "suspect"
+    open_again = node.draining or node.state == NodeState.SUSPECT
     return Question(now, f"{name} gets tasks again." if open_again else "")
 
 
@@ -82,23 +82,23 @@ def _undrain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str)
 
 def _now(task: TaskStatus) -> str:
     on = f" on {task.node}" if task.node and not task.state.final else ""
-    return f"task {task.id} ({task.name}) is {task.phase}{on}"
+    return f"task {task.id} ({task.name}) is {task.state}{on}"
 
 
 def _plan_cancel(client: ParsyncClient, id: str) -> Question:
     task = client.status(id)
     will = {
-        WAITING: "It is cancelled, and never starts.",
-        TaskState.PLACED.value: "It is cancelled, if it has not started by then.",
-        TaskState.RUNNING.value: (
+        TaskState.WAITING: "It is cancelled, and never starts.",
+        TaskState.PLACED: "It is cancelled, if it has not started by then.",
+        TaskState.RUNNING: (
             f"Its node {task.node} ends its process by SIGTERM, and it is cancelled."
         ),
     }
-    return Question(_now(task), will.get(task.phase, ""), task.phase)
+    return Question(_now(task), will.get(task.state, ""), task.state)
 
 
 def _cancel(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) -> str:
-    chosen = Selection(form.get("state", WAITING))
+    chosen = Selection(form.get("state", TaskState.WAITING))
     (word,) = client.requests.cancel([encode_id(id)], chosen.how, f"cancelled by {by}")
     if word == "cancelled":
         return f"task {id} is cancelled"

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from ..model.events import Event
 from ..model.explanation import Explanation
 from ..model.status import TaskStatus
+from ..model.task import TaskState
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView
 from ..store.reads.schedulers import SchedulerView
 
@@ -138,8 +139,7 @@ class OwnTask(BaseModel):
 
     id: str
     name: str
-    state: str
-    phase: str
+    state: TaskState
     node: str | None
     attempt: int
     starts: int

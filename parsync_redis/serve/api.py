@@ -18,15 +18,15 @@ from ..model.devices import read_indexes
 from ..model.explanation import Explanation, Outlook
 from ..model.ids import encode_id, shown
 from ..model.limits import MAX_SLOTS
+from ..model.node import NodeState
 from ..model.status import TaskStatus
-from ..model.task import WAITING, TaskState
+from ..model.task import TaskState
 from ..model.views import measure_evenness
 from ..store.reads.tasks import ANY, FoundTasks, list_some
 from . import answers
 from .asker import Asker
 from .demand import Machine, measure_demand
 from .health import freshness
-from .metrics import STATES, state_of
 from .operation import ROOT, Operation
 from .query import LIMIT, OFFSET, Param, Query, asked
 from .replies import encode, reply
@@ -39,9 +39,11 @@ MOST_PAGES: Final = 200
 MOST_LOOKED_AT: Final = 5000
 """Tasks that are looked at for one list."""
 
-TASK_STATES: Final = (WAITING, *(state.value for state in TaskState if state is not TaskState.GONE))
+TASK_STATES: Final = tuple(state.value for state in TaskState if state is not TaskState.GONE)
 TASK_STATE: Final = Param("state", "waiting", "Only tasks in this state.", words=TASK_STATES)
-NODE_STATE: Final = Param("state", "up", "Only nodes in this state.", words=STATES)
+NODE_STATE: Final = Param(
+    "state", "up", "Only nodes in this state.", words=tuple(state.value for state in NodeState)
+)
 NAME: Final = Param("name", "proj.*", "Only tasks of such names: a pattern.")
 PAGE: Final = (LIMIT, OFFSET)
 SLOTS: Final = Param("slots", "4", "Slots of the machine.", least=0, most=MAX_SLOTS)
@@ -100,7 +102,7 @@ class Api:
         """List nodes: ?state=up, draining, suspect, leaving or down."""
         state = query.one_of(NODE_STATE)
         return self._page(
-            request, query, lambda survey: [n for n in survey.nodes if state in ("", state_of(n))]
+            request, query, lambda survey: [n for n in survey.nodes if state in ("", n.state)]
         )
 
     async def node(self, request: Request, query: Query) -> Response:

@@ -47,8 +47,8 @@ def checks_of(latest: Latest) -> list[Check]:
         return [Check("survey", "fail", text, "parsync doctor")]
     survey = latest.survey
     checks = [
-        judge_writes(survey.refusal),
-        *judge_schedulers(survey.schedulers, survey.refusal),
+        *judge_writes(survey.refusals, of_a_part="warn"),
+        *judge_schedulers(survey.schedulers, survey.refusals),
         *judge_nodes(list(survey.nodes)),
     ]
     return [check for check in checks if check.level != "ok"]

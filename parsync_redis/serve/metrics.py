@@ -13,7 +13,9 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from ..model.devices import fold
+from ..model.human import labels_shown
 from ..model.needs import are_needs, parse_needs
+from ..model.node import NodeState
 from ..model.views import NodeView
 from ..placement.reasons import CLASSES, OTHER, reason_class
 from ..store.reads.schedulers import SchedulerView
@@ -32,7 +34,6 @@ MOST_SCHEDULERS: Final = 64
 """Schedulers with figures of their own."""
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-STATES: Final = ("up", "draining", "suspect", "leaving", "down")
 
 COUNTERS: Final = (
     ("parsync_claims_total", "Claims of slots that were judged", "claims"),
@@ -96,8 +97,14 @@ class _Once(Collector):
         for name, help, figure in COUNTERS:
             yield CounterMetricFamily(name, help, latest.counted.totals.get(figure, 0))
         yield CounterMetricFamily("parsync_failed_tasks_total", "Tasks that failed", self._failed)
-        about = "1 if the server takes no writes: then nothing is placed, and nobody can renew"
-        yield _gauge("parsync_refuses_writes", about, latest.survey.refusal is not None)
+        about = (
+            "Servers that take no writes; keys: cluster if nobody can renew then, other of another "
+            "primary"
+        )
+        family, add = _gauges("parsync_refuses_writes", about, ("keys",))
+        for word, silences in (("cluster", True), ("other", False)):
+            add(sum(refusal.silences == silences for refusal in latest.survey.refusals), word)
+        yield family
         about = (
             "Names that nodes hold back because such tasks fail there in a row, each node counted "
             "by itself"
@@ -175,25 +182,20 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
     )
 
 
-def state_of(node: NodeView) -> str:
-    """Return the state of a node as `parsync nodes` shows it."""
-    return "draining" if node.state == "up" and node.draining else node.state
-
-
 def class_of_view(node: NodeView) -> str:
     """Return the class of a node: its amounts, those of devices together, and labels; or 'slots
     only'.
     """
     amounts = (f"{name}={amount}" for name, amount in sorted(fold(node.resources.items()).items()))
-    labels = (f"{name}:{value}" for name, value in sorted(node.labels.items()))
-    return " ".join((*amounts, *labels))[:128].rstrip() or "slots only"
+    labels = labels_shown(dict(sorted(node.labels.items())))
+    return " ".join(filter(None, (*amounts, labels)))[:128].rstrip() or "slots only"
 
 
 def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
     present = list(nodes)
-    states = Counter(map(state_of, present))
+    states = Counter(node.state for node in present)
     family, add = _gauges("parsync_nodes", "Nodes by state", ("state",))
-    for state in STATES:
+    for state in NodeState:
         add(states[state], state)
     yield family
     usable = [(class_of_view(node), node) for node in present if node.state != "down"]

@@ -11,7 +11,6 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from .. import __version__
-from ..model.task import WAITING, TaskState
 from .operation import Operation, SubmitterOperation
 from .query import MOST_TEXT, MOST_WORDS, USUAL, Param
 
@@ -20,12 +19,7 @@ Operations = Sequence[Operation | SubmitterOperation]
 SUBMITTER: Final = "submitter"
 OPERATOR: Final = "operator"
 REF: Final = "#/components/schemas/{model}"
-PHASES: Final = (
-    WAITING,
-    *(state.value for state in TaskState if state not in (TaskState.PENDING, TaskState.TAKEN)),
-)
 ADDED: Final[Mapping[str, Mapping[str, Any]]] = {
-    "TaskStatus": {"phase": {"enum": [*PHASES], "type": "string"}},
     "Event": {"text": {"type": "string"}},
 }
 """Fields that JSON has besides those of a data class."""

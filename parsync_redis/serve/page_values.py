@@ -4,18 +4,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..cli.common import show_time, words
+from ..cli.common import show_time
 from ..cli.node_page import left_text
 from ..model.events import Event
 from ..model.explanation import Explanation
-from ..model.human import needs_shown
+from ..model.human import labels_shown, needs_shown
 from ..model.status import TaskStatus
 from ..model.views import VIEW_AGES, NodeView
 from ..placement.reasons import reason_class
 from ..store.reads.demand import Counts
 from ..store.reads.schedulers import SchedulerView
 from .history import Moment, chart_values
-from .metrics import state_of
 from .survey import Survey
 
 MOST_KINDS = 100
@@ -25,7 +24,7 @@ MOST_EVENTS = 20
 SHADES_MS: Final = (250, 1000, 3000, 10_000)
 """Ages at which the freshness map gets darker."""
 
-NOTHING: Final = Survey(0, (), (), (), (), (), {}, Counts(0, 0, 0, 0, 0, 0), None)
+NOTHING: Final = Survey(0, (), (), (), (), (), {}, Counts(0, 0, 0, 0, 0, 0), ())
 """The pages show this before the first survey."""
 
 
@@ -60,10 +59,10 @@ def node_values(found: Survey | None, offset: int) -> dict[str, Any]:
     """Return a page of nodes."""
     every = (found or NOTHING).nodes
     some = [
-        (n, state_of(n), boxes_of(n), left_text(n), words(n.labels, ":"))
+        (n, n.state, boxes_of(n), left_text(n), labels_shown(n.labels))
         for n in every[offset : offset + MOST_NODES]
     ]
-    states = Counter(map(state_of, every)).most_common()
+    states = Counter(node.state.value for node in every).most_common()
     return {
         "total": len(every),
         "states": states,
@@ -140,8 +139,13 @@ def task_values(task: TaskStatus, found: Explanation) -> dict[str, Any]:
         ("place", task.node or "-"),
         ("attempt", str(task.attempt)),
     ]
-    if found.ahead:
-        facts.append(("waiting tasks before it", f"{found.ahead:,}"))
+    if found.ahead != 0:
+        facts.append(
+            (
+                "waiting tasks before it",
+                "not counted" if found.ahead is None else f"{found.ahead:,}",
+            )
+        )
     holders = [
         (
             one,

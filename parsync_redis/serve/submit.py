@@ -20,7 +20,7 @@ from ..client.submitter import Submitter
 from ..errors import AccessDenied, Infeasible, InvalidInput, ParsyncError, ServerFull
 from ..model.ids import encode_id, shown
 from ..model.status import TaskStatus
-from ..model.task import WAITING, Submission, TaskState
+from ..model.task import Submission, TaskState
 from ..placement.reasons import reason_class
 from ..store.reads.views import read_names
 from ..submission import ACCEPTED, Item, explain_unknown
@@ -276,13 +276,12 @@ def told(task: TaskStatus) -> dict[str, Any]:
         "id": task.id,
         "name": task.name,
         "state": task.state,
-        "phase": task.phase,
         "node": task.node,
         "attempt": task.attempt,
         "starts": task.starts,
         "times": task.times,
         "cancel_asked": task.cancel_asked,
-        "waits_for": reason_class(task.why) if task.phase == WAITING else "",
+        "waits_for": reason_class(task.why) if task.state is TaskState.WAITING else "",
         "outcome": task.why if task.state.final else "",
     }
 

@@ -12,10 +12,9 @@ from ..store.reads.cached_views import ViewReader
 from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines
 from ..store.reads.oldest_waiting import read_oldest
 from ..store.reads.purge import server_ms
-from ..store.reads.schedulers import SchedulerView, read_schedulers
+from ..store.reads.schedulers import Refusal, SchedulerView, read_refusals, read_schedulers
 from ..store.reads.times import names_of, read_times, runs_of
 from ..store.reads.views import read_all_views, read_holds
-from ..store.server.server_errors import Fault
 from ..store.store import Store
 from .top import top
 
@@ -25,9 +24,9 @@ class Survey:
     """The cluster as it was read. Times are the server's, in ms.
 
     kinds: of waiting tasks, in the order in which schedulers take them. oldest_ms: by name, or
-    `other`, since when the task that was submitted first can be taken. refusal: why the server
-    takes no writes, None if it takes them. runs: how long they took, by name. held_back: how many
-    names nodes hold back, each node counted by itself; as old as runs.
+    `other`, since when the task that was submitted first can be taken. refusals: the servers that
+    take no writes. runs: how long they took, by name. held_back: how many names nodes hold back,
+    each node counted by itself; as old as runs.
     """
 
     now_ms: int
@@ -38,7 +37,7 @@ class Survey:
     names: Sequence[NameView]
     oldest_ms: Mapping[str, int]
     counts: Counts
-    refusal: Fault | None
+    refusals: Sequence[Refusal]
     runs: Mapping[str, TimeHistogram] = field(default_factory=dict)
     held_back: int = 0
 
@@ -81,7 +80,7 @@ def read_survey(
         if oldest_of and kinds
         else read_oldest(store, lines, group_names(kinds)),
         count_tasks(store),
-        store.why_no_writes(),
+        read_refusals(store),
         times_of.runs if times_of else runs_of(learnt),
         times_of.held_back if times_of else sum(map(len, read_holds(store).values())),
     )

@@ -81,21 +81,23 @@ class Reader:
             for k, v in cast(Mapping[bytes, bytes], self.read("hgetall", key)).items()
         }
 
-    def why_no_writes(self) -> Fault | None:
-        """Return why a server takes no writes, with what ends that; None if all do, or if none
-        tells this login.
+    def why_no_writes(self) -> dict[str, Fault]:
+        """Return by its address why each server takes no writes that takes none, with what ends
+        that.
 
         Ask before you conclude anything from the silence of a process: it cannot write that it
-        lives. One round trip. Of several servers one that does not answer says nothing.
+        lives. One round trip for each server. Of several servers one that does not answer says
+        nothing.
         """
-        for server in self.servers().values():
+        faults: dict[str, Fault] = {}
+        for address, server in self.servers().items():
             try:
                 if server is not None and (fault := server._why_no_writes()):
-                    return fault
+                    faults[address] = fault
             except ServerUnreachable:
                 if not self.several:
                     raise
-        return None
+        return faults
 
     def _why_no_writes(self) -> Fault | None:
         ask = ("evalsha", _PROBE_SHA, 0)

@@ -12,7 +12,7 @@ from ..model.limits import MAX_BATCH
 from ..model.node import Lease, Node, read_nodes
 from ..model.record import Record
 from ..model.status import TaskStatus
-from ..model.task import TaskState
+from ..model.task import StoredState, TaskState
 from .reader import Reader
 from .repair.losses import read_losses
 from .repair.repair import find_told, repair_keys
@@ -129,9 +129,11 @@ class Store(Runner):
         ]
 
     def states(self, ids: Sequence[str]) -> list[str]:
-        """Return the state of each task as text, '' for a task without a record; one round trip."""
+        """Return the stored state of each task as text, '' for a task without a record; one round
+        trip.
+        """
         return [
-            "" if record.state == TaskState.GONE else record.state
+            "" if record.state == StoredState.GONE else record.state
             for record in self.records(ids, extras=False)
         ]
 

@@ -15,7 +15,7 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.model.status import TaskStatus
-from parsync_redis.model.task import FINAL, WAITING
+from parsync_redis.model.task import FINAL, TaskState
 from parsync_redis.model.times import RunTimes, bin_of
 from tests.acceptance.project import PROJ
 from tests.documents import ROOT
@@ -118,7 +118,7 @@ def learn(client: ParsyncClient, name: str) -> None:
 
 def refill(client: ParsyncClient, small: list[str]) -> None:
     """Let eight small tasks wait."""
-    waits = sum(task.phase == WAITING for task in client.statuses(small[-12:]))
+    waits = sum(task.state is TaskState.WAITING for task in client.statuses(small[-12:]))
     small.extend(
         client.submit("proj.render", [1.0], resources={"gpu": 1}) for _ in range(8 - waits)
     )

@@ -14,7 +14,7 @@ from parsync_redis import KindView, ParsyncClient
 from parsync_redis.cli import app
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.ids import encode_id, id_in_shard
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState
 from parsync_redis.scheduler.leader.orders import OrderDuty
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import join_cluster
@@ -62,9 +62,9 @@ def begin(drive, id, state):
     ).tasks
     assert taken.id == id
     place = drive.place(id, taken.attempt)
-    if state == TaskState.PLACED:
+    if state == StoredState.PLACED:
         drive.confirm(place)
-    if state == TaskState.RUNNING:
+    if state == StoredState.RUNNING:
         drive.start(place)
     return place
 
@@ -79,14 +79,14 @@ def shapes(drive):
     """
     for letter, name, slots in (("a", "proj.add", 1), ("b", "proj.add", 2), ("m", "proj.mul", 1)):
         for digit, state in (
-            ("3", TaskState.TAKEN),
-            ("4", TaskState.PLACED),
-            ("5", TaskState.RUNNING),
+            ("3", StoredState.TAKEN),
+            ("4", StoredState.PLACED),
+            ("5", StoredState.RUNNING),
         ):
             drive.submit(letter + digit, {"slots": slots}, name)
             begin(drive, letter + digit, state)
         drive.submit(letter + "6", {"slots": slots}, name)
-        drive.finish(begin(drive, letter + "6", TaskState.RUNNING))
+        drive.finish(begin(drive, letter + "6", StoredState.RUNNING))
         drive.submit(letter + "2", {"slots": slots}, name, delay_ms=3_600_000)
         drive.submit(letter + "1", {"slots": slots}, name)
     return [letter + digit for letter in "abm" for digit in "123456"]
@@ -161,9 +161,9 @@ def test_a_cancel_reaches_what_was_selected_and_no_other(
 @pytest.mark.parametrize(
     ("state", "before", "after", "told"),
     [
-        ("waiting", None, TaskState.PLACED, "placed"),
-        ("waiting", None, TaskState.RUNNING, "running"),
-        ("placed", TaskState.PLACED, TaskState.RUNNING, "running"),
+        ("waiting", None, StoredState.PLACED, "placed"),
+        ("waiting", None, StoredState.RUNNING, "running"),
+        ("placed", StoredState.PLACED, StoredState.RUNNING, "running"),
     ],
 )
 def test_a_task_that_gets_further_meanwhile_is_left_alone(drive, store, state, before, after, told):
@@ -181,7 +181,7 @@ def test_a_task_that_gets_further_meanwhile_is_left_alone(drive, store, state, b
 
 def test_a_running_task_that_waits_again_meanwhile_is_cancelled(drive, store):
     drive.submit("a")
-    place = begin(drive, "a", TaskState.RUNNING)
+    place = begin(drive, "a", StoredState.RUNNING)
     chosen = Selection("running")
     assert find_selected(store, chosen) == ["a"]
     assert drive.requeue(place) == "pending"
@@ -261,7 +261,7 @@ def test_what_was_left_alone_is_told(parsync, drive, monkeypatch):
 
     def find(store, chosen):
         found = find_selected(store, chosen)
-        begin(drive, "b", TaskState.RUNNING)
+        begin(drive, "b", StoredState.RUNNING)
         return found
 
     monkeypatch.setattr("parsync_redis.cli.ending.find_selected", find)

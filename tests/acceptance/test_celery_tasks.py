@@ -213,7 +213,7 @@ def test_an_eta_is_waited_for_in_the_queue_while_the_slots_are_free(rig: Rig) ->
         rig.tasks.where.apply_async(countdown=3),
         rig.tasks.where.apply_async(eta=datetime.now(UTC) + timedelta(seconds=3)),
     ]
-    assert [rig.status(result).state for result in results] == ["pending", "pending"]
+    assert [rig.status(result).state for result in results] == ["waiting", "waiting"]
     assert not rig.leases()
     for result in results:
         get(result)

@@ -221,6 +221,21 @@ def test_a_folder_that_cannot_be_written_is_a_warning(address, monkeypatch, tmp_
 # -- one node --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nodes", "n1"),
+        ("nodes", "--wide"),
+        ("partitions",),
+        ("plan", "proj.train", "--require", "zone=a"),
+    ],
+)
+def test_labels_are_spelled_alike_wherever_they_are_printed(address, words):
+    stdout = parsync(*words).stdout
+    assert "zone:a" in stdout
+    assert "zone=a" not in stdout
+
+
 def test_one_node_is_told_whole(address):
     lines = parsync("nodes", "n1").stdout.splitlines()
     assert {
@@ -228,7 +243,7 @@ def test_one_node_is_told_whole(address):
         "state:     draining, deadline 10m after it began: a new disk",
         "slots:     2 of 3 held, 0 open to tasks",
         "left:      gpu=1/2 mem=10.5GiB/16GiB",
-        "labels:    zone=a",
+        "labels:    zone:a",
         "tasks that wait and that it could hold: 2",
         "last failures there",
     } <= set(lines)
@@ -236,6 +251,9 @@ def test_one_node_is_told_whole(address):
     assert row == ["0", LONG, "proj.train", "running", "2h", "gpu=1", "mem=4GiB"]
     found = json.loads(parsync("nodes", "n1", "--json").stdout)
     assert found["node"]["left"]["mem"] == 10.5 * 2**30
+    assert (found["node"]["state"], found["node"]["draining"]) == ("draining", True), (
+        "in the word that people read"
+    )
     assert [one["task"] for one in found["occupants"]] == [LONG, SHORT]
     assert [(one["id"], one["why"]) for one in found["failures"]] == [(FAILED, "out of memory")]
 

@@ -25,7 +25,7 @@ from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.reads.purge import find_purgeable, purge_tasks
 from parsync_redis.store.reads.schedulers import read_schedulers
-from parsync_redis.store.reads.tasks import ANY, WAITING_STATES, list_tasks
+from parsync_redis.store.reads.tasks import ANY, list_tasks
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.wire.envelope import open_envelope
 from tests.conftest import PRIMARIES
@@ -112,7 +112,7 @@ def test_options_reach_the_task(cluster):
         5,
         "quality",
     )
-    assert status.state is TaskState.PENDING
+    assert status.state is TaskState.WAITING
 
 
 def test_a_countdown_keeps_a_task_from_being_taken(cluster, store):
@@ -249,17 +249,17 @@ def test_a_bad_task_is_refused_and_nothing_is_written(cluster, store, options, e
 )
 def test_a_task_whose_conditions_a_node_meets_is_accepted(cluster, required):
     id = cluster.submit("proj.add", require=required)
-    assert cluster.status(id).state is TaskState.PENDING
+    assert cluster.status(id).state is TaskState.WAITING
 
 
 def test_a_task_that_no_node_could_hold_may_wait_for_capacity(cluster):
     id = cluster.submit("proj.add", slots=64, wait_for_capacity=True)
-    assert cluster.status(id).state is TaskState.PENDING
+    assert cluster.status(id).state is TaskState.WAITING
 
 
 def test_a_cluster_without_nodes_accepts_and_lists_nothing(client):
     id = client.submit("any.name", slots=64)
-    assert client.status(id).state is TaskState.PENDING
+    assert client.status(id).state is TaskState.WAITING
     assert (client.nodes(), client.partitions(), client.evenness().slots) == ([], [], None)
 
 
@@ -364,9 +364,7 @@ def test_tasks_are_listed_by_state(cluster, store):
     def listed(states, limit=50):
         return {task.id for task in list_tasks(store, states, limit)}
 
-    assert listed({TaskState.TAKEN}) == set(ids)
-    assert listed(WAITING_STATES) == {*ids, "p1", "l1"}
-    assert listed({TaskState.PENDING}) == {"p1", "l1"}
+    assert listed({TaskState.WAITING}) == {*ids, "p1", "l1"}
     assert listed({TaskState.CANCELLED}) == {"c1"}
     assert listed({TaskState.RUNNING}) == set()
     assert listed(ANY) == {*ids, "p1", "l1", "c1"}
@@ -461,7 +459,7 @@ def test_each_listing_is_json_with_stable_keys(parsync):
         "id state name attempt starts partition node slot scheduler needs priority strategy why "
         "cancel_asked times"
     )
-    assert list(status) == f"{keys} expires_ms history max_starts avoid_last phase".split()
+    assert list(status) == f"{keys} expires_ms history max_starts avoid_last".split()
     assert json.loads(parsync("tasks", "--json")) == [status]
     keys = (
         "name partition state draining inc score slots free held resources left labels note queues "
@@ -511,7 +509,7 @@ def test_the_doctor_counts_tasks_and_the_kinds_of_those_that_wait(parsync, clust
     cluster.submit("proj.add", slots=2)
     report = json.loads(parsync("doctor", "--json", code=1))
     (told,) = [check["text"] for check in report["checks"] if check["name"] == "tasks"]
-    assert told == "4 pending of 2 kinds, 1 not due yet, 1 taken, 0 placed or running"
+    assert told == "4 waiting of 2 kinds, 1 not due yet, 1 taken by schedulers, 0 placed or running"
 
 
 def test_waiting_on_the_command_line_says_that_the_task_goes_on(parsync, cluster):
@@ -520,7 +518,7 @@ def test_waiting_on_the_command_line_says_that_the_task_goes_on(parsync, cluster
     )
     assert (result.exit_code, result.stdout) == (2, "")
     assert "task t1 is not final after 0.05 s; it goes on" in result.stderr
-    assert cluster.status("t1").state is TaskState.PENDING
+    assert cluster.status("t1").state is TaskState.WAITING
 
 
 def test_purge_asks_first_and_takes_what_was_asked_for(parsync, cluster, store):
@@ -537,12 +535,13 @@ def test_purge_asks_first_and_takes_what_was_asked_for(parsync, cluster, store):
     assert parsync("purge", "--older-than", "1h", "--yes") == "0 waiting tasks purged\n"
     assert parsync("purge", "--name", "proj.a*", "--yes") == "3 waiting tasks purged\n"
     assert taken.id == "a0"
-    assert {id: cluster.status(id).phase for id in ("a0", "later", "m1")} == {
+    assert {id: cluster.status(id).state for id in ("a0", "later", "m1")} == {
         "a0": "cancelled",
         "later": "waiting",
         "m1": "waiting",
     }
     assert cluster.status("a1").why == "purged"
+    assert cluster.requeue_dead(["later", "a1"]) == {"later": "waiting", "a1": "cancelled"}
     assert cluster.purge() == 2
     assert json.loads(parsync("purge", "--state", "cancelled", "--yes", "--json")) == {"purged": 5}
     assert cluster.status("a0").state is TaskState.GONE

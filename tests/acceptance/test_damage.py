@@ -128,8 +128,8 @@ def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -
         written = {}
     wanted = {
         "running": "running",
-        "waiting": "pending",
-        "delayed": "pending",
+        "waiting": "waiting",
+        "delayed": "waiting",
         "dead": "dead",
         **damage.becomes,
     }

@@ -100,7 +100,7 @@ def test_runs_at_the_same_time_have_devices_of_their_own(rig: Rig) -> None:
         GIVEN[0]: 2,
         GIVEN[1]: 2,
     }
-    waiting = next(id for id in ids if rig.status(id).state == "pending")
+    waiting = next(id for id in ids if rig.status(id).state == "waiting")
     found = rig.client.explain(waiting)
     assert found.outlook is Outlook.WAITS
     assert "is short of gpu: the task needs gpu=0.5, on one device" in found.why

@@ -236,5 +236,5 @@ def test_rate_limited_tasks_all_run_and_others_beside_them(rig: Rig) -> None:
 
 def test_a_countdown_of_centuries_waits(rig: Rig) -> None:
     far = fleet.before.tasks["fleet.add"].apply_async((1, 2), countdown=1e10)
-    assert rig.status(far).state == "pending"
+    assert rig.status(far).state == "waiting"
     assert rig.client.cancel(far.id) == "cancelled"

@@ -97,7 +97,7 @@ def bring_about(stack, client):
     until(lambda: all(s.stats.get("free") == "0" for s in read_schedulers(client.store)))
     for id in ("p1", "p2"):
         client.submit("proj.render", [1], id=id)
-    until(lambda: node("n3").state == "down" and states("d1", "d2", "p1", "p2") == {"pending"})
+    until(lambda: node("n3").state == "down" and states("d1", "d2", "p1", "p2") == {"waiting"})
     until(lambda: all(sees(kind) for kind in client.demand()))
 
 

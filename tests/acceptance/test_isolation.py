@@ -400,7 +400,7 @@ def test_a_run_is_dead_before_the_lease_of_its_worker_is_over_that_cannot_reach_
     assert rig.stack.processes["threads"].popen.poll() == -signal.SIGKILL, (
         "the worker itself was the run's process"
     )
-    assert rig.until_state(ids["threads"], "pending", "taken").starts == 1
+    assert rig.until_state(ids["threads"], "waiting").starts == 1
     rig.client.cancel(ids["threads"])
 
 

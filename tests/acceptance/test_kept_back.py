@@ -83,8 +83,8 @@ def test_a_tainted_node_stays_free_for_tasks_that_tolerate_the_taint_however_man
         "in need also on the GPU node"
     )
     assert max(delays_ms(rig, "spot1", SPOT)) < 10_000
-    assert sum(rig.status(task).state == "pending" for task in held) > 20, "the flood is still on"
-    (waiting,) = [task for task in held if rig.status(task).state == "pending"][:1]
+    assert sum(rig.status(task).state == "waiting" for task in held) > 20, "the flood is still on"
+    (waiting,) = [task for task in held if rig.status(task).state == "waiting"][:1]
     found = {node: some for some in rig.client.explain(str(waiting)).classes for node in some.nodes}
     (obstacle,) = found["spot1"].obstacles
     assert (obstacle.rule, obstacle.static) == ("taints", True)

@@ -70,7 +70,7 @@ def until_placed(rig: Rig, *tasks: Any) -> None:
     The seat of a task that runs may be a waiting seat too.
     """
     rig.until(
-        lambda: any(rig.status(task).state != "pending" for task in tasks),
+        lambda: any(rig.status(task).state != "waiting" for task in tasks),
         "something waits at the worker",
     )
 
@@ -80,7 +80,7 @@ def test_a_long_task_hands_back_what_waits_and_shuts_the_seats(rig: Rig, node: s
     held = hold(rig, node)
     behind = rig.tasks.where.apply_async(**on(node))
     rig.until(lambda: rig.node(node).ahead == 0, "its waiting seats are shut")
-    assert rig.until_state(behind, "pending").starts == 0
+    assert rig.until_state(behind, "waiting").starts == 0
     rig.open()
     assert held.get(timeout=GET_S) == node
     assert behind.get(timeout=GET_S)["node"] == node
@@ -104,7 +104,7 @@ def test_a_drain_does_not_wait_behind_it(rig: Rig, node: str) -> None:
     behind = [rig.tasks.where.apply_async(**on(node)) for _ in range(3)]
     until_placed(rig, *behind)
     rig.client.drain(node)
-    assert {rig.until_state(task, "pending").starts for task in behind} == {0}
+    assert {rig.until_state(task, "waiting").starts for task in behind} == {0}
     rig.client.undrain(node)
     rig.open()
     assert held.get(timeout=GET_S) == node

@@ -49,7 +49,8 @@ CALM = {
     'parsync_nodes{state="down"}': "0x40",
     'parsync_nodes{state="suspect"}': "0x40",
     "parsync_oldest_waiting_seconds": "60x40",
-    "parsync_refuses_writes": "0x40",
+    'parsync_refuses_writes{keys="cluster"}': "0x40",
+    'parsync_refuses_writes{keys="other"}': "0x40",
     "parsync_failed_tasks_total": "0+10x40",
     "parsync_held_back_names": "0x40",
     "parsync_died_tasks_total": "0x40",
@@ -69,7 +70,7 @@ CHANGES = {
     "ParsyncServeIsGone": {'up{job="parsync"}': "0x40"},
     "ParsyncCannotBeRead": {"parsync_stale": "1x40"},
     "ParsyncServerRefusesWrites": {
-        "parsync_refuses_writes": "1x40",
+        'parsync_refuses_writes{keys="cluster"}': "1x40",
         'parsync_schedulers{state="alive"}': "0x40",
         "parsync_leader": "0x40",
     },
@@ -131,6 +132,16 @@ def firing(folder, change, wanted):
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_fires_for_its_cluster_and_no_other_alert_does(tmp_path, alert):
     firing(tmp_path, CHANGES[alert], [alert])
+
+
+def test_schedulers_that_are_silent_beside_a_primary_that_has_other_keys_are_dead(tmp_path):
+    refuses = {'parsync_refuses_writes{keys="other"}': "1x40"}
+    firing(tmp_path, refuses, ["ParsyncServerRefusesWrites"])
+    firing(
+        tmp_path,
+        refuses | CHANGES["ParsyncNoScheduler"],
+        ["ParsyncServerRefusesWrites", "ParsyncNoScheduler"],
+    )
 
 
 def test_no_alert_fires_of_a_cluster_that_is_well_or_has_nothing_to_do(tmp_path):

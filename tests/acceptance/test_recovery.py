@@ -162,7 +162,7 @@ def test_a_retry_keeps_the_expiry_of_its_task(rig: Rig) -> None:
     rig.until(lambda: time.monotonic() > submitted_s + 2, "time passes")
     ran_ms = 1000 * (time.monotonic() - submitted_s)
     rig.open("retry")
-    rig.until_state(result, "pending", "taken", "cancelled")
+    rig.until_state(result, "waiting", "cancelled")
     after = rig.status(result).expires_ms
     assert before is not None
     assert after is not None

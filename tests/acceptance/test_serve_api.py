@@ -83,7 +83,7 @@ def test_partitions_tasks_a_task_and_its_explanation_are_what_the_commands_print
     )
     assert serve.json(f"{V1}/tasks")[1]["items"] == printed(driver, "tasks")
     waiting = serve.json(f"{V1}/tasks", state="waiting", limit=2)[1]["items"]
-    assert [(task["id"], task["phase"]) for task in waiting] == [
+    assert [(task["id"], task["state"]) for task in waiting] == [
         ("b/ä 1%2F", "waiting"),
         ("a0", "waiting"),
     ]
@@ -123,7 +123,7 @@ WRONG = (
         "state='green' is not known: known are up, draining, suspect, leaving, down",
     ),
     ("/nodes/n9", 404, "no node 'n9'"),
-    ("/tasks?state=lost", 400, "state='lost' is not known: known are waiting, pending, taken"),
+    ("/tasks?state=lost", 400, "state='lost' is not known: known are waiting, placed, running"),
     ("/tasks?offset=1", 400, "unknown parameter 'offset': known are state, limit"),
     ("/kinds?name=" + "*" * 256, 400, "parameter name has 256 characters: there may be 255"),
     (

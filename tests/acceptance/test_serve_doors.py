@@ -114,18 +114,17 @@ def test_a_task_is_submitted_once_and_only_its_submitter_finds_it(site):
         "shop.mail",
         5,
         "slots=1",
-        "pending",
+        "waiting",
     )
     status, shown, _ = ask(site, "GET", made["url"])
     assert status == 200
-    assert shown["task"]["phase"] == "waiting"
+    assert shown["task"]["state"] == "waiting"
     assert shown["task"]["waits_for"] == "unexplained"
     assert shown["task"]["times"]["submitted"] == found.times["submitted"]
     fields = (
         "id",
         "name",
         "state",
-        "phase",
         "node",
         "attempt",
         "starts",
@@ -144,7 +143,7 @@ def test_a_task_is_submitted_once_and_only_its_submitter_finds_it(site):
         409,
         True,
     )
-    assert ask(site, "GET", made["url"])[1]["task"]["state"] == "pending"
+    assert ask(site, "GET", made["url"])[1]["task"]["state"] == "waiting"
     assert ask(site, "DELETE", made["url"])[:2] == (200, {"id": made["id"], "state": "cancelled"})
     assert ask(site, "GET", made["url"])[1]["task"]["outcome"] == "cancelled by shop over HTTP"
     assert ask(site, "DELETE", made["url"])[0] == 200, "it is what was asked for"
@@ -167,7 +166,6 @@ def test_a_task_that_runs_is_asked_to_end(site):
         "id": id,
         "name": "shop.mail",
         "state": "running",
-        "phase": "running",
         "node": "n1",
         "attempt": 1,
         "starts": 1,
@@ -446,11 +444,11 @@ def test_a_form_from_elsewhere_does_nothing(site):
         other.ask("POST", "/operator/login", name="alice", password=PASSWORD, mark="0" * 64)[0]
         == 403
     )
-    assert site.client.status("stays").state == "pending"
+    assert site.client.status("stays").state == "waiting"
     mark = visitor.mark("/operator/cancel?id=stays")
     assert other.ask("POST", "/operator/cancel", id="stays", state="waiting", mark=mark)[0] == 403
     assert visitor.ask("GET", f"/operator/cancel?id=stays&mark={mark}")[0] == 400
-    assert site.client.status("stays").state == "pending"
+    assert site.client.status("stays").state == "waiting"
     driver.start(driver.held("stays", driver.take()["stays"], slots=(1,)))
     status, body, _ = visitor.ask(
         "POST", "/operator/cancel", id="stays", state="waiting", mark=mark

@@ -132,6 +132,21 @@ def test_it_is_a_valid_document_of_every_route(site):
     assert len(ids) == len(set(ids))
 
 
+def test_no_state_is_told_in_the_words_of_scripts(site):
+    words = {
+        word
+        for schema in site.document["components"]["schemas"].values()
+        for word in schema.get("enum", ())
+    }
+    asked = (
+        param["schema"].get("enum", ()) for _, params in queries(site.document) for param in params
+    )
+    states = {word for enum in asked for word in enum}
+    assert {"waiting", "draining"} <= words
+    assert {"waiting", "draining"} <= states
+    assert not {"pending", "taken"} & (words | states)
+
+
 def test_a_process_documents_only_what_it_answers(site):
     with serving(site.url, "demo") as viewers:
         found = viewers.json(f"{V1}/openapi.json")[1]

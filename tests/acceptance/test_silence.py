@@ -74,7 +74,7 @@ def submit(rig: Rig) -> str:
 def why(rig: Rig, id: str) -> str:
     """Why a task waits, as `parsync status` says; `parsync tasks` must say the same."""
     told = json.loads(parsync(rig, "status", id, "--json"))
-    assert told["phase"] == "waiting"
+    assert told["state"] == "waiting"
     listed = json.loads(parsync(rig, "tasks", "--state", "waiting", "--json"))
     assert re.sub(r"\d+ s", "", told["why"]) in [
         re.sub(r"\d+ s", "", t["why"]) for t in listed if t["id"] == id
@@ -123,7 +123,7 @@ def test_a_scheduler_that_stands_still_is_none(rig: Rig, caplog):
 def test_all_nodes_drained(rig: Rig, caplog):
     parsync(rig, "drain", "n1", "--reason", "a new disk")
     id = submit(rig)
-    assert "none of its nodes takes tasks: n1 (drained): parsync undrain NODE" in warned(caplog)
+    assert "none of its nodes takes tasks: n1 (draining): parsync undrain NODE" in warned(caplog)
     assert why(rig, id) == "only node n1 fits: it is drained: a new disk"
     assert "none of 1 takes tasks" in parsync(rig, "doctor", code=1)
     rig.until(
@@ -271,7 +271,7 @@ def test_an_app_that_submits_is_warned_and_its_control_purges_what_waits(rig: Ri
     foreign = rig.client.submit("proj.of.another.app", wait_for_capacity=True)
     assert rig.tasks.app.control.purge() == 2
     assert [rig.status(result).why for result in results] == ["purged"] * 2
-    assert rig.status(foreign).phase == "waiting"
+    assert rig.status(foreign).state == "waiting"
     rig.client.cancel(foreign)
 
 

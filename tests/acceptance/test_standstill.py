@@ -54,7 +54,7 @@ def test_a_task_that_holds_the_interpreter_for_longer_than_the_lease_succeeds_at
     if pool != "prefork":
         rig.until(lambda: rig.node(pool).state == "suspect", "its worker gives no sign of life")
         rig.until(
-            lambda: {rig.status(b).state for b in behind} == {"pending"}, "nothing waits for it"
+            lambda: {rig.status(b).state for b in behind} == {"waiting"}, "nothing waits for it"
         )
     status = rig.until_state(id, "succeeded")
     print(
@@ -114,7 +114,7 @@ def test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new(rig: Rig, fo
         seen = len(read(folder / "stopped"))
         rig.until(lambda: len(read(folder / "stopped")) > seen + 3, "what it runs goes on")
         assert rig.node("stopped").state == "suspect"
-        assert rig.status(waits).state == "pending"
+        assert rig.status(waits).state == "waiting"
         assert "it is suspect" in rig.status(waits).why
     (folder / "stopped.end").touch()
     assert [rig.until_state(task, "succeeded").starts for task in (id, waits)] == [1, 1]
@@ -145,7 +145,7 @@ def test_a_worker_that_stands_still_for_longer_than_the_limit_loses_its_runs_and
         ),
         "why",
     )
-    lost = rig.until_state(id, "pending", "taken").history[-1]
+    lost = rig.until_state(id, "waiting").history[-1]
     assert f"did not renew its lease for {LEASE_S:g} s; it was suspect: {NO_SIGN}" in lost.why, lost
     if pool == "solo":
         assert rig.stack.processes[node].popen.wait(60) == -signal.SIGKILL

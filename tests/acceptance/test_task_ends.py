@@ -100,7 +100,7 @@ def test_control_terminates_and_a_bad_signal_changes_nothing(rig: Rig) -> None:
     rig.until(lambda: rig.counts("held")["t1"] == 1, "it runs")
     with pytest.raises(ValueError, match="signal='NOPE'"):
         rig.tasks.app.control.terminate(waiting.id, signal="NOPE")
-    assert rig.status(waiting).state == "pending"
+    assert rig.status(waiting).state == "waiting"
     rig.tasks.app.control.terminate([running.id, waiting.id], signal=None)
     assert [rig.until_state(r, "cancelled").starts for r in (running, waiting)] == [1, 0]
     assert [AsyncResult(r.id, app=rig.tasks.app).state for r in (running, waiting)] == [

@@ -12,7 +12,7 @@ def test_an_event_loop_asks_all_primaries_and_looks_again_for_one_that_was_away(
             ids = await client.submit_many([("proj.render", [n]) for n in range(40)])
             one = await client.submit("proj.render", id="one")
             found = await asyncio.gather(*(client.status(id) for id in [*ids, one]))
-            assert {task.phase for task in found} == {"waiting"}
+            assert {task.state for task in found} == {"waiting"}
             assert sum(kind.waiting for kind in await client.demand()) == 41
             servers = client._client.store.client.servers  # type: ignore[attr-defined]
             assert len(servers.slots.primaries) == 3

@@ -13,12 +13,13 @@ from parsync_redis.client.requests import Requests
 from parsync_redis.client.submitter import Submitter
 from parsync_redis.errors import ParsyncError, ServerUnreachable
 from parsync_redis.inspect.checkup import check_up
-from parsync_redis.inspect.primary_checks import check_primaries, ranges
+from parsync_redis.inspect.primary_checks import check_primaries
 from parsync_redis.model.task import Submission
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.reads.demand import read_demand
+from parsync_redis.store.reads.schedulers import ranges
 from parsync_redis.store.reads.views import find_node, read_live_nodes, read_views
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster

@@ -11,7 +11,7 @@ from parsync_redis.model.place import Loss, Place
 from parsync_redis.model.record import Record, TaskLine
 from parsync_redis.model.replies import Took, Waits
 from parsync_redis.model.status import TaskStatus
-from parsync_redis.model.task import Submission, Taken, TaskState
+from parsync_redis.model.task import StoredState, Submission, Taken
 from parsync_redis.store import Call, Store
 
 NEVER_MS = 10**9
@@ -272,28 +272,28 @@ class Driver:
         self.run(call)
         return call
 
-    def bring(self, state: TaskState, id: str = "a") -> Place:
+    def bring(self, state: str, id: str = "a") -> Place:
         """Bring a new task into a state; return its place, which before `placed` is
         only planned.
         """
-        if state == TaskState.GONE:
+        if state == StoredState.GONE:
             return self.place(id)
         assert self.submit(id) == "submitted"
-        if state == TaskState.PENDING:
+        if state == StoredState.PENDING:
             return self.place(id, nth(1, self.line(id).life))
         place = self.place(id, self.take()[id])
-        if state == TaskState.TAKEN:
+        if state == StoredState.TAKEN:
             return place
-        if state == TaskState.PLACED:
+        if state == StoredState.PLACED:
             assert self.confirm(place) == "placed"
             return place
-        if state == TaskState.CANCELLED:
+        if state == StoredState.CANCELLED:
             assert self.cancel(id) == ("cancelled", "")
             return place
         assert self.start(place) == "ok"
-        if state in (TaskState.SUCCEEDED, TaskState.FAILED):
+        if state in (StoredState.SUCCEEDED, StoredState.FAILED):
             assert self.finish(place, state) == "ok"
-        if state == TaskState.DEAD:
+        if state == StoredState.DEAD:
             self.set_options(id, starts=self.commands.max_starts)
             assert self.requeue(place) == "dead"
         return place

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.inspect.audit import audit
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import StoredState, Submission
 from parsync_redis.store import Store
 from tests.lua.driver import NEVER_MS, Driver, nth
 
@@ -20,8 +20,8 @@ def busy(drive: Driver) -> Driver:
     assert drive.start(place) == "ok"
     drive.held("lost", "1@9.s1.0", node="n2", inc=2)
     drive.lose("n2", 2)
-    drive.bring(TaskState.SUCCEEDED, "done")
-    drive.bring(TaskState.TAKEN, "taken")
+    drive.bring(StoredState.SUCCEEDED, "done")
+    drive.bring(StoredState.TAKEN, "taken")
     drive.submit("late", delay_ms=NEVER_MS)
     drive.submit("waits")
     drive.run(drive.commands.renew_scheduler("s1", stats={"placed": 1}))
@@ -224,7 +224,7 @@ def test_many_tasks_are_read_in_chunks(store: Store):
 
 
 def test_what_others_published_may_outlive_a_run_and_nothing_else(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.submit("a", message=b"next", publication="c1")
     drive.requeue(place)
     assert audit(drive.store) == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.status import Setback
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState, TaskState
 from tests.lua.driver import Driver, nth
 
 
@@ -15,12 +15,12 @@ def lose(
     drive: Driver,
     id: str = "a",
     why: str = "its node n1 was lost",
-    state: TaskState = TaskState.RUNNING,
+    state: StoredState = StoredState.RUNNING,
 ) -> str:
     """Start a pending task on n1 and lose it; return the word."""
     place = drive.place(id, drive.take()[id])
     drive.confirm(place)
-    if state == TaskState.RUNNING:
+    if state == StoredState.RUNNING:
         assert drive.start(place) == "ok"
     return drive.requeue(place, why)
 
@@ -37,7 +37,7 @@ def history(drive: Driver, id: str = "a") -> tuple[Setback, ...]:
 def test_each_attempt_that_was_lost_leaves_a_line_of_its_history(drive: Driver):
     drive.submit("a")
     lose(drive, why="its node n1 was lost")
-    lose(drive, why="two\nlines", state=TaskState.PLACED)
+    lose(drive, why="two\nlines", state=StoredState.PLACED)
     first, second = history(drive)
     assert (first.attempt, first.state, first.node, first.slot, first.inc) == (
         nth(1),
@@ -54,7 +54,7 @@ def test_each_attempt_that_was_lost_leaves_a_line_of_its_history(drive: Driver):
 def test_a_history_keeps_its_last_ten_lines(drive: Driver):
     drive.submit("a")
     for _ in range(12):
-        lose(drive, state=TaskState.PLACED)
+        lose(drive, state=StoredState.PLACED)
     assert [lost.attempt for lost in history(drive)] == [nth(n) for n in range(3, 13)]
 
 
@@ -96,7 +96,7 @@ def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes
     die(drive)
     assert drive.word(drive.commands.revive(["a"], "by an operator")) == "revived"
     status = drive.status()
-    assert (status.state, status.starts, status.why) == (TaskState.PENDING, 0, "by an operator")
+    assert (status.state, status.starts, status.why) == (TaskState.WAITING, 0, "by an operator")
     assert status.times["finished"] is None
     assert (drive.index("pending"), drive.index("dead")) == (["a"], [])
     assert [lose(drive) for _ in range(drive.commands.max_starts)] == ["pending", "pending", "dead"]
@@ -111,8 +111,8 @@ def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.DEAD])
-def test_only_the_dead_are_revived(drive: Driver, state: TaskState):
+@pytest.mark.parametrize("state", [state for state in StoredState if state != StoredState.DEAD])
+def test_only_the_dead_are_revived(drive: Driver, state: StoredState):
     drive.bring(state)
     assert drive.unchanged_by(drive.commands.revive(["a"], "why")) == [state]
 
@@ -136,12 +136,12 @@ def test_an_unstarted_attempt_is_put_back_only_while_it_has_not_started(drive: D
     """A node may start at last what its leader is about to put back: then it stays
     where it runs.
     """
-    for state in (TaskState.TAKEN, TaskState.RUNNING):
+    for state in (StoredState.TAKEN, StoredState.RUNNING):
         place = drive.bring(state, state)
         assert drive.unchanged_by(drive.commands.requeue([(place, "late")], "unstarted")) == [
             "none"
         ]
-    place = drive.bring(TaskState.PLACED, "placed")
+    place = drive.bring(StoredState.PLACED, "placed")
     assert drive.requeue(place, "late", "unstarted") == "pending"
 
 
@@ -169,6 +169,6 @@ def test_a_task_whose_last_start_was_recalled_is_not_dead(drive: Driver):
 
 
 def test_a_recalled_run_whose_cancel_was_asked_for_ends(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.cancel("a")
     assert drive.requeue(place, "its node is drained", "recalled") == "cancelled"

@@ -11,7 +11,7 @@ import pytest
 
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import StoredState, Submission
 from tests.lua.driver import Driver
 
 FITS = ("work", 2)
@@ -38,32 +38,32 @@ def published(drive: Driver, name: str, slots: int) -> str:
 
 def next_of_its_run(drive: Driver, name: str, slots: int) -> str:
     """Celery's retry and replace."""
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     return drive.submit("a", {"slots": slots}, name, after=place.attempt)
 
 
 def next_of_its_run_may_wait(drive: Driver, name: str, slots: int) -> str:
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     return drive.submit("a", {"slots": slots, "wait_for_capacity": True}, name, after=place.attempt)
 
 
 def published_again_while_it_runs(drive: Driver, name: str, slots: int) -> str:
-    drive.bring(TaskState.RUNNING)
+    drive.bring(StoredState.RUNNING)
     return drive.submit("a", {"slots": slots}, name, publication="c1")
 
 
 def published_again_after_a_lost_run(drive: Driver, name: str, slots: int) -> str:
-    assert drive.requeue(drive.bring(TaskState.RUNNING)) == "pending"
+    assert drive.requeue(drive.bring(StoredState.RUNNING)) == "pending"
     return drive.submit("a", {"slots": slots}, name, publication="c1")
 
 
 def published_again_after_its_end(drive: Driver, name: str, slots: int) -> str:
-    drive.bring(TaskState.SUCCEEDED)
+    drive.bring(StoredState.SUCCEEDED)
     return drive.submit("a", {"slots": slots}, name, publication="c1")
 
 
 def published_again_when_dead(drive: Driver, name: str, slots: int) -> str:
-    drive.bring(TaskState.DEAD)
+    drive.bring(StoredState.DEAD)
     return drive.submit("a", {"slots": slots}, name, publication="c1")
 
 
@@ -97,7 +97,7 @@ def test_each_door_judges_what_enters_with_new_needs(
 
 def test_what_is_refused_changes_nothing_and_the_run_goes_on(drive: Driver) -> None:
     drive.offer("n1", "slots=2", "work")
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     refused = Submission("a", "work", b"next", TaskOptions.of({"slots": 3}), after=place.attempt)
     assert drive.unchanged_by(drive.commands.submit([refused])) == ["infeasible"]
     assert drive.finish(place, "failed") == "ok"
@@ -119,11 +119,11 @@ def revived(drive: Driver, place: Place) -> str:
     return drive.word(drive.commands.revive(["a"], "an operator"))
 
 
-AWAY: dict[Callable[[Driver, Place], str], tuple[TaskState, str]] = {
-    retried: (TaskState.RUNNING, "next"),
-    published_once_more: (TaskState.RUNNING, "next"),
-    requeued: (TaskState.RUNNING, "pending"),
-    revived: (TaskState.DEAD, "revived"),
+AWAY: dict[Callable[[Driver, Place], str], tuple[StoredState, str]] = {
+    retried: (StoredState.RUNNING, "next"),
+    published_once_more: (StoredState.RUNNING, "next"),
+    requeued: (StoredState.RUNNING, "pending"),
+    revived: (StoredState.DEAD, "revived"),
 }
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.status import Setback
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState, TaskState
 from parsync_redis.store import Store
 from tests.lua.driver import NEVER_MS, Driver, dump, nth
 
 GENERATIONS = ["ended", "ended_1", "ended_2"]
-FINAL = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED]
+FINAL = [StoredState.SUCCEEDED, StoredState.FAILED, StoredState.CANCELLED]
 
 
 def rotate(drive: Driver, ago_s: float = 10**6) -> int:
@@ -31,12 +31,12 @@ def generations(drive: Driver) -> list[list[str]]:
 
 
 def test_a_task_that_has_ended_is_forgotten_with_its_generation(drive: Driver):
-    drive.bring(TaskState.SUCCEEDED, "a")
+    drive.bring(StoredState.SUCCEEDED, "a")
     assert rotate(drive) == 1
-    drive.bring(TaskState.FAILED, "b")
+    drive.bring(StoredState.FAILED, "b")
     assert generations(drive) == [["b"], ["a"], []]
     assert rotate(drive) == 1
-    drive.bring(TaskState.CANCELLED, "c")
+    drive.bring(StoredState.CANCELLED, "c")
     assert generations(drive) == [["c"], ["b"], ["a"]]
     assert [drive.state(id) for id in "abc"] == ["succeeded", "failed", "cancelled"]
     assert rotate(drive) == 1
@@ -48,7 +48,7 @@ def test_a_task_that_has_ended_is_forgotten_with_its_generation(drive: Driver):
 
 def test_a_generation_lasts_half_a_retention(drive: Driver):
     half_s = drive.commands.retention_s / 2
-    drive.bring(TaskState.SUCCEEDED, "a")
+    drive.bring(StoredState.SUCCEEDED, "a")
     assert rotate(drive, half_s - 5) == 0
     assert generations(drive) == [["a"], [], []]
     assert rotate(drive, half_s + 5) == 1
@@ -59,7 +59,7 @@ def test_a_generation_lasts_half_a_retention(drive: Driver):
 def test_a_leader_that_does_not_know_when_the_last_began_forgets_nothing(
     drive: Driver, known: str | None
 ):
-    drive.bring(TaskState.SUCCEEDED, "a")
+    drive.bring(StoredState.SUCCEEDED, "a")
     if known is not None:
         drive.store.client.hset(drive.keys.queue("meta"), "rotated_ms", known)
     assert drive.run(drive.commands.rotate()) == 0
@@ -68,7 +68,7 @@ def test_a_leader_that_does_not_know_when_the_last_began_forgets_nothing(
 
 
 def test_what_has_not_ended_does_not_rotate(drive: Driver):
-    for state in (TaskState.PENDING, TaskState.DEAD):
+    for state in (StoredState.PENDING, StoredState.DEAD):
         drive.bring(state, state)
     before = {key: value for key, value in dump(drive.store).items() if not key.endswith(b":meta")}
     for _ in range(4):
@@ -79,7 +79,7 @@ def test_what_has_not_ended_does_not_rotate(drive: Driver):
 
 
 def test_an_outcome_that_is_repeated_after_a_rotation_is_yours(drive: Driver):
-    place = drive.bring(TaskState.SUCCEEDED)
+    place = drive.bring(StoredState.SUCCEEDED)
     for _ in range(2):
         rotate(drive)
         assert drive.unchanged_by(drive.commands.finish([(place, "succeeded", "")])) == ["yours"]
@@ -94,7 +94,7 @@ def test_an_outcome_that_is_repeated_after_a_rotation_is_yours(drive: Driver):
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 @pytest.mark.parametrize("state", FINAL)
 def test_a_new_life_forgets_the_old_one_in_whichever_generation_it_is(
-    drive: Driver, state: TaskState, turns: int
+    drive: Driver, state: StoredState, turns: int
 ):
     old = drive.bring(state)
     for _ in range(turns):
@@ -115,7 +115,7 @@ def test_a_new_life_forgets_the_old_one_in_whichever_generation_it_is(
 
 
 def test_a_new_life_that_is_refused_leaves_the_old_one(drive: Driver):
-    drive.bring(TaskState.FAILED)
+    drive.bring(StoredState.FAILED)
     drive.offer("n1", "slots=2", "work")
     before = dump(drive.store)
     assert drive.submit("a", {"slots": 3}, publication="c1") == "infeasible"
@@ -124,7 +124,7 @@ def test_a_new_life_that_is_refused_leaves_the_old_one(drive: Driver):
 
 
 def test_a_new_life_has_none_of_the_rare_fields_of_the_old_one(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     assert drive.requeue(place, "lost") == "pending"
     assert drive.cancel("a", "not wanted") == ("cancelled", "")
     assert drive.record().extra["history"]
@@ -134,7 +134,7 @@ def test_a_new_life_has_none_of_the_rare_fields_of_the_old_one(drive: Driver):
 
 
 def test_rare_fields_of_an_earlier_life_that_have_not_expired_are_no_later_ones(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.store.client.hset(drive.keys.extra("a"), mapping={"history": "old", "cancel": "SIGTERM"})
     drive.store.client.expire(drive.keys.extra("a"), 99)
     assert drive.requeue(place, "lost") == "pending"
@@ -146,7 +146,7 @@ def test_rare_fields_of_an_earlier_life_that_have_not_expired_are_no_later_ones(
 
 
 def test_an_end_tells_where_the_task_ran_and_why_it_ended(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     assert drive.finish(place, "failed", "two words\nand a line") == "ok"
     status = drive.status()
     assert (status.state, status.why) == (TaskState.FAILED, "two words\nand a line")
@@ -184,7 +184,7 @@ def test_a_full_list_of_the_dead_lets_the_oldest_go_one_by_one(store: Store):
     drive = Driver(store)
     client = store.client
     queue = drive.keys.queue
-    places = [drive.bring(TaskState.RUNNING, f"d{n}") for n in range(4)]
+    places = [drive.bring(StoredState.RUNNING, f"d{n}") for n in range(4)]
     ids = [f"x{n}" for n in range(10_000)]  # as requeue leaves them
     pipe: Any = client.pipeline(transaction=False)
     pipe.hset(
@@ -218,7 +218,7 @@ def test_a_full_list_of_the_dead_lets_the_oldest_go_one_by_one(store: Store):
     assert 0 < client.ttl(drive.keys.extra("x3")) <= drive.commands.retention_s
     assert client.ttl(drive.keys.extra("x4")) == -1
     assert drive.word(drive.commands.purge("dead", ["x3"])) == "purged"
-    assert drive.state("x3") == TaskState.GONE
+    assert drive.state("x3") == StoredState.GONE
 
 
 def test_a_dead_task_tells_of_all_its_runs(drive: Driver):

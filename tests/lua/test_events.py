@@ -8,7 +8,7 @@ import pytest
 
 from parsync_redis.model.booking import Booking
 from parsync_redis.model.events import WORDS, Event, Wanted
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState
 from parsync_redis.store.reads.events import Follower, read_events
 from tests.lua.driver import Driver
 
@@ -35,12 +35,12 @@ def one(drive: Driver, word: str) -> dict[str, str]:
 
 
 def test_a_task_that_goes_well_makes_no_event(drive: Driver) -> None:
-    drive.bring(TaskState.SUCCEEDED)
+    drive.bring(StoredState.SUCCEEDED)
     assert words(drive) == []
 
 
 def test_ends_that_are_no_success_are_events_with_where_and_why(drive: Driver) -> None:
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     assert drive.finish(place, "failed", "ValueError: x") == "ok"
     assert one(drive, "failed") == {
         "task": "a",
@@ -61,7 +61,7 @@ def test_ends_that_are_no_success_are_events_with_where_and_why(drive: Driver) -
 
 
 def test_lost_attempts_and_what_follows_are_events(drive: Driver) -> None:
-    drive.bring(TaskState.DEAD)
+    drive.bring(StoredState.DEAD)
     lost = {"task": "a", "name": "work", "node": "n1", "why": "its node was lost"}
     assert one(drive, "dead") == lost
     drive.run(drive.commands.revive(["a"], "once more"))
@@ -78,7 +78,7 @@ def test_lost_attempts_and_what_follows_are_events(drive: Driver) -> None:
 
 
 def test_what_a_worker_hands_back_before_it_begins_is_no_event(drive: Driver) -> None:
-    place = drive.bring(TaskState.PLACED)
+    place = drive.bring(StoredState.PLACED)
     assert drive.requeue(place, "it had not begun", "recalled") == "pending"
     place = drive.place("a", drive.take()["a"])
     drive.start(place)
@@ -149,7 +149,7 @@ def test_schedulers_and_the_cluster_make_events(drive: Driver) -> None:
 @pytest.mark.unaudited
 @pytest.mark.parametrize("damage", ["another type", "the last number", "a later year"])
 def test_a_damaged_stream_stops_no_script_and_begins_anew(drive: Driver, damage: str) -> None:
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     key = drive.keys.in_shard_of("events", "a")
     client: Any = drive.store.client
     if damage == "another type":

@@ -4,7 +4,7 @@ runs, goes on.
 
 import pytest
 
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState
 from tests.lua.driver import NEVER_MS, Driver, nth
 
 EXPIRED = [b"a cancelled expired"]
@@ -43,7 +43,7 @@ def test_the_leader_ends_what_waits_past_its_expiry_though_nobody_takes_it(
 
 
 def test_a_task_that_is_taken_and_finds_no_place_expires(drive: Driver):
-    place = drive.bring(TaskState.TAKEN)
+    place = drive.bring(StoredState.TAKEN)
     past(drive)
     assert drive.run(drive.commands.expire()) == ["a"]
     assert (drive.index("taken"), drive.state("a")) == ([], "cancelled")
@@ -51,8 +51,8 @@ def test_a_task_that_is_taken_and_finds_no_place_expires(drive: Driver):
     assert drive.start(place) == "refused"
 
 
-@pytest.mark.parametrize("state", [TaskState.PLACED, TaskState.RUNNING])
-def test_what_has_a_place_does_not_expire_and_is_looked_at_again(drive: Driver, state: TaskState):
+@pytest.mark.parametrize("state", [StoredState.PLACED, StoredState.RUNNING])
+def test_what_has_a_place_does_not_expire_and_is_looked_at_again(drive: Driver, state: StoredState):
     place = drive.bring(state)
     past(drive)
     assert drive.run(drive.commands.expire()) == []
@@ -64,9 +64,9 @@ def test_what_has_a_place_does_not_expire_and_is_looked_at_again(drive: Driver, 
 
 
 @pytest.mark.parametrize(
-    "state", [state for state in TaskState if state.final or state == TaskState.GONE]
+    "state", [state for state in StoredState if state.final or state == StoredState.GONE]
 )
-def test_of_what_has_ended_only_the_entry_goes(drive: Driver, state: TaskState):
+def test_of_what_has_ended_only_the_entry_goes(drive: Driver, state: StoredState):
     drive.bring(state)
     drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1})
     assert drive.run(drive.commands.expire()) == []
@@ -109,7 +109,7 @@ def test_the_successor_of_a_run_that_was_lost_leaves_its_expiry_as_it_was(drive:
 
 
 def test_a_revived_task_that_has_expired_is_not_placed(drive: Driver):
-    drive.bring(TaskState.DEAD)
+    drive.bring(StoredState.DEAD)
     past(drive)
     assert drive.word(drive.commands.revive(["a"], "why")) == "revived"
     assert drive.take() == {}
@@ -117,7 +117,7 @@ def test_a_revived_task_that_has_expired_is_not_placed(drive: Driver):
 
 
 def test_a_revived_task_has_its_expiry_again_though_a_pass_met_it_dead(drive: Driver):
-    drive.bring(TaskState.DEAD)
+    drive.bring(StoredState.DEAD)
     past(drive)
     assert drive.run(drive.commands.expire()) == []
     assert drive.word(drive.commands.revive(["a"], "why")) == "revived"

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState
 from tests.lua.driver import NEVER_MS, Driver, nth
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "cancelled"])
 def test_an_outcome_ends_the_task_and_its_record_expires(drive: Driver, outcome: str):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     assert drive.finish(place, outcome, "because") == "ok"
     record = drive.record("a")
     assert (record.state, record.why, record.place) == (outcome, "because", place)
@@ -22,7 +22,7 @@ def test_an_outcome_ends_the_task_and_its_record_expires(drive: Driver, outcome:
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "cancelled"])
 def test_the_same_outcome_again_answers_yours_and_another_is_stale(drive: Driver, outcome: str):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.finish(place, outcome)
     for other in ("succeeded", "failed", "cancelled", "again"):
         word = drive.unchanged_by(drive.commands.finish([(place, other, "")]))
@@ -32,29 +32,29 @@ def test_the_same_outcome_again_answers_yours_and_another_is_stale(drive: Driver
 @pytest.mark.parametrize("attempt", [nth(0), nth(2), nth(1, 2), nth(1, 1, "s2")])
 def test_finish_fenced(drive: Driver, attempt: str):
     """The task runs at that very place, but by another attempt."""
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     stale = drive.commands.finish([(replace(place, attempt=attempt), "succeeded", "")])
     assert drive.unchanged_by(stale) == ["stale"]
 
 
 @pytest.mark.parametrize("other", [{"node": "n2"}, {"slots": (1,)}, {"inc": 2}])
 def test_place_fenced_finish(drive: Driver, other: dict[str, Any]):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     stale = drive.commands.finish([(replace(place, **other), "failed", "")])
     assert drive.unchanged_by(stale) == ["stale"]
 
 
 @pytest.mark.dealt
 @pytest.mark.parametrize(
-    "state", [s for s in TaskState if s not in (TaskState.RUNNING, TaskState.SUCCEEDED)]
+    "state", [s for s in StoredState if s not in (StoredState.RUNNING, StoredState.SUCCEEDED)]
 )
-def test_only_a_running_task_finishes(drive: Driver, state: TaskState):
+def test_only_a_running_task_finishes(drive: Driver, state: StoredState):
     place = drive.bring(state)
     assert drive.unchanged_by(drive.commands.finish([(place, "succeeded", "")])) == ["stale"]
 
 
 def test_a_run_that_wants_another_is_pending_anew_with_no_lost_start_counted(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     assert drive.finish(place, "again") == "again"
     assert (drive.state("a"), drive.status().starts, drive.index("pending")) == (
         "pending",
@@ -66,7 +66,7 @@ def test_a_run_that_wants_another_is_pending_anew_with_no_lost_start_counted(dri
 
 
 def test_lost_starts_do_not_count_after_a_run_that_wants_another(drive: Driver):
-    drive.requeue(drive.bring(TaskState.RUNNING))
+    drive.requeue(drive.bring(StoredState.RUNNING))
     place = drive.place("a", drive.take()["a"])
     drive.start(place)
     assert drive.status().starts == 2
@@ -77,7 +77,7 @@ def test_lost_starts_do_not_count_after_a_run_that_wants_another(drive: Driver):
 # again: a run that does not know that its retry is there
 @pytest.mark.parametrize("outcome", ["failed", "again"])
 def test_what_comes_next_may_be_delayed(drive: Driver, outcome: str):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.submit("a", delay_ms=NEVER_MS, message=b"next", after=place.attempt)
     assert drive.finish(place, outcome) == "again"
     assert (drive.index("pending"), drive.index("later")) == ([], ["a"])
@@ -87,7 +87,7 @@ def test_what_comes_next_may_be_delayed(drive: Driver, outcome: str):
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "again", "cancelled"])
 def test_after_a_cancel_nothing_runs_again(drive: Driver, outcome: str):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.submit("a", message=b"next", after=place.attempt)
     drive.cancel("a")
     assert drive.finish(place, outcome) == "ok"
@@ -95,15 +95,15 @@ def test_after_a_cancel_nothing_runs_again(drive: Driver, outcome: str):
 
 
 def test_a_killed_run_does_not_run_again(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.submit("a", message=b"next", after=place.attempt)
     assert drive.finish(place, "cancelled") == "ok"
     assert drive.state("a") == "cancelled"
 
 
 def test_finish_judges_each_task_by_itself(drive: Driver):
-    a = drive.bring(TaskState.RUNNING, "a")
-    b = drive.bring(TaskState.RUNNING, "b")
+    a = drive.bring(StoredState.RUNNING, "a")
+    b = drive.bring(StoredState.RUNNING, "b")
     outcomes = [
         (a, "again", ""),
         (replace(b, attempt=nth(9, 9)), "failed", ""),
@@ -114,7 +114,7 @@ def test_finish_judges_each_task_by_itself(drive: Driver):
 
 
 def test_a_task_that_waits_again_wakes_one_scheduler(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.wait("s1")
     channel = f"{drive.keys.wakes()}:s1"
     assert drive.heard(lambda: drive.finish(place, "again"), channel) == [(channel, b"wake")]
@@ -124,7 +124,7 @@ def test_a_task_that_waits_again_wakes_one_scheduler(drive: Driver):
 def test_a_result_that_was_not_stored_goes_to_the_outbox_with_its_message(
     drive: Driver, state: str
 ):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     assert drive.finish(place, f"unstored {state}", "its result could not be stored") == "ok"
     record = drive.record("a")
     assert (record.state, record.why, record.place) == (
@@ -141,13 +141,13 @@ def test_a_result_that_was_not_stored_goes_to_the_outbox_with_its_message(
 
 
 def test_a_stale_outcome_does_not_go_to_the_outbox(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     stale = drive.commands.finish([(replace(place, attempt=nth(9, 9)), "unstored failed", "")])
     assert drive.unchanged_by(stale) == ["stale"]
 
 
 def test_a_run_that_left_a_successor_is_not_told_as_failed(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.submit("a", message=b"next", after=place.attempt)
     assert drive.finish(place, "unstored failed") == "again"
     assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1) == []
@@ -157,7 +157,7 @@ def test_a_run_that_left_a_successor_is_not_told_as_failed(drive: Driver):
     "outcome", ["unstored", "unstored succeeded", "unstored again", "unstored unstored failed"]
 )
 def test_only_a_failure_or_a_cancel_can_be_unstored(drive: Driver, outcome: str):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     with pytest.raises(BrokenContract, match="PSOUTCOME"):
         drive.finish(place, outcome)
     assert drive.state("a") == "running"

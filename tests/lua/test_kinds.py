@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from parsync_redis.cli.explain import print_explanation
+from parsync_redis.inspect.explanation import NOT_COUNTED, explain_task
 from parsync_redis.inspect.waiting import NOT_YET, explain_tasks
 from parsync_redis.model.kind import KindLine
 from parsync_redis.model.replies import Took
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import StoredState, Submission, TaskState
 from parsync_redis.store import Store
-from parsync_redis.store.reads.tasks import WAITING_STATES, list_some, list_tasks
+from parsync_redis.store.reads.tasks import list_some, list_tasks
 from tests.lua.driver import NEVER_MS, Driver
 
 FIRST = 9 * 10**12
@@ -130,7 +132,7 @@ def test_the_first_of_a_kind_is_right_whichever_is_cancelled(drive: Driver, gone
 
 
 def test_many_are_cancelled_in_a_call_and_each_is_told_what_it_was(drive: Driver) -> None:
-    place = drive.bring(TaskState.RUNNING, "runs")
+    place = drive.bring(StoredState.RUNNING, "runs")
     for id in "abc":
         drive.submit(id, {"slots": 2} if id == "c" else {})
     drive.submit("later", delay_ms=NEVER_MS)
@@ -163,9 +165,9 @@ def test_a_take_of_too_many_changes_nothing(drive: Driver) -> None:
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.PENDING])
+@pytest.mark.parametrize("state", [state for state in StoredState if state != StoredState.PENDING])
 def test_a_task_that_does_not_wait_is_not_taken_though_it_is_in_a_queue(
-    drive: Driver, state: TaskState
+    drive: Driver, state: StoredState
 ) -> None:
     drive.bring(state)
     drive.store.client.zadd(drive.keys.pending("work slots=1"), {"a": FIRST + 1})
@@ -313,7 +315,7 @@ def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(
         monkeypatch.setattr("parsync_redis.store.reads.tasks._PAGE", page)
         monkeypatch.setattr("parsync_redis.store.reads.tasks._KINDS", kinds)
         for limit in (1, 2, 7, 39, 40, 99):
-            found = [task.id for task in list_tasks(store, WAITING_STATES, limit)]
+            found = [task.id for task in list_tasks(store, {TaskState.WAITING}, limit)]
             assert found == drive.index("pending")[:limit]
 
 
@@ -341,6 +343,31 @@ def test_what_a_list_of_waiting_tasks_costs_has_a_bound(
     assert NOT_YET not in explain_tasks(drive.store, [tasks[2]])[0].why, (
         "one task is explained, whatever it costs"
     )
+
+
+def test_what_it_costs_to_count_the_tasks_before_one_has_a_bound(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drive = Driver(store)
+    drive.run(drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000}))
+    drive.run(drive.commands.renew_scheduler("s1", stats={"placed": 0}))
+    for name in ("n1", "n2", "n3"):
+        drive.node(name, labels={"host": name})
+    for id in ("a", "b"):
+        drive.submit(id, {"require": {"host": "none"}, "wait_for_capacity": True}, f"work.{id}")
+    drive.submit("c", name="work.c")
+    drive.submit("last")
+    monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_COMPARED", 7)
+    found = explain_task(store, "last")
+    assert (found.ahead, found.ahead_alike) == (1, 1), (
+        "two kinds by three nodes, and one that the first node fits"
+    )
+    monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_COMPARED", 6)
+    found = explain_task(store, "last")
+    assert (found.ahead, found.ahead_alike, found.start) == (None, None, None)
+    assert found.no_forecast == NOT_COUNTED
+    print_explanation(found, verbose=False)
+    assert "waiting tasks before it: not counted\n" in capsys.readouterr().out
 
 
 def test_a_list_of_tasks_that_few_match_looks_at_so_many_and_says_so(drive: Driver) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.model.ids import encode_id
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState, TaskState
 from parsync_redis.store import Store
 from parsync_redis.store.reads import tasks
 from parsync_redis.store.reads.purge import find_purgeable, purge_tasks
-from parsync_redis.store.reads.tasks import WAITING_STATES, list_tasks
+from parsync_redis.store.reads.tasks import list_tasks
 
 from .driver import Driver
 
@@ -44,21 +44,21 @@ def test_a_purge_is_of_the_tasks_that_it_names_and_no_other(drive: Driver, state
     found = find_purgeable(drive.store, state, "odd")
     assert {task.id for task in found} == set(ODD)
     assert purge_tasks(drive.store, found) == len(ODD)
-    left = {"waiting": "cancelled"}.get(state, TaskState.GONE)
+    left = {"waiting": "cancelled"}.get(state, StoredState.GONE)
     assert {drive.state(encode_id(id)) for id in ODD} == {left}
     assert drive.state("A") == {"waiting": "pending"}.get(state, state)
 
 
 def test_a_foreign_field_among_records_keeps_nothing_from_being_purged(drive: Driver):
     client: Any = drive.store.client
-    drive.bring(TaskState.FAILED, "mine")
+    drive.bring(StoredState.FAILED, "mine")
     for field in (b"z" * 300, b"\xff", b"a b", b""):
         client.hset(drive.keys.queue("ended"), field, b"failed 1\n0@1 1 1 1 - odd slots=1\n\n")
     client.hset(drive.keys.queue("ended"), "garbled", b"\xff")
     found = find_purgeable(drive.store, "failed")
     assert {task.id for task in found} >= {"mine"}
     assert purge_tasks(drive.store, found) >= 1
-    assert drive.state("mine") == TaskState.GONE
+    assert drive.state("mine") == StoredState.GONE
 
 
 def test_why_a_task_waits_names_the_holder_by_its_id(drive: Driver):
@@ -82,5 +82,5 @@ def test_a_long_queue_is_listed_in_its_order_page_by_page(
     for number in range(count):
         drive.submit(f"t{number}")
     for limit in (1, 20, 21, 39, 100):
-        found = [task.id for task in list_tasks(drive.store, WAITING_STATES, limit)]
+        found = [task.id for task in list_tasks(drive.store, {TaskState.WAITING}, limit)]
         assert found == drive.index("pending")[:limit]

@@ -2,14 +2,14 @@
 
 import pytest
 
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState
 
 from .driver import Driver
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "dead"])
 def test_only_what_is_in_the_state_that_was_seen_is_deleted(drive: Driver, state: str):
-    drive.bring(TaskState(state), "a")
+    drive.bring(StoredState(state), "a")
     drive.submit("b")
     other = "failed" if state != "failed" else "dead"
     assert drive.unchanged_by(drive.commands.purge(other, ["a", "b", "c"])) == [
@@ -29,7 +29,7 @@ def test_only_what_is_in_the_state_that_was_seen_is_deleted(drive: Driver, state
 
 
 def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):
-    place = drive.bring(TaskState.PLACED)
+    place = drive.bring(StoredState.PLACED)
     cancel = drive.commands.cancel(["a"], "purged", "waiting")
     assert drive.unchanged_by(cancel) == [("none", "placed")]
     drive.run(drive.commands.start([place]))
@@ -43,8 +43,8 @@ def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):
 
 
 def test_a_cancel_of_what_is_placed_leaves_alone_what_runs(drive: Driver):
-    place = drive.bring(TaskState.PLACED)
-    drive.bring(TaskState.PLACED, "b")
+    place = drive.bring(StoredState.PLACED)
+    drive.bring(StoredState.PLACED, "b")
     drive.run(drive.commands.start([place]))
     cancel = drive.commands.cancel(["a", "b"], how="placed")
     assert drive.run(cancel) == [("none", "running"), ("cancelled", "")]

@@ -4,32 +4,32 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState, TaskState
 from tests.lua.driver import NEVER_MS, Driver, dump
 
 
 def test_a_task_in_each_state_is_read_in_one_call(drive: Driver):
     # the one that waits last
-    places = {state: drive.bring(state, state) for state in reversed(TaskState)}
+    places = {state: drive.bring(state, state) for state in reversed(StoredState)}
     drive.submit("late", delay_ms=NEVER_MS)
     before = dump(drive.store)
-    found = drive.run(drive.commands.read_tasks([*TaskState, "late", "nobody"]))
-    assert [record.id for record in found] == [*TaskState, "late", "nobody"]
-    assert [record.state for record in found] == [*TaskState, "pending", "gone"]
+    found = drive.run(drive.commands.read_tasks([*StoredState, "late", "nobody"]))
+    assert [record.id for record in found] == [*StoredState, "late", "nobody"]
+    assert [record.state for record in found] == [*StoredState, "pending", "gone"]
     assert len({record.now_ms for record in found}) == 1
     assert dump(drive.store) == before
-    known = {record.state: record for record in found[: len(TaskState)]}
+    known = {record.state: record for record in found[: len(StoredState)]}
     for state in (
-        TaskState.PLACED,
-        TaskState.RUNNING,
-        TaskState.SUCCEEDED,
-        TaskState.FAILED,
-        TaskState.DEAD,
+        StoredState.PLACED,
+        StoredState.RUNNING,
+        StoredState.SUCCEEDED,
+        StoredState.FAILED,
+        StoredState.DEAD,
     ):
         assert (known[state].place, known[state].attempt) == (places[state], places[state].attempt)
-        assert (known[state].started_ms is None) == (state == TaskState.PLACED)
+        assert (known[state].started_ms is None) == (state == StoredState.PLACED)
     assert (known["taken"].attempt, known["taken"].place, known["taken"].scheduler) == (
-        places[TaskState.TAKEN].attempt,
+        places[StoredState.TAKEN].attempt,
         None,
         "s1",
     )
@@ -50,7 +50,7 @@ def test_a_task_that_is_named_twice_is_read_twice(drive: Driver):
 
 
 def test_rare_fields_are_read_but_for_messages(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     drive.submit("a", message=b"secret", publication="c1")
     drive.cancel("a")
     assert drive.record().extra == {"next": "0 - pub=c1 work slots=1", "cancel": "SIGTERM"}

@@ -11,7 +11,7 @@ import pytest
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.limits import MAX_MESSAGE
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState
 from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.store import Store
 from parsync_redis.store.repair.losses import read_losses
@@ -42,7 +42,7 @@ def busy(drive: Driver) -> Driver:
     drive.run(
         drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000, "shards": 1})
     )
-    drive.bring(TaskState.DEAD, "dead")
+    drive.bring(StoredState.DEAD, "dead")
     for id in ("runs", "placed"):
         drive.submit(
             id, {"slots": 2} if id == "runs" else {"resources": {"gpu": 1}}, message=MESSAGE

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.errors import BrokenContract, ServerUnreachable
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState
 from parsync_redis.store import Call
 from parsync_redis.store.scripts.calls import ALL
 from tests.lua.driver import Driver, dump
@@ -28,7 +28,7 @@ def busy_cluster(drive: Driver) -> Driver:
     drive.store.client.hset(drive.keys.partition(0, "meta"), "epoch", EPOCH)
     drive.submit("taken")
     drive.take()
-    drive.bring(TaskState.DEAD, "dead")
+    drive.bring(StoredState.DEAD, "dead")
     drive.submit("waits")
     drive.submit("late", expiry_ms=0)
     drive.submit("due", delay_ms=0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import drain_terms
 from parsync_redis.model.place import Place
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState
 from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.scheduler.leader.nodes import are_consistent
 from parsync_redis.store.repair import quarantine
@@ -178,7 +178,7 @@ def test_notes_of_another_type_are_made_anew_and_a_drain_stays_one(drive: Driver
 
 def test_a_list_of_dead_tasks_of_another_type_is_made_anew_by_the_leader(drive: Driver) -> None:
     drive.node()
-    drive.bring(TaskState.DEAD, "a")
+    drive.bring(StoredState.DEAD, "a")
     other_type(drive, drive.keys.queue("dead"))
     Janitor(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
     assert drive.index("dead") == ["a"]

@@ -143,13 +143,13 @@ def test_lists_and_selections_are_of_all_shards(drive: Driver):
     assert [(kind.kind, kind.waiting) for kind in read_demand(drive.store)] == [
         ("work slots=1", 12)
     ]
-    first = [task.id for task in list_tasks(drive.store, {TaskState.PENDING}, 6)]
+    first = [task.id for task in list_tasks(drive.store, {TaskState.WAITING}, 6)]
     assert sorted(first) == sorted(IDS[1::2]), "the higher priority, of all shards"
-    assert len(list_tasks(drive.store, {TaskState.PENDING}, 100)) == 13
+    assert len(list_tasks(drive.store, {TaskState.WAITING}, 100)) == 13
     assert sorted(find_selected(drive.store, Selection(name="work"))) == sorted([*IDS, "late"])
     attempts = take_all(drive)
-    assert sorted(task.id for task in list_tasks(drive.store, {TaskState.TAKEN}, 100)) == sorted(
-        IDS
+    assert sorted(task.id for task in list_tasks(drive.store, {TaskState.WAITING}, 100)) == sorted(
+        [*IDS, "late"]
     )
     places = [drive.place(id, attempts[id]) for id in IDS]
     drive.run(drive.commands.start(places))
@@ -294,9 +294,9 @@ def test_a_client_from_before_the_cluster_goes_by_the_clusters_shards(server: Em
         other = store_of(server)
         join_cluster(other, settings_of(server, shards=4), create=True)
         other.run(other.commands.submit([Submission(f"other{n}", "work", b"") for n in range(4)]))
-        assert {early.status(f"other{n}").state for n in range(4)} == {"pending"}
+        assert {early.status(f"other{n}").state for n in range(4)} == {"waiting"}
         ids = [early.submit("work", id=id) for id in IDS]
-        assert {early.status(id).state for id in ids} == {"pending"}
+        assert {early.status(id).state for id in ids} == {"waiting"}
         assert audit(early.store) == []
         assert len({shard_of(id, 4) for id in early.submit_many([("work",)] * 50)}) == 1
 
@@ -318,7 +318,7 @@ def test_a_submission_by_another_number_of_shards_changes_nothing_and_is_repeate
         with pytest.raises(ServerUnreachable, match="is being set up"):
             client.submit("work", id="t1")
         assert client.submit("work", id="t1") == "t1", "it has read the settings again"
-        assert client.status("t1").state == "pending"
+        assert client.status("t1").state == "waiting"
 
 
 def test_a_scheduler_does_not_leave_tasks_where_it_would_not_look(server: EmbeddedServer):
@@ -332,7 +332,7 @@ def test_a_scheduler_does_not_leave_tasks_where_it_would_not_look(server: Embedd
         config = join_cluster(store_of(server), settings_of(server), create=True)
         assert config is not None
         assert config.shards == 1
-        assert early.status("t1").state == "pending"
+        assert early.status("t1").state == "waiting"
 
 
 class Between(Store):

@@ -8,7 +8,7 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import TaskOptions
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import StoredState, Submission, TaskState
 from parsync_redis.store.reads.views import Directory
 from parsync_redis.submission import explain_refusal
 from tests.lua.driver import NEVER_MS, Driver, dump, nth
@@ -44,8 +44,8 @@ def test_an_id_twice_in_one_call_is_one_task(drive: Driver):
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.GONE])
-def test_a_task_in_any_state_is_not_submitted_again(drive: Driver, state: TaskState):
+@pytest.mark.parametrize("state", [state for state in StoredState if state != StoredState.GONE])
+def test_a_task_in_any_state_is_not_submitted_again(drive: Driver, state: StoredState):
     drive.bring(state)
     assert drive.unchanged_by(drive.commands.submit([Submission("a", "work", b"2")])) == ["exists"]
 
@@ -122,7 +122,7 @@ def test_an_offer_that_is_known_already_changes_nothing(drive: Driver):
 
 
 def test_a_running_attempt_says_what_its_id_does_next(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     assert (
         drive.submit("a", {"slots": 2}, name="other", message=b"next", after=place.attempt)
         == "next"
@@ -137,7 +137,7 @@ def test_a_running_attempt_says_what_its_id_does_next(drive: Driver):
 
 
 def test_only_the_current_attempt_and_only_while_it_runs_says_what_is_next(drive: Driver):
-    place = drive.bring(TaskState.PLACED)
+    place = drive.bring(StoredState.PLACED)
     after = drive.commands.submit([Submission("a", "work", b"next", after=place.attempt)])
     assert drive.unchanged_by(after) == ["stale"]
     drive.start(place)
@@ -149,7 +149,7 @@ def test_only_the_current_attempt_and_only_while_it_runs_says_what_is_next(drive
 
 def test_what_a_lost_run_wanted_next_is_lost_with_it(drive: Driver):
     """Otherwise the next attempt's success would start the successor."""
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     assert drive.submit("a", message=b"next", after=place.attempt) == "next"
     assert drive.requeue(place) == "pending"
     again = drive.place("a", drive.take()["a"])
@@ -160,7 +160,7 @@ def test_what_a_lost_run_wanted_next_is_lost_with_it(drive: Driver):
 
 def test_fence_survives_purge(drive: Driver):
     """An id submitted anew after its record expired starts no attempt that an earlier life had."""
-    old = drive.bring(TaskState.SUCCEEDED)
+    old = drive.bring(StoredState.SUCCEEDED)
     assert drive.word(drive.commands.purge("succeeded", ["a"])) == "purged"
     new = drive.place("a", drive.taken("a"))
     assert (old.attempt, new.attempt) == (nth(1), nth(1, 2))
@@ -244,17 +244,19 @@ def test_options_that_no_line_could_keep_are_refused(drive: Driver, options: str
 
 # -- what Celery publishes: an id may be published again -------------------------------------------
 
-ENDED = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD]
+ENDED = [StoredState.SUCCEEDED, StoredState.FAILED, StoredState.CANCELLED, StoredState.DEAD]
 
 
 @pytest.mark.parametrize("state", ENDED)
-def test_another_publish_of_an_id_that_has_ended_begins_a_new_life(drive: Driver, state: TaskState):
+def test_another_publish_of_an_id_that_has_ended_begins_a_new_life(
+    drive: Driver, state: StoredState
+):
     old = drive.bring(state)
     assert drive.submit("a", {"slots": 2}, message=b"anew", publication="c1") == "submitted"
     line = drive.line("a")
     status = drive.status("a")
     assert (status.state, drive.message("a"), line.takes, line.life) == (
-        TaskState.PENDING,
+        TaskState.WAITING,
         b"anew",
         0,
         2,
@@ -268,7 +270,7 @@ def test_another_publish_of_an_id_that_has_ended_begins_a_new_life(drive: Driver
 
 
 @pytest.mark.parametrize("state", ENDED)
-def test_the_same_publish_again_is_the_same_life(drive: Driver, state: TaskState):
+def test_the_same_publish_again_is_the_same_life(drive: Driver, state: StoredState):
     """A client whose request was executed and not answered sends it again, perhaps after the task
     has ended.
     """
@@ -285,7 +287,7 @@ def test_the_same_publish_again_is_the_same_life(drive: Driver, state: TaskState
 def test_a_publish_of_a_running_id_is_what_it_does_next_whether_or_not_its_run_is_lost(
     drive: Driver,
 ):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     assert drive.submit("a", message=b"next", publication="c1") == "next"
     repeat = drive.commands.submit([Submission("a", "work", b"next", publication="c1")])
     assert drive.unchanged_by(repeat) == ["exists"]
@@ -302,12 +304,12 @@ def test_a_publish_of_a_running_id_is_what_it_does_next_whether_or_not_its_run_i
     assert drive.unchanged_by(repeat) == ["exists"]
 
 
-WAITING = [TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED]
+WAITING = [StoredState.PENDING, StoredState.TAKEN, StoredState.PLACED]
 
 
 @pytest.mark.parametrize("state", WAITING)
 def test_a_publish_of_an_id_that_waits_for_its_first_run_is_that_task(
-    drive: Driver, state: TaskState
+    drive: Driver, state: StoredState
 ):
     drive.bring(state)
     assert drive.unchanged_by(
@@ -317,20 +319,20 @@ def test_a_publish_of_an_id_that_waits_for_its_first_run_is_that_task(
 
 @pytest.mark.parametrize("state", WAITING)
 def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_next(
-    drive: Driver, state: TaskState
+    drive: Driver, state: StoredState
 ):
     """A task was replaced by a chain, its run was lost, and the chain's last step comes before the
     task runs again.
     """
-    assert drive.requeue(drive.bring(TaskState.RUNNING)) == "pending"
-    if state != TaskState.PENDING:
+    assert drive.requeue(drive.bring(StoredState.RUNNING)) == "pending"
+    if state != StoredState.PENDING:
         place = drive.place("a", drive.take()["a"])
-    if state == TaskState.PLACED:
+    if state == StoredState.PLACED:
         drive.confirm(place)
     assert drive.submit("a", message=b"last step", publication="s7") == "next"
-    if state == TaskState.TAKEN:
+    if state == StoredState.TAKEN:
         assert drive.word(drive.commands.give_back("s1", [("a", "", "", "")])) == "pending"
-    if state != TaskState.PLACED:
+    if state != StoredState.PLACED:
         place = drive.place("a", drive.take()["a"])
     assert drive.start(place) == "ok"
     assert drive.submit("a", message=b"a retry", after=place.attempt) == "next"
@@ -342,14 +344,14 @@ def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_ne
 
 
 def test_a_chain_does_not_go_on_where_its_last_step_was_cancelled(drive: Driver):
-    drive.bring(TaskState.CANCELLED)
+    drive.bring(StoredState.CANCELLED)
     step = drive.commands.submit([Submission("a", "work", b"step", publication="s7")])
     assert drive.unchanged_by(step) == ["exists"]
     assert drive.submit("a", message=b"published by hand", publication="c7") == "submitted"
 
 
 def test_a_new_life_that_no_node_could_hold_leaves_the_old_one(drive: Driver):
-    drive.bring(TaskState.DEAD)
+    drive.bring(StoredState.DEAD)
     drive.offer("n1", "slots=2", "work")
     refused = Submission("a", "work", b"", TaskOptions.of({"slots": 9}), publication="c1")
     assert drive.unchanged_by(drive.commands.submit([refused])) == ["infeasible"]

@@ -3,7 +3,7 @@
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import StoredState, Submission
 from parsync_redis.store.runner import Runner
 from tests.lua.driver import NEVER_MS, Driver, dump, nth
 
@@ -116,7 +116,7 @@ def test_no_successor_outlives_its_task(drive: Driver, how: str):
             drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1})
             assert drive.run(drive.commands.expire()) == ["a"]
     assert not {"next", "next_message"} & set(drive.store.hash(drive.keys.extra("a")))
-    assert drive.state("a") == (TaskState.PENDING if how == "dead" else TaskState.CANCELLED)
+    assert drive.state("a") == (StoredState.PENDING if how == "dead" else StoredState.CANCELLED)
 
 
 @pytest.mark.parametrize("damage", ["no message", "another text"])

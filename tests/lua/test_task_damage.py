@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.place import GiveBack
 from parsync_redis.model.record import read_run
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import StoredState, Submission, state_word
 from parsync_redis.scheduler.process.taken_tasks import give_back
 from parsync_redis.store import Call
 from parsync_redis.store.repair import quarantine
@@ -88,7 +88,7 @@ def test_a_taken_task_that_has_no_line_fails_when_it_is_given_back(drive: Driver
 @pytest.mark.parametrize("line", LINES)
 def test_a_run_that_has_no_line_ends_as_it_likes(drive: Driver, line: str):
     for id, outcome in (("a", "succeeded"), ("b", "again"), ("c", "lost"), ("d", "cancelled")):
-        place = drive.bring(TaskState.RUNNING, id)
+        place = drive.bring(StoredState.RUNNING, id)
         write(drive, "tasks", line, id)
         if outcome == "lost":
             assert drive.requeue(place) == "none"
@@ -104,16 +104,17 @@ def test_a_run_that_has_no_line_ends_as_it_likes(drive: Driver, line: str):
 @pytest.mark.dealt
 @pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize(
-    "state", [state for state in TaskState if state not in (TaskState.GONE, TaskState.SUCCEEDED)]
+    "state",
+    [state for state in StoredState if state not in (StoredState.GONE, StoredState.SUCCEEDED)],
 )
 def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(
-    drive: Driver, state: TaskState, line: str
+    drive: Driver, state: StoredState, line: str
 ):
     drive.bring(state)
-    if state not in (TaskState.FAILED, TaskState.CANCELLED):
+    if state not in (StoredState.FAILED, StoredState.CANCELLED):
         write(drive, "tasks", line)
     status = drive.status()
-    assert status.state == state
+    assert status.state == state_word(state)
     assert drive.submit("a") == "exists"
     assert drive.submit("a", publication="c1") in ("exists", "submitted")
     drive.cancel("a")
@@ -124,7 +125,7 @@ def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(
     "odd", ["inc=01", "inc=1 GPU=1", "since=0123", "n1/0,0", "n1/00", "started=x", "p00"]
 )
 def test_what_no_reader_takes_for_a_place_is_none_for_the_repair_either(drive: Driver, odd: str):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     mend = {
         "inc": " inc=1",
         "since": f" since={place.since_ms}",
@@ -149,7 +150,7 @@ def test_an_attempt_of_another_life_or_of_too_many_digits_is_repaired(drive: Dri
 
 
 def test_a_dead_task_that_the_list_of_the_dead_has_lost_is_listed_again(drive: Driver):
-    drive.bring(TaskState.DEAD)
+    drive.bring(StoredState.DEAD)
     before = drive.record("a")
     drive.store.client.delete(drive.keys.queue("dead"))
     assert drive.run(drive.commands.repair_task("a", "why")) == "dead"
@@ -171,7 +172,7 @@ def test_an_end_of_no_final_state_is_a_failure_for_every_script(drive: Driver, t
 
 @pytest.mark.parametrize("verb", ["confirm", "start", "finish"])
 def test_a_call_of_more_tasks_than_lua_can_name_is_refused(drive: Driver, verb: str):
-    place = drive.bring(TaskState.TAKEN)
+    place = drive.bring(StoredState.TAKEN)
     rows = [place] * 1001
     outcomes = [(one, "succeeded", "") for one in rows]
     calls: dict[str, Call[Any]] = {
@@ -205,7 +206,7 @@ def test_a_taken_task_whose_attempt_is_damaged_waits_again(drive: Driver, attemp
     ["", "x", "p0 n1/0 inc=1", f"b {nth(1)} p0 n1/0 inc=1 since=1", "a x p0 n1/0 inc=1 since=1"],
 )
 def test_a_task_whose_place_is_damaged_waits_again(drive: Driver, run: str):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     write(drive, "running", run)
     assert drive.finish(place) == "stale"
     assert drive.run(drive.commands.repair_task("a", "why")) == "pending"
@@ -213,7 +214,7 @@ def test_a_task_whose_place_is_damaged_waits_again(drive: Driver, run: str):
 
 
 def test_a_task_without_a_message_starts_with_none_and_its_worker_says_so(drive: Driver):
-    place = drive.bring(TaskState.TAKEN)
+    place = drive.bring(StoredState.TAKEN)
     drive.store.client.hdel(drive.keys.queue("messages"), "a")
     assert drive.run(drive.commands.start([place])) == [("ok", b"")]
     assert drive.finish(place, "failed") == "ok"
@@ -230,8 +231,8 @@ def test_a_task_without_a_message_fails_when_it_is_repaired(drive: Driver):
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("state", list(TaskState))
-def test_a_sound_task_is_not_repaired(drive: Driver, state: TaskState):
+@pytest.mark.parametrize("state", list(StoredState))
+def test_a_sound_task_is_not_repaired(drive: Driver, state: StoredState):
     drive.bring(state)
     assert drive.unchanged_by(drive.commands.repair_task("a", "why")) == "sound"
 
@@ -242,12 +243,12 @@ def test_a_delayed_task_is_sound(drive: Driver):
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.PENDING])
+@pytest.mark.parametrize("state", [state for state in StoredState if state != StoredState.PENDING])
 @pytest.mark.parametrize("index", ["pending", "later", "dead"])
 def test_a_task_that_is_listed_once_too_often_stays_what_it_is(
-    drive: Driver, state: TaskState, index: str
+    drive: Driver, state: StoredState, index: str
 ):
-    if state == TaskState.DEAD == index:
+    if state == StoredState.DEAD == index:
         return
     drive.bring(state)
     drive.store.client.zadd(
@@ -257,7 +258,7 @@ def test_a_task_that_is_listed_once_too_often_stays_what_it_is(
     drive.run(drive.commands.repair_kind(WORK))
     assert drive.state("a") == state
     assert drive.index("pending") == drive.index("later") == []
-    assert drive.index("dead") == (["a"] if state == TaskState.DEAD else [])
+    assert drive.index("dead") == (["a"] if state == StoredState.DEAD else [])
 
 
 def test_a_task_that_is_listed_nowhere_waits_again(drive: Driver):
@@ -268,7 +269,7 @@ def test_a_task_that_is_listed_nowhere_waits_again(drive: Driver):
 
 
 def test_of_a_task_that_is_taken_and_runs_the_run_stays(drive: Driver):
-    place = drive.bring(TaskState.RUNNING)
+    place = drive.bring(StoredState.RUNNING)
     write(drive, "taken", nth(7))
     assert drive.run(drive.commands.repair_task("a", "why")) == "running"
     assert drive.index("taken") == []
@@ -308,7 +309,7 @@ def test_what_is_listed_and_nobody_knows_is_gone(drive: Driver):
 def test_half_a_next_attempt_holds_up_no_outcome(
     drive: Driver, field: str, text: str, word: str
 ) -> None:
-    places = [drive.bring(TaskState.RUNNING, id) for id in ("a", "b")]
+    places = [drive.bring(StoredState.RUNNING, id) for id in ("a", "b")]
     drive.store.client.hset(drive.keys.extra("b"), field, text)
     write(drive, "tasks", "+" + drive.record("b").text, "b")
     outcomes = [(place, "succeeded", "") for place in places]
@@ -325,7 +326,7 @@ def test_half_a_next_attempt_holds_up_no_outcome(
 )
 def test_rare_fields_of_another_type_are_named_before_anything_is_written(drive: Driver, verb: str):
     place = drive.bring(
-        {"give_back": TaskState.TAKEN, "revive": TaskState.DEAD}.get(verb, TaskState.RUNNING)
+        {"give_back": StoredState.TAKEN, "revive": StoredState.DEAD}.get(verb, StoredState.RUNNING)
     )
     drive.submit("b", expiry_ms=0)
     client: Any = drive.store.client

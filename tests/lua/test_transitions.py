@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.place import Place
-from parsync_redis.model.task import TRANSITIONS, Submission, TaskState
+from parsync_redis.model.task import TRANSITIONS, StoredState, Submission
 from parsync_redis.store import Call
 from parsync_redis.store.scripts.calls import Commands
 from tests.lua.driver import Driver
@@ -39,14 +39,14 @@ VERBS: dict[str, list[Make]] = {
 }
 
 
-def bring(drive: Driver, state: TaskState, variant: str) -> Place:
+def bring(drive: Driver, state: StoredState, variant: str) -> Place:
     place = drive.bring(state)
-    if state == TaskState.PENDING:  # so that the verbs name its present attempt
+    if state == StoredState.PENDING:  # so that the verbs name its present attempt
         drive.take()
         drive.run(drive.commands.give_back("s1", [("a", "", "", "")]))
-    if variant == "cancel asked" and state == TaskState.RUNNING:
+    if variant == "cancel asked" and state == StoredState.RUNNING:
         drive.cancel("a")
-    if variant == "last start" and state != TaskState.PENDING and drive.index("tasks"):
+    if variant == "last start" and state != StoredState.PENDING and drive.index("tasks"):
         drive.set_options("a", starts=drive.commands.max_starts)
     if variant == "expired" and drive.index("tasks"):
         drive.set_options("a", expires=1)
@@ -55,21 +55,23 @@ def bring(drive: Driver, state: TaskState, variant: str) -> Place:
 
 
 @pytest.mark.one_server(0)
-@pytest.mark.parametrize("state", list(TaskState))
-def test_only_listed_changes_of_state_happen_and_all_of_them(store, state: TaskState):
+@pytest.mark.parametrize("state", list(StoredState))
+def test_only_listed_changes_of_state_happen_and_all_of_them(store, state: StoredState):
     drive = Driver(store)
-    seen: dict[str, set[TaskState]] = {}
+    seen: dict[str, set[StoredState]] = {}
     for verb, makes in VERBS.items():
         for make in makes:
             for variant in ("plain", "cancel asked", "last start", "expired"):
                 store.client.flushall()
                 place = bring(drive, state, variant)
                 drive.run(make(drive.commands, place))
-                after = TaskState(drive.state("a"))
+                after = StoredState(drive.state("a"))
                 if after != state:
                     seen.setdefault(verb, set()).add(after)
     listed = {verb: set(after) for (before, verb), after in TRANSITIONS.items() if before == state}
-    unreachable = {TaskState.CANCELLED} if state in (TaskState.TAKEN, TaskState.PLACED) else set()
+    unreachable = (
+        {StoredState.CANCELLED} if state in (StoredState.TAKEN, StoredState.PLACED) else set()
+    )
     # a cancel is only ever asked of a running task, which then is not taken or placed again
     if "requeue" in listed:
         listed["requeue"] -= unreachable

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.place import Place
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import StoredState, Submission
 from parsync_redis.store import Call
 from parsync_redis.store.scripts.calls import Commands
 from tests.lua.driver import Driver, dump
@@ -27,45 +27,45 @@ def other(place: Place) -> Place:
     return replace(place, slots=(1,))
 
 
-TWICE: dict[str, tuple[TaskState, Rows, list[Any], TaskState]] = {
+TWICE: dict[str, tuple[StoredState, Rows, list[Any], StoredState]] = {
     "submit": (
-        TaskState.GONE,
+        StoredState.GONE,
         lambda c, p: c.submit(
             [task(p), task(p), task(p, publication="c1"), task(p, after=p.attempt)]
         ),
         ["submitted", "exists", "exists", "stale"],
-        TaskState.PENDING,
+        StoredState.PENDING,
     ),
     "submit a new life": (
-        TaskState.FAILED,
+        StoredState.FAILED,
         lambda c, p: c.submit(
             [task(p), task(p, publication="c1"), task(p, publication="c1"), task(p)]
         ),
         ["exists", "submitted", "exists", "exists"],
-        TaskState.PENDING,
+        StoredState.PENDING,
     ),
     "submit successors": (
-        TaskState.RUNNING,
+        StoredState.RUNNING,
         lambda c, p: c.submit(
             [task(p, after=p.attempt), task(p, publication="c1"), task(p, publication="c1")]
         ),
         ["next", "next", "exists"],
-        TaskState.RUNNING,
+        StoredState.RUNNING,
     ),
     "give_back": (
-        TaskState.TAKEN,
+        StoredState.TAKEN,
         lambda c, p: c.give_back("s1", [(p.task, "", "", "why"), (p.task, p.attempt, "", "")]),
         ["pending", "stale"],
-        TaskState.PENDING,
+        StoredState.PENDING,
     ),
     "confirm": (
-        TaskState.TAKEN,
+        StoredState.TAKEN,
         lambda c, p: c.confirm([p, p, other(p)]),
         ["placed", "yours", "stale"],
-        TaskState.PLACED,
+        StoredState.PLACED,
     ),
     "start": (
-        TaskState.PLACED,
+        StoredState.PLACED,
         lambda c, p: c.start([other(p), p, p, other(p)]),
         [
             ("refused", b"placed"),
@@ -73,57 +73,57 @@ TWICE: dict[str, tuple[TaskState, Rows, list[Any], TaskState]] = {
             ("yours", b"message"),
             ("refused", b"running"),
         ],
-        TaskState.RUNNING,
+        StoredState.RUNNING,
     ),
     "finish": (
-        TaskState.RUNNING,
+        StoredState.RUNNING,
         lambda c, p: c.finish(
             [(p, "failed", "why"), (p, "failed", ""), (p, "succeeded", ""), (p, "again", "")]
         ),
         ["ok", "yours", "stale", "stale"],
-        TaskState.FAILED,
+        StoredState.FAILED,
     ),
     "finish again": (
-        TaskState.RUNNING,
+        StoredState.RUNNING,
         lambda c, p: c.finish([(other(p), "failed", ""), (p, "again", ""), (p, "succeeded", "")]),
         ["stale", "again", "stale"],
-        TaskState.PENDING,
+        StoredState.PENDING,
     ),
     "requeue": (
-        TaskState.RUNNING,
+        StoredState.RUNNING,
         lambda c, p: c.requeue([(other(p), ""), (p, "why"), (p, "why")]),
         ["none", "pending", "none"],
-        TaskState.PENDING,
+        StoredState.PENDING,
     ),
     "revive": (
-        TaskState.DEAD,
+        StoredState.DEAD,
         lambda c, p: c.revive([p.task] * 2, "why"),
         ["revived", "pending"],
-        TaskState.PENDING,
+        StoredState.PENDING,
     ),
     "cancel": (
-        TaskState.PLACED,
+        StoredState.PLACED,
         lambda c, p: c.cancel([p.task] * 2),
         [("cancelled", ""), ("none", "cancelled")],
-        TaskState.CANCELLED,
+        StoredState.CANCELLED,
     ),
     "cancel a run": (
-        TaskState.RUNNING,
+        StoredState.RUNNING,
         lambda c, p: c.cancel([p.task] * 2),
         [("asked", ""), ("asked", "")],
-        TaskState.RUNNING,
+        StoredState.RUNNING,
     ),
     "purge": (
-        TaskState.FAILED,
+        StoredState.FAILED,
         lambda c, p: c.purge("failed", [p.task] * 2),
         ["purged", "gone"],
-        TaskState.GONE,
+        StoredState.GONE,
     ),
     "purge the dead": (
-        TaskState.DEAD,
+        StoredState.DEAD,
         lambda c, p: c.purge("dead", [p.task] * 2),
         ["purged", "gone"],
-        TaskState.GONE,
+        StoredState.GONE,
     ),
 }
 

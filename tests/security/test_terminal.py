@@ -78,7 +78,7 @@ def sound(server, monkeypatch) -> Store:
     run(commands.renew_scheduler("s1", stats={"placed": 3}))
     drive.node("n1", 2, {"gpu": 1}, {"zone": "a"})
     run(commands.set_node(0, "n1", "drain", note="no deadline: a disk"))
-    drive.bring("dead", "dies")  # type: ignore[arg-type]
+    drive.bring("dead", "dies")
     drive.submit("waits")
     run(commands.set_reason([("work slots=1", "no node is free")]))
     # no two alike: once a process

@@ -88,7 +88,7 @@ def test_programs_find_the_cluster_in_the_environment(parsync_cluster):
 def test_leaves_tasks_behind(parsync_cluster):
     proj.render.apply_async((1,), task_id="waits", countdown=3600)
     assert proj.render.apply_async((1,), task_id="ran").get(timeout=120)
-    assert parsync_cluster.client.status("waits").phase == "waiting"
+    assert parsync_cluster.client.status("waits").state == "waiting"
 
 
 def test_finds_none(parsync_cluster):

@@ -7,8 +7,7 @@ import pytest
 from parsync_redis.inspect import checkup, primary_checks, server_checks
 from parsync_redis.model.node import trial_note
 from parsync_redis.model.views import NodeView
-from parsync_redis.store.reads.schedulers import SchedulerView
-from parsync_redis.store.server.server_errors import Fault
+from parsync_redis.store.reads.schedulers import Refusal, SchedulerView, ranges
 
 
 def levels(checks):
@@ -103,17 +102,36 @@ def test_schedulers_and_leader(alive, still, leader, expected):
 
 
 def test_silence_says_nothing_of_schedulers_while_the_server_takes_no_writes():
-    refusal = Fault("the server at h:1 takes no writes: its memory is full", "more memory")
-    check = checkup.judge_writes(refusal)
-    assert (check.level, check.repair) == ("fail", "more memory")
-    assert checkup.judge_writes(None).level == "ok"
-    assert levels(checkup.judge_schedulers([scheduler("a", False)], refusal)) == [
+    refusal = Refusal("the server at h:1 takes no writes: its memory is full", "more memory", "h:1")
+    (check,) = checkup.judge_writes([refusal], of_a_part="warn")
+    assert (check.level, check.text, check.repair) == (
+        "fail",
+        f"{refusal.why}: nothing is placed",
+        "more memory",
+    )
+    assert levels(checkup.judge_writes([])) == [("writes", "ok")]
+    assert levels(checkup.judge_schedulers([scheduler("a", False)], [refusal])) == [
         ("schedulers", "warn")
     ]
-    assert levels(checkup.judge_schedulers([scheduler("a", True, True)], refusal)) == [
+    assert levels(checkup.judge_schedulers([scheduler("a", True, True)], [refusal])) == [
         ("schedulers", "ok"),
         ("leader", "ok"),
     ]
+
+
+def test_silence_means_death_while_only_a_primary_with_other_keys_takes_no_writes():
+    refusal = Refusal(
+        "the server at h:1 takes no writes: its memory is full",
+        "more memory",
+        "h:1",
+        "shards 1",
+        False,
+    )
+    (check,) = checkup.judge_writes([refusal], of_a_part="warn")
+    assert (check.level, check.text) == ("warn", f"{refusal.why}: shards 1 stand still")
+    assert levels(checkup.judge_writes([refusal])) == [("writes", "fail")]
+    silent = checkup.judge_schedulers([scheduler("a", False)], [refusal])
+    assert levels(silent) == [("schedulers", "fail"), ("schedulers", "warn")]
 
 
 @pytest.mark.parametrize(
@@ -149,8 +167,8 @@ def test_a_scheduler_that_does_not_hear_ticks_is_a_warning():
         ([node("a"), node("b", "down")], [("nodes", "ok"), ("nodes", "warn")]),
         ([node("a", "suspect")], [("nodes", "fail"), ("nodes", "warn")]),
         ([node("a", "leaving")], [("nodes", "fail"), ("nodes", "warn")]),
-        ([node("a", draining=True)], [("nodes", "fail"), ("nodes", "warn")]),
-        ([node("a"), node("b", draining=True)], [("nodes", "ok"), ("nodes", "warn")]),
+        ([node("a", "draining", True)], [("nodes", "fail"), ("nodes", "warn")]),
+        ([node("a"), node("b", "draining", True)], [("nodes", "ok"), ("nodes", "warn")]),
     ],
 )
 def test_nodes(nodes, expected):
@@ -200,5 +218,5 @@ def test_what_a_primary_of_a_cluster_lacks_has_its_fix(info, settings, says):
 
 
 def test_the_tags_of_a_primary_are_told_in_short():
-    assert primary_checks.ranges([0, 1, 2, 5, 7, 8]) == "0-2 5 7-8"
-    assert primary_checks.ranges([]) == "none"
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2 5 7-8"
+    assert ranges([]) == "none"

@@ -71,7 +71,7 @@ def run(*words):
         (["dead", "requeue", ""], "task id '' is not valid"),
         (
             ["tasks", "--state", "lost"],
-            "--state 'lost' is not known: known are waiting, pending, taken",
+            "--state 'lost' is not known: known are waiting, placed, running",
         ),
         (["nodes", "--url", "http://host"], "it must be redis://HOST:PORT/DB"),
         (["nodes", "--cluster", "x y"], "setting cluster='x y' is not valid"),

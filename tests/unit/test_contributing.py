@@ -4,13 +4,14 @@ does.
 
 import re
 
+from parsync_redis.model.node import NodeState
 from parsync_redis.model.options import STORED as STORED_OPTIONS
-from parsync_redis.model.task import TaskState
+from parsync_redis.model.task import StoredState, TaskState
 from tests.documents import ROOT, Document, tables
 from tests.offenders import none_wrong
 
 TEXT = Document("CONTRIBUTING.md").text
-STORED = set(TaskState) - {TaskState.GONE}
+STORED = set(StoredState) - {StoredState.GONE}
 
 
 def test_each_file_exists():
@@ -47,8 +48,13 @@ def test_the_page_of_keys_has_every_state():
 
 
 def test_the_glossary_has_every_state():
-    (row,) = (row for row in tables(Document("docs/glossary.md").text) if row[0] == "state")
-    assert set(row[1].partition(": ")[2].split(", ")) == set(TaskState)
+    rows = {row[0]: row[1] for row in tables(Document("docs/glossary.md").text)}
+    for word, states in (
+        ("state", TaskState),
+        ("stored state", StoredState),
+        ("state of a node", NodeState),
+    ):
+        assert set(rows[word].partition(": ")[2].split(", ")) == set(states), word
 
 
 def test_the_page_of_keys_has_every_stored_option():

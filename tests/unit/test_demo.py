@@ -189,7 +189,7 @@ def test_a_run_in_which_all_went_well_is_clean():
 
 def test_a_task_that_was_never_placed_has_no_delay():
     assert delays_ms(
-        [status("a", TaskState.PENDING, placed=None), status("b", TaskState.RUNNING)]
+        [status("a", TaskState.WAITING, placed=None), status("b", TaskState.RUNNING)]
     ) == [10]
 
 

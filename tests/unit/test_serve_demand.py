@@ -24,7 +24,7 @@ def survey(**waiting):
     kinds = [
         KindView(name, name, needs, "", count, 0, "") for name, (needs, count) in waiting.items()
     ]
-    return Survey(10_000, [], [NODE], [], kinds, [], {}, Counts(0, 0, 0, 0, 0, 0), None)
+    return Survey(10_000, [], [NODE], [], kinds, [], {}, Counts(0, 0, 0, 0, 0, 0), [])
 
 
 def machine(devices="gpu=0-1", memory="24GiB", shared=False):

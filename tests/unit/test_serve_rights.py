@@ -189,7 +189,7 @@ def test_a_body_that_is_no_json_is_refused(body, error):
 
 def test_a_submitter_is_told_nothing_of_other_tasks_and_nodes():
     waits = TaskStatus(
-        "shop:1", TaskState.PENDING, why="only node n1 fits: it is full until task other:1 ends"
+        "shop:1", TaskState.WAITING, why="only node n1 fits: it is full until task other:1 ends"
     )
     assert (told(waits)["waits_for"], "n1" in str(told(waits)), "other" in str(told(waits))) == (
         "full",

@@ -10,7 +10,7 @@ from parsync_redis.model.options import DEFAULT_OPTIONS, TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import Record
 from parsync_redis.model.status import Setback, TaskStatus
-from parsync_redis.model.task import FINAL, TRANSITIONS, TaskState
+from parsync_redis.model.task import FINAL, TRANSITIONS, StoredState, TaskState, state_word
 
 
 def test_nothing_asked_is_one_slot():
@@ -69,14 +69,27 @@ def test_a_wrong_option_is_one_clear_error(options: object, message: str):
 
 def test_a_final_state_changes_only_when_the_dead_are_revived_or_celery_publishes_the_id_again():
     assert {state for state in TaskState if state.final} == FINAL
-    changes = {change for change in TRANSITIONS if change[0] in FINAL}
-    assert changes == {(TaskState.DEAD, "revive"), *((state, "submit") for state in FINAL)}
+    final = {state for state in StoredState if state.final}
+    changes = {change for change in TRANSITIONS if change[0].final}
+    assert changes == {(StoredState.DEAD, "revive"), *((state, "submit") for state in final)}
 
 
 def test_every_state_can_be_reached_and_left():
-    reached = {state for after in TRANSITIONS.values() for state in after} | {TaskState.GONE}
-    assert reached == set(TaskState)
-    assert {before for before, _ in TRANSITIONS} == set(TaskState)
+    reached = {state for after in TRANSITIONS.values() for state in after} | {StoredState.GONE}
+    assert reached == set(StoredState)
+    assert {before for before, _ in TRANSITIONS} == set(StoredState)
+
+
+def test_a_stored_state_is_told_as_a_state_of_a_task():
+    """What leaves the program never says pending or taken."""
+    assert {state_word(state) for state in StoredState} == set(TaskState)
+    assert state_word("revived") == "revived"
+    told = {state: TaskStatus.of(known(state, end=f"{state} 1900 ")).state for state in StoredState}
+    assert told == {state: state_word(state) for state in StoredState}
+    (lost,) = TaskStatus.of(
+        known("pending", extra=["history", "1@17 taken n1/3 inc=2 since=1 until=2 why"])
+    ).history
+    assert lost.state is TaskState.WAITING
 
 
 def known(state, line="0@17 9000000000017 17 17 - work slots=1", end="", kind_line="", extra=()):

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from ...model.ids import readable
 from ...model.kind import Kind, KindLine
 from ...model.limits import MAX_BATCH
-from ...model.task import TaskState
+from ...model.task import StoredState
 from ...store.reads.tasks import GENERATIONS
 from ...store.repair.repair import repair_keys, repair_task
 from ...store.server.server_errors import is_damage
@@ -129,7 +129,7 @@ class KindDuty:
         store = self._store
         states = store.states(list(firsts.values()))
         for (kind, id), state in zip(firsts.items(), states, strict=True):
-            if state != TaskState.PENDING or not _is_kind(kind):
+            if state != StoredState.PENDING or not _is_kind(kind):
                 guarded(store, "repair_task", repair_task, store, id, kind, self._shard)
 
 

@@ -9,7 +9,7 @@ from ...errors import InvalidInput
 from ...model.ids import readable, shown
 from ...model.kind import Kind
 from ...model.limits import MAX_BATCH
-from ...model.task import WAITING, TaskState
+from ...model.task import TaskState, state_word
 from ..store import Store
 
 PIPELINED: Final = 4
@@ -21,11 +21,7 @@ _PAGE: Final = 1000
 _KINDS: Final = 100
 """Kinds whose tasks are read together."""
 
-_ENDING: Final = {
-    WAITING: WAITING,
-    TaskState.PLACED.value: "placed",
-    TaskState.RUNNING.value: "SIGTERM",
-}
+_ENDING: Final = {"waiting": "waiting", "placed": "placed", "running": "SIGTERM"}
 """The states that can be selected, and how such a task is cancelled."""
 
 
@@ -50,7 +46,7 @@ def cancel_words(answers: Sequence[tuple[str, str]]) -> list[str]:
     """Return for people what was done with each task: cancelled, asked, or the state
     that it is in.
     """
-    return [state if word == "none" else word for word, state in answers]
+    return [state_word(state) if word == "none" else word for word, state in answers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Selection:
     if it is given.
     """
 
-    state: str = WAITING
+    state: str = TaskState.WAITING
     name: str = "*"
     kind: str | None = None
 
@@ -99,7 +95,9 @@ def find_selected(store: Store, selection: Selection) -> list[str]:
     """
     found: dict[str, None] = {}
     for ids in (
-        _waiting(store, selection) if selection.state == WAITING else _placed(store, selection)
+        _waiting(store, selection)
+        if selection.state == TaskState.WAITING
+        else _placed(store, selection)
     ):
         found |= dict.fromkeys(ids)
     return list(found)

@@ -221,7 +221,7 @@ def _pages(store: Store, query: TaskQuery) -> Iterator[list[SeenTask]]:
     queues = store.keys.queues
     if HOLDING & states:
         for rows in _scan(store, queues("running")):
-            yield [seen for seen in (_placed(*row) for row in rows) if _phase(seen) in states]
+            yield [seen for seen in (_placed(*row) for row in rows) if _state(seen) in states]
     if query.holds:
         return
     if not query.node:
@@ -234,10 +234,9 @@ def _pages(store: Store, query: TaskQuery) -> Iterator[list[SeenTask]]:
 
 def _unplaced(store: Store, query: TaskQuery) -> Iterator[list[SeenTask]]:
     states = query.states
-    if TaskState.TAKEN in states:
+    if TaskState.WAITING in states:
         for rows in _scan(store, store.keys.queues("taken")):
             yield [SeenTask(id) for id, _ in rows]
-    if TaskState.PENDING in states:
         yield [SeenTask(id) for id in waiting_ids(store, MOST_WAITING, query.name)]
         yield [SeenTask(id) for id in later_ids(store, MOST_WAITING)]
     if TaskState.DEAD in states:
@@ -263,7 +262,7 @@ def _placed(id: str, run: str) -> SeenTask:
     return SeenTask(id, None, place, started_ms)
 
 
-def _phase(seen: SeenTask) -> TaskState:
+def _state(seen: SeenTask) -> TaskState:
     return TaskState.PLACED if seen.started_ms is None else TaskState.RUNNING
 
 

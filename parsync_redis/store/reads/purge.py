@@ -8,21 +8,21 @@ from ...errors import InvalidInput
 from ...model.ids import encode_id, is_id, shown
 from ...model.limits import MAX_BATCH
 from ...model.status import TaskStatus
-from ...model.task import FINAL, WAITING, TaskState
+from ...model.task import FINAL, TaskState
 from ..store import Store
 from .cancel import Selection, cancel_tasks, find_selected
-from .tasks import WAITING_STATES, list_tasks
+from .tasks import list_tasks
 
 MOST: Final = 1_000_000
 """So many tasks are purged at a time."""
 
-PURGED: Final = (WAITING, *sorted(state.value for state in FINAL))
+PURGED: Final = (TaskState.WAITING.value, *sorted(state.value for state in FINAL))
 """States that can be purged. A task that is placed or runs is cancelled by its id."""
 
 
 def find_purgeable(
     store: Store,
-    state: str = WAITING,
+    state: str = TaskState.WAITING,
     name: str = "*",
     older_than_s: float = 0.0,
     known: Collection[str] | None = None,
@@ -38,9 +38,11 @@ def find_purgeable(
             f"state={shown(state)} cannot be purged: it must be one of {', '.join(PURGED)}"
         )
     found = (
-        _waiting(store, name) if state == WAITING else list_tasks(store, {TaskState(state)}, MOST)
+        _waiting(store, name)
+        if state == TaskState.WAITING
+        else list_tasks(store, {TaskState(state)}, MOST)
     )
-    step = "submitted" if state == WAITING else "finished"
+    step = "submitted" if state == TaskState.WAITING else "finished"
     latest_ms = server_ms(store) - older_than_s * 1000
     return [
         task
@@ -59,7 +61,7 @@ def _waiting(store: Store, name: str) -> list[TaskStatus]:
         for at in range(0, len(ids), MAX_BATCH)
         for task in store.statuses(ids[at : at + MAX_BATCH])
     ]
-    return [task for task in found if task.state in WAITING_STATES]
+    return [task for task in found if task.state is TaskState.WAITING]
 
 
 def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
@@ -68,11 +70,12 @@ def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
     Returns how many; tasks in another state by now stay as they are.
     """
     done = 0
-    for state in dict.fromkeys(task.phase for task in tasks):
-        ids = [encode_id(task.id) for task in tasks if task.phase == state]
-        if state == WAITING:
+    for state in dict.fromkeys(task.state for task in tasks):
+        ids = [encode_id(task.id) for task in tasks if task.state == state]
+        if state == TaskState.WAITING:
             done += sum(
-                word == "cancelled" for word, _ in cancel_tasks(store, ids, "purged", WAITING)
+                word == "cancelled"
+                for word, _ in cancel_tasks(store, ids, "purged", TaskState.WAITING)
             )
             continue
         for at in range(0, len(ids), MAX_BATCH):

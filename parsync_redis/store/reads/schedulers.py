@@ -1,10 +1,10 @@
 """Read the schedulers of a cluster, for people, and judge which of them are alive."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...errors import AccessDenied
+from ...errors import AccessDenied, ParsyncError
 from ...model.ids import readable
 from ...model.text import LEADER
 from ...wire.keys import ANY_CONFIG, cluster_of
@@ -12,6 +12,7 @@ from ..cluster import DEFAULT_LEASE_S
 from ..reader import Reader
 from ..server.server_errors import Fault
 from ..store import Store
+from .views import count_partitions
 
 STATS_KEPT_MS: Final = 3_600_000
 """Each renewal of a scheduler sets this time to live on its stats, so that what is left of it tells
@@ -87,18 +88,100 @@ def lease_of(config: Mapping[str, str]) -> float:
     return int(text) / 1000 if text.isdecimal() and len(text) < 10 else DEFAULT_LEASE_S
 
 
-def find_fault(store: Store, schedulers: Iterable[SchedulerView]) -> Fault | None:
-    """Return why no scheduler places tasks; None if one is alive and the servers take writes.
+@dataclass(frozen=True, slots=True)
+class Refusal(Fault):
+    """A server that takes no writes.
 
-    A scheduler is silent too while the server takes no writes: so the server is asked first.
+    holds: which keys of the cluster it has; '' if no other server takes writes.
+
+    silences: it has the keys by which schedulers show that they live, so their silence says
+    nothing.
     """
-    return store.why_no_writes() or find_no_scheduler(store, schedulers)
+
+    address: str = ""
+    holds: str = ""
+    silences: bool = True
+
+    @property
+    def effect(self) -> str:
+        """Return what the refusal stops."""
+        return f"{self.holds} stand still" if self.holds else "nothing is placed"
+
+    def __str__(self) -> str:
+        """Return why, what it stops if that is not all, and the repair."""
+        return (
+            f"{self.why}: {self.effect}: {self.repair}"
+            if self.holds
+            else f"{self.why}: {self.repair}"
+        )
+
+
+def read_refusals(store: Store) -> list[Refusal]:
+    """Return the servers that take no writes, those first that silence schedulers."""
+    faults = store.why_no_writes()
+    everywhere = len(faults) >= sum(server is not None for server in store.servers().values())
+    home = store.place_of(store.keys.shared("schedulers"))
+    refusals = [
+        Refusal(
+            fault.why,
+            fault.repair,
+            address,
+            "" if everywhere else holdings_of(store, address),
+            address == home,
+        )
+        for address, fault in faults.items()
+    ]
+    return sorted(refusals, key=lambda refusal: not refusal.silences)
+
+
+def holdings_of(store: Store, address: str) -> str:
+    """Return which shards and partitions a server has; the config's server may be the one that is
+    away.
+    """
+    keys = store.keys
+    try:
+        count = count_partitions(store)
+    except ParsyncError:
+        count = 0
+    partitions = [p for p in range(count) if store.place_of(keys.partition(p, "meta")) == address]
+    shards = [q for q, key in enumerate(keys.queues("meta")) if store.place_of(key) == address]
+    leads = "; config, leader" if store.place_of(keys.tick) == address else ""
+    return (
+        f"shards {ranges(shards)}; partitions {ranges(partitions) if count else 'not known'}{leads}"
+    )
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers in short: '0-2 5 7-8'; 'none' if there are none."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return (
+        " ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+        or "none"
+    )
+
+
+def find_fault(
+    store: Store, schedulers: Iterable[SchedulerView], refusals: Iterable[Refusal]
+) -> Fault | None:
+    """Return why no scheduler places tasks; None if one is alive and can say so.
+
+    refusals: see `read_refusals`.
+
+    A scheduler is silent too while the server takes no writes that has the keys of schedulers.
+    """
+    silencing = next((refusal for refusal in refusals if refusal.silences), None)
+    return silencing or find_no_scheduler(store, schedulers)
 
 
 def find_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> Fault | None:
     """Return the fault that no scheduler is alive; None if one is.
 
-    The servers take writes: see `find_fault`.
+    Silence must mean something: see `find_fault`.
     """
     known = list(schedulers)
     if not known:

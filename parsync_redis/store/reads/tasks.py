@@ -25,9 +25,8 @@ GENERATIONS: Final = ("ended", "ended_1", "ended_2")
 """Keys of the tasks that have ended, the newest first."""
 
 ANY: Final = frozenset(TaskState)
-WAITING_STATES: Final = frozenset((TaskState.PENDING, TaskState.TAKEN))
 HOLDING: Final = frozenset((TaskState.PLACED, TaskState.RUNNING))
-UNENDED: Final = WAITING_STATES | HOLDING
+UNENDED: Final = HOLDING | {TaskState.WAITING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,7 @@ class FoundTasks:
 
 
 def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
-    """Return up to `limit` tasks in any of these states: running, placed, taken, pending, then
-    final ones.
+    """Return up to `limit` tasks in any of these states: running, placed, waiting, then final ones.
 
     The dead are listed the latest first; of each generation of those that have ended, 2 million are
     looked at. Raises ServerUnreachable.
@@ -77,9 +75,8 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
     queues = store.keys.queues
     if TaskState.RUNNING in states or TaskState.PLACED in states:
         yield from _scan(store, queues("running"))
-    if TaskState.TAKEN in states:
+    if TaskState.WAITING in states:
         yield from _scan(store, queues("taken"))
-    if TaskState.PENDING in states:
         yield waiting_ids(store, limit)
         yield later_ids(store, limit)
     if TaskState.DEAD in states:

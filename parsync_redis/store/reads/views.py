@@ -11,7 +11,7 @@ from ...model.apps import KnownTasks
 from ...model.booking import Booking, read_bookings
 from ...model.ids import readable
 from ...model.needs import Resources, is_resources, labels_of, parse_resources, queues_of
-from ...model.node import Node, NodeState
+from ...model.node import Node
 from ...model.streak import Streak
 from ...model.taints import taints_of
 from ...model.views import NodeView, PartitionView, gather_partition
@@ -198,7 +198,7 @@ def view_of(state: LiveNode) -> NodeView:
     return NodeView(
         node.name,
         state.partition,
-        NodeState(node.state),
+        node.state_shown,
         node.draining,
         node.inc,
         node.score,

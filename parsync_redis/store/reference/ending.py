@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from ...model.place import Place
-from ...model.task import TaskState
+from ...model.task import StoredState
 from .records import KEEP_DEAD, LOOK_AGAIN_MS, PLACED, RUNNING, TAKEN, Args, Task
 from .tasks import Tasks
 
@@ -125,7 +125,7 @@ class Ending(Tasks):
     def _cancel(self, id: str, why: str, how: str) -> tuple[str, str]:
         task = self.find(id)
         if task is None or task.state.final:
-            return "none", task.state if task else TaskState.GONE
+            return "none", task.state if task else StoredState.GONE
         further = {"waiting": (PLACED, RUNNING), "placed": (RUNNING,)}
         if task.state in further.get(how, ()):
             return "none", task.state
@@ -164,7 +164,7 @@ class Ending(Tasks):
         """List a dead task, which stays while it is listed; beyond the limit the oldest has ended
         for good.
         """
-        task.state = TaskState.DEAD
+        task.state = StoredState.DEAD
         task.cancel = None
         task.next = None
         task.ended_ms = self.world.now_ms

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from ...model.place import Place
-from ...model.task import TaskState
+from ...model.task import StoredState
 
 Args = Any
-PENDING = TaskState.PENDING
-TAKEN = TaskState.TAKEN
-PLACED = TaskState.PLACED
-RUNNING = TaskState.RUNNING
+PENDING = StoredState.PENDING
+TAKEN = StoredState.TAKEN
+PLACED = StoredState.PLACED
+RUNNING = StoredState.RUNNING
 KEEP_OUTBOX: Final = 10_000
 KEEP_DEAD: Final = 10_000
 LOOK_AGAIN_MS: Final = 60_000
@@ -77,7 +77,7 @@ class Task:
     submitted_ms: int
     ready_ms: int = 0
     takes: int = 0  # before it last began to wait
-    state: TaskState = PENDING
+    state: StoredState = PENDING
     attempt: str = ""  # while it is held, or dead
     place: Place | None = None  # an ended task keeps its last one
     started_ms: int | None = None  # at this place
@@ -136,7 +136,7 @@ class Task:
     @property
     def rare(self) -> dict[str, str]:
         """Its rare fields, without messages."""
-        dead = self.state == TaskState.DEAD
+        dead = self.state == StoredState.DEAD
         fields = {
             "why": self.why,
             "history": "\n".join(self.history) or None,

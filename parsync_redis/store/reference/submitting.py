@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...model.apps import KnownTasks, digest_of
 from ...model.kind import split_kind
 from ...model.needs import QUEUE_LABEL, parse_needs, parse_resources
-from ...model.task import TaskState
+from ...model.task import StoredState
 from ...placement.fits import fits
 from .records import RUNNING, Args, Job, Successor, Task
 from .tasks import Tasks
@@ -93,7 +93,7 @@ class Submitting(Tasks):
             return "stale"
         revoked = (
             task is not None
-            and task.state == TaskState.CANCELLED
+            and task.state == StoredState.CANCELLED
             and job.publication.startswith("s")
         )
         if task and not (anew and task.state.final and not revoked):

@@ -1,7 +1,7 @@
 """The tasks of the store in memory, and how they wait and end."""
 
 from ...model.apps import KnownTasks
-from ...model.task import TaskState
+from ...model.task import StoredState
 from .records import KEEP_OUTBOX, PENDING, Task, World
 from .waiting import Waiting
 
@@ -95,7 +95,7 @@ class Tasks(Waiting):
         """
         self.leave(task.job.kind, id)
         self.later.pop(id, None)
-        task.state = TaskState(state)
+        task.state = StoredState(state)
         task.cancel = None
         task.next = None
         task.ended_ms = self.world.now_ms

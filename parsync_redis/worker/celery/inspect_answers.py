@@ -19,7 +19,7 @@ from kombu.transport.virtual import Message
 
 from ...model.ids import decode_id, readable
 from ...model.kind import split_kind
-from ...model.task import TaskState
+from ...model.task import StoredState
 from ...wire.envelope import open_envelope
 from ..node.agent import Agent
 from .delivered_message import as_message
@@ -75,7 +75,7 @@ def reserved(agent: Agent, hostname: str) -> Iterable[Entry]:
     node = store.nodes(partition).get(agent.node.name)
     keys = [lease.place.task for lease in store.leases(partition, [node])] if node else []
     for _, request, _ in _requests(
-        agent, hostname, dict.fromkeys(keys), lambda task, state: state == TaskState.PLACED
+        agent, hostname, dict.fromkeys(keys), lambda task, state: state == StoredState.PLACED
     ):
         yield request
 

@@ -22,7 +22,7 @@ from ...model.ids import readable
 from ...model.printable import printable
 from ...model.text import NODE
 from ...settings import wants_scheduler
-from ...store.reads.schedulers import find_no_scheduler, read_schedulers
+from ...store.reads.schedulers import Refusal, find_no_scheduler, read_refusals, read_schedulers
 from ..node.agent import Agent
 from ..scheduler_child import SchedulerBeside
 from .bootsteps import NodeStep, call_when_stopped
@@ -176,11 +176,12 @@ class Watcher(threading.Thread):
 
     def look(self, now_s: float) -> None:
         """Look once."""
-        refusal = self.store.why_no_writes()
+        refusal = self._refusal()
+        silenced = refusal is not None and refusal.silences
         if self._writes.due(refusal is not None, now_s):
             log.warning("node %s gets no tasks: %s", self.node, refusal)
-        missing = None if refusal else find_no_scheduler(self.store, read_schedulers(self.store))
-        if refusal is None and self._schedulers.due(missing is not None, now_s):
+        missing = None if silenced else find_no_scheduler(self.store, read_schedulers(self.store))
+        if not silenced and self._schedulers.due(missing is not None, now_s):
             log.warning("node %s gets no tasks: %s", self.node, missing)
         terms = self._drain_terms()
         if self._drained.due(bool(terms), now_s):
@@ -190,6 +191,20 @@ class Watcher(threading.Thread):
                 terms,
                 self.node,
             )
+
+    def _refusal(self) -> Refusal | None:
+        """Return the server that takes no writes and that schedulers or this node need; None if
+        there is none.
+        """
+        partition = self.agent.node.partition
+        own = (
+            self.store.place_of(self.store.keys.partition(partition, "meta"))
+            if partition >= 0
+            else ""
+        )
+        return next(
+            (one for one in read_refusals(self.store) if one.silences or one.address == own), None
+        )
 
     def _drain_terms(self) -> str:
         """Return the terms of this node's drain, '' if it is not drained."""
