@@ -24,7 +24,7 @@ help: ## list the targets
 
 demo: $(STAMP) ## run a server, 3 schedulers and 4 Celery workers that measure the standard library (ARGS="--limit 200")
 	@mkdir -p build
-	@$(BIN)/parsync demo --out build/demo.json $(ARGS)
+	@$(BIN)/python -m examples.demo --out build/demo.json $(ARGS)
 
 test: lint ## lint, then run all tests without a stack of processes, and one story of each behaviour on a stack: 5 minutes
 	$(PYTEST) -n $(JOBS) --dist loadgroup -m quick $(ARGS)
@@ -116,17 +116,18 @@ site: $(STAMP) ## build the documentation in build/site, strictly: a broken link
 record: $(STAMP) ## record the terminal session and the screenshots of docs/pictures again (needs chromedriver)
 	@$(BIN)/python -m tests.site.record $(ARGS)
 
-wheel: $(STAMP) ## build the wheel and the sdist in dist/
+wheel: $(STAMP) ## build the wheel and the sdist, and the wheel of parsync-lab, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m build --no-isolation --wheel --outdir dist lab
 
-lock: ## write requirements.lock, and those with the extras serve and dev, from pyproject.toml (ARGS=--upgrade)
+lock: ## write requirements.lock, and those with the extras serve and dev (and of parsync-lab), from pyproject.toml (ARGS=--upgrade)
 	@$(find_python); $$python -m venv build/lock-venv
 	@build/lock-venv/bin/pip install --quiet 'uv>=0.8,<1'
 	@compile="build/lock-venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	    --no-emit-index-url --no-emit-find-links $(ARGS) pyproject.toml"; \
+	    --no-emit-index-url --no-emit-find-links --no-emit-package parsync-redis $(ARGS) pyproject.toml"; \
 	  $$compile --output-file requirements.lock && \
 	  $$compile --extra serve --constraint requirements.lock --output-file requirements-serve.lock && \
-	  $$compile --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	  $$compile lab/pyproject.toml --extra dev --extra simulate --constraint requirements.lock --output-file requirements-dev.lock
 	@sed -i '1i # Made by `make lock`; do not edit.' requirements.lock requirements-serve.lock requirements-dev.lock
 
 clean: ## remove the environment, caches and everything built
@@ -146,13 +147,13 @@ for python in $(PYTHON) python3.11 python3; do \
 	fi
 endef
 
-# The environment is made anew when the lock changes; our package is installed again when pyproject.toml changes.
+# The environment is made anew when the lock changes; our packages are installed again when a pyproject.toml changes.
 # --no-build-isolation: the lock has the build backend as well.
 $(VENV)/.locked: requirements-dev.lock
 	@$(find_python); echo "making $(VENV) with $$($$python --version)"; $$python -m venv --clear $(VENV)
 	@$(BIN)/pip install --quiet --no-compile --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
-$(STAMP): $(VENV)/.locked pyproject.toml
-	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+$(STAMP): $(VENV)/.locked pyproject.toml lab/pyproject.toml
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable . --editable lab
 	@touch $@

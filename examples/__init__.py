@@ -1,1 +1,1 @@
-"""Celery apps that use parsync. `docker compose up` runs tiles."""
+"""Celery apps that use parsync. `docker compose up` runs tiles, `make demo` runs demo."""

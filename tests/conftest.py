@@ -14,10 +14,8 @@ state on a Redis Cluster of 3 primaries and 3 replicas instead of a server; Cele
 results stay on a server.
 """
 
-import gc
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
@@ -26,7 +24,6 @@ from typing import Any
 
 import fakeredis
 import pytest
-from celery.result import AsyncResult
 from hypothesis import HealthCheck, settings
 
 from parsync_redis.inspect.audit import audit
@@ -35,7 +32,6 @@ from parsync_redis.store.reads.views import count_partitions
 from parsync_redis.store.repair.soundness import is_sound
 from parsync_redis.store.server.embedded import EmbeddedServer, find_server
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
-from tests import reaper, tiers
 from tests.tiers import FAKE
 
 _thorough = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
@@ -96,61 +92,6 @@ class Servers:
         """Stops them all."""
         for server in self._running.values():
             server.stop()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Start the reaper, declare marks, keep the garbage collector from calling servers, and have a
-    state folder.
-
-    A result that is collected unsubscribes from its result backend. Results of one test module may
-    be collected in another, when their server has stopped: Celery would try again for 20 s each, in
-    the middle of any test.
-    """
-    if hasattr(config, "workerinput"):  # pytest-xdist's: the run has its reaper
-        reaper.refuse_unmarked()
-    else:
-        reaper.watch()
-    del AsyncResult.__del__
-    # a shell's job in the background; programs would inherit it
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    # of `last`: not the developer's own
-    os.environ["XDG_STATE_HOME"] = str(config.rootpath / "build" / "state")
-    config.addinivalue_line(
-        "markers",
-        "one_server(index): a dear test, on one server program: 0 the first (Valkey), -1 the last "
-        "(Redis)",
-    )
-    config.addinivalue_line(
-        "markers", "unaudited: the test leaves a state that is broken on purpose"
-    )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test` runs."""
-    tiers.mark(items, [*server_programs()][1:])
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say what a run of no certain files has left out."""
-    lines = [*tiers.left_out(config.getoption("markexpr") == "quick")]
-    if lines and config.args_source is not pytest.Config.ArgsSource.ARGS:
-        terminalreporter.section("left out")
-        terminalreporter.write("".join(f"{line}\n" for line in lines))
-
-
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector from looking through ten thousand tests again and again."""
-    gc.freeze()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Deal the tests to pytest-xdist's workers."""
-    from tests.shares import make_scheduler
-
-    return make_scheduler(config, log)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

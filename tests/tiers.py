@@ -1,6 +1,8 @@
 """Which tests `make test` runs, with the mark `quick`: all that start no stack of processes, and
 the stories.
 
+A file is named by its path below tests/, a file of the lab by its path from the top: lab/tests/.
+
 A story is a test that tells one behaviour on a real stack; of a parametrised test it is the first
 case. Long tests are left out, or run their first case, and what a second server program repeats.
 `make test-all` runs everything.
@@ -103,7 +105,10 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "faults/test_sentinel.py": (
         "test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on",
     ),
-    "packaging/test_wheel.py": ("test_the_wheel_holds_the_package_its_scripts_and_its_licence",),
+    "packaging/test_wheel.py": (
+        "test_the_wheel_holds_the_package_its_scripts_and_its_licence",
+        "test_the_lab_has_a_wheel_of_its_own",
+    ),
     "security/test_broker_tls.py": ("test_worker_guard_and_scheduler_beside_it_have_the_apps_tls",),
     "site/test_pages.py": ("test_the_python_blocks_run_and_print_what_they_say",),
     "testing/test_plugin.py": ("test_a_project_tests_its_tasks_on_a_cluster_and_eagerly",),
@@ -111,7 +116,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
 """The stories of each file that starts a stack."""
 
 NO_STORY: Final[Mapping[str, str]] = {
-    "acceptance/test_backfill.py": "lua/test_backfill.py and simulate/test_backfill.py tell it without a stack",
+    "acceptance/test_backfill.py": "lua/test_backfill.py tells it without a stack",
     "acceptance/test_black_holes.py": "unit/test_black_holes.py tells it without a stack",
     "acceptance/test_full_broker.py": "faults/test_full_memory.py tells full memory without a stack",
     "acceptance/test_garbage.py": "acceptance/test_damage.py tells it",
@@ -126,10 +131,10 @@ NO_STORY: Final[Mapping[str, str]] = {
     "acceptance/test_silence.py": "its tests go on from each other; acceptance/test_explain.py tells it",
     "acl/test_cluster.py": "acl/test_stack.py and cluster/test_whole.py tell it",
     "api/test_api.py": "site/test_pages.py tells it",
-    "bench/test_family.py": "measures",
-    "bench/test_placement.py": "measures",
-    "bench/test_queue_bars.py": "measures",
-    "bench/test_serve.py": "measures",
+    "lab/tests/bench/test_family.py": "measures",
+    "lab/tests/bench/test_placement.py": "measures",
+    "lab/tests/bench/test_queue_bars.py": "measures",
+    "lab/tests/bench/test_serve.py": "measures",
     "chaos/real/test_storm.py": "all behaviours under faults at once",
     "cluster/test_serve.py": "acceptance/test_serve.py and cluster/test_whole.py tell it",
     "concurrency/test_priority.py": "concurrency/test_schedulers.py tells it",
@@ -144,7 +149,7 @@ instead.
 
 LONG: Final[Mapping[str, tuple[str, ...]]] = {
     "acl/test_client_damage.py": ("test_no_right_of_a_client_halts_the_cluster",),
-    "bench/test_cost.py": (
+    "lab/tests/bench/test_cost.py": (
         "test_the_instructions_of_a_cluster_are_summed_and_larger_calls_are_cheaper_and_of_any_shards_dearer",
         "test_no_verb_became_a_tenth_dearer",
     ),
@@ -169,20 +174,19 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "lua/test_many_lost.py": ("test_ten_times_the_nodes_take_hardly_more_round_trips",),
     "lua/test_patterns.py": ("test_patterns_that_take_quadratic_time_are_noticed",),
-    "simulate/test_backfill.py": (
+    "lab/tests/simulate/test_backfill.py": (
         "test_a_large_task_beside_a_stream_of_small_ones_starts_soon",
         "test_many_large_tasks_of_one_kind_do_not_wait_for_each_other",
         "test_without_bookings_it_starves",
     ),
-    "simulate/test_experiments.py": (
+    "lab/tests/simulate/test_experiments.py": (
         "test_the_claims_that_need_no_large_cluster_hold_in_small",
         "test_an_experiment_has_the_cases_that_were_asked_for",
         "test_the_same_seed_gives_the_same_result_and_another_seed_another",
         "test_runs_that_are_compared_have_the_same_nodes_and_the_same_arrivals",
     ),
-    "simulate/test_replay.py": ("test_a_real_server_makes_the_same_decisions_and_keeps_nothing",),
-    "simulate/test_whatif.py": (
-        "test_a_queue_that_comes_in_bursts_keeps_up_and_one_that_grows_does_not",
+    "lab/tests/simulate/test_replay.py": (
+        "test_a_real_server_makes_the_same_decisions_and_keeps_nothing",
     ),
 }
 """Tests without a stack that are left to `make test-all` for what they cost."""
@@ -192,7 +196,7 @@ FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "lua/test_soundness.py": ("test_pieces_tell_each_damage_as_the_whole_does",),
     "model/test_reference.py": ("test_the_scripts_do_what_the_reference_says",),
     "model/test_rules.py": ("test_a_rule_in_lua_says_the_same",),
-    "simulate/test_experiments.py": (
+    "lab/tests/simulate/test_experiments.py": (
         "test_every_plot_can_be_drawn",
         "test_series_have_each_second_and_group",
     ),

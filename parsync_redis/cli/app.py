@@ -4,13 +4,15 @@ A command's module is imported when that command runs. `parsync --help` reads on
 """
 
 import sys
+from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ..errors import ParsyncError
+from ..errors import InvalidInput, ParsyncError
 from ..model.printable import printable
 from .words import fill_watch
 
@@ -84,49 +86,94 @@ COMMANDS: Final = {
             "channels that it needs."
         )
     },
-    "cli.demo": {
-        "demo": "Measure the standard library on a server, schedulers and 4 workers of its own."
-    },
-    "lab.commands.bench": {"bench": "Measure what parsync does and costs."},
-    "lab.commands.simulate": {
-        "simulate": "Run the paper's experiments with our own schedulers, in virtual time."
-    },
-    "lab.commands.replay": {
-        "replay": "Replay the trace of a real cluster with our own schedulers."
-    },
-    "lab.commands.whatif": {
-        "whatif": "Predict delays, conflicts and the load of Redis for your numbers."
-    },
 }
-"""For each module, its commands: name and the first sentence of the help.
+"""Commands by module of parsync_redis: name and first sentence of the help."""
 
-`lab` is named here, never imported above.
+GROUP: Final = "parsync_redis.commands"
+"""The group of entry points by which distributions add commands; each names a table like COMMANDS,
+of full modules.
 """
+
+ELSEWHERE: Final = dict.fromkeys(("bench", "simulate", "replay"), "parsync-lab")
+"""Commands of this project's other distributions: the name of the distribution."""
+
+
+@cache
+def added_commands() -> dict[str, dict[str, str]]:
+    """Return the commands of other installed distributions: by module, name and first sentence of
+    the help.
+    """
+    from importlib.metadata import entry_points
+
+    return {
+        module: commands
+        for entry in entry_points(group=GROUP)
+        for module, commands in entry.load().items()
+    }
+
+
+def all_commands() -> list[str]:
+    """Return the names of all commands: those of parsync_redis, then those of other installed
+    distributions.
+    """
+    return [
+        name for commands in (*COMMANDS.values(), *added_commands().values()) for name in commands
+    ]
 
 
 def load(name: str) -> Any:
     """Import the module of a command and return the click command; raise KeyError for an unknown
     name.
     """
-    module = {command: module for module, commands in COMMANDS.items() for command in commands}[
-        name
-    ]
+    modules = {
+        command: f"parsync_redis.{module}"
+        for module, commands in COMMANDS.items()
+        for command in commands
+    }
+    if name not in modules:
+        modules = {
+            command: module for module, commands in added_commands().items() for command in commands
+        }
     own = typer.Typer()
     own.callback()(lambda: None)
-    import_module(f"parsync_redis.{module}").register(own)
+    import_module(modules[name]).register(own)
     return typer.main.get_group(own).commands[name]
 
 
 class CommandTable(TyperGroup):
     """The commands of the table; errors are one line on stderr and exit code 2, Ctrl-C is exit code
     130.
+
+    Other distributions are asked for their commands only for a list of all commands or an unknown
+    name.
     """
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for commands in COMMANDS.values():
+        self._add(COMMANDS)
+
+    def _add(self, table: Mapping[str, Mapping[str, str]]) -> None:
+        for commands in table.values():
             for name, help in commands.items():
                 self.add_command(TyperCommand(name, help=help))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        self._add(added_commands())
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Return the command of a name, None if there is none; raise InvalidInput if its
+        distribution is missing.
+        """
+        if name not in self.commands:
+            self._add(added_commands())
+        if name in ELSEWHERE and name not in self.commands:
+            raise InvalidInput(
+                f"`parsync {name}` comes with {ELSEWHERE[name]}, which is not installed: "
+                "install it by `pip install ./lab` in a checkout of parsync-redis"
+            )
+        return super().get_command(ctx, name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Replace the table's entry by the command itself."""

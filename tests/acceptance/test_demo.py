@@ -1,5 +1,5 @@
-"""`parsync demo` from a shell: it ends well with the right figures, and leaves no process however
-it ends.
+"""`make demo`, without make: it ends well with the right figures, and leaves no process however it
+ends.
 """
 
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from parsync_redis.demo.app import RUNS_KEY
+from examples.demo.app import RUNS_KEY
 from parsync_redis.store.server.connection import connect
 from tests.waiting import limited, until
 
 COUNTS = ["submitted", "succeeded", "failed", "lost", "ran_twice"]
 KEYS = [*COUNTS, "conflicts", "delay_ms", "by_node", "wall_s", "server", "schedulers", "nodes"]
-PARSYNC = [sys.executable, "-m", "parsync_redis.cli"]
+DEMO = [sys.executable, "-m", "examples.demo"]
 
 pytestmark = pytest.mark.serial
 
@@ -54,7 +54,7 @@ class Marked:
 
 def start(marked, *words):
     return subprocess.Popen(
-        [*PARSYNC, *words],
+        [*DEMO, *words],
         env=marked.env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -66,9 +66,9 @@ def start(marked, *words):
 def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path):
     marked = Marked()
     out = tmp_path / "new" / "demo.json"
-    words = ["demo", "--limit", "25", "--out", str(out)]
+    words = ["--limit", "25", "--out", str(out)]
     done = subprocess.run(
-        [*PARSYNC, *words], env=marked.env, capture_output=True, text=True, timeout=300
+        [*DEMO, *words], env=marked.env, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text())
@@ -105,7 +105,7 @@ def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path)
 @pytest.mark.parametrize("when", ["starting", "measuring", "twice"])
 def test_ctrl_c_leaves_no_process_behind(tmp_path, when):
     marked = Marked()
-    demo = start(marked, "demo", "--out", str(tmp_path / "demo.json"))
+    demo = start(marked, "--out", str(tmp_path / "demo.json"))
     lines = []
     with limited(demo, "it says what it does"):
         for line in demo.stdout:  # limit: the block's
@@ -132,7 +132,7 @@ def test_a_server_that_does_not_start_is_one_clear_error(tmp_path):
     program.write_text("#!/bin/sh\necho no such luck >&2\nexit 1\n")
     program.chmod(0o755)
     marked = Marked(PATH=f"{tmp_path}:{os.environ['PATH']}")
-    demo = start(marked, "demo", "--limit", "1", "--out", str(tmp_path / "demo.json"))
+    demo = start(marked, "--limit", "1", "--out", str(tmp_path / "demo.json"))
     said, _ = demo.communicate(timeout=180)
     assert demo.returncode == 2
     assert "did not start" in said

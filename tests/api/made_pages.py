@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from parsync_redis.cli.app import COMMANDS, load
+from parsync_redis.cli.app import all_commands, load
 from parsync_redis.serve.api import Api
 from parsync_redis.serve.events import Events
 from parsync_redis.serve.operate import Operate
@@ -20,9 +20,8 @@ MARK = "<!-- From here on made by tests/api from the code; do not edit. -->\n"
 
 def cli_part() -> str:
     """The flags of every command."""
-    names = [name for commands in COMMANDS.values() for name in commands]
     return "\n".join(
-        text for name in names for text in _command(f"parsync {name}", load(name), "###")
+        text for name in all_commands() for text in _command(f"parsync {name}", load(name), "###")
     )
 
 

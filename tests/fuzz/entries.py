@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from parsync_redis import Parsync, ParsyncClient
 from parsync_redis.cli import app as cli
 from parsync_redis.errors import ParsyncError
-from parsync_redis.lab.simulate.trace import read_trace
 from parsync_redis.model.kind import Kind, KindLine
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import Lease, Node, read_nodes
@@ -168,12 +167,6 @@ def _environment(rng: Random) -> dict[str, str]:
     return {name: text for name, text in drawn.items() if "\0" not in text and text.isprintable()}
 
 
-def _trace(data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(suffix=".csv") as file:
-        Path(file.name).write_bytes(data)
-        read_trace(Path(file.name))
-
-
 def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
     """Every entry by name; those that need a server use this client's."""
     app = Celery("fuzz", broker=url, backend=None, set_as_current=False)
@@ -253,9 +246,5 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
             lambda x: user_line(Role.WORKER, x[0], "", Options((x[1],))),
             share=3,
         ),
-        "trace": Door(lambda r: v.mangled(r, TRACE), _trace, share=5),
         "command line": Door(command, run_cli, share=3),
     }
-
-
-TRACE = b"task_create_time,task_end_time,number_of_instances\n1,2,3\n1.5,9,1\n"

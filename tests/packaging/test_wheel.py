@@ -8,14 +8,18 @@ check` holds the two together.
 import json
 import os
 import re
+import shutil
 import signal
 import sys
+import tarfile
 import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import parsync_lab
+import parsync_redis
 from parsync_redis.cli.stack import Process
 from parsync_redis.store.server.embedded import find_server
 from tests import waiting
@@ -60,6 +64,25 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def lab_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of parsync-lab."""
+    folder = tmp_path_factory.mktemp("lab")
+    run(
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--wheel",
+        "--outdir",
+        folder,
+        ROOT / "lab",
+        folder=folder,
+    )
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin/ of an environment with the wheel and its dependencies, and nothing else."""
     folder = tmp_path_factory.mktemp("installed")
@@ -79,10 +102,15 @@ def test_an_index_would_take_the_distributions_and_show_their_description(wheel:
     assert told.count("PASSED") == 2, told
 
 
-def test_the_description_for_an_index_has_no_relative_link(wheel: Path) -> None:
+def metadata_of(wheel: Path) -> str:
+    """What a wheel tells an index."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = archive.read(name).decode()
+        return archive.read(name).decode()
+
+
+def test_the_description_for_an_index_has_no_relative_link(wheel: Path) -> None:
+    metadata = metadata_of(wheel)
     targets = re.findall(r"\]\(([^)]+)\)", metadata)
     assert [target for target in targets if not target.startswith("https://")] == []
     assert "start (`docs/start.md`)" in metadata
@@ -103,6 +131,30 @@ def test_the_wheel_holds_the_package_its_scripts_and_its_licence(wheel: Path) ->
     assert "parsync_redis/py.typed" in names
     assert any(name.endswith("/LICENSE") for name in names)
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"parsync_redis"}
+
+
+def test_the_lab_has_a_wheel_of_its_own(wheel: Path, lab_wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert [
+            name for name in archive.namelist() if re.search(r"\blab\b|parsync_lab", name)
+        ] == []
+    assert "matplotlib" not in metadata_of(wheel)
+    with zipfile.ZipFile(lab_wheel) as archive:
+        names = set(archive.namelist())
+    assert {name.split("/")[0].partition("-")[0] for name in names} == {"parsync_lab"}
+    assert {
+        str(file.relative_to(ROOT / "lab")) for file in (ROOT / "lab/parsync_lab").rglob("*.py")
+    } <= names
+    (sdist,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    tracked = {str(file.relative_to(ROOT)) for file in (ROOT / "lab").rglob("*.py")}
+    assert {"lab/pyproject.toml", "conftest.py", "Makefile"} | tracked <= held, (
+        "make installs and tests both"
+    )
+    version = parsync_redis.__version__
+    assert parsync_lab.__version__ == version
+    assert f"\nRequires-Dist: parsync-redis=={version}\n" in metadata_of(lab_wheel)
 
 
 def test_the_wheel_declares_all_that_it_needs(installed: Path, tmp_path: Path) -> None:
@@ -129,36 +181,26 @@ def test_who_lacks_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -
     assert told == "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'\n"
 
 
-@pytest.mark.parametrize("words", [["demo", "--limit", "20"], ["dev", "-A", "proj"]])
-def test_who_has_no_server_is_told_how_to_get_one(
-    installed: Path, tmp_path: Path, words: list[str]
-) -> None:
+def test_who_has_no_server_is_told_how_to_get_one(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "proj.py").write_text("from celery import Celery\napp = Celery()\n")
     env = {"PATH": str(installed), "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path), **marked()}
-    done = waiting.run(
-        [installed / "parsync", *words], cwd=tmp_path, env=env, capture_output=True, text=True
-    )
+    dev = [installed / "parsync", "dev", "-A", "proj"]
+    done = waiting.run(dev, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "pip install 'parsync-redis[server]', or apt-get install redis-server" in " ".join(
         done.stderr.split()
     )
 
 
-def test_a_whole_stack_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+def test_the_demo_runs_with_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """A whole stack of processes. Of the checkout it needs the example only."""
+    shutil.copytree(ROOT / "examples/demo", tmp_path / "examples/demo")
     out = tmp_path / "demo.json"
     servers = tmp_path / "servers"
     servers.mkdir()
     (servers / "redis-server").symlink_to(find_server())
-    run(
-        installed / "parsync",
-        "demo",
-        "--limit",
-        20,
-        "--out",
-        out,
-        folder=tmp_path,
-        path=f"{installed}:{servers}",
-    )
+    command = [installed / "python", "-m", "examples.demo", "--limit", 20, "--out", out]
+    run(*command, folder=tmp_path, path=f"{installed}:{servers}")
     report = json.loads(out.read_text())
     assert report["submitted"] == report["succeeded"] == 20
     assert (report["failed"], report["lost"], report["ran_twice"]) == (0, 0, 0)
@@ -205,6 +247,47 @@ def test_a_newcomer_needs_two_commands_after_the_installation(
     finally:
         dev.send(signal.SIGINT)
         dev.end(time.monotonic() + 30)
+
+
+def test_the_lab_adds_its_commands_when_it_is_installed(
+    installed: Path, lab_wheel: Path, tmp_path: Path
+) -> None:
+    command = [installed / "parsync", "bench", "decide", "--help"]
+    done = waiting.run(
+        command,
+        cwd=tmp_path,
+        env={"PATH": str(installed), **marked()},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "comes with parsync-lab, which is not installed" in done.stderr
+    run(
+        *pip_of(installed),
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--no-deps",
+        lab_wheel,
+        folder=tmp_path,
+    )
+    try:
+        assert "No broken requirements" in run(*pip_of(installed), "check", folder=tmp_path)
+        small = [
+            "--schedulers",
+            "2",
+            "--partitions",
+            "2",
+            "--scale",
+            "0.001",
+            "--jobs",
+            "1",
+            "--json",
+        ]
+        told = run(installed / "parsync", "simulate", "staleness", *small, folder=tmp_path)
+        assert json.loads(told)["parameters"]["schedulers"] == 2
+    finally:
+        run(*pip_of(installed), "uninstall", "--quiet", "--yes", "parsync-lab", folder=tmp_path)
 
 
 def test_secrets_of_docker_compose_need_parsync_on_the_path(tmp_path: Path) -> None:

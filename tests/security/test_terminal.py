@@ -187,7 +187,7 @@ def test_each_of_our_loggers_is_guarded_and_no_listing_prints_by_itself() -> Non
         for path, text in sources.items()
         if path.parent.name == "cli" and re.search(r"(?<![.\w])print\(", text)
     }
-    assert printing == {"app", "common", "demo"}, "the others print with `say`, which shows escapes"
+    assert printing == {"app", "common"}, "the others print with `say`, which shows escapes"
 
 
 def test_printable_text_is_as_it_was() -> None:

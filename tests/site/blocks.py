@@ -15,7 +15,7 @@ from celery.bin.worker import worker
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
-from parsync_redis.cli.app import COMMANDS, load
+from parsync_redis.cli.app import all_commands, load
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.settings import CONFIG_VARIABLE, Settings
 from tests.documents import ROOT, Block, Document
@@ -99,9 +99,7 @@ def help_of(*command: str) -> str:
 
 def check_parsync(words: list[str]) -> None:
     """Check that the command exists, with its flags."""
-    assert words[0] in {name for names in COMMANDS.values() for name in names}, (
-        f"parsync has no command {words[0]}"
-    )
+    assert words[0] in all_commands(), f"parsync has no command {words[0]}"
     below = [word for word in words[1:2] if word in getattr(load(words[0]), "commands", ())]
     for word in words:
         if word.startswith("-"):

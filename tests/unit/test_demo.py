@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from parsync_redis.demo.driver import Gathered
-from parsync_redis.demo.measure import list_modules, measure, read_module, stdlib_folder
-from parsync_redis.demo.nodes import NODES, options_of
-from parsync_redis.demo.report import (
+from examples.demo.driver import Gathered
+from examples.demo.measure import list_modules, measure, read_module, stdlib_folder
+from examples.demo.nodes import NODES, options_of
+from examples.demo.report import (
     delays_ms,
     is_clean,
     mean_scores,

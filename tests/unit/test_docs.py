@@ -6,7 +6,7 @@ from functools import cache
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
-from parsync_redis.cli.app import COMMANDS, load
+from parsync_redis.cli.app import all_commands, load
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.model.options import NAMES
 from parsync_redis.settings import Settings
@@ -133,7 +133,7 @@ def unknown_words(command, *words):
     """Find the words of a line that the command line does not know: the command itself,
     or flags.
     """
-    if not any(command in commands for commands in COMMANDS.values()):
+    if command not in all_commands():
         return [f"no command {command}"]
     below = [word for word in words[:1] if word in getattr(load(command), "commands", ())]
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
@@ -146,7 +146,7 @@ def unknown_words(command, *words):
 
 def test_every_command_has_a_row_of_what_it_is_for():
     rows = [row[0] for row in tables(Document("docs/cli.md").text)]
-    for command in (name for commands in COMMANDS.values() for name in commands):
+    for command in all_commands():
         assert any(re.match(rf"`parsync {command}\b", row) for row in rows), command
 
 
@@ -222,7 +222,7 @@ def test_each_link_leads_to_a_file():
     none_wrong("a link leads to a file", wrong)
 
 
-FOLDERS = ("parsync_redis", "lua", "tests", "docs", "examples", "deploy")
+FOLDERS = ("parsync_redis", "lua", "lab", "tests", "docs", "examples", "deploy")
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.is_file()]
 FILE_NAMES = {path.name for path in FILES}
 STARTS = (ROOT, ROOT / "parsync_redis", ROOT / "lua")

@@ -11,8 +11,9 @@ ROWS = [row for row in tables(Document("docs/glossary.md").text) if row[0] != "w
 
 @cache
 def names():
-    """Every class, function and constant that a module of the package defines."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "parsync_redis").rglob("*.py")]
+    """Every class, function and constant that a module of a package defines."""
+    files = [*(ROOT / "parsync_redis").rglob("*.py"), *(ROOT / "lab/parsync_lab").rglob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for path in files]
     return {
         name
         for text in texts

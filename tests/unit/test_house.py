@@ -11,9 +11,16 @@ from pathlib import Path
 
 import parsync_redis
 from parsync_redis import errors
+from tests.offenders import none_wrong
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "parsync_redis"
+MODULES = {
+    ".".join(file.relative_to(home).with_suffix("").parts): file
+    for home, package in ((ROOT, "parsync_redis"), (ROOT / "lab", "parsync_lab"))
+    for file in (home / package).rglob("*.py")
+}
+"""The files of both distributions by their modules; that of a package ends in `__init__`."""
 
 LAYERS = {
     "errors": "",
@@ -33,11 +40,9 @@ LAYERS = {
     "worker": "errors logs health_file model near wire store settings submission client inspect",
     "integration": "errors model wire store settings submission client worker",
     "loader": "integration",
-    "demo": "model store client integration",
     "testing": "errors model placement store settings submission client scheduler integration",
-    "cli": "errors logs model security store settings inspect client scheduler demo",
+    "cli": "errors logs model security store settings inspect client scheduler",
     "serve": "errors logs model placement store settings submission inspect client cli",
-    "lab": "errors model wire placement store settings inspect client scheduler integration demo cli",
     "__init__": "errors model settings client integration",
 }
 """The parts that each part may import, besides itself."""
@@ -82,16 +87,12 @@ def test_a_part_imports_only_those_below_it() -> None:
     assert imports() >= TO_REPAIR, "repaired: take it out of TO_REPAIR"
 
 
-def test_only_the_table_of_commands_names_the_lab() -> None:
-    named = [
-        file.relative_to(PACKAGE).as_posix()
-        for file in PACKAGE.rglob("*.py")
-        if "lab" not in file.relative_to(PACKAGE).parts
-        and re.search(r"\blab\b", file.read_text(encoding="utf-8"))
+def test_no_part_imports_the_lab() -> None:
+    own = {name: file for name, file in MODULES.items() if name.startswith("parsync_redis")}
+    importers = [
+        name for name, file in own.items() if re.search(r"\bparsync_lab\b", file.read_text())
     ]
-    assert named == ["cli/app.py"], (
-        "nothing below imports lab; commands are named in COMMANDS of cli/app.py"
-    )
+    none_wrong("the lab is a distribution of its own, which parsync-redis does not name", importers)
 
 
 CIRCLES_TO_REPAIR: set[frozenset[str]] = set()
@@ -99,25 +100,19 @@ CIRCLES_TO_REPAIR: set[frozenset[str]] = set()
 
 
 def module_imports() -> dict[str, set[str]]:
-    """Module of the package -> the modules that it imports, also for types only and inside
-    functions.
-    """
-    files = {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts): file
-        for file in PACKAGE.rglob("*.py")
-    }
-    found: dict[str, set[str]] = {name: set() for name in files}
-    for name, file in files.items():
+    """Module -> the modules that it imports, also for types only and inside functions."""
+    found: dict[str, set[str]] = {name: set() for name in MODULES}
+    for name, file in MODULES.items():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 base = name.split(".")[: -node.level] if node.level else []
                 target = ".".join([*base, *([node.module] if node.module else [])])
-                home = target if target in files else f"{target}.__init__"
+                home = target if target in MODULES else f"{target}.__init__"
                 names = {alias.name for alias in node.names} - {"__version__"}
                 targets = {
-                    full if (full := f"{target}.{each}") in files else home for each in names
+                    full if (full := f"{target}.{each}") in MODULES else home for each in names
                 }
-                found[name] |= (targets & files.keys()) - {name}
+                found[name] |= (targets & MODULES.keys()) - {name}
     return found
 
 
@@ -186,8 +181,11 @@ def test_the_table_of_layers_has_no_circle() -> None:
 def test_a_file_is_no_longer_than_it_may_be() -> None:
     most = {
         "parsync_redis/**/*.py": MOST_LINES,
+        "lab/parsync_lab/**/*.py": MOST_LINES,
         "lua/**/*.lua": MOST_LUA,
         "tests/**/*.py": MOST_TESTS,
+        "lab/tests/**/*.py": MOST_TESTS,
+        "examples/**/*.py": MOST_LINES,
     }
     long = {}
     for pattern, limit in most.items():
@@ -203,7 +201,7 @@ def test_a_file_is_no_longer_than_it_may_be() -> None:
 
 def test_a_class_has_its_name_alone() -> None:
     places: dict[str, list[str]] = {}
-    for file in PACKAGE.rglob("*.py"):
+    for file in MODULES.values():
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(file.relative_to(ROOT).as_posix())

@@ -36,7 +36,7 @@ OPTIONS = [
     "--rootdir",
     ROOT,
     "-p",
-    "tests.conftest",
+    "conftest",
     "-p",
     "no:cacheprovider",
 ]

@@ -1,0 +1,3 @@
+"""The demo: four different Celery workers measure Python's standard library, one task
+per module.
+"""

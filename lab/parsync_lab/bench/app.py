@@ -1,0 +1,88 @@
+"""The bench's Celery app: two no-op tasks, one for plain Celery and one that parsync places,
+otherwise equal.
+
+Neither stores a result. A run leaves two numbers in the memory of its worker, which must have the
+solo pool; the remote control command `bench_stamps` returns them.
+"""
+
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from celery import Celery
+from celery.worker.control import inspect_command
+
+from parsync_redis.integration.app import Parsync
+
+QUEUE: Final = "bench"
+"""The queue of plain Celery; workers consume it only while they are told to."""
+
+PLAIN = "bench.plain"
+PLACED = "bench.placed"
+PLAIN_STAMP = "bench.plain_stamp"
+PLACED_STAMP = "bench.placed_stamp"
+
+url = os.environ.get("PARSYNC_URL", "redis://127.0.0.1:6379/0")
+
+
+def make_app(url: str, cluster: str | None = None) -> Celery:
+    """Make the app on the server at `url`."""
+    made = Celery("parsync_bench", broker=url, set_as_current=False)
+    made.conf.update(
+        task_ignore_result=True,
+        task_serializer="json",
+        accept_content=["json"],
+        task_default_queue=QUEUE,
+        broker_connection_retry_on_startup=True,
+    )
+    parsync = Parsync(made, url, cluster)
+
+    def noop(ms: float = 0) -> None:
+        if ms:
+            time.sleep(ms / 1e3)
+        _stamps.run()
+
+    def stamp(key: str) -> None:
+        now_s = time.time()
+        parsync.client.store.client.rpush(key, repr(now_s))
+
+    made.task(name=PLAIN, shared=False)(noop)
+    made.task(name=PLACED, shared=False, parsync={})(noop)
+    made.task(name=PLAIN_STAMP, shared=False)(stamp)
+    made.task(name=PLACED_STAMP, shared=False, parsync={})(stamp)
+    return made
+
+
+@dataclass(slots=True)
+class Stamps:
+    """The tasks that this process ran since the last reset: their number, first and last time (Unix
+    seconds).
+    """
+
+    runs: int = 0
+    first_s: float = 0.0
+    last_s: float = 0.0
+
+    def run(self) -> None:
+        """Count a run."""
+        self.last_s = time.time()
+        if not self.runs:
+            self.first_s = self.last_s
+        self.runs += 1
+
+
+_stamps = Stamps()
+
+
+@inspect_command(default_timeout=5.0)  # type: ignore[untyped-decorator]
+def bench_stamps(state: Any, reset: bool = False) -> dict[str, Any]:
+    """Return what this worker ran; `reset` clears the counts after the answer."""
+    global _stamps
+    found = asdict(_stamps)
+    if reset:
+        _stamps = Stamps()
+    return found
+
+
+app = make_app(url)

@@ -1,0 +1,223 @@
+"""Plain Celery and parsync side by side on the same workers: drain rate, submit rate,
+submit-to-start latency.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from threading import Event
+from typing import Any, Final
+
+import numpy as np
+
+from parsync_lab import Stopped
+from parsync_redis.client import ParsyncClient
+from parsync_redis.placement.strategy import Floats
+
+from . import app as bench
+
+POLL_S: Final = 0.02
+PATIENCE_S: Final = 120.0
+"""How long no task may run before a round is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of one system: tasks/s submitted, and tasks/s run from the first to the last of
+    all.
+    """
+
+    system: str
+    slots: int
+    tasks: int
+    submit_s: float
+    drain_s: float
+    ms: float = 0.0
+
+    @property
+    def submit_rate(self) -> float:
+        """Tasks submitted a second."""
+        return self.tasks / self.submit_s
+
+    @property
+    def drain_rate(self) -> float:
+        """Tasks run a second."""
+        return (self.tasks - 1) / self.drain_s
+
+
+class Bench:
+    """Drives rounds on a stack whose workers are up, drained as nodes and not consuming the plain
+    queue.
+    """
+
+    def __init__(
+        self, client: ParsyncClient, workers: Sequence[str], slots: int, stop: Event
+    ) -> None:
+        self.client = client
+        self.workers = workers
+        self.slots = slots
+        self.stop = stop
+        self.app = bench.make_app(client.settings.url, client.settings.cluster)
+
+    def until_heard(self) -> None:
+        """Wait until every worker answers: a worker is a node a moment before it listens to remote
+        control.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        count = len(self.workers)
+        while (heard := len(self.app.control.ping(timeout=1, limit=count))) < count:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{heard} of {count} workers answer after {PATIENCE_S:g} s")
+            self.pause(POLL_S)
+
+    def open(self, system: str) -> None:
+        """Lets the workers run what waits for them."""
+        if system == "plain":
+            self._tell("add_consumer", queue=bench.QUEUE)
+        else:
+            self._set_nodes("undrain")
+
+    def close(self, system: str) -> None:
+        """Lets the workers run nothing more of a system."""
+        if system == "plain":
+            self._tell("cancel_consumer", queue=bench.QUEUE)
+        else:
+            self._set_nodes("drain")
+
+    def round(self, system: str, tasks: int, ms: float = 0.0) -> Round:
+        """Submit all tasks while no worker takes any, then open the gate.
+
+        ms: how long each task sleeps.
+        """
+        args = (ms,) if ms else ()
+        self._stamps(reset=True)
+        began_s = time.perf_counter()
+        if system == "plain":
+            task = self.app.tasks[bench.PLAIN]
+            for _ in range(tasks):
+                task.apply_async(args)
+        else:
+            self.client.submit_many(
+                {"name": bench.PLACED, "args": args, "ignore_result": True} for _ in range(tasks)
+            )
+        submit_s = time.perf_counter() - began_s
+        self.open(system)
+        self._wait_until_run(system, tasks)
+        first_s, last_s, runs = self._stamps()
+        self.close(system)
+        if runs != tasks:
+            raise RuntimeError(f"{system}: {runs} runs of {tasks} tasks")
+        return Round(system, self.slots, tasks, submit_s, last_s - first_s, ms)
+
+    def latency_ms(self, system: str) -> float:
+        """From just before one task is submitted until its first line runs, in milliseconds; the
+        gate must be open.
+        """
+        task = self.app.tasks[bench.PLAIN_STAMP if system == "plain" else bench.PLACED_STAMP]
+        key = f"bench:stamp:{time.time_ns()}"
+        began_s = time.time()
+        task.apply_async((key,))
+        answer: Any = self.client.store.client.blpop([key], timeout=5)
+        if answer is None:
+            raise RuntimeError(f"{system}: a task did not run within 5 s")
+        return (float(answer[1]) - began_s) * 1e3
+
+    def pause(self, seconds: float) -> None:
+        """Sleeps, or raises Stopped."""
+        if self.stop.wait(seconds):
+            raise Stopped
+
+    def _wait_until_run(self, system: str, tasks: int) -> None:
+        client = self.client.store.client
+        keys = self.client.store.keys
+        deadline = time.monotonic() + PATIENCE_S
+
+        def waiting() -> int:
+            if system == "plain":
+                counts: list[Any] = [client.llen(bench.QUEUE)]
+            else:
+                counts = [client.hlen(keys.queue("kinds")), client.hlen(keys.queue("taken"))]
+                counts.append(client.hlen(keys.queue("running")))
+            return sum(counts)
+
+        # Ask only Redis while tasks wait, so that workers are not disturbed; then ask the workers.
+        while waiting() or self._stamps()[2] < tasks:
+            if time.monotonic() > deadline:
+                raise RuntimeError(
+                    f"{system}: {self._stamps()[2]} of {tasks} tasks ran within {PATIENCE_S:g} s"
+                )
+            self.pause(POLL_S)
+
+    def _stamps(self, reset: bool = False) -> tuple[float, float, int]:
+        """(first, last, runs) over all workers, in Unix seconds."""
+        found = [row for row in self._tell("bench_stamps", reset=reset) if row["runs"]]
+        if not found:
+            return 0.0, 0.0, 0
+        return (
+            min(r["first_s"] for r in found),
+            max(r["last_s"] for r in found),
+            sum(r["runs"] for r in found),
+        )
+
+    def _tell(self, command: str, **arguments: Any) -> list[dict[str, Any]]:
+        """Send a remote control command to all workers; each must answer."""
+        count = len(self.workers)
+        replies = self.app.control.broadcast(
+            command, arguments=arguments, reply=True, timeout=10, limit=count
+        )
+        if len(replies) != count:
+            raise RuntimeError(f"{len(replies)} of {count} workers answered {command}")
+        return [answer for reply in replies for answer in reply.values()]
+
+    def _set_nodes(self, word: str) -> None:
+        for name in self.workers:
+            self.client.drain(name) if word == "drain" else self.client.undrain(name)
+
+
+def run_rounds(
+    one: Bench, tasks: int, rounds: int, say: Callable[[Round], None], ms: float = 0.0
+) -> list[Round]:
+    """Run rounds by turns, plain and parsync, after a short uncounted warm-up round of each."""
+    found = []
+    for system in ("plain", "parsync"):
+        one.round(system, min(tasks, 200), ms)
+    for _ in range(rounds):
+        for system in ("plain", "parsync"):
+            found.append(one.round(system, tasks, ms))
+            say(found[-1])
+    return found
+
+
+def run_latencies(one: Bench, samples: int) -> dict[str, Floats]:
+    """Latencies of single tasks, by turns; 20 ms apart, so that each finds the cluster idle.
+
+    Milliseconds.
+    """
+    found: dict[str, list[float]] = {"plain": [], "parsync": []}
+    for system in found:
+        one.open(system)
+    for sample in range(samples + 5):
+        for system, values in found.items():
+            ms = one.latency_ms(system)
+            if sample >= 5:
+                values.append(ms)
+            one.pause(0.02)
+    for system in found:
+        one.close(system)
+    return {system: np.array(values) for system, values in found.items()}
+
+
+def rate(rounds: Iterable[Round], system: str, what: str) -> float:
+    """Return the median rate of a system's rounds, in tasks/s; what: drain_rate or submit_rate."""
+    return float(median(getattr(one, what) for one in rounds if one.system == system))
+
+
+def ratio(rounds: Sequence[Round], what: str) -> float:
+    """Parsync's rate over plain Celery's: the median over the pairs of rounds that ran one after
+    the other, so that what else the machine does meanwhile weighs on both.
+    """
+    plain, parsync = (
+        [getattr(r, what) for r in rounds if r.system == system] for system in ("plain", "parsync")
+    )
+    return float(median(ours / theirs for ours, theirs in zip(parsync, plain, strict=True)))

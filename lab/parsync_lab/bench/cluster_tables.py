@@ -1,0 +1,88 @@
+"""The section of docs/performance.md on several servers: what shards and primaries cost, and what a
+primary saves.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .figures import ratio
+from .markdown import Runs, audit_of, cell_of, command_of, named, table
+
+
+def cluster(runs: Runs) -> list[str]:
+    """Render the cost of a life on several primaries, and what the busiest of them spends on a
+    placement.
+    """
+    parts = [*_costs(runs), *_primaries(runs)]
+    return ["## Several servers\n", *parts] if parts else []
+
+
+def _costs(runs: Runs) -> list[str]:
+    of_one = runs.get("cost")
+    others = [runs[name] for name in ("cluster-cost", "cluster-mixed") if name in runs]
+    if not (of_one and others):
+        return []
+    base = of_one["found"]["cost"]
+    columns = [(case, size) for case, sizes in base.items() for size in sizes]
+    rows: list[Sequence[object]] = []
+    for run in others:
+        found = run["found"]
+        calls = "of any shards" if found["mixed"] else "of one shard each"
+        ratios = [
+            found["cost"][case][size]["life"]["median"] / base[case][size]["life"]["median"]
+            for case, size in columns
+        ]
+        what = f"{found['primaries']} primaries, {found['shards']} shards, calls {calls}"
+        rows.append((what, *(f"{ratio:.2f}" for ratio in ratios), command_of(run)))
+    return [
+        "The cost of a life, as the sum of all primaries, divided by that of one server (*Cost of "
+        "each verb*)."
+        " A client makes ids so that a batch is of one shard; calls of any shards are for batches "
+        "with ids of another "
+        "origin, such as Celery's.\n",
+        table(("", *(f"{case}, {size} a call" for case, size in columns), "command"), rows),
+    ]
+
+
+def _primaries(runs: Runs) -> list[str]:
+    rows = named(runs, "primaries-")
+    if not rows:
+        return []
+    one = min((run["found"] for run in rows), key=lambda found: int(found["primaries"]))
+    return [
+        "Microseconds of the servers for a placement at an equal rate. *room*: those of one server "
+        "divided by those of "
+        "the busiest primary, which is how many times as much can be placed before one is full, "
+        "if each has a core.\n",
+        table(
+            (
+                "primaries",
+                "placed/s",
+                "all of them us",
+                "the busiest us",
+                "room",
+                "delay p99 ms",
+                "audit",
+                "command",
+            ),
+            [_primary_row(run, _busiest(one)) for run in rows],
+        ),
+    ]
+
+
+def _primary_row(run: Mapping[str, Any], one_us: float) -> Sequence[object]:
+    found = run["found"]
+    return (
+        found["primaries"],
+        found["placed_per_s"],
+        found["redis_us_per_placement"],
+        _busiest(found),
+        cell_of(ratio(one_us, _busiest(found))),
+        found["delay_ms"]["p99"],
+        audit_of(found),
+        command_of(run),
+    )
+
+
+def _busiest(found: Mapping[str, Any]) -> float:
+    return float(max(found["primaries_us_per_placement"]))

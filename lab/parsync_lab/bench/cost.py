@@ -1,0 +1,189 @@
+"""The server's cost of each verb of a task's life, by the size of its calls; the same on a busy
+machine.
+
+Of several servers the cost is their sum. They have the settings that a cluster should have, and
+some held slots and running tasks, so that their hashes are as in a large cluster.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from parsync_lab import Stopped
+from parsync_redis.errors import InvalidInput, ServerUnfit
+from parsync_redis.store.server.connection import set_timeouts
+from parsync_redis.store.server.server_info import LIST_SETTINGS
+from parsync_redis.store.store import Store
+
+from ..flags import check_flag
+from .cost_life import CASES, VERBS, WITH_CONFIRM, Life
+from .meters import Instructions, Meter, Microseconds, callgrind_words, find_valgrind
+from .placement import Say, facts_of
+from .servers import Servers, start_servers
+
+CALLGRIND = "callgrind"
+COMMANDSTATS = "commandstats"
+SIZES: Final = (100, 10, 1)
+ROUNDS: Final = {CALLGRIND: 5, COMMANDSTATS: 20}
+"""Some rounds, because Lua collects its garbage in some calls and not in others."""
+
+_TIMEOUT_S: Final = 60.0
+"""Callgrind makes a server some fifty times slower."""
+
+_QUIET: Final = {"hz": 1, "activerehashing": "no"}
+"""Settings of a server under callgrind: it does little by itself between calls."""
+
+_QUIET_PEERS: Final = {**_QUIET, "cluster-node-timeout": 60_000}
+"""Settings of a cluster's servers: they seldom ask each other whether they live."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostParameters:
+    """The size of the measurement: `tasks` at most in each round, in calls of `sizes`, while `held`
+    others run.
+
+    calls: the most of a verb in a round; a server has Lua collect its garbage once in 50 calls, so
+    each verb gets its part. by: '' is callgrind if there is one. program: the server, '' for the
+    usual one. options: of the server, besides the usual ones. primaries: of a cluster; 1 is a
+    server without one. shards: of the queue, 0 is the usual number. mixed: the tasks of a call are
+    of any shards, as Celery's ids are; else of one, as a client makes ids.
+    """
+
+    tasks: int = 200
+    calls: int = 50
+    held: int = 600
+    rounds: int = 0
+    sizes: tuple[int, ...] = SIZES
+    by: str = ""
+    program: str = ""
+    options: Mapping[str, object] = field(default_factory=dict)
+    primaries: int = 1
+    shards: int = 0
+    mixed: bool = False
+
+    def meter(self) -> str:
+        """Return how to measure; raise InvalidInput for an unknown way, ServerUnfit for a missing
+        valgrind.
+        """
+        if self.by not in ("", CALLGRIND, COMMANDSTATS):
+            raise InvalidInput(
+                f"--by {self.by!r} is not known: known are {CALLGRIND}, {COMMANDSTATS}"
+            )
+        if self.by == CALLGRIND and not find_valgrind():
+            raise ServerUnfit(
+                "--by callgrind needs valgrind: apt-get install valgrind, or measure --by "
+                "commandstats"
+            )
+        return self.by or (CALLGRIND if find_valgrind() else COMMANDSTATS)
+
+    def check(self) -> None:
+        """Check the values; raise InvalidInput with the wrong value and what would be right."""
+        self.meter()
+        for flag, values, least, most in (
+            ("--tasks", (self.tasks,), 1, 5000),
+            ("--calls", (self.calls,), 1, 1000),
+            ("--held", (self.held,), 0, 5000),
+            ("--rounds", (self.rounds,), 0, 1000),
+            ("--sizes", self.sizes or (0,), 1, 500),
+            ("--primaries", (self.primaries,), 1, 16),
+            ("--shards", (self.shards,), 0, 256),
+        ):
+            for value in values:
+                check_flag(flag, value, least, most)
+
+
+@contextmanager
+def metered(asked: CostParameters) -> Iterator[tuple[Servers, Meter]]:
+    """Start the servers and their meter."""
+    valgrind = find_valgrind() if asked.meter() == CALLGRIND else None
+    program = asked.program or None
+    quiet = _QUIET if asked.primaries == 1 else _QUIET_PEERS
+    if not valgrind:
+        with start_servers(asked.primaries, program, asked.options) as servers:
+            yield servers, Microseconds(servers.all)
+        return
+    with ExitStack() as stack:
+        folders = [
+            Path(stack.enter_context(TemporaryDirectory(prefix="parsync-cost-")))
+            for _ in range(asked.primaries)
+        ]
+        launchers = [callgrind_words(valgrind, folder) for folder in folders]
+        servers = stack.enter_context(
+            start_servers(asked.primaries, program, {**quiet, **asked.options}, launchers)
+        )
+        yield servers, Instructions(dict(zip(folders, servers.all, strict=True)))
+
+
+def run_cost(asked: CostParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+    """Measure each verb; costs are for one task. Raise InvalidInput, ServerUnfit or Stopped."""
+    asked.check()
+    by = asked.meter()
+    rounds = asked.rounds or ROUNDS[by]
+    with metered(asked) as (servers, meter):
+        costs: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+        for name, case in CASES.items():
+            say(f"{name}: {asked.held} tasks start")
+            store = Store.from_url(servers.url, f"cost-{name}")
+            set_timeouts(store.client, _TIMEOUT_S)
+            store.load_scripts()
+            life = Life(store, case, asked.shards)
+            _bring(life, asked.held, ("submit", "take", "commit", "start"))
+            _bring(life, min(100, asked.tasks), WITH_CONFIRM)
+            costs[name] = {}
+            for size in asked.sizes:
+                found: dict[str, list[float]] = {}
+                for number in range(rounds):
+                    if stop.is_set():
+                        raise Stopped
+                    say(f"{name}, calls of {size}: round {number + 1} of {rounds}")
+                    _add_round(found, life, meter, asked, size)
+                costs[name][str(size)] = {verb: _figure(values) for verb, values in found.items()}
+        return {
+            "by": by,
+            "unit": meter.unit,
+            "tasks": asked.tasks,
+            "rounds": rounds,
+            "primaries": asked.primaries,
+            "shards": life.shards,
+            "mixed": asked.mixed,
+            "options": {**LIST_SETTINGS, **asked.options},
+            "cost": costs,
+            "facts": facts_of(servers.all[0]),
+        }
+
+
+def _bring(life: Life, count: int, verbs: tuple[str, ...]) -> None:
+    life.begin(count)
+    for verb in verbs:
+        life.step(verb, 100)
+
+
+def _add_round(
+    found: dict[str, list[float]], life: Life, meter: Meter, asked: CostParameters, size: int
+) -> None:
+    """Measure a life without `confirm`, then `confirm` in a short one with it; add each verb's cost
+    for one task.
+    """
+    count = min(asked.tasks, asked.calls * size)
+    of_one = 0 if asked.mixed else size
+    life.begin(count, of_one)
+    costs = {verb: meter.measure(partial(life.step, verb, size)) / count for verb in VERBS}
+    costs["life"] = sum(costs.values())
+    some = min(count, max(asked.calls, size))
+    life.begin(some, of_one)
+    for verb in WITH_CONFIRM:
+        spent = meter.measure(partial(life.step, verb, size))
+        if verb == "confirm":
+            costs[verb] = spent / some
+    for verb, cost in costs.items():
+        found.setdefault(verb, []).append(cost)
+
+
+def _figure(values: list[float]) -> dict[str, float]:
+    return {"least": round(min(values), 2), "median": round(median(values), 2)}

@@ -1,0 +1,199 @@
+"""The life of tasks, one verb at a time, through the product's own calls: what `bench cost`
+measures.
+
+Only this module knows how a verb is called: a changed signature is an edit of one function here.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any, Final
+from uuid import UUID
+
+from parsync_redis.errors import BrokenContract
+from parsync_redis.model.apps import KnownTasks, offer_with
+from parsync_redis.model.claim import Claim
+from parsync_redis.model.ids import id_in_shard
+from parsync_redis.model.kind import Kind
+from parsync_redis.model.limits import MAX_BATCH
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.place import Place
+from parsync_redis.model.task import Submission, Taken
+from parsync_redis.store.store import Store
+
+from .load import TASK
+from .ours import set_up
+from .parameters import BenchParameters
+from .standins import batches
+
+VERBS: Final = ("submit", "take", "commit", "start", "finish", "release")
+"""A life. A task that its worker starts soon needs no `confirm`, so that is not part of it."""
+
+WITH_CONFIRM: Final = ("submit", "take", "commit", "confirm", "start", "finish", "release")
+
+NODES: Final = 100
+NODE_SLOTS: Final = 100
+MESSAGE: Final = b"m" * 700
+"""As long as the message of a small Celery task."""
+
+_SALT: Final = ".482913"
+_SCHEDULER: Final = "s1"
+
+
+@dataclass(frozen=True, slots=True)
+class CostCase:
+    """A task whose life is measured: its options, and what each node offers besides its slots."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+
+CASES: Final[Mapping[str, CostCase]] = {
+    "plain": CostCase(),
+    "needs": CostCase(
+        {"resources": {"mem": 4, "gpu": 1}, "require": {"zone": "a"}},
+        {"mem": 4 * NODE_SLOTS, "gpu": NODE_SLOTS},
+        {"zone": "a"},
+    ),
+}
+"""A task without needs, and one with two amounts and a label."""
+
+
+class Life:
+    """Takes tasks of one case through their life, in one partition: `begin`, then a `step` for each
+    verb.
+
+    shards: of the queue, 0 is the usual number.
+    """
+
+    def __init__(self, store: Store, case: CostCase, shards: int = 0, nodes: int = NODES) -> None:
+        self.store = store
+        self.commands = store.commands
+        self._options = TaskOptions.of(case.options)
+        self._dice = random.Random(1)
+        self._kind = Kind(TASK, self._options.needs.text)
+        self._submissions: list[Submission] = []
+        self._taken: list[Taken] = []
+        self._places: list[Place] = []
+        set_up(store, BenchParameters(schedulers=1, partitions=1, shards=shards))
+        self.shards = store.keys.shards
+        self._since = ["0"] * self.shards
+        self._next = 0
+        self._nodes = self._register(case, nodes)
+        self._epoch = store.run(self.commands.read_partition(0)).epoch
+        self._seats = [(name, slot) for name in self._nodes for slot in range(NODE_SLOTS)]
+        self._dice.shuffle(self._seats)
+
+    def _register(self, case: CostCase, nodes: int) -> dict[str, tuple[int, int]]:
+        """Register the nodes; return the incarnation and the first bit of each."""
+        known = KnownTasks.of({TASK: None})
+        offer = offer_with(Resources.of(NODE_SLOTS, case.resources, case.labels), known).text
+        names = [f"n{number}" for number in range(nodes)]
+        self.store.run_all([self.commands.offer(name, offer, known) for name in names])
+        found = self.store.run_all(
+            [self.commands.register_node(0, name, 0, 1.0, offer) for name in names]
+        )
+        return dict(zip(names, found, strict=True))
+
+    def begin(self, count: int, of_one: int = 0) -> None:
+        """Make so many new tasks; the verbs that follow are about them.
+
+        of_one: so many in turn are of one shard.
+        """
+        ids = [str(UUID(int=self._dice.getrandbits(128))) for _ in range(count)]
+        if of_one and self.shards > 1:
+            ids = [
+                id_in_shard((self._next + at // of_one) % self.shards, self.shards)
+                for at in range(count)
+            ]
+            self._next += -(-count // of_one)
+        self._submissions = [Submission(id, TASK, MESSAGE, self._options) for id in ids]
+        self._taken = []
+        self._places = []
+
+    def step(self, verb: str, size: int) -> None:
+        """Run one verb for all tasks, `size` of them a call."""
+        steps: dict[str, Callable[[int], None]] = {
+            "submit": self._submit,
+            "take": self._take,
+            "commit": self._commit,
+            "confirm": self._confirm,
+            "start": self._start,
+            "finish": self._finish,
+            "release": self._release,
+        }
+        steps[verb](size)
+
+    def _submit(self, size: int) -> None:
+        for some in batches(self._submissions, size):
+            words = self.store.run(self.commands.submit(some))
+            _expect("submit", "submitted", words)
+
+    def _take(self, size: int) -> None:
+        """Take from one shard a call, because that is all that a call can; shards in turn, as
+        schedulers do.
+        """
+        for shard, tasks in self.store.keys.by_shard(self._submissions, attrgetter("id")):
+            for some in batches(tasks, size):
+                rows = [(self._kind.text, len(some))]
+                since = self._since[shard]
+                call = self.commands.take(_SCHEDULER, rows, since, MAX_BATCH, _SALT, "wait", shard)
+                took = self.store.run(call)
+                self._since[shard] = took.version
+                self._taken += took.tasks
+                _expect("take", True, [len(took.tasks) == len(some)])
+
+    def _commit(self, size: int) -> None:
+        for some in batches(self._taken, size):
+            seats = [self._seats.pop() for _ in some]
+            claims = [
+                self._claim(task, node, slot)
+                for task, (node, slot) in zip(some, seats, strict=True)
+            ]
+            verdicts = self.store.run(self.commands.commit(0, claims)).verdicts
+            _expect("commit", "held", [verdict.word for verdict in verdicts])
+            self._places += [
+                claim.won(v.since_ms, v.held) for claim, v in zip(claims, verdicts, strict=True)
+            ]
+
+    def _claim(self, task: Taken, node: str, slot: int) -> Claim:
+        inc, first = self._nodes[node]
+        return Claim(
+            task.id,
+            task.attempt,
+            0,
+            node,
+            (slot,),
+            inc,
+            self._options.needs.asked,
+            first,
+            self._epoch,
+        )
+
+    def _confirm(self, size: int) -> None:
+        for some in batches(self._places, size):
+            words = self.store.run(self.commands.confirm(some))
+            _expect("confirm", "placed", words)
+
+    def _start(self, size: int) -> None:
+        for some in batches(self._places, size):
+            _expect("start", "ok", [word for word, _ in self.store.run(self.commands.start(some))])
+
+    def _finish(self, size: int) -> None:
+        for some in batches(self._places, size):
+            words = self.store.run(self.commands.finish([(p, "succeeded", "") for p in some]))
+            _expect("finish", "ok", words)
+
+    def _release(self, size: int) -> None:
+        for some in batches(self._places, size):
+            words = self.store.run(self.commands.release(0, some))
+            _expect("release", "freed", words)
+        self._seats = [(p.node, p.slot) for p in self._places] + self._seats
+
+
+def _expect(verb: str, word: object, answers: Sequence[object]) -> None:
+    if any(answer != word for answer in answers):
+        raise BrokenContract(f"bench cost: {verb} answered {answers!r}, not {word!r} for each task")

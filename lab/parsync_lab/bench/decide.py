@@ -1,0 +1,169 @@
+"""The CPU time of a decision in a scheduler's core: from the line of a waiting kind to the claims.
+No server.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from parsync_lab import Stopped
+from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.kind import Kind, KindLine
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.node import Node
+from parsync_redis.model.options import Strategy
+from parsync_redis.model.replies import Judged, Snapshot, Took
+from parsync_redis.model.taints import offered_taints, tolerance
+from parsync_redis.model.task import Taken
+from parsync_redis.placement.rules import RULES
+from parsync_redis.scheduler.core.core import Core
+
+from .figures import ratio
+from .placement import Say
+
+SLOTS_OF_NODE: Final = 10
+PARTITIONS: Final = 20
+
+STEPS: Final = ("name", "near", *(rule.name for rule in RULES), "state", "free", "kept back")
+"""The rules that a decision applies."""
+
+
+def offer_of(number: int) -> Resources:
+    """Return what a node offers: every third has four GPUs, every fourth is a spot node; labels
+    differ.
+    """
+    labels = {"zone": "abc"[number % 3 - 1], "arch": ("x86", "arm")[number % 10 == 0]}
+    gpus = number % 3 == 0
+    return Resources.of(
+        SLOTS_OF_NODE,
+        {"cpu": 16, "mem": 64 + number % 7},
+        {**labels, "vram_gb": str(16 + 8 * (number % 4))},
+        offered_taints(["spot"] if number % 4 == 0 else []),
+        {"gpu": range(4)} if gpus else {},
+        {"gpu.mem": 24} if gpus else {},
+    )
+
+
+def needs_of(number: int) -> Resources:
+    """Return needs on which each rule has something to judge; no two numbers have the same."""
+    return Resources.needed(
+        1,
+        {"cpu": 1, "mem": round(4 + number / 1000, 3), "gpu.mem": 5},
+        {"zone": ["a", "b", "c"], "vram_gb": {">=": 24}, "arch": {"not": "arm"}},
+        tolerance(["spot"]),
+    )
+
+
+class Decider:
+    """A core with a view of so many slots."""
+
+    def __init__(self, slots: int) -> None:
+        self.core = Core("s1", PARTITIONS, Strategy.QUALITY, 1.5, np.random.default_rng(1))
+        self._reads = 0
+        self._shots = list[tuple[int, bytes, dict[str, str]]]()
+        rng = np.random.default_rng(2)
+        nodes = [offer_of(number) for number in range(slots // SLOTS_OF_NODE)]
+        for p in range(PARTITIONS):
+            mine = list(enumerate(nodes))[p::PARTITIONS]
+            made = [
+                Node(
+                    f"n{n}",
+                    "up",
+                    1,
+                    False,
+                    at * SLOTS_OF_NODE,
+                    SLOTS_OF_NODE,
+                    float(rng.normal(9.5, 1.4)),
+                    offer,
+                )
+                for at, (n, offer) in enumerate(mine)
+            ]
+            self.core.on_nodes(p, made, 1)
+            bits = np.packbits(np.ones(len(made) * SLOTS_OF_NODE, dtype=bool)).tobytes()
+            self._shots.append((p, bits, {one.name: one.offer.asked for one in made}))
+
+        for _ in range(PARTITIONS):
+            self.read_next()
+
+    def read_next(self) -> None:
+        """Read the next partition, whose slots are all free again, as one tick lets a
+        scheduler do.
+        """
+        p, bits, left = self._shots[self._reads % PARTITIONS]
+        self._reads += 1
+        self.core.on_snapshot(Snapshot(p, self._reads, 1, bits, left), float(self._reads))
+        self.core.plan(place=False, confirm=False)
+
+    def decide(self, kinds: list[Kind], count: int) -> float:
+        """Let `count` tasks of each kind wait, and return the seconds of CPU until they are
+        claimed.
+        """
+        core = self.core
+        waiting = {kind.text: kind for kind in kinds}
+        came = [(text, str(KindLine(count, 1, count))) for text in waiting]
+        began_s = time.process_time()
+        core.on_took(Took("1", 0, changes=came))
+        plan = core.plan(confirm=False, room=len(kinds) * count)
+        tasks = [
+            Taken(f"{text} {number}", f"1@{number}", waiting[text], 0)
+            for text, limit in plan.looks[0].take
+            for number in range(limit)
+        ]
+        core.on_took(Took("2", 0, changes=[(text, "") for text in waiting], tasks=tasks))
+        plan = core.plan(place=False, confirm=False)
+        took_s = time.process_time() - began_s
+        claimed = sum(len(claims) for claims in plan.commit.values())
+        if claimed != len(kinds) * count:
+            raise AssertionError(f"{claimed} of {len(kinds) * count} tasks were claimed")
+        for p, claims in plan.commit.items():
+            core.on_judged(Judged(p, 1, 1, claims, [Verdict(ClaimOutcome.HELD, "1")] * len(claims)))
+        core.won.confirmed(len(core.won.take()))
+        return took_s
+
+
+def run_decide(
+    slots: int, batch: int, rounds: int, stop: threading.Event, say: Say
+) -> dict[str, Any]:
+    """Decide about one task of a new kind, one of a known kind, and batches, with a partition read
+    before each round.
+
+    Medians, in ms of CPU a task.
+    """
+    decider = Decider(slots)
+    numbers = iter(range(1, 10**9))
+
+    def kinds(count: int) -> list[Kind]:
+        return [
+            Kind("work", needs_of(number).text)
+            for number, _ in zip(numbers, range(count), strict=False)
+        ]
+
+    known = kinds(1)
+    cases: dict[str, tuple[int, Iterator[list[Kind]]]] = {
+        "one task, new kind": (1, iter(lambda: kinds(1), None)),
+        "one task, known kind": (1, iter(lambda: known, None)),
+        f"{batch} tasks of one new kind": (batch, iter(lambda: kinds(1), None)),
+        f"{batch} tasks of 50 new kinds in turn": (batch // 50, iter(lambda: kinds(50), None)),
+    }
+    found: dict[str, float] = {}
+    for case, (count, some) in cases.items():
+        took_s = list[float]()
+        for number in range(rounds + 1):
+            if stop.is_set():
+                raise Stopped
+            say(f"{case}: round {number} of {rounds}")
+            decider.read_next()
+            chosen = next(some)
+            took_s.append(decider.decide(chosen, count) / (len(chosen) * count))
+        found[case] = ratio(1000 * median(took_s[1:]), 1, 4)
+    return {
+        "slots": slots,
+        "nodes": slots // SLOTS_OF_NODE,
+        "partitions": PARTITIONS,
+        "rules": STEPS,
+        "ms": found,
+    }

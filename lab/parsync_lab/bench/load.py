@@ -1,0 +1,100 @@
+"""A load generator: submits tasks open loop, through ParsyncClient; a late submit adds to the
+delay.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from threading import Event
+from typing import Any, Final
+
+from parsync_redis.client import ParsyncClient
+from parsync_redis.model.ids import shard_of
+
+from .figures import Pace
+
+POLL_S: Final = 0.01
+AT_ONCE: Final = 2000
+"""The most tasks in one call of submit_many; it makes a round trip for every 500."""
+
+TASK: Final = "bench.hold"
+
+Submit = Callable[[Sequence[int]], None]
+"""Submits the tasks of these numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A generator's result: the number of submitted tasks, and the latest one's lateness in
+    seconds.
+    """
+
+    submitted: int
+    late_s: float
+
+
+OF_ONE: Final = 100
+"""So many tasks in turn are of one shard: a client that makes the ids of a batch does so too."""
+
+
+def task_id(number: int, shards: int = 1) -> str:
+    """Return the id of task `number` in a queue with so many shards."""
+    if shards == 1:
+        return f"b{number}"
+    wanted = number // OF_ONE % shards
+    return next(
+        id for id in (f"b{number}-{salt}" for salt in count()) if shard_of(id, shards) == wanted
+    )
+
+
+def through_client(
+    url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]
+) -> Callable[[], Submit]:
+    """Submit by `ParsyncClient.submit_many`; task `number` is of kind `number` modulo the number of
+    kinds.
+    """
+
+    def connect() -> Submit:
+        client = ParsyncClient.from_url(url, cluster)
+        client.check()
+
+        def submit(numbers: Sequence[int]) -> None:
+            shards = client.store.keys.shards
+            client.submit_many(
+                {"name": TASK, "id": task_id(n, shards), **kinds[n % len(kinds)]} for n in numbers
+            )
+
+        return submit
+
+    return connect
+
+
+def generator(
+    connect: Callable[[], Submit], pace: Pace, begin_s: float
+) -> Callable[[Event, Callable[[Any], None]], Sent]:
+    """Make a generator's job: task k is due k / rate seconds after `begin_s`, on the machine's
+    monotonic clock.
+
+    It ends `pace.seconds` after the beginning, or when it is told to; what is due then and not
+    submitted is left out.
+    """
+
+    def job(stop: Event, tell: Callable[[Any], None]) -> Sent:
+        submit = connect()
+        sent = 0
+        late_s = 0.0
+        while sent < pace.total and not stop.is_set():
+            elapsed_s = time.monotonic() - begin_s
+            if elapsed_s > pace.seconds + 1.0:
+                break
+            due = min(pace.due(elapsed_s), sent + AT_ONCE)
+            if due == sent:
+                stop.wait(POLL_S)
+                continue
+            submit([pace.number(own) for own in range(sent, due)])
+            late_s = max(late_s, time.monotonic() - begin_s - pace.due_s(pace.number(sent)))
+            sent = due
+        return Sent(sent, late_s)
+
+    return job

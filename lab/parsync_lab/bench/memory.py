@@ -1,0 +1,54 @@
+"""The server's memory for a task: while it waits, while it runs, and after its end."""
+
+import threading
+from typing import Any, Final
+
+from parsync_lab import Stopped
+from parsync_redis.model.limits import MAX_BATCH
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.store import Store
+
+from .cost_life import CASES, MESSAGE, NODE_SLOTS, VERBS, Life
+from .placement import Say, facts_of
+
+PARTS: Final = {
+    "waiting": ("submit",),
+    "running": ("take", "commit", "start"),
+    "ended": ("finish", "release"),
+}
+"""The states in which tasks are measured, and the verbs that bring them there."""
+
+
+def run_memory(tasks: int, stop: threading.Event, say: Say) -> dict[str, Any]:
+    """Measure what each case takes, with so many tasks of it at once: bytes a task and MB of all.
+    Raise Stopped.
+    """
+    with EmbeddedServer() as server:
+        found: dict[str, dict[str, dict[str, float]]] = {}
+        for name, case in CASES.items():
+            store = Store.from_url(server.url, f"memory-{name}")
+            life = Life(store, case, nodes=-(-tasks // NODE_SLOTS))
+            life.begin(MAX_BATCH)
+            for verb in VERBS:
+                life.step(verb, MAX_BATCH)  # the server's buffers have grown
+            before = _used(store)
+            life.begin(tasks)
+            found[name] = {}
+            for state, verbs in PARTS.items():
+                for verb in verbs:
+                    if stop.is_set():
+                        raise Stopped
+                    say(f"{name}: {verb}")
+                    life.step(verb, MAX_BATCH)
+                used = _used(store) - before
+                found[name][state] = {"bytes": round(used / tasks, 1), "mb": round(used / 1e6, 1)}
+        return {
+            "tasks": tasks,
+            "message_bytes": len(MESSAGE),
+            "memory": found,
+            "facts": facts_of(server),
+        }
+
+
+def _used(store: Store) -> int:
+    return int(store.client.info("memory")["used_memory"])

@@ -1,0 +1,117 @@
+"""Viewers of `parsync serve` who follow pages or events, and the time until they show a change."""
+
+import random
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from parsync_redis.client import ParsyncClient
+
+from .figures import quantiles
+from .load import TASK
+
+OVERVIEW = "/"
+NODES = "/view/nodes"
+EVENTS = "/events"
+PATHS: Final = (OVERVIEW, NODES, "/view/schedulers")
+"""Pages that viewers follow, the first one the first, and so on."""
+
+NODE: Final = "n0"
+"""The node that is drained and undrained: it is on the first page of nodes."""
+
+LATE_S: Final = 60.0
+"""A change must be shown within this time."""
+
+
+class Onlooker(threading.Thread):
+    """A viewer who follows a path, as a browser does. messages: how many have come."""
+
+    def __init__(self, url: str, path: str) -> None:
+        super().__init__(daemon=True)
+        self.path = path
+        self.messages = 0
+        accept = {"Accept": "text/event-stream"}
+        self._request = urllib.request.Request(f"{url}{path}", headers=accept)  # noqa: S310 # our own
+        self._wanted = b""
+        self._found = threading.Event()
+        self.found_s = 0.0
+        self.start()
+
+    def run(self) -> None:
+        """Read until the service ends."""
+        with urllib.request.urlopen(self._request, timeout=LATE_S) as answer:  # noqa: S310  our own server
+            for line in answer:
+                self.messages += line == b"\n"
+                if self._wanted and self._wanted in line:
+                    self._wanted = b""
+                    self.found_s = time.monotonic()
+                    self._found.set()
+
+    def want(self, text: str) -> None:
+        """Look out for a text from now on."""
+        self._found.clear()
+        self._wanted = text.encode()
+
+    def wait(self) -> float:
+        """Wait for the text and return when it had come, in monotonic seconds."""
+        if not self._found.wait(LATE_S):
+            raise TimeoutError(f"{self.path} has not shown a change after {LATE_S:g} s")
+        return self.found_s
+
+
+class Changes:
+    """Changes the state: submits a task, drains a node, and so on, and times what viewers show."""
+
+    def __init__(
+        self, client: ParsyncClient, onlookers: Sequence[Onlooker], stop: threading.Event
+    ) -> None:
+        self._client = client
+        self._onlookers = onlookers
+        self._stop = stop
+        self._waiting = sum(kind.waiting for kind in client.demand())
+
+    def timed(self, seconds: float) -> dict[str, Any]:
+        """Change the state for so long, and return how late viewers of pages and of events were, in
+        ms.
+        """
+        late: dict[str, list[float]] = {"pages": [], "events": []}
+        dice = random.Random(1)
+        until_s = time.monotonic() + seconds
+        count = 0
+        while time.monotonic() < until_s and not self._stop.wait(dice.uniform(0.1, 1.1)):
+            self._change(count, late)
+            count += 1
+        return {"changes": count, **{name: spread(times) for name, times in late.items()}}
+
+    def _change(self, number: int, late: dict[str, list[float]]) -> None:
+        submits = number % 2 == 0
+        reason = f"change {number};"
+        text = f">{self._waiting + 1:,}<" if submits else reason
+        paths = (OVERVIEW,) if submits else (NODES, EVENTS)
+        onlookers = [one for one in self._onlookers if one.path in paths]
+        for one in onlookers:
+            one.want(text)
+        if not submits and number > 1:
+            self._client.undrain(NODE)
+        began_s = time.monotonic()
+        if submits:
+            self._client.submit(TASK)
+            self._waiting += 1
+        else:
+            self._client.drain(NODE, reason=reason)
+        for one in onlookers:
+            late["events" if one.path == EVENTS else "pages"].append((one.wait() - began_s) * 1000)
+
+
+def spread(times: Sequence[float]) -> dict[str, float]:
+    """Return median, 99th percentile and maximum of times."""
+    found = quantiles(np.array(times))
+    return {
+        "p50_ms": found["p50"],
+        "p99_ms": found["p99"],
+        "max_ms": round(max(times, default=0.0), 2),
+    }

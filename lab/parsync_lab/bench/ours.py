@@ -1,0 +1,228 @@
+"""parsync in the placement bench: schedulers, stand-ins for agents, generators; and the rival
+*state*.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from threading import Event
+from typing import Any, Final
+
+import numpy as np
+
+from parsync_redis.inspect.audit import audit
+from parsync_redis.model.task import TaskState
+from parsync_redis.placement.strategy import Floats
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.process.loop import Scheduler
+from parsync_redis.settings import Settings
+from parsync_redis.store.cluster import join_cluster
+from parsync_redis.store.reads.demand import read_kinds
+from parsync_redis.store.store import Store
+
+from ..simulate.modes import whole_state
+from .load import TASK, Submit, task_id, through_client
+from .parameters import BenchParameters, System
+from .processes import Member, Processes
+from .standins import stand_in
+
+CLUSTER: Final = "bench"
+START_S: Final = 120.0
+STEPS: Final = ("submitted", "placed", "started", "finished")
+CHUNK: Final = 2000
+
+
+@dataclass(slots=True)
+class TaskTimes:
+    """Server times of each task, by number, in ms (nan: never), and the audit's findings."""
+
+    submitted_ms: Floats
+    placed_ms: Floats
+    started_ms: Floats
+    finished_ms: Floats
+    audit: dict[str, Any]
+
+
+def read_times(
+    store: Store, numbers: Sequence[int]
+) -> tuple[list[tuple[TaskState, int]], list[Floats]]:
+    """Return state and starts of each task, and its four times as arrays."""
+    found = [
+        status
+        for at in range(0, len(numbers), CHUNK)
+        for status in store.statuses(
+            task_id(n, store.keys.shards) for n in numbers[at : at + CHUNK]
+        )
+    ]
+    stamps = [[float(status.times.get(step) or "nan") for step in STEPS] for status in found]
+    times = np.array(stamps, dtype=float).reshape(len(numbers), len(STEPS))
+    return [(status.state, status.starts) for status in found], [
+        times[:, column] for column in range(len(STEPS))
+    ]
+
+
+def settings_of(url: str, asked: BenchParameters) -> Settings:
+    """Return the settings of a bench's cluster."""
+    return Settings.load(
+        url=url,
+        cluster=CLUSTER,
+        partitions=asked.partitions,
+        shards=asked.shards or None,
+        gap_s=asked.gap_s,
+        lease_s=asked.lease_s,
+        strategy=asked.strategy,
+    )
+
+
+def set_up(store: Store, asked: BenchParameters) -> None:
+    """Create the cluster, without any process."""
+    join_cluster(store, settings_of("redis://127.0.0.1", asked), create=True)
+
+
+def named(url: str, kind: str) -> str:
+    """Add a client name to the URL, so that the server's client list tells the processes apart."""
+    return f"{url}?client_name={kind}"
+
+
+class Ours:
+    """The product under load; with `system` state its schedulers read the whole state every gap,
+    each by itself.
+
+    idle: there will be no tasks, so that nobody looks into inboxes.
+    """
+
+    def __init__(
+        self, url: str, asked: BenchParameters, processes: Processes, idle: bool = False
+    ) -> None:
+        self.url = url
+        self.asked = asked
+        self.processes = processes
+        self.idle = idle
+        self.store = Store.from_url(url, CLUSTER)
+        self.settings = settings_of(named(url, "schedulers"), asked)
+        self._schedulers: list[Member] = []
+
+    def start(self, say: Callable[[str], None]) -> None:
+        """Create the cluster, register all nodes, and wait until every scheduler sees all slots."""
+        asked = self.asked
+        join_cluster(self.store, self.settings, create=True)
+        plans = asked.node_plans()
+        agents = [
+            self.processes.start(
+                "agents",
+                stand_in(
+                    named(self.url, "agents"),
+                    CLUSTER,
+                    plans[which :: asked.agents],
+                    asked.partitions,
+                    asked.duration_s,
+                    asked.lease_s,
+                    TASK,
+                    self.idle,
+                ),
+            )
+            for which in range(asked.agents)
+        ]
+        say(f"{asked.nodes} nodes register")
+        for agent in agents:
+            self.processes.hear(agent, START_S + asked.nodes / 20)
+        names = [f"s{number:02d}" for number in range(asked.schedulers)]
+        self._schedulers = [
+            self.processes.start("schedulers", scheduler_job(self.settings, n, asked.system))
+            for n in names
+        ]
+        say(f"{asked.schedulers} schedulers read them")
+        deadline = time.monotonic() + START_S
+        while [row.get("free") for row in self.stats()] != [str(asked.slots)] * asked.schedulers:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"after {START_S:g} s not every scheduler sees all {asked.slots} slots"
+                )
+            self.processes.pause(0.2)
+
+    def connect(self) -> Callable[[], Submit]:
+        """Return a function that a generator calls to get its submit function."""
+        return through_client(self.url, CLUSTER, self.asked.task_kinds())
+
+    def stats(self) -> list[dict[str, str]]:
+        """Return the schedulers' own figures."""
+        return [
+            self.store.hash(self.store.keys.stats(f"s{n:02d}"))
+            for n in range(self.asked.schedulers)
+        ]
+
+    def open(self) -> int:
+        """Count the submitted tasks that are not final."""
+        reads = [("zcard", "later"), ("hlen", "taken"), ("hlen", "running")]
+        counts: list[int] = self.store.pipe(
+            [(command, key) for command, kind in reads for key in self.store.keys.queues(kind)]
+        )
+        return sum(counts) + sum(line.count for line in read_kinds(self.store).values())
+
+    def end(self, numbers: Sequence[int]) -> tuple[TaskTimes, dict[str, Any]]:
+        """Stop schedulers and stand-ins, and audit the state; return the tasks' times
+        and counts.
+        """
+        counters: list[dict[str, int]] = self.processes.finish("schedulers")
+        runs = self.processes.finish("agents")
+        states, times = read_times(self.store, numbers)
+        started = [id for ran in runs for id in ran.started]
+        facts = audit(self.store)
+        keys = self.store.keys
+        partitions = range(self.asked.partitions)
+        client: Any = self.store.client
+        free = sum(client.bitcount(keys.partition(p, "free")) for p in partitions)
+        counted = sum(int(client.hget(keys.partition(p, "meta"), "free") or 0) for p in partitions)
+        placed = sum(row["placed"] for row in counters)
+        said = {
+            "lost": sum(state != (TaskState.SUCCEEDED, 1) for state in states),
+            "ran_twice": len(started) - len(set(started)),
+            "leaked_slots": sum(client.hlen(keys.partition(p, "slots")) for p in partitions),
+            "bitmap_mismatches": abs(self.asked.slots - free)
+            + sum("free bit" in fact for fact in facts),
+            "counter_mismatches": abs(self.asked.slots - counted)
+            + abs(len(numbers) - sum(r.finished for r in runs)),
+            "facts": len(facts),
+            "first_facts": facts[:5],
+        }
+        counts = {
+            name: sum(row[name] for row in counters)
+            for name in ("claims", "conflicts", "taken", "reads")
+        }
+        counts |= {
+            "placed": placed,
+            "refused": sum(r.refused for r in runs),
+            "lapsed": sum(r.lapsed for r in runs),
+        }
+        return TaskTimes(times[0], times[1], times[2], times[3], said), counts
+
+
+def scheduler_job(
+    settings: Settings, name: str, system: str = System.PARSYNC
+) -> Callable[[Event, Callable[[Any], None]], dict[str, int]]:
+    """Make a scheduler's job: run until stopped; its result are its counters."""
+
+    def job(stop: Event, tell: Callable[[Any], None]) -> dict[str, int]:
+        store = Store.from_url(
+            settings.url, settings.cluster, settings.retention_s, settings.max_starts
+        )
+        config = join_cluster(store, settings, create=True)
+        assert config is not None
+        core = None
+        if system == System.STATE:
+            dice = np.random.default_rng()
+            core = Core(
+                name,
+                config.partitions,
+                settings.strategy,
+                settings.tau_s,
+                dice,
+                turns=whole_state,
+                asks=False,
+                shards=config.shards,
+            )
+        one = Scheduler(store, config, settings, name, core=core)
+        one.run(stop)
+        return asdict(one.core.counters)
+
+    return job

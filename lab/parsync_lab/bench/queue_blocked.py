@@ -1,0 +1,153 @@
+"""Tasks that wait without a seat: the delay of others behind them, the cores they take, and their
+reasons.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.task import TaskState
+from parsync_redis.store.reads.demand import read_kinds
+
+from .figures import ratio
+from .placement import Say
+from .queue_parameters import QueueParameters
+from .queue_rig import FOR_EVER_S, Home, Options, Rig, running
+
+EVERY_S: Final = 0.3
+"""The time between two tasks whose delay is measured."""
+
+GIVE_UP_S: Final = 60.0
+"""How long a task may wait before it counts as not placed."""
+
+SETTLE_S: Final = 3.0
+"""The time between the submits and the measurement of the cores."""
+
+SMALL = 1_000
+LARGE = 10_000_000
+"""The memory of the idle node, and of the busy one."""
+
+HOLDER: Final[Options] = {"resources": {"gpu": 1, "mem": LARGE}}
+NAMED_KINDS: Final = 50
+
+HOMES: Final = (
+    Home("busy", Resources.of(1, {"gpu": 1, "mem": LARGE}), FOR_EVER_S),
+    Home("idle", Resources.of(8, {"mem": SMALL}), 0.05),
+)
+
+
+def measure_blocked(
+    asked: QueueParameters, tasks: Sequence[Options], stop: threading.Event, say: Say
+) -> dict[str, Any]:
+    """Let these tasks wait for the busy node; measure tasks without needs behind them, and the
+    cores that it takes.
+    """
+    with running(HOMES, asked.schedulers, stop) as rig:
+        rig.occupy(HOLDER)
+        say("the same while nothing waits")
+        bare = _probe(rig, asked.probes)
+        cores_before = rig.cores(asked.quiet_s)
+        say(f"submits {len(tasks):,} tasks that find no seat")
+        waiting = rig.submit(tasks)
+        say("submits tasks that find one")
+        delays = _probe(rig, asked.probes)
+        say("the cores while tasks wait")
+        rig.processes.pause(min(SETTLE_S, asked.quiet_s))
+        cores = rig.cores(asked.quiet_s)
+        kinds = read_kinds(rig.store)
+        say("audit")
+        facts = rig.end()
+        return {
+            "waiting": sum(line.count for line in kinds.values()),
+            "kinds": len(kinds),
+            "submitted": len(waiting),
+            "probes": len(delays),
+            "not_placed": delays.count(None),
+            "delay_ms": _summary(delays),
+            "delay_before_ms": _summary(bare),
+            "cores": cores,
+            "cores_before": cores_before,
+            "audit": len(facts),
+            "first_facts": facts[:5],
+            "facts": rig.facts(),
+        }
+
+
+def _probe(rig: Rig, count: int) -> list[float | None]:
+    """Submit single tasks without needs; return the time of each from the submit to the commit of
+    its claim, in ms.
+    """
+    numbers: list[int] = []
+    for _ in range(count):
+        numbers += rig.submit([{}])
+        rig.processes.pause(EVERY_S)
+    rig.until(numbers, TaskState.SUCCEEDED, GIVE_UP_S)
+    submitted, placed, _, _ = rig.times(numbers)
+    return [None if np.isnan(delay) else float(delay) for delay in placed - submitted]
+
+
+def _summary(delays: Sequence[float | None]) -> dict[str, float | None]:
+    placed = [delay for delay in delays if delay is not None]
+    return {
+        "median": float(np.median(placed)) if placed else None,
+        "worst": max(placed, default=None),
+    }
+
+
+def one_kind(count: int) -> list[Options]:
+    """Return tasks of one kind, which need the GPU that is busy."""
+    return [{"resources": {"gpu": 1}}] * count
+
+
+def many_kinds(count: int) -> list[Options]:
+    """Return tasks of a kind each, which need more memory than is free."""
+    return [{"resources": {"mem": SMALL + 1 + number}} for number in range(count)]
+
+
+def named_kinds() -> dict[str, Options]:
+    """Return what tasks of fifty kinds ask for, each by what its true reason must say."""
+    short = [SMALL + 1 + number for number in range(NAMED_KINDS // 2)]
+    found: dict[str, Options] = {
+        f"only node busy fits: it is short of mem: the task needs {mem}": {
+            "resources": {"mem": mem}
+        }
+        for mem in short
+    }
+    for number in range(NAMED_KINDS - len(short)):
+        label = {"require": {"zone": f"z{number}"}, "wait_for_capacity": True}
+        found[f"no node fits: no node has label zone:z{number}; there are no labels"] = label
+    return found
+
+
+def measure_reasons(asked: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+    """Submit tasks of fifty kinds without a seat; a second later read which of them have a reason,
+    and the true one.
+    """
+    reasons = named_kinds()
+    kinds = list(reasons.values())
+    homes = (Home("busy", Resources.of(2, {"gpu": 1, "mem": LARGE}), FOR_EVER_S), HOMES[1])
+    with running(homes, asked.schedulers, stop) as rig:
+        rig.occupy(HOLDER)
+        say(f"submits {asked.unseated:,} tasks of {len(kinds)} kinds")
+        rig.submit([kinds[number % len(kinds)] for number in range(asked.unseated)])
+        rig.processes.pause(1.0)
+        lines = read_kinds(rig.store)
+        say("audit")
+        facts = rig.end()
+        waiting = sum(line.count for line in lines.values())
+        told = sum(line.count for line in lines.values() if line.why)
+        true = sum(line.count for line in lines.values() if line.why in reasons)
+        return {
+            "waiting": waiting,
+            "kinds": len(lines),
+            "with_reason": ratio(told, waiting),
+            "with_true_reason": ratio(true, waiting),
+            "different_reasons": len({line.why for line in lines.values() if line.why}),
+            "untrue": sorted({line.why for line in lines.values() if line.why} - set(reasons))[:5],
+            "audit": len(facts),
+            "first_facts": facts[:5],
+            "facts": rig.facts(),
+        }

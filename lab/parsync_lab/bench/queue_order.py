@@ -1,0 +1,105 @@
+"""The order in which waiting tasks start: one of high priority behind many others, and equal ones
+for a single slot.
+"""
+
+import threading
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.task import TaskState
+
+from .placement import Say
+from .queue_parameters import QueueParameters
+from .queue_rig import Home, Options, running
+
+GIVE_UP_S: Final = 120.0
+HOLD_S: Final = 0.5
+URGENT: Final[dict[str, Options]] = {
+    "same kind": {"priority": 9},
+    "another kind": {"priority": 9, "resources": {"mem": 1}},
+}
+"""The tasks of high priority: of the kind of those in front of them, and of one that only shares
+their slots.
+"""
+
+EQUAL: Final = 60
+ORDERERS: Final = 3
+"""The equal tasks, and the schedulers that compete for their slot."""
+
+
+def measure_priority(asked: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+    """Submit tasks of half a second for two slots, then single ones of priority 9; count what
+    starts before each.
+    """
+    home = Home("one", Resources.of(2, {"mem": 1000}), HOLD_S)
+    with running([home], asked.schedulers, stop) as rig:
+        say(f"submits {asked.tasks:,} tasks of {HOLD_S:g} s")
+        many = rig.submit([{}] * asked.tasks)
+        urgent: list[tuple[str, int]] = []
+        for round in range(asked.rounds):
+            say(f"tasks of priority 9: round {round + 1} of {asked.rounds}")
+            for what, options in URGENT.items():
+                rig.processes.pause(
+                    HOLD_S * (round + 0.5) / asked.rounds
+                )  # at all moments of a run
+                numbers = rig.submit([options])
+                urgent += [(what, number) for number in numbers]
+                rig.until(numbers, TaskState.SUCCEEDED, GIVE_UP_S)
+        say("audit")
+        submitted_ms, _, started_ms, _ = rig.times([number for _, number in urgent])
+        others_ms = rig.times(many)[2]
+        facts = rig.end()
+        before: dict[str, list[int | None]] = {what: [] for what in URGENT}
+        for (what, _), asked_ms, began_ms in zip(urgent, submitted_ms, started_ms, strict=True):
+            count = int(np.count_nonzero((others_ms >= asked_ms) & (others_ms < began_ms)))
+            before[what].append(None if np.isnan(began_ms) else count)
+        delays = started_ms - submitted_ms
+        return {
+            "waiting": len(many),
+            "started_before": before,
+            "delay_ms": [None if np.isnan(delay) else float(delay) for delay in delays],
+            "audit": len(facts),
+            "first_facts": facts[:5],
+            "facts": rig.facts(),
+        }
+
+
+def measure_order(asked: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+    """Submit equal tasks for one slot; return how far the order of their starts is from that of
+    their submits.
+    """
+    with running([Home("one", Resources.of(1), 0.0)], ORDERERS, stop) as rig:
+        rounds = []
+        for round in range(asked.rounds):
+            say(f"equal tasks: round {round + 1} of {asked.rounds}")
+            numbers = rig.submit([{}] * EQUAL)
+            if not rig.until(numbers, TaskState.SUCCEEDED, GIVE_UP_S):
+                raise TimeoutError(f"{EQUAL} tasks for one slot did not end within {GIVE_UP_S:g} s")
+            pairs, late = disorder(rig.times(numbers)[2].tolist())
+            rounds.append({"pairs": pairs, "late": late})
+        say("audit")
+        facts = rig.end()
+        return {
+            "tasks": EQUAL,
+            "schedulers": ORDERERS,
+            "of_pairs": EQUAL * (EQUAL - 1) // 2,
+            "rounds": rounds,
+            "audit": len(facts),
+            "first_facts": facts[:5],
+            "facts": rig.facts(),
+        }
+
+
+def disorder(starts: Sequence[float]) -> tuple[int, int]:
+    """Return the pairs that started in the wrong order, and the most places that one was late.
+
+    starts: when each task started, in the order in which they should have.
+    """
+    pairs = sum(later < earlier for earlier, later in combinations(starts, 2))
+    ranks = np.argsort(np.argsort(np.array(starts), kind="stable"), kind="stable")
+    late = (ranks - np.arange(len(starts))).max(initial=0)
+    return pairs, int(late)

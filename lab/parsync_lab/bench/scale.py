@@ -1,0 +1,79 @@
+"""The cost of a placement by the number of slots and by the number of schedulers; the rest is
+constant.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from .figures import ratio
+from .parameters import BenchParameters
+from .placement import Say, run_placement
+
+SLOTS: Final = (2_000, 20_000, 200_000, 1_000_000)
+SCHEDULERS: Final = (1, 2, 5, 10, 20)
+SHOWN: Final = (
+    "slots",
+    "schedulers",
+    "placed_per_s",
+    "delay_ms",
+    "conflicts_per_claim",
+    "redis_us_per_placement",
+    "script_us_per_placement",
+    "us_per_placement",
+    "memory_mb",
+    "sustained",
+    "audit",
+)
+
+
+def _say_of(say: Say, run: str, text: str) -> None:
+    say(f"{run}: {text}")
+
+
+def run_scale(
+    asked: BenchParameters,
+    slots: Sequence[int],
+    schedulers: Sequence[int],
+    stop: threading.Event,
+    say: Say,
+) -> dict[str, Any]:
+    """Run each number of slots with the asked schedulers, then each number of schedulers."""
+    plans = [replace(asked, slots=n, node_slots=max(10, n // 2000)) for n in slots]
+    plans += [replace(asked, schedulers=n) for n in schedulers]
+    for plan in plans:
+        plan.check()
+    rows = []
+    facts = {}
+    for number, plan in enumerate(plans, 1):
+        what = f"{plan.slots:,} slots, {plan.schedulers} schedulers"
+        found = run_placement(
+            plan,
+            stop,
+            partial(_say_of, say, f"{number} of {len(plans)}: {what}"),
+        )
+        facts = found["facts"]
+        rows.append({name: found[name] for name in SHOWN})
+    by_slots = rows[: len(slots)]
+    by_schedulers = rows[len(slots) :]
+    return {
+        "rate": asked.rate,
+        "duration_s": asked.duration_s,
+        "seconds": asked.seconds,
+        "partitions": asked.partitions,
+        "by_slots": by_slots,
+        "by_schedulers": by_schedulers,
+        "ratio_slots": _ratio(by_slots, "slots", 200_000, 2_000),
+        "ratio_schedulers": _ratio(by_schedulers, "schedulers", 20, 1),
+        "facts": facts,
+    }
+
+
+def _ratio(rows: Sequence[dict[str, Any]], by: str, most: int, least: int) -> float | None:
+    """Redis CPU a placement at `most` over that at `least`; None if one of them was not
+    measured.
+    """
+    cost = {row[by]: row["redis_us_per_placement"] for row in rows}
+    return ratio(cost[most], cost[least], 2) if {most, least} <= cost.keys() else None

@@ -1,0 +1,238 @@
+"""Stand-ins for agents: one process serves many nodes.
+
+It starts, holds, finishes and releases each task through the product's own calls; a wait stands for
+the task's function. It does not run code, isolate runs on the machine, or compare leases with runs.
+"""
+
+import logging
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from threading import Event
+from typing import Any, Final, TypeVar
+
+from parsync_redis.model.apps import KnownTasks, offer_with
+from parsync_redis.model.limits import MAX_BATCH
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.place import Place
+from parsync_redis.store.scripts.calls import Call
+from parsync_redis.store.store import Store
+from parsync_redis.wire.doorbell import read_doorbell
+
+from .wire import Wire, pack
+
+log = logging.getLogger("parsync.bench")
+
+T = TypeVar("T")
+POLL_S: Final = 0.02
+"""A stand-in looks into the inboxes of its nodes that often at most."""
+
+LOOK_S: Final = 1e-4
+"""A look into one inbox at most that often: a worker waits for its doorbells in the server, which
+costs nothing.
+"""
+
+AT_ONCE: Final = 100
+"""The most doorbells that it takes from one inbox at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """A node to register: its offer and its score."""
+
+    name: str
+    offer: Resources
+    score: float
+
+
+@dataclass(slots=True)
+class Ran:
+    """A stand-in's result: the ids of the accepted starts, and counts."""
+
+    started: list[str] = field(default_factory=list)
+    finished: int = 0
+    refused: int = 0
+    stale: int = 0
+    lapsed: int = 0
+
+
+def batches(rows: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
+    """Yield the rows in batches of `size`."""
+    for at in range(0, len(rows), size):
+        yield rows[at : at + size]
+
+
+def poll_every_s(nodes: int) -> float:
+    """Return the polling interval of a stand-in for so many nodes, in seconds."""
+    return max(POLL_S, LOOK_S * nodes)
+
+
+def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> None:
+    """Call `turn(now)` every `poll_s` until stopped; then call it once with infinity, so that every
+    task ends.
+    """
+    next_s = time.monotonic()
+    while not stop.is_set():
+        turn(time.monotonic())
+        next_s = max(next_s + poll_s, time.monotonic())
+        stop.wait(next_s - time.monotonic())
+    turn(float("inf"))
+
+
+class StandIn:
+    """The agents of some nodes.
+
+    `duration_s`: how long each task is held. `idle`: do not read inboxes.
+    """
+
+    def __init__(
+        self, store: Store, nodes: Sequence[NodePlan], duration_s: float, lease_s: float
+    ) -> None:
+        self.store = store
+        self.duration_s = duration_s
+        self.lease_s = lease_s
+        self.plans = nodes
+        self.idle = False
+        self._homes: list[tuple[str, int, int]] = []  # name, partition, incarnation
+        self._inboxes: list[
+            tuple[Wire, bytes, int]
+        ] = []  # a server, the requests for what is there, how many
+        self._held: deque[tuple[float, Place]] = (
+            deque()
+        )  # each is held equally long: the first ends first
+        self._renewed = 0
+        self.ran = Ran()
+
+    def register(self, partitions: int, task_name: str) -> None:
+        """Register all nodes as an agent does: deal to a partition, publish the offer, register."""
+        commands = self.store.commands
+        tasks = KnownTasks.of({task_name: None})
+        offers = {n.name: offer_with(n.offer, tasks).text for n in self.plans}
+        for some in batches(self.plans, 100):
+            dealt = self.store.run_all(
+                [
+                    commands.deal_node(
+                        n.name,
+                        partitions,
+                        " ".join(f"{k}:{v}" for k, v in n.offer.labels),
+                        n.offer.slots,
+                        n.score,
+                    )
+                    for n in some
+                ]
+            )
+            self.store.run_all([commands.offer(n.name, offers[n.name], tasks) for n in some])
+            rows = list(zip(some, dealt, strict=True))
+            found = self.store.run_all(
+                [commands.register_node(p, n.name, 0, n.score, offers[n.name]) for n, p in rows]
+            )
+            self._homes += [(n.name, p, inc) for (n, p), (inc, _) in zip(rows, found, strict=True)]
+        keys = [self.store.keys.inbox(p, name) for name, p, _ in self._homes]
+        by_server: dict[tuple[str, int], list[str]] = {}
+        for key, pool in self.store.pools_of(keys).items():
+            where = pool.connection_kwargs
+            by_server.setdefault((where["host"], where["port"]), []).append(key)
+        self._inboxes = [
+            (
+                Wire(f"redis://{where[0]}:{where[1]}"),
+                pack([("RPOP", key, AT_ONCE) for key in some]),
+                len(some),
+            )
+            for where, some in by_server.items()
+        ]
+
+    def run(self, stop: Event) -> Ran:
+        """Serve the nodes until stopped; then every held task ends at once."""
+        began_s = next_s = time.monotonic()
+        poll_s = poll_every_s(len(self._homes))
+        while not stop.is_set():
+            self._renew(time.monotonic() - began_s)
+            if not self.idle:
+                self._start()
+                self._end(time.monotonic())
+            next_s = max(next_s + poll_s, time.monotonic())
+            stop.wait(next_s - time.monotonic())
+        self._start()
+        self._end(float("inf"))
+        return self.ran
+
+    def _renew(self, elapsed_s: float) -> None:
+        """Renew each node five times a lease, as an agent does, spread over that time."""
+        due = int(elapsed_s / (self.lease_s / 5) * len(self._homes))
+        due = min(due, self._renewed + len(self._homes))
+        homes = [self._homes[at % len(self._homes)] for at in range(self._renewed, due)]
+        self._renewed = due
+        for words in self.store.run_all(
+            [self.store.commands.renew(p, name, inc) for name, p, inc in homes]
+        ):
+            self.ran.lapsed += words[0] != "ok"
+
+    def _start(self) -> None:
+        """Take doorbells and start their tasks; release what is refused."""
+        for wire, packed, _ in self._inboxes:
+            wire.send(packed)
+        answers = chain.from_iterable(wire.read(count) for wire, _, count in self._inboxes)
+        places = [read_doorbell(bell) for bells in answers for bell in bells or ()]
+        refused = []
+        for some in batches(places):
+            words = self.store.run(self.store.commands.start(some))
+            end_s = time.monotonic() + self.duration_s
+            for place, (word, _) in zip(some, words, strict=True):
+                if word == "refused":
+                    refused.append(place)
+                    continue
+                self._held.append((end_s, place))
+                if word == "ok":
+                    self.ran.started.append(place.task)
+        self.ran.refused += len(refused)
+        self._release(refused)
+
+    def _end(self, now_s: float) -> None:
+        """Report outcomes and then free the slots, as Reporter does."""
+        over = []
+        while self._held and self._held[0][0] <= now_s:
+            over.append(self._held.popleft()[1])
+        for some in batches(over):
+            words = self.store.run(
+                self.store.commands.finish([(place, "succeeded", "") for place in some])
+            )
+            self.ran.finished += words.count("ok")
+            self.ran.stale += words.count("stale")
+        self._release(over)
+
+    def _release(self, places: Sequence[Place]) -> None:
+        by_partition: defaultdict[int, list[Place]] = defaultdict(list)
+        for place in places:
+            by_partition[place.partition].append(place)
+        calls: list[Call[Any]] = [
+            self.store.commands.release(p, some)
+            for p, all_of in by_partition.items()
+            for some in batches(all_of)
+        ]
+        self.store.run_all(calls)
+
+
+def stand_in(
+    url: str,
+    cluster: str,
+    nodes: Sequence[NodePlan],
+    partitions: int,
+    duration_s: float,
+    lease_s: float,
+    task_name: str,
+    idle: bool = False,
+) -> Callable[[Event, Callable[[Any], None]], Ran]:
+    """Make a stand-in's job: register, report ready, and serve until stopped."""
+
+    def job(stop: Event, tell: Callable[[Any], None]) -> Ran:
+        store = Store.from_url(url, cluster)
+        store.config()  # which tells the number of shards
+        one = StandIn(store, nodes, duration_s, lease_s)
+        one.register(partitions, task_name)
+        one.idle = idle
+        tell("ready")
+        return one.run(stop)
+
+    return job

@@ -1,0 +1,278 @@
+"""Read a trace of GPU nodes and pods, as in Alibaba's trace of 2023 (openb), and say what each
+offers and needs.
+
+A node offers its CPU, its memory and its GPUs as devices. A pod needs amounts of CPU and memory,
+and a share of one GPU or whole GPUs; `gpu_spec` names the models that it accepts.
+"""
+
+import csv
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from parsync_redis.errors import InvalidInput
+from parsync_redis.model.amount import THOUSANDTHS
+from parsync_redis.model.ids import is_name, shown
+from parsync_redis.model.limits import MAX_SLOTS
+from parsync_redis.model.needs import Resources
+
+from ..simulate.trace import open_text
+
+NODES: Final = "openb_node_list*.csv*"
+PODS: Final = "openb_pod_list*.csv*"
+NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+POD_COLUMNS: Final = (
+    "name",
+    "cpu_milli",
+    "memory_mib",
+    "num_gpu",
+    "gpu_milli",
+    "gpu_spec",
+    "creation_time",
+    "deletion_time",
+)
+MOST_GPUS: Final = 32
+"""GPUs of a node: with its other amounts and labels it has at most 64 words."""
+
+MOST_TIME_S: Final = 10**12
+WHOLE: Final = "a whole number, 0 or more"
+
+T = TypeVar("T", "GpuNode", "Pod")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNode:
+    """A node of the trace."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    model: str
+
+    def offer(self, slots: int) -> Resources:
+        """Return what the node offers when it is empty."""
+        amounts = {"cpu": f"{self.cpu_milli}m", "mem": f"{self.memory_mib}MiB"}
+        labels = {"gpu_model": self.model} if self.model else {}
+        return Resources.of(
+            slots, amounts, labels, devices={"gpu": range(self.gpus)} if self.gpus else None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of the trace, created at `at_s`; it runs for `runs_s`.
+
+    gpu_milli: of all its GPUs together.
+    """
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    gpu_milli: int
+    models: tuple[str, ...]
+    at_s: float
+    runs_s: float
+
+    @property
+    def needs(self) -> Resources:
+        """Return what the pod needs: one slot and its amounts, on a node of an accepted model."""
+        amounts = {"cpu": f"{self.cpu_milli}m", "mem": f"{self.memory_mib}MiB"}
+        gpu = {"gpu": f"{self.gpu_milli}m"} if self.gpu_milli else {}
+        return Resources.needed(
+            1, {**amounts, **gpu}, {"gpu_model": list(self.models)} if self.models else {}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTrace:
+    """The nodes of a trace, and its pods in the order in which they were created.
+
+    limit: only so many of them.
+    """
+
+    nodes: Sequence[GpuNode]
+    pods: Sequence[Pod]
+    limit: int | None = None
+
+    @property
+    def gpu_milli(self) -> int:
+        """The sum of all GPUs of the nodes, in thousandths."""
+        return THOUSANDTHS * sum(node.gpus for node in self.nodes)
+
+    def offers(self) -> dict[str, Resources]:
+        """Return the offer of each node. It has so many slots that no pod ever lacks one."""
+        smallest = {
+            have: _smallest([pod for pod in self.pods if bool(pod.gpu_milli) is have])
+            for have in (True, False)
+        }
+        return {
+            node.name: node.offer(_enough_slots(node, *smallest[bool(node.gpus)]))
+            for node in self.nodes
+        }
+
+
+def _smallest(pods: Sequence[Pod]) -> tuple[int, tuple[int, int, int]]:
+    """Return the number of some pods, and the smallest need of each resource among them."""
+    needs = [(pod.cpu_milli, pod.memory_mib, pod.gpu_milli) for pod in pods] or [(0, 0, 0)]
+    cpu, memory, gpu = map(min, zip(*needs, strict=True))
+    return len(pods), (cpu, memory, gpu)
+
+
+def _enough_slots(node: GpuNode, pods: int, smallest: tuple[int, int, int]) -> int:
+    """Return the most of these pods that the node could hold at once.
+
+    Only pods with GPUs go to a node with GPUs.
+    """
+    has = (node.cpu_milli, node.memory_mib, node.gpus * THOUSANDTHS)
+    bounds = [amount // least for amount, least in zip(has, smallest, strict=True) if least]
+    return max(1, min(pods, MAX_SLOTS, *bounds))
+
+
+def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:
+    """Read the nodes and the first `limit` pods of a folder; raise InvalidInput that says what
+    would be right.
+    """
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise InvalidInput(
+            f"folder {folder} {what}: it must have one file {NODES} and one file {PODS}"
+        )
+    nodes = _read(_only(folder, NODES), NODE_COLUMNS, _node)
+    pods = sorted(_read(_only(folder, PODS), POD_COLUMNS, _pod), key=lambda pod: pod.at_s)
+    return GpuTrace(nodes, pods[:limit], limit)
+
+
+def _only(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        has = (
+            f"has {len(found)}: {', '.join(path.name for path in found[:4])}"
+            if found
+            else "has none"
+        )
+        raise InvalidInput(
+            f"folder {folder} must have one file {pattern}, .csv or .csv.gz; it {has}"
+        )
+    return found[0]
+
+
+def _read(path: Path, columns: Sequence[str], make: Callable[["_Row"], T]) -> list[T]:
+    try:
+        with open_text(path) as file:
+            rows = list(_rows(csv.reader(file), path, columns))
+    except (
+        OSError,
+        EOFError,
+        UnicodeDecodeError,
+        csv.Error,
+        zlib.error,
+        lzma.LZMAError,
+        gzip.BadGzipFile,
+    ) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    if not rows:
+        raise InvalidInput(
+            f"{path} is empty: below the names of its columns it must have a line for each of them"
+        )
+    found: dict[str, T] = {}
+    for row in rows:
+        one = make(row)
+        if one.name in found:
+            raise row.error(f"{one.name} is there twice: each must have a name of its own")
+        found[one.name] = one
+    return list(found.values())
+
+
+def _rows(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Iterator["_Row"]:
+    lines = iter(lines)
+    head = [name.strip() for name in next(lines, [])]
+    if missing := [name for name in columns if name not in head]:
+        has = ", ".join(head[:12]) or "no columns"
+        raise InvalidInput(
+            f"{path} has no column {', '.join(missing)}: it has {has}, and needs "
+            f"{', '.join(columns)}"
+        )
+    for number, line in enumerate(lines, 2):
+        if line:
+            yield _Row(path, number, dict(zip(head, line, strict=False)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    path: Path
+    number: int
+    values: Mapping[str, str]
+
+    def error(self, what: str) -> InvalidInput:
+        return InvalidInput(f"{self.path}, line {self.number}: {what}")
+
+    def text(self, column: str) -> str:
+        if column not in self.values:
+            raise self.error(f"there is no {column}: a line must have a value for each column")
+        return self.values[column].strip()
+
+    def whole(self, column: str, most: int = 10**12, right: str = WHOLE) -> int:
+        text = self.text(column)
+        if not (text.isascii() and text.isdecimal() and len(text) <= 13 and int(text) <= most):
+            raise self.error(f"{column} {text[:40]!r} is not valid: it must be {right}")
+        return int(text)
+
+    def seconds(self, column: str) -> float:
+        text = self.text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= MOST_TIME_S:
+            raise self.error(
+                f"{column} {text[:40]!r} is not valid: it must be a number of seconds, 0 or more"
+            )
+        return value
+
+    def named(self, column: str) -> str:
+        text = self.text(column)
+        if not is_name("node name", text):
+            raise self.error(
+                f"{column} {shown(text)} is not valid: it must be 1 to 128 letters, digits or _.@-"
+            )
+        return text
+
+
+def _node(row: _Row) -> GpuNode:
+    gpus = row.whole("gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
+    node = GpuNode(
+        row.named("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, row.text("model")
+    )
+    _check(row, lambda: node.offer(1))
+    return node
+
+
+def _pod(row: _Row) -> Pod:
+    count = row.whole("num_gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
+    share = row.whole("gpu_milli", THOUSANDTHS, "a whole number from 0 to 1000") if count else 0
+    if (count and not share) or (count > 1 and share < THOUSANDTHS):
+        raise row.error(
+            f"num_gpu {count} with gpu_milli {share} is not valid: it must be a share of 1 to 1000 "
+            "of one GPU, or "
+            "several GPUs of 1000 each"
+        )
+    models = tuple(dict.fromkeys(model for model in row.text("gpu_spec").split("|") if model))
+    at_s = row.seconds("creation_time")
+    end_s = row.seconds("deletion_time")
+    amounts = row.whole("cpu_milli"), row.whole("memory_mib"), count * share
+    pod = Pod(row.named("name"), *amounts, models, at_s, max(0.0, end_s - at_s))
+    _check(row, lambda: pod.needs)
+    return pod
+
+
+def _check(row: _Row, make: Callable[[], object]) -> None:
+    """Let the product check names and amounts."""
+    try:
+        make()
+    except InvalidInput as error:
+        raise row.error(str(error)) from None

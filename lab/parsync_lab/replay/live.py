@@ -1,0 +1,49 @@
+"""A cluster of its own on a real server, for a replay through the real scripts; nothing of it stays
+there.
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from parsync_redis.settings import Settings
+from parsync_redis.store.cluster import join_cluster
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.store import Store
+
+from .replay import ReplayParameters
+
+AT_ONCE: Final = 500
+
+
+@contextmanager
+def live_store(url: str | None, parameters: ReplayParameters) -> Iterator[Store]:
+    """Yield the store of a new cluster on the server at `url`, or on a server that is started for
+    it.
+    """
+    with ExitStack() as stack:
+        address = url or stack.enter_context(EmbeddedServer()).url
+        cluster = f"replay-{secrets.token_hex(4)}"
+        settings = Settings.load(
+            url=address, cluster=cluster, partitions=parameters.partitions, gap_s=parameters.gap_s
+        )
+        store = Store.from_url(settings.url, cluster)
+        stack.callback(store.disconnect)
+        join_cluster(store, settings, create=True)
+        stack.callback(_delete_keys, store)
+        yield store
+
+
+def _delete_keys(store: Store) -> None:
+    """Delete every key of the cluster: those of shards, of partitions, and of the cluster as a
+    whole.
+    """
+    patterns = [store.keys.pattern(kind) for kind in ("q:*", "p:*", ":*")]
+    names = [
+        name
+        for pattern in patterns
+        for name in store.client.scan_iter(match=pattern, count=AT_ONCE)
+    ]
+    for at in range(0, len(names), AT_ONCE):
+        store.pipe([("unlink", name) for name in names[at : at + AT_ONCE]])

@@ -1,0 +1,57 @@
+"""Count why pods of a replay wait, in the sentences of the product."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
+
+from parsync_redis.placement.classes import classify
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.kind_group import WaitingKind
+from parsync_redis.scheduler.core.view import View, fitting
+
+MOST_REASONS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class WhyWaiting:
+    """A reason.
+
+    why: the obstacle at the nearest node. fitting: how many nodes could hold such a pod when empty.
+
+    models: the GPU models that the pods accept, '' for any. sentence: a scheduler wrote it to the
+    pods of one kind.
+    """
+
+    pods: int
+    models: str
+    fitting: int
+    why: str
+    sentence: str
+
+
+def count_reasons(core: Core) -> list[WhyWaiting]:
+    """Return the reasons why pods wait, by a scheduler's own copies of queue and nodes; the most
+    frequent first.
+    """
+    found: defaultdict[tuple[str, int, str], list[WaitingKind]] = defaultdict(list)
+    for kinds in core.queue.kinds:
+        for waiting in kinds.values():
+            found[_cause(core.view, waiting)].append(waiting)
+    reasons = []
+    for (models, nodes, why), some in found.items():
+        most = max(some, key=lambda one: one.count)
+        sentence = core.view.explain(most.group.needs, most.group.knowers)
+        reasons.append(WhyWaiting(sum(one.count for one in some), models, nodes, why, sentence))
+    return sorted(reasons, key=lambda reason: (-reason.pods, reason.models, reason.why))
+
+
+def _cause(view: View, waiting: WaitingKind) -> tuple[str, int, str]:
+    """Return the accepted models, how many nodes fit, and the obstacle at the nearest of them."""
+    needs = waiting.group.needs
+    knowers = waiting.group.knowers
+    models = " ".join(dict(needs.labels).values())
+    facts = [fact for p in view.partitions for fact in fitting(p, needs, knowers, len(p.nodes))[0]]
+    if not facts:
+        return models, 0, view.explain(needs, knowers)
+    nearest = classify(needs, facts)[0]
+    return models, len(facts), "; ".join(obstacle.why for obstacle in nearest.obstacles)

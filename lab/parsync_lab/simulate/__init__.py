@@ -1,0 +1,3 @@
+"""The simulator: the schedulers' own core in virtual time, over a store in memory; experiments,
+plots, advice.
+"""

@@ -1,0 +1,185 @@
+"""One experiment from parameters to files: run it, merge the result, write result.json and the
+plots.
+"""
+
+import json
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from parsync_redis import __version__
+from parsync_redis.errors import InvalidInput
+
+from .claims import ClaimCheck
+from .experiments import EXPERIMENTS, Experiment
+from .parameters import OF_ALL, Parameters, flag_of
+from .plots import new_figure, save
+from .runs import SimRun, carry_out, merge, merge_with_interval, tidy
+from .simulation import Progress
+
+OTHERS: Final = (
+    "no reason was sought: other parameters, or another scale, than in docs/reproduction.md"
+)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of an experiment: the content of result.json, and figures of this execution."""
+
+    result: dict[str, Any]
+    checks: list[ClaimCheck]
+    placements: int
+    wall_s: float
+    cpu_s: float
+
+
+def run_experiment(
+    name: str,
+    given: Mapping[str, Any],
+    repeat: int = 1,
+    jobs: int = 0,
+    tell: Progress = lambda done: None,
+) -> Outcome:
+    """Run an experiment; parameters that are not given have its defaults. Raise InvalidInput."""
+    if not 1 <= repeat <= 1000:
+        raise InvalidInput(
+            f"--repeat {repeat} is not valid: it must be a whole number from 1 to 1000"
+        )
+    experiment = EXPERIMENTS[name]
+    check_used(name, given)
+    if "scale" not in experiment.USES:
+        given = {**given, "scale": 1.0}
+    parameters = Parameters(**{**experiment.DEFAULTS, **given})
+    runs = experiment.runs(parameters, sorted(given))
+    begun_s = time.monotonic()
+    found = carry_out(runs, range(parameters.seed, parameters.seed + repeat), jobs, tell)
+    series = {
+        run.name: merge([one.series for one in of_run])
+        for run, of_run in zip(runs, found, strict=True)
+    }
+    summary = {
+        run.name: merge_with_interval([one.summary for one in of_run])
+        for run, of_run in zip(runs, found, strict=True)
+    }
+    checks = experiment.checks(parameters, series, summary)
+    if _others(experiment, parameters, runs):
+        checks = [
+            replace(check, why=OTHERS) if check.why and check.ours is not None else check
+            for check in checks
+        ]
+    used = {
+        run.name: run.parameters.only(experiment.USES) if run.used is None else dict(run.used)
+        for run in runs
+    }
+    result = {
+        "experiment": name,
+        "title": experiment.TITLE,
+        "version": __version__,
+        "given": sorted(given),
+        "parameters": _asked(parameters, given, list(used.values())),
+        "runs": used,
+        "seed": parameters.seed,
+        "repeat": repeat,
+        "series": series,
+        "summary": summary,
+        "claims": [_tidied(check.as_dict()) for check in checks],
+    }
+    every = [one for of_run in found for one in of_run]
+    wall_s = max(time.monotonic() - begun_s, 1e-9)
+    return Outcome(
+        result,
+        checks,
+        sum(one.placements for one in every),
+        wall_s,
+        sum(one.cpu_s for one in every),
+    )
+
+
+def check_used(name: str, given: Iterable[str]) -> None:
+    """Raise InvalidInput for a parameter that the experiment does not use; scale and seed are
+    always allowed.
+    """
+    uses = EXPERIMENTS[name].USES
+    if unused := [flag_of(one) for one in given if one not in uses | OF_ALL]:
+        meant = ", ".join(
+            flag_of(field.name) for field in fields(Parameters) if field.name in uses - {"trace"}
+        )
+        have = "has" if len(unused) == 1 else "have"
+        raise InvalidInput(f"{', '.join(unused)} {have} no meaning for {name}: it takes {meant}")
+
+
+def _others(experiment: Experiment, parameters: Parameters, runs: Sequence[SimRun]) -> bool:
+    """Return True if parameters differ from those for which the reasons were found; choosing runs
+    changes none.
+    """
+    free = {"seed", "trace"} | (
+        {"strategy"} if all(run.name == run.parameters.strategy for run in runs) else set()
+    )
+    usual = {**{field.name: field.default for field in fields(Parameters)}, **experiment.DEFAULTS}
+    return any(
+        value != usual[name] for name, value in parameters.only(experiment.USES - free).items()
+    )
+
+
+def _asked(
+    parameters: Parameters, given: Container[str], used: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the given parameters, and the others that all runs share; each run's own are under
+    `runs`.
+    """
+    return {
+        name: value
+        for name, value in asdict(parameters).items()
+        if name in given or all(name in run and run[name] == value for run in used)
+    }
+
+
+def write_result(outcome: Outcome, folder: Path, plots: bool = True) -> list[Path]:
+    """Write result.json and, with `plots`, NAME.png and NAME.svg into a folder; create the folder.
+
+    How fast it went is in speed.json, because result.json is the same for the same seed.
+    """
+    result = outcome.result
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "result.json"
+        path.write_text(as_json(result) + "\n", encoding="utf-8")
+        speed = {"placements": outcome.placements, "wall_s": outcome.wall_s, "cpu_s": outcome.cpu_s}
+        (folder / "speed.json").write_text(json.dumps(speed) + "\n", encoding="utf-8")
+        return [path, *(draw(result, folder, result["experiment"]) if plots else [])]
+    except OSError as error:
+        raise InvalidInput(f"--out {folder} cannot be written: {error.strerror or error}") from None
+
+
+def draw(result: Mapping[str, Any], folder: Path, name: str) -> list[Path]:
+    """Draw the plot of a result."""
+    figure = new_figure()
+    experiment = EXPERIMENTS[result["experiment"]]
+    parameters = Parameters(**{**experiment.DEFAULTS, **result["parameters"]})
+    experiment.draw(figure, parameters, result["series"], result["summary"])
+    return save(figure, experiment.TITLE, folder, name)
+
+
+def as_json(result: Mapping[str, Any]) -> str:
+    """Render result.json; equal results give equal text."""
+    return json.dumps(result, indent=1, allow_nan=False)
+
+
+def rows_of(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str, str]]:
+    """Lines of the table of claims: claim, paper, ours, tolerance, holds."""
+    return [
+        (
+            row["claim"],
+            row["paper"],
+            "none" if row["ours"] is None else f"{row['ours']:.4g}",
+            row["tolerance"],
+            "yes" if row["holds"] else f"NO: {row['why']}" if row.get("why") else "NO",
+        )
+        for row in claims
+    ]
+
+
+def _tidied(claim: dict[str, Any]) -> dict[str, Any]:
+    return {**claim, "ours": None if claim["ours"] is None else tidy(float(claim["ours"]))}

@@ -1,0 +1,60 @@
+"""Modes of the scheduler's core for experiments: which partitions it reads at which tick, and in
+which order.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from parsync_redis.model.options import ONE_SLOT, Strategy
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.freshness import ORDERS, Order, Turns, partitioned
+from parsync_redis.scheduler.core.partition import PartitionCopy
+
+from .parameters import Parameters, SimStrategy, Sync
+
+
+def whole_state(ordinal: int, members: int, tick: int, partitions: int) -> range:
+    """Everything once a gap, each scheduler at a tick of its own: StateSync, as in Omega."""
+    return range(partitions) if (ordinal + tick) % members == 0 else range(0)
+
+
+def all_the_same(ordinal: int, members: int, tick: int, partitions: int) -> range:
+    """All schedulers read the same partitions at the same tick."""
+    return range(tick % members, partitions, members)
+
+
+def best_partition(known: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
+    """Partitions one by one, that whose free slots have the best mean score first."""
+
+    def mean(partition: PartitionCopy) -> float:
+        return float(partition.quality[partition.seats(ONE_SLOT).nodes].mean())
+
+    return [[partition] for partition in sorted(known, key=mean, reverse=True)]
+
+
+TURNS: Final[Mapping[Sync, Turns]] = {
+    Sync.PARSYNC: partitioned,
+    Sync.STATE: whole_state,
+    Sync.SAME: all_the_same,
+}
+_BEST_PARTITION: Final[Mapping[Strategy, Order]] = {**ORDERS, Strategy.QUALITY: best_partition}
+
+
+def make_core(name: str, parameters: Parameters, rng: np.random.Generator) -> Core:
+    """Make the product's core in the mode of the parameters."""
+    by_partition = parameters.strategy is SimStrategy.QUALITY_PARTITION
+    strategy = Strategy.QUALITY if by_partition else Strategy(parameters.strategy)
+    return Core(
+        name,
+        parameters.partitions,
+        strategy,
+        parameters.tau_s,
+        rng,
+        parameters.ema,
+        parameters.sharpness,
+        TURNS[parameters.sync],
+        _BEST_PARTITION if by_partition else ORDERS,
+        asks=False,
+    )

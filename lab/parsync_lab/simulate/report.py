@@ -1,0 +1,150 @@
+"""docs/reproduction.md: the claims and the plots of all experiments whose results a folder has."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from parsync_redis.errors import InvalidInput
+
+from .experiment import rows_of
+from .experiments import EXPERIMENTS
+from .parameters import flag_of
+
+HEAD: Final = """# Reproduction: the paper's results by our own schedulers
+
+Made by `make reproduce`; do not edit. Each experiment runs the product's scheduler core, view, sampling and
+strategies in virtual time against the store in memory; property tests compare that store with the Lua scripts.
+[decisions/0018](decisions/0018-simulator.md) says what the paper leaves open and what we chose. The paper's figures
+are from Feng et al., "Scaling Large Production Clusters with Partitioned Synchronization", USENIX ATC 2021, from the
+authors' own article, from reviews that quote it, and from its plots. All claims of an experiment have the same
+parameters. A claim that does not hold stays here, with the reason that we found. The parameters are those that the
+runs used, with all values if they differ; slots and rate are those at scale 1.
+"""
+
+AIM: Final = 25_000
+
+NOTES: Final[Mapping[str, str]] = {
+    "strategies": "Quality-first is weighted sampling over the whole view. Delays run from submit to commit, are "
+    "grouped by the second of the commit, and include a wait for a tick.",
+    "extra-slots": "Extra slots are idle slots, in addition to R d busy ones. The delay is unchanged if as many "
+    "claims of a gap win as tasks arrive in it. All points of a sweep share their random numbers.",
+    "omega": "A conflict is a transaction that loses a claim; the conflict fraction is relative to the finished "
+    "jobs. The cell is small, and the same at any scale.",
+    "trace": "Alibaba's batch tasks of 2017: bursts of thousands of equal tasks. The file is not part of the project: "
+    "`parsync simulate trace FILE`.",
+}
+
+
+def write_report(results: Path, document: Path) -> list[str]:
+    """Write the document, and the plots into a folder beside it; return the experiments' names."""
+    found = {
+        name: results / name / "result.json"
+        for name in EXPERIMENTS
+        if (results / name / "result.json").exists()
+    }
+    if not found:
+        raise InvalidInput(
+            f"no results in {results}: parsync simulate NAME --out {results}/NAME makes them"
+        )
+    folder = document.with_suffix("")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = []
+        summary = []
+        slow = list[str]()
+        for name, path in found.items():
+            result = json.loads(path.read_text(encoding="utf-8"))
+            speed = path.with_name("speed.json")
+            seen = json.loads(speed.read_text(encoding="utf-8")) if speed.exists() else {}
+            claims = result["claims"]
+            holding = sum(claim["holds"] for claim in claims)
+            rate = f"{seen['placements'] / seen['wall_s']:,.0f}" if seen else ""
+            if seen and seen["placements"] / seen["wall_s"] < AIM:
+                slow.append(name)
+            cpu_rate = f"{seen['placements'] / seen['cpu_s']:,.0f}" if seen.get("cpu_s") else ""
+            placements = f"{seen['placements']:,}" if seen else ""
+            summary.append(
+                (f"[{name}](#{name})", f"{holding} of {len(claims)}", placements, rate, cpu_rate)
+            )
+            plot = path.with_name(f"{name}.png")
+            for kind in ("png", "svg"):
+                if plot.with_suffix(f".{kind}").exists():
+                    shutil.copyfile(plot.with_suffix(f".{kind}"), folder / f"{name}.{kind}")
+            parts.append(
+                _section(name, result, f"{folder.name}/{name}.png" if plot.exists() else "")
+            )
+        columns = (
+            "experiment",
+            "claims that hold",
+            "placements",
+            "per wall second",
+            "per CPU second",
+        )
+        speed_of_all = (
+            f"Placements are claims that won. The target is {AIM:,} per wall second, {_said(slow)}."
+        )
+        head = f"{HEAD}\n{_table(columns, summary)}\n\n{speed_of_all}"
+        document.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidInput(f"the report of {results} cannot be written: {error}") from None
+    return list(found)
+
+
+def _said(slow: Sequence[str]) -> str:
+    return f"which this run missed in: {', '.join(slow)}" if slow else "reached in all"
+
+
+def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
+    lines = [
+        f"## {name}",
+        "",
+        f"{result['title']}. `{_command(name, result)}`",
+        "",
+        f"Runs: {_used(result['runs'])}.",
+    ]
+    if name in NOTES:
+        lines += ["", NOTES[name]]
+    if plot:
+        lines += ["", f"![{result['title']}]({plot})"]
+    rows = rows_of(result["claims"])
+    if rows:
+        lines += ["", _table(("claim", "paper", "ours", "tolerance", "holds"), rows)]
+    return "\n".join(lines)
+
+
+def _command(name: str, result: Mapping[str, Any]) -> str:
+    """Return the command that reproduces a result."""
+    options = [
+        f" {flag_of(one)} {_shown(result['parameters'][one])}"
+        for one in result["given"]
+        if one != "trace"
+    ]
+    repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""
+    return f"parsync simulate {name}{' FILE' if name == 'trace' else ''}{''.join(options)}{repeat}"
+
+
+def _used(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the parameters of all runs; of one that differs, each value."""
+    names = list(
+        dict.fromkeys(
+            name for run in runs.values() for name in run if name not in ("trace", "seed")
+        )
+    )
+    values = {
+        name: list(dict.fromkeys(_shown(run[name]) for run in runs.values() if name in run))
+        for name in names
+    }
+    return "; ".join(f"{name} {', '.join(some)}" for name, some in values.items())
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, (str, int)) else f"{value:g}"
+
+
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [columns, tuple("---" for _ in columns), *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )

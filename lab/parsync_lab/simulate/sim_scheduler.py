@@ -1,0 +1,18 @@
+"""A scheduler of a simulation."""
+
+from dataclasses import dataclass, field
+
+from parsync_redis.scheduler.core.core import Core
+
+
+@dataclass(slots=True)
+class SimScheduler:
+    """A core with the number of its group, what it may still decide in this tick, and what it read
+    at it.
+    """
+
+    core: Core
+    group: int
+    budget: float = 0.0
+    read: list[int] = field(default_factory=list)
+    read_bytes: int = 0

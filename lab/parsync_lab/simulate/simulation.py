@@ -1,0 +1,156 @@
+"""A simulation: the schedulers' cores, a virtual clock, a load and the store in memory, tick by
+tick.
+
+A tick is a gap / N. At each tick every scheduler, in random order, reads what is due, looks at the
+queue, takes the tasks that it has seats for and can decide until the next tick (K claims a second),
+and claims. n claims take n / K seconds; then they are judged in order of time over all schedulers.
+At the next tick, tasks of lost claims get another seat or go back to the queue.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from parsync_redis.model.replies import Judged
+from parsync_redis.scheduler.core.core import CHANGES
+from parsync_redis.scheduler.core.plan import Plan
+
+from .cluster import SimCluster
+from .measure import SimMeasure
+from .modes import make_core
+from .parameters import Group, Parameters, check_groups
+from .sim_scheduler import SimScheduler
+from .workload import Arrival, Load
+
+Progress = Callable[[float], None]
+
+
+class Simulation:
+    """One run; `measure` takes in what happens."""
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        groups: Sequence[Group],
+        loads: Sequence[Load],
+        dice: np.random.SeedSequence,
+    ) -> None:
+        check_groups(parameters, groups)
+        rng, nodes, *own = (
+            np.random.default_rng(seed) for seed in dice.spawn(2 + parameters.schedulers)
+        )
+        self.parameters = parameters
+        self.rng = rng
+        self.loads = loads
+        self.cluster = SimCluster(parameters, len(groups), nodes)
+        self.measure = SimMeasure(parameters, [group.name for group in groups])
+        of_group = [number for number, group in enumerate(groups) for _ in range(group.schedulers)]
+        self.schedulers = [
+            SimScheduler(make_core(f"s{i}", parameters, own[i]), group)
+            for i, group in enumerate(of_group)
+        ]
+        for ordinal, one in enumerate(self.schedulers):
+            one.core.on_members(ordinal, parameters.schedulers)
+            self._look(one, 0.0)
+        self._arrivals: dict[str, Arrival] = {}
+        self._arrived = 0
+
+    def run(self, seconds: float, progress: Progress = lambda done: None) -> SimMeasure:
+        """Run from 0 to `seconds` of virtual time; call `progress` with the share that is done."""
+        ticks = round(seconds / self.parameters.tick_s)
+        for tick in range(1, ticks + 1):
+            self.tick(tick)
+            if tick % 100 == 0 or tick == ticks:
+                progress(tick / ticks)
+        return self.measure
+
+    def tick(self, number: int) -> None:
+        """Play one tick."""
+        tick_s = self.parameters.tick_s
+        cluster = self.cluster
+        now_s = number * tick_s
+        cluster.finish_until(now_s)
+        for group, load in enumerate(self.loads):
+            for arrival in load.until(now_s):
+                self._arrived += 1
+                self._arrivals[f"t{self._arrived}"] = arrival
+                cluster.submit(group, f"t{self._arrived}", arrival.at_s, arrival.slots)
+        self.measure.see_views(now_s, self.schedulers)
+        plans: list[tuple[float, int, SimScheduler, Plan]] = []
+        for turn, i in enumerate(self.rng.permutation(len(self.schedulers)).tolist()):
+            one = self.schedulers[i]
+            one.core.on_tick(number)
+            one.core.on_wake()
+            room = self.parameters.decisions * tick_s
+            one.budget = min(one.budget + room, room + 1)
+            self._look(one, now_s)
+            plan = self._place(one)
+            claims = sum(map(len, plan.commit.values()))
+            one.budget -= claims
+            if claims:
+                plans.append(
+                    (now_s + min(claims / self.parameters.decisions, tick_s), turn, one, plan)
+                )
+        self.measure.see_views(now_s, self.schedulers)
+        for at_s, _, one, plan in sorted(plans, key=lambda entry: entry[:2]):
+            cluster.finish_until(at_s)
+            self._commit(one, plan, at_s)
+        self.measure.see_load(
+            now_s, cluster.held, [cluster.waiting(group) for group in range(len(self.loads))]
+        )
+
+    def _look(self, one: SimScheduler, now_s: float) -> None:
+        """Let a scheduler read what is due, and what waits."""
+        core = one.core
+        cluster = self.cluster
+        plan = core.plan(place=False)
+        cluster.confirm(one.group, plan.confirm)
+        for p in plan.read_nodes:
+            core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
+        one.read = plan.read
+        one.read_bytes = 0
+        for p in plan.read:
+            snapshot = cluster.read(p, core.view.partitions[p].version)
+            one.read_bytes += len(snapshot.bits or b"")
+            core.on_snapshot(snapshot, now_s)
+        self._take(one, plan)
+
+    def _place(self, one: SimScheduler) -> Plan:
+        """Let a scheduler take what it has seats and time for; return the plan with its claims."""
+        core = one.core
+        cluster = self.cluster
+        first = core.plan(room=max(0, int(one.budget) - core.in_flight))
+        cluster.give_back(one.group, core.name, first.give_back)
+        cluster.confirm(one.group, first.confirm)
+        self._take(one, first)
+        plan = core.plan(place=False)
+        for p, claims in first.commit.items():
+            plan.commit.setdefault(p, []).extend(claims)
+        return plan
+
+    def _take(self, one: SimScheduler, plan: Plan) -> None:
+        queue = self.cluster.queues[one.group]
+        core = one.core
+        for look in plan.looks.values():
+            core.on_took(queue.took(core.name, look.take, look.since, CHANGES))
+
+    def _commit(self, one: SimScheduler, plan: Plan, now_s: float) -> None:
+        core = one.core
+        cluster = self.cluster
+        measure = self.measure
+        for p, claims in plan.commit.items():
+            verdicts = cluster.commit(p, claims, now_s)
+            lost = 0
+            for claim, verdict in zip(claims, verdicts, strict=True):
+                if verdict.won:
+                    arrival = self._arrivals.pop(claim.task)
+                    cluster.start(one.group, claim, now_s, arrival.runs_s)
+                    measure.placed(
+                        one.group, now_s, now_s - arrival.at_s, cluster.score[claim.node]
+                    )
+                else:
+                    lost += 1
+            measure.judged(one.group, now_s, len(claims), lost)
+            core.on_judged(
+                Judged(p, cluster.partitions[p].version, cluster.store.now_ms, claims, verdicts)
+            )

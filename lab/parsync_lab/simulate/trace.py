@@ -1,0 +1,83 @@
+"""Read a trace of batch tasks: rows of create time, end time, instances, ...
+
+as in Alibaba's trace of 2017.
+"""
+
+import csv
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO
+
+from parsync_redis.errors import InvalidInput
+
+COLUMNS: Final = {
+    "create": "task_create_time",
+    "end": "task_end_time",
+    "instances": "number_of_instances",
+}
+MAX_INSTANCES: Final = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`instances` equal tasks that were there from `at_s` on and ran for `runs_s`."""
+
+    at_s: float
+    runs_s: float
+    instances: int
+
+
+def read_trace(path: Path) -> list[Row]:
+    """Read the rows that ran, in order of time; raise InvalidInput for a missing or empty file.
+
+    Rows without both times, or with an end that is not after the beginning, are left out: they
+    never ran.
+    """
+    try:
+        with open_text(path) as file:
+            rows = sorted(_rows(csv.reader(file), path), key=lambda row: row.at_s)
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, lzma.LZMAError) as error:
+        raise InvalidInput(f"trace {path} cannot be read: {error}") from None
+    if not rows:
+        raise InvalidInput(
+            f"trace {path} is empty: no row has a time of creation, a later end and instances"
+        )
+    return rows
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a text file, also one that gzip packed."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+def _rows(lines: Iterable[list[str]], path: Path) -> Iterable[Row]:
+    head = [" ".join(name.split()) for name in next(iter(lines), [])]
+    if not any(head):
+        raise InvalidInput(
+            f"trace {path} is empty: its first line must name the columns "
+            f"{', '.join(COLUMNS.values())}"
+        )
+    if missing := [name for name in COLUMNS.values() if name not in head]:
+        raise InvalidInput(
+            f"trace {path} has no column {', '.join(missing)}; it has {', '.join(head[:12])}; "
+            "needed are "
+            f"{', '.join(COLUMNS.values())}"
+        )
+    create, end, instances = (head.index(name) for name in COLUMNS.values())
+    for number, line in enumerate(lines, 2):
+        if not line:
+            continue
+        try:
+            begin_s, end_s, count = (float(line[at] or 0) for at in (create, end, instances))
+        except (ValueError, IndexError):
+            raise InvalidInput(
+                f"trace {path}, line {number}: not a row of numbers: {','.join(line)[:80]!r}"
+            ) from None
+        if 0 < begin_s < end_s < float("inf") and 1 <= count <= MAX_INSTANCES:
+            yield Row(begin_s, end_s - begin_s, int(count))

@@ -1,0 +1,73 @@
+"""Workloads: tasks as (arrival, running time in seconds), drawn for a rate that changes by phases,
+or given.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from .parameters import Phase
+
+
+class Arrival(NamedTuple):
+    """One task: when it is submitted, for how long it holds its slots, and how many."""
+
+    at_s: float
+    runs_s: float
+    slots: int = 1
+
+
+class Load(Protocol):
+    """The tasks of one group of schedulers, in order of time."""
+
+    def until(self, end_s: float) -> Sequence[Arrival]:
+        """Return the arrivals since the last call, before `end_s`."""
+
+
+@dataclass(slots=True)
+class Poisson:
+    """Independent arrivals: `rates` has (begin, tasks a second) in order; every task
+    runs `runs_s`.
+    """
+
+    rng: np.random.Generator
+    rates: Sequence[tuple[float, float]]
+    runs_s: float
+    now_s: float = 0.0
+
+    def until(self, end_s: float) -> Sequence[Arrival]:
+        """Return the arrivals since the last call, before `end_s`."""
+        begin_s = self.now_s
+        self.now_s = end_s
+        rate = [rate for since_s, rate in self.rates if since_s <= begin_s + 1e-9][-1]
+        count = self.rng.poisson(rate * (end_s - begin_s))
+        times = np.sort(self.rng.uniform(begin_s, end_s, count))
+        return [Arrival(at_s, self.runs_s) for at_s in times.tolist()]
+
+
+class Listed:
+    """Arrivals that are known before: of a trace."""
+
+    def __init__(self, arrivals: Sequence[Arrival]) -> None:
+        self._ahead: Iterator[Arrival] = iter(arrivals)
+        self._next = next(self._ahead, None)
+
+    def until(self, end_s: float) -> Sequence[Arrival]:
+        """Return the arrivals since the last call, before `end_s`."""
+        found = []
+        while self._next is not None and self._next.at_s < end_s:
+            found.append(self._next)
+            self._next = next(self._ahead, None)
+        return found
+
+
+def phase_rates(phases: Sequence[Phase], group: int, full: float) -> list[tuple[float, float]]:
+    """(begin, tasks a second) of one group, whose full load is `full` tasks a second."""
+    found = []
+    begin_s = 0.0
+    for phase in phases:
+        found.append((begin_s, full * phase.loads[group]))
+        begin_s += phase.length_s
+    return found

@@ -1,1 +1,0 @@
-"""The commands of the lab: `parsync bench`, `parsync simulate`, `parsync whatif`."""

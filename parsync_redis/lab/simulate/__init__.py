@@ -1,1 +1,0 @@
-"""The simulator: the schedulers' own core in virtual time, over a store in memory; experiments, plots, advice."""
