@@ -32,9 +32,7 @@ PLANTED_BY_OTHERS = (
         "true",
         found_by="tests/lua/test_take.py::test_give_back_is_fenced_by_scheduler_and_attempt",
     ),
-    Mutant(
-        "expire cancels placed tasks", "verbs/expire", "elseif task.run or task.extra.next", "elseif task.extra.next"
-    ),
+    Mutant("expire cancels placed tasks", "verbs/expire", "if task.run or task.extra.next", "if task.extra.next"),
     Mutant("a member's counter begins at 0", "verbs/renew_scheduler", "string.format('%d', life * 1e8)", "'0'"),
     Mutant(
         "the table of runs compares first slots",
@@ -89,8 +87,8 @@ OTHER_KINDS = (
     Mutant(
         "rotate moves the newest first",
         "verbs/rotate",
-        "if redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end\nif redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end",
-        "if redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end\nif redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end",
+        "  if redis.call('EXISTS', ended_1) == 1 then\n    redis.call('RENAME', ended_1, ended_2)\n  end\n  if redis.call('EXISTS', ended) == 1 then\n    redis.call('RENAME', ended, ended_1)\n  end",
+        "  if redis.call('EXISTS', ended) == 1 then\n    redis.call('RENAME', ended, ended_1)\n  end\n  if redis.call('EXISTS', ended_1) == 1 then\n    redis.call('RENAME', ended_1, ended_2)\n  end",
         found_by="tests/lua/test_ended.py::test_a_task_that_has_ended_is_forgotten_with_its_generation",
     ),
     Mutant(

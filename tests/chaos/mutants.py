@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "requeue ignores attempt and place",
         "verbs/requeue",
-        "if not task or task.attempt ~= row.attempt or row.how == 'unstarted' and task.state ~= 'placed' then return false end\n  return task.state == 'taken' or task.place == row.text",
+        "if not task or task.attempt ~= row.attempt then\n    return false\n  end\n  if row.how == 'unstarted' and task.state ~= 'placed' then\n    return false\n  end\n  return task.state == 'taken' or task.place == row.text",
         "return task and (task.state == 'taken' or task.state == 'placed' or task.state == 'running')",
     ),
     Mutant("requeue leaves taken tasks", "verbs/requeue", "task.state == 'taken' or task.place", "task.place"),
@@ -81,8 +81,8 @@ MUTANTS = (
     Mutant(
         "the limit counts attempts",
         "verbs/requeue",
-        "starts >= (tonumber(option(line, 'max')) or max_starts)",
-        "tonumber(string.match(row.attempt, '^%d+')) >= (tonumber(option(line, 'max')) or max_starts)",
+        "starts >= (tonumber(option(task.line, 'max')) or max_starts)",
+        "tonumber(string.match(row.attempt, '^%d+')) >= (tonumber(option(task.line, 'max')) or max_starts)",
     ),
     Mutant(
         "give_back of any task",
@@ -107,12 +107,12 @@ MUTANTS = (
         "'0@%d %s %s %s %s %s', 1,",
     ),
     Mutant("rotate forgets what has just ended", "verbs/rotate", "'UNLINK', ended_2", "'UNLINK', ended, ended_2"),
-    Mutant("cancel of a final task", "verbs/cancel", "or FINAL[state] or", "or"),
+    Mutant("cancel of a final task", "verbs/cancel", "or FINAL[state] then", "then"),
     Mutant(
         "cancel leaves the task in the order",
         "verbs/cancel",
-        "if state == 'pending' and task.line then leave(",
-        "if false then leave(",
+        "if state == 'pending' and task.line then",
+        "if false then",
     ),
     Mutant("a change makes no version", "lib/kind/index", "if version > COUNTED.version then", "if false then"),
     Mutant(

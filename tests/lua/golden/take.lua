@@ -432,6 +432,8 @@ end
 
 -- end_unseen: end a task where no worker sees it.
 
+-- bad_queues: return the error reply if a queue in which one of the tasks waits is damaged, or nil.
+
 -- Judge conditions on labels, for scripts: zone:a|b, gpu_model:!t4, zone:*, vram_gb:>=24. A node's label may have several values.
 -- parsync_redis/model/condition.py does the same for the view; a property test compares the two.
 
