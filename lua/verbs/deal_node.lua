@@ -69,10 +69,10 @@ local function rank_partition(partition)
 end
 
 -- is_lower: return whether a rank comes before another rank.
-local function is_lower(rank, other)
+local function is_lower(rank, other_rank)
   for i = 1, 3 do
-    if rank[i] ~= other[i] then
-      return rank[i] < other[i]
+    if rank[i] ~= other_rank[i] then
+      return rank[i] < other_rank[i]
     end
   end
   return false

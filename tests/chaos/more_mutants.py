@@ -46,8 +46,8 @@ OTHER_KINDS = (
     Mutant(
         "as many changes as asked for are all",
         "lib/kind/changes",
-        "if #names >= tonumber(most)",
-        "if #names > tonumber(most)",
+        "if #names >= tonumber(limit)",
+        "if #names > tonumber(limit)",
     ),
     Mutant(
         "release keeps the amounts",

@@ -122,7 +122,12 @@ MUTANTS = (
         "COUNTED.version",
     ),
     Mutant("what goes back is written nowhere", "verbs/give_back", "write_kinds(meta, kinds, changed)", ""),
-    Mutant("what others change is told to nobody", "lib/kind/changes", "if at == COUNTED.version and", "if at > 0 and"),
+    Mutant(
+        "what others change is told to nobody",
+        "lib/kind/changes",
+        "if version == COUNTED.version and",
+        "if version > 0 and",
+    ),
     Mutant(
         "a take leaves the line as it was",
         "lib/kind/waiting",
