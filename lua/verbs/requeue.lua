@@ -60,11 +60,11 @@ local function is_current(task, row)
   return task.state == 'taken' or task.place == row.text
 end
 
--- count_starts: return how many starts of a task count, and whether the start of this attempt does.
+-- count_starts: return how many starts of a task count, and whether this start does.
 local function count_starts(task, how)
   local starts = tonumber(option(task.line, 'starts')) or 0
-  local counts = task.state == 'running' and how ~= 'recalled' and how ~= 'unbegun'
-  return counts and starts + 1 or starts, counts
+  local is_counted = task.state == 'running' and how ~= 'recalled' and how ~= 'unbegun'
+  return is_counted and starts + 1 or starts, is_counted
 end
 
 -- write_starts: write the number of starts into a line. The line of a cancelled task keeps the
@@ -110,7 +110,7 @@ local function give_up_attempt(task, row, now)
     end_unseen(task, 'failed', now, DAMAGED, args.retention_s)
     return 'none'
   end
-  local starts, counts = count_starts(task, row.how)
+  local starts, is_counted = count_starts(task, row.how)
   if row.delay_ms == '' then
     lost = lost + 1
     add_setback(task, row.attempt, row.text, row.why, now)
@@ -119,7 +119,7 @@ local function give_up_attempt(task, row, now)
     end_unseen(task, 'cancelled', now, row.why, args.retention_s)
     return 'cancelled'
   end
-  if counts and starts >= (tonumber(option(task.line, 'max')) or max_starts) then
+  if is_counted and starts >= (tonumber(option(task.line, 'max')) or max_starts) then
     end_as_dead(task, row, starts, now)
     return 'dead'
   end

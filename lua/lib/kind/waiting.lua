@@ -9,9 +9,14 @@ local QUEUES = {} -- kind -> its queue, as this call read the queue and changes 
 local TOUCHED = {} -- the kinds that change, in the order of their first change
 local APART = false -- the index is damaged: tasks go back to no index, see repair_task
 
--- A queue: the key `pending`; how many tasks wait, `before` and by `count` now; `entering`, {order,
--- id, ...} or false; the `low`est and `high`est order that enters, the lowest that `left`; the
--- orders `first` and `last` as far as the call knows them; its line, `known` before and `line` now.
+-- The fields of a queue:
+--   pending: the key
+--   before, count: how many tasks waited before the call, and how many wait now
+--   entering: {order, id, ...} of the tasks to write, or false
+--   low, high: the lowest and the highest order that enters
+--   left: the lowest order that has left
+--   first, last: the orders of the first and the last task, if the call knows them
+--   known, line: the line before the call, and the line now
 
 -- bad_kind: look at the queue of a kind; return the error reply for a key of another type, or nil.
 local function bad_kind(pending_prefix, kind)
