@@ -1,30 +1,54 @@
--- book: keep these nodes for tasks that have waited long, and no others. Schedulers obey while the key is there.
+-- book: keep these nodes, and no other nodes, for tasks that have waited long. Schedulers obey
+-- while the key exists.
 -- KEYS: bookings
 -- ALSO: events
 -- ARGV: count keep_s (node text)*
---   text: 'from=MS at=MS task=ID KIND', when the node is expected to be free, since when it is kept, the task, its kind
--- RETURNS: how many nodes are booked
+--   text: 'from=MS at=MS task=ID KIND': when the node is expected to be free, since when the node
+--     is kept, the task, and the task's kind
+-- RETURNS: the number of booked nodes
 -- ERRORS: PSARGS
--- INVARIANT: no script reads the key: a booking only keeps other tasks waiting, and lapses with its leader.
+-- INVARIANT: no other script reads the key. A booking only keeps other tasks waiting, and lapses
+--   with its leader.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(count)
 --- @include call/batch
 --- @include cluster/events
-local bad = bad_number('keep_s', args.keep_s, 1, 31536000)
-if bad then return bad end
-local fields, nodes = {}, {}
-for i, row in rows() do fields[#fields + 1], fields[#fields + 2], nodes[i] = row.node, row.text, row.node end
-redis.call('HDEL', bookings, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-local before = read_fields(bookings, nodes)
+
+-- read_rows: return the nodes, and {node, text, ...} for a write.
+local function read_rows()
+  local nodes = {}
+  local fields = {}
+  for i, row in rows() do
+    nodes[i] = row.node
+    fields[#fields + 1] = row.node
+    fields[#fields + 1] = row.text
+  end
+  return nodes, fields
+end
+
+-- note_bookings: add an event for each node that is booked for another task than before.
+local function note_bookings(texts_before)
+  for _, row in rows() do
+    local task, name = string.match(row.text, ' task=(%S+) (%S+)')
+    local task_before = string.match(texts_before[row.node] or '', ' task=(%S+)')
+    if task and task ~= task_before then
+      note_event('booked', {node = row.node, task = task, name = name})
+    end
+  end
+end
+
+local refusal = bad_number('keep_s', args.keep_s, 1, 31536000)
+if refusal then
+  return refusal
+end
+local nodes, fields = read_rows()
+-- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+redis.call('HDEL', bookings, '')
+local texts_before = read_fields(bookings, nodes)
 redis.call('DEL', bookings)
 if #fields > 0 then
   write_all('HSET', bookings, fields)
   redis.call('EXPIRE', bookings, args.keep_s)
 end
-for _, row in rows() do
-  local task, name = string.match(row.text, ' task=(%S+) (%S+)')
-  if task and string.match(before[row.node] or '', ' task=(%S+)') ~= task then
-    note_event('booked', {node = row.node, task = task, name = name})
-  end
-end
+note_bookings(texts_before)
 return count

@@ -1,74 +1,130 @@
--- deal_node: assign a node to a partition, so that every partition gets about the same mix of scores and labels.
+-- deal_node: assign a node to a partition, so that every partition gets about the same mix of
+-- scores and labels.
 -- KEYS: dealt
 -- ARGV: node partitions labels slots score
---   labels: the node's labels as text; slots '0' forgets the node; node '' removes all sums that are 0
--- RETURNS: the partition's number
+--   node: '' removes all sums that are 0
+--   labels: the node's labels as text
+--   slots: '0' forgets the node
+-- RETURNS: the number of the partition
 -- ERRORS: PSARGS
--- INVARIANT: a node stays in its partition, where its leases are. A sum that comes to 0 is removed: labels come and go.
--- ATOMICITY: the node's partition and the sums that decide the next deal change together.
+-- INVARIANT: a node stays in its partition, where its leases are. A sum of 0 is removed, because
+--   labels come and go.
+-- ATOMICITY: the partition of the node, and the sums that decide the next deal, change together.
 -- COMPLEXITY: O(partitions); node '': O(fields)
-local name, partitions = args.node, tonumber(args.partitions)
-local labels, slots, score = args.labels, tonumber(args.slots), tonumber(args.score)
-if not (partitions and partitions >= 1 and partitions <= 4096 and slots and slots >= 0 and slots <= 10000 and
-    partitions % 1 == 0 and slots % 1 == 0 and score and math.abs(score) <= 1e9) then
-  return redis.error_reply('PSARGS deal_node: partitions, slots or score is out of range')
+local partitions = tonumber(args.partitions)
+local slots = tonumber(args.slots)
+local score = tonumber(args.score)
+
+-- is_whole: return whether a number is a whole number from low to high.
+local function is_whole(number, low, high)
+  return number and number >= low and number <= high and number % 1 == 0
 end
 
--- sums: return a partition's slots with just these labels, its slots, and the sum of score times slots.
-local function sums(partition)
-  local found = redis.call('HMGET', dealt, 'class:' .. partition .. ':' .. labels, 'slots:' .. partition,
-    'score:' .. partition)
-  return tonumber(found[1]) or 0, tonumber(found[2]) or 0, tonumber(found[3]) or 0
-end
-
--- add: add to the sums of a partition; those of slots go at 0, and the score with the last slot of the partition.
-local function add(partition, class, more_slots, more_score)
-  local class_field, slots_field = 'class:' .. partition .. ':' .. class, 'slots:' .. partition
-  local score_field = 'score:' .. partition
-  for _, field in ipairs({class_field, slots_field, score_field}) do
-    local form = field == score_field and '^%-?%d+%.?%d*$' or '^%-?%d+$'
-    local sum = redis.call('HGET', dealt, field)
-    if sum and not (#sum < 30 and string.find(sum, form)) then redis.call('HDEL', dealt, field) end -- damaged
+-- forget_empty_sums: remove the sums of slots that are 0.
+local function forget_empty_sums()
+  local fields = redis.call('HGETALL', dealt)
+  for i = 1, #fields, 2 do
+    local of_slots = string.find(fields[i], '^class:') or string.find(fields[i], '^slots:')
+    if of_slots and (tonumber(fields[i + 1]) or 0) <= 0 then
+      redis.call('HDEL', dealt, fields[i])
+    end
   end
-  if redis.call('HINCRBY', dealt, class_field, more_slots) <= 0 then redis.call('HDEL', dealt, class_field) end
+end
+
+-- delete_damaged: delete a sum that is no number of this form.
+local function delete_damaged(field, form)
+  local sum = redis.call('HGET', dealt, field)
+  if sum and not (#sum < 30 and string.find(sum, form)) then
+    redis.call('HDEL', dealt, field)
+  end
+end
+
+-- add_slots: add to the sums of a partition. Deletes a sum of slots that comes to 0; the score goes
+-- with the last slot of the partition.
+local function add_slots(partition, labels, more_slots, more_score)
+  local class_field = 'class:' .. partition .. ':' .. labels
+  local slots_field = 'slots:' .. partition
+  local score_field = 'score:' .. partition
+  delete_damaged(class_field, '^%-?%d+$')
+  delete_damaged(slots_field, '^%-?%d+$')
+  delete_damaged(score_field, '^%-?%d+%.?%d*$')
+  if redis.call('HINCRBY', dealt, class_field, more_slots) <= 0 then
+    redis.call('HDEL', dealt, class_field)
+  end
   redis.call('HINCRBYFLOAT', dealt, score_field, string.format('%.6f', more_score))
   if redis.call('HINCRBY', dealt, slots_field, more_slots) <= 0 then
     redis.call('HDEL', dealt, slots_field, score_field)
   end
 end
 
-if name == '' then
-  local fields = redis.call('HGETALL', dealt)
-  for i = 1, #fields, 2 do
-    local of_slots = string.find(fields[i], '^class:') or string.find(fields[i], '^slots:')
-    if of_slots and (tonumber(fields[i + 1]) or 0) <= 0 then redis.call('HDEL', dealt, fields[i]) end
+-- rank_partition: return the slots of a partition with just the labels of this node, the slots, and
+-- the sum of score times slots.
+local function rank_partition(partition)
+  local class_field = 'class:' .. partition .. ':' .. args.labels
+  local rank = redis.call('HMGET', dealt, class_field, 'slots:' .. partition, 'score:' .. partition)
+  for i = 1, 3 do
+    rank[i] = tonumber(rank[i]) or 0
   end
-  return 0
+  return rank
 end
 
-local before, home = redis.call('HGET', dealt, 'node:' .. name), nil
-if slots == 0 then redis.call('HDEL', dealt, 'node:' .. name) end -- first: a full server allows it
-local old, old_slots, old_score, old_labels =
-  string.match(before or '', '^p(%d+) slots=(%d+) score=([%d.e+-]+) ?(.*)$')
-if old and #old < 5 and tonumber(old_score) then
-  home = tonumber(old)
-  add(home, old_labels, -old_slots, -old_slots * old_score)
-else
-  local best
-  for partition = 0, partitions - 1 do
-    local rank = {sums(partition)}
-    local better = not best
-    for i = 1, 3 do
-      if not better and rank[i] ~= best[i] then
-        better = rank[i] < best[i]
-        break
-      end
+-- is_lower: return whether a rank comes before another rank.
+local function is_lower(rank, other_rank)
+  for i = 1, 3 do
+    if rank[i] ~= other_rank[i] then
+      return rank[i] < other_rank[i]
     end
-    if better then best, home = rank, partition end
   end
+  return false
 end
+
+-- choose_partition: return the partition of the lowest rank, which lacks such a node most.
+local function choose_partition()
+  local lowest = rank_partition(0)
+  local choice = 0
+  for partition = 1, partitions - 1 do
+    local rank = rank_partition(partition)
+    if is_lower(rank, lowest) then
+      lowest = rank
+      choice = partition
+    end
+  end
+  return choice
+end
+
+-- take_back: take an earlier deal of the node out of the sums; return the partition of the deal,
+-- nil for any text that is no deal.
+local function take_back(deal)
+  local partition, old_slots, old_score, old_labels =
+    string.match(deal or '', '^p(%d+) slots=(%d+) score=([%d.e+-]+) ?(.*)$')
+  if not partition or #partition >= 5 or not tonumber(old_score) then
+    return nil
+  end
+  add_slots(tonumber(partition), old_labels, -old_slots, -old_slots * old_score)
+  return tonumber(partition)
+end
+
+-- write_deal: write the partition of the node, and add the node to the sums.
+local function write_deal(partition)
+  add_slots(partition, args.labels, slots, slots * score)
+  local text = string.format('p%d slots=%d score=%s %s', partition, slots, args.score, args.labels)
+  redis.call('HSET', dealt, 'node:' .. args.node, text)
+end
+
+local is_sound = is_whole(partitions, 1, 4096) and is_whole(slots, 0, 10000)
+if not (is_sound and score and math.abs(score) <= 1e9) then
+  return redis.error_reply('PSARGS deal_node: partitions, slots or score is out of range')
+end
+if args.node == '' then
+  forget_empty_sums()
+  return 0
+end
+local deal_before = redis.call('HGET', dealt, 'node:' .. args.node)
+if slots == 0 then
+  redis.call('HDEL', dealt, 'node:' .. args.node) -- first: a full server allows HDEL
+end
+local partition = take_back(deal_before) or choose_partition()
 if slots > 0 then
-  add(home, labels, slots, slots * score)
-  redis.call('HSET', dealt, 'node:' .. name, string.format('p%d slots=%d score=%s %s', home, slots, args.score, labels))
+  write_deal(partition)
 end
-return home
+return partition

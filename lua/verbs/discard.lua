@@ -1,19 +1,23 @@
--- discard: delete a key that has the wrong type or a damaged number, where its content comes back by itself.
+-- discard: delete a key that has the wrong type or a damaged number. Only for keys whose content
+-- comes back by itself.
 -- KEYS: any
 -- ARGV: type field*
---   field: a field that must be a whole number, if it is there
+--   type: the type that the key must have
+--   field: a field that must be a whole number, if the key has the field
 -- RETURNS: 1 if the key was deleted, 0 if it is sound
 -- ERRORS: PSARGS
--- INVARIANT: a key of its type, with its numbers, stays.
+-- INVARIANT: a key that has the right type and whole numbers stays.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(fields)
-local is = redis.call('TYPE', any).ok
-local good = is == 'none' or is == args.type
-if is == 'hash' then
+local type_of_key = redis.call('TYPE', any).ok
+local is_sound = type_of_key == 'none' or type_of_key == args.type
+if type_of_key == 'hash' then
   for _, row in rows() do
     local number = redis.call('HGET', any, row.field) or '0'
-    good = good and #number < 16 and string.find(number, '^%-?%d+$') ~= nil
+    is_sound = is_sound and #number < 16 and string.find(number, '^%-?%d+$') ~= nil
   end
 end
-if good then return 0 end
+if is_sound then
+  return 0
+end
 return redis.call('DEL', any)

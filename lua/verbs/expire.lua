@@ -1,45 +1,84 @@
--- expire: cancel tasks that wait past their expiry, and forget kinds that have ended. The leader calls it in each pass; take
--- checks the expiry as well.
+-- expire: cancel tasks that wait past their expiry, and forget kinds that have ended. The leader
+-- calls expire in each pass; take checks the expiry as well.
 -- KEYS: meta kinds changed later outbox expires tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ALSO: events
 -- ARGV: retention_s limit
 -- RETURNS: the ids of the expired tasks
 -- ERRORS: PSARGS
--- INVARIANT: only pending and taken tasks expire. One that is placed or runs is checked again a minute later: it may be
---   pending again by then. So is one with a successor, which may expire.
+-- INVARIANT: only pending and taken tasks expire. A task that is placed or runs is checked again a
+--   minute later: the task may be pending by then. A task with a successor is checked again too:
+--   the successor may expire.
 -- ATOMICITY: state and indexes change together.
 -- COMPLEXITY: O(limit * log pending)
 --- @include task/transitions
 --- @include kind/sweep
-local bad = bad_retention(args.retention_s) or bad_number('limit', args.limit, 0, 1000)
-if bad then return bad end
-local now, expired = now_ms(), {}
-local ids = redis.call('ZRANGEBYSCORE', expires, '-inf', now, 'LIMIT', 0, args.limit)
-local found = load_tasks(ids)
-for _, task in pairs(found) do bad = bad or task.state == 'pending' and bad_home(task) or nil end
-if bad then return bad end
-redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-for _, id in ipairs(ids) do
-  local task = found[id]
-  local due = task and task.line and option(task.line, 'expires')
-  if due and not (#due < 16 and string.match(due, '^%d+$')) then due = nil end
+local expired_ids = {}
+
+-- expiry_of: return when a task expires (ms, as text); nil for a task without an expiry.
+local function expiry_of(task)
+  local due = task.line and option(task.line, 'expires')
+  if not due or #due >= 16 then
+    return nil
+  end
+  return string.match(due, '^%d+$')
+end
+
+-- check_later: look at a task again in a minute, or at the expiry of a task that has no run.
+local function check_later(task, due, now)
+  local next_check = now + 60000
+  if due and not task.run then
+    next_check = math.min(next_check, due)
+  end
+  redis.call('ZADD', expires, string.format('%d', next_check), task.id)
+end
+
+-- cancel_expired: cancel a task whose expiry has come.
+local function cancel_expired(task, now)
+  redis.call('ZREM', expires, task.id)
+  redis.call('ZREM', later, task.id)
+  if task.state == 'pending' then
+    leave(task.line.kind, task.id, task.line.order)
+  end
+  end_unseen(task, 'cancelled', now, 'expired', args.retention_s)
+  expired_ids[#expired_ids + 1] = task.id
+end
+
+-- judge_expiry: cancel the task, note when to look at the task again, or forget that the task may
+-- expire.
+local function judge_expiry(id, task, now)
   if not task or FINAL[task.state] then
     redis.call('ZREM', expires, id)
-  elseif task.run or task.extra.next and not is_past(due, now) then -- its line does not have its successor's expiry yet
-    redis.call('ZADD', expires, string.format('%d', math.min(now + 60000, not task.run and due or math.huge)), id)
+    return
+  end
+  local due = expiry_of(task)
+  if task.run or task.extra.next and not is_past(due, now) then
+    check_later(task, due, now) -- a line does not have its successor's expiry yet
   elseif not due then
     redis.call('ZREM', expires, id)
   elseif not is_past(due, now) then
     redis.call('ZADD', expires, due, id)
   else
-    redis.call('ZREM', expires, id)
-    redis.call('ZREM', later, id)
-    if task.state == 'pending' then leave(task.line.kind, id, task.line.order) end
-    end_unseen(task, 'cancelled', now, 'expired', args.retention_s)
-    expired[#expired + 1] = id
+    cancel_expired(task, now)
   end
+end
+
+local refusal = bad_retention(args.retention_s) or bad_number('limit', args.limit, 0, 1000)
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local ids = redis.call('ZRANGEBYSCORE', expires, '-inf', now, 'LIMIT', 0, args.limit)
+local records = load_tasks(ids)
+refusal = bad_queues(records)
+if refusal then
+  return refusal
+end
+-- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+redis.call('HDEL', taken, '')
+for _, id in ipairs(ids) do
+  judge_expiry(id, records[id], now)
 end
 write_outbox(outbox)
 write_kinds(meta, kinds, changed)
 sweep(meta, kinds, changed)
-return expired
+return expired_ids

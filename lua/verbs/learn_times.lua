@@ -2,74 +2,137 @@
 -- KEYS: times
 -- READS: times
 -- ARGV: count kept (name text)*
---   kept: with more runs than this in its quarter octaves, a name forgets half of them
+--   kept: a name with more runs than this in its quarter octaves forgets half of these runs
 --   name: of a task; or name and node class, 'work gpu=2 zone:a'
---   text: 'COUNT TOTAL_MS BIN:RUNS,BIN:RUNS': runs, their time, and how many ended in which quarter octave from 0.125 ms on;
---     behind a space may follow OCTAVE:RUNS,OCTAVE:RUNS, which is never halved
--- RETURNS: how many names, with and without a class, have times
+--   text: 'COUNT TOTAL_MS BIN:RUNS,BIN:RUNS': the runs, their time, and the runs that ended in each
+--     quarter octave from 0.125 ms on. Behind a space may follow OCTAVE:RUNS,OCTAVE:RUNS, which are
+--     never halved
+-- RETURNS: the number of names that have times, with and without a class
 -- ERRORS: PSARGS
--- INVARIANT: 10,000 names at most, 9,000 of them with a class; they decide for how long bookings keep tasks waiting, and
---   nothing else. A text that no script writes is replaced. A repeated request counts its runs twice.
+-- INVARIANT: 10,000 names at most, 9,000 of them with a class. The times decide for how long
+--   bookings keep tasks waiting, and nothing else. A text that no script writes is replaced. A
+--   repeated request counts its runs twice.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(count)
 --- @include call/batch
 
 -- parse_list: return {number -> runs} of 'NUMBER:RUNS,NUMBER:RUNS'; nil for any other text.
 local function parse_list(list)
-  if string.gsub(',' .. list, ',%d+:%d+', '') ~= '' then return nil end
-  local found = {}
-  for number, many in string.gmatch(',' .. list, ',(%d+):(%d+)') do
-    if #number > 3 or #many > 15 then return nil end
-    found[number + 0] = (found[number + 0] or 0) + many
+  if string.gsub(',' .. list, ',%d+:%d+', '') ~= '' then
+    return nil
   end
-  return found
+  local runs_by_number = {}
+  for number, runs in string.gmatch(',' .. list, ',(%d+):(%d+)') do
+    if #number > 3 or #runs > 15 then
+      return nil
+    end
+    number = tonumber(number)
+    runs_by_number[number] = (runs_by_number[number] or 0) + runs
+  end
+  return runs_by_number
 end
 
--- list_of: return the text of {number -> runs}, the least number first.
-local function list_of(runs)
-  local list = {}
-  for number, many in pairs(runs) do
-    if many > 0 then list[#list + 1] = {number, many} end
+-- list_text: return the text of {number -> runs}, the smallest number first.
+local function list_text(runs_by_number)
+  local numbers = {}
+  for number, runs in pairs(runs_by_number) do
+    if runs > 0 then
+      numbers[#numbers + 1] = number
+    end
   end
-  table.sort(list, function(a, b) return a[1] < b[1] end)
-  for at, pair in ipairs(list) do list[at] = string.format('%d:%.0f', pair[1], pair[2]) end
-  return table.concat(list, ',')
+  table.sort(numbers)
+  local words = {}
+  for i, number in ipairs(numbers) do
+    words[i] = string.format('%d:%.0f', number, runs_by_number[number])
+  end
+  return table.concat(words, ',')
 end
 
--- parse_times: return runs, time, bins and octaves of a text; nil for any other text.
+-- parse_times: return a text as {runs, total_ms, bins, octaves}; nil for any text that is not the
+-- times of a name.
 local function parse_times(text)
   local pattern = '^(%d+) (%d+)%f[%D](%.?%d*) ([%d:,]+)( ?[%d:,]*)$'
-  local runs, total, part, list, more = string.match(text or '', pattern)
-  if not runs or #runs > 15 or #total > 15 or #part == 1 or #part > 4 then return nil end
-  local bins, octaves = parse_list(list), more == '' and {} or parse_list(string.sub(more, 2))
-  if not bins or not octaves then return nil end
-  return runs + 0, tonumber(total .. part), bins, octaves
+  local runs, whole, part, bin_list, octave_list = string.match(text or '', pattern)
+  if not runs or #runs > 15 or #whole > 15 or #part == 1 or #part > 4 then
+    return nil
+  end
+  local bins = parse_list(bin_list)
+  local octaves = octave_list == '' and {} or parse_list(string.sub(octave_list, 2))
+  if not bins or not octaves then
+    return nil
+  end
+  return {runs = tonumber(runs), total_ms = tonumber(whole .. part), bins = bins, octaves = octaves}
 end
 
-local names, texts = {}, {}
-for i, row in rows() do
-  names[i], texts[i] = row.name, row.text
-  if not parse_times(row.text) then return redis.error_reply('PSARGS learn_times: not the times of a name: ' .. row.text) end
+-- times_text: return the text of times.
+local function times_text(times)
+  local text = string.format('%.0f %.3f %s', times.runs, times.total_ms, list_text(times.bins))
+  local octave_list = list_text(times.octaves)
+  return octave_list == '' and text or text .. ' ' .. octave_list
 end
-local known, kept, fields = read_list(times, names), tonumber(args.kept) or 0, {}
-local room = 10000 - redis.call('HLEN', times)
-for i, name in ipairs(names) do
-  local runs, total, bins, octaves = parse_times(texts[i])
-  local before, time, old, olds = parse_times(known[i])
-  if not before then room = room - 1 end
+
+-- add_runs: add to {number -> runs}.
+local function add_runs(runs_by_number, added)
+  for number, runs in pairs(added) do
+    runs_by_number[number] = (runs_by_number[number] or 0) + runs
+  end
+end
+
+-- add_times: add to the times of a name.
+local function add_times(times, added)
+  times.runs = times.runs + added.runs
+  times.total_ms = times.total_ms + added.total_ms
+  add_runs(times.bins, added.bins)
+  add_runs(times.octaves, added.octaves)
+end
+
+-- forget_half: halve the runs of each quarter octave, if these are more than `most_runs` together.
+local function forget_half(bins, most_runs)
   local sum = 0
-  for bin, many in pairs(old or {}) do bins[bin] = (bins[bin] or 0) + many end
-  for octave, many in pairs(olds or {}) do octaves[octave] = (octaves[octave] or 0) + many end
-  for _, many in pairs(bins) do sum = sum + many end
-  if sum > kept then
-    for bin, many in pairs(bins) do bins[bin] = math.floor(many / 2) end
+  for _, runs in pairs(bins) do
+    sum = sum + runs
   end
-  if before or room >= (string.find(name, ' ', 1, true) and 1000 or 0) then
-    local text = string.format('%.0f %.3f %s', runs + (before or 0), total + (time or 0), list_of(bins))
-    local tail = list_of(octaves)
-    fields[#fields + 1], fields[#fields + 2] = name, tail == '' and text or text .. ' ' .. tail
+  if sum > most_runs then
+    for bin, runs in pairs(bins) do
+      bins[bin] = math.floor(runs / 2)
+    end
   end
 end
-redis.call('HDEL', times, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-if #fields > 0 then write_all('HSET', times, fields) end
+
+-- merge_rows: return {name, text, ...} of the names that have times after this call. A new name
+-- gets in while there is room; 1,000 of the 10,000 places are for names without a class.
+local function merge_rows(rows_learnt, names)
+  local texts = read_list(times, names)
+  local room = 10000 - redis.call('HLEN', times)
+  local fields = {}
+  for i, learnt in ipairs(rows_learnt) do
+    local earlier = parse_times(texts[i])
+    if earlier then
+      add_times(learnt, earlier)
+    else
+      room = room - 1
+    end
+    forget_half(learnt.bins, tonumber(args.kept) or 0)
+    local has_class = string.find(names[i], ' ', 1, true)
+    if earlier or room >= (has_class and 1000 or 0) then
+      fields[#fields + 1] = names[i]
+      fields[#fields + 1] = times_text(learnt)
+    end
+  end
+  return fields
+end
+
+local names = {}
+local rows_learnt = {}
+for i, row in rows() do
+  names[i] = row.name
+  rows_learnt[i] = parse_times(row.text)
+  if not rows_learnt[i] then
+    return redis.error_reply('PSARGS learn_times: not the times of a name: ' .. row.text)
+  end
+end
+local fields = merge_rows(rows_learnt, names)
+-- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+redis.call('HDEL', times, '')
+write_all('HSET', times, fields)
 return redis.call('HLEN', times)

@@ -1,52 +1,81 @@
--- offer: tell submit what a node offers and which tasks its worker knows, or forget both.
+-- offer: tell submit what a node offers and which tasks the node's worker knows, or forget both.
 -- KEYS: meta shapes feasible names apps
 -- READS: meta
 -- ARGV: node offer digest tasks
---   offer: '' for a node that is gone; digest and tasks: '' for a node that does not say which tasks it knows, else the
---   digest that the offer has as celery.tasks, and the text that it stands for (model/apps.py)
--- RETURNS: 1 if anything changed, else 0
+--   offer: '' for a node that is gone
+--   digest: the digest that the offer has as celery.tasks; '' for a node that does not say which
+--     tasks its worker knows
+--   tasks: the text of the digest (model/apps.py), or ''
+-- RETURNS: 1 if the offers or the known tasks changed, else 0
 -- ERRORS: PSARGS
--- INVARIANT: names has the text of each digest that some shape has, and of no other; apps has the newest digest last,
---   and each change of it gives meta another `apps`: the time, in ms, or one more than the last, and the digests that came and
---   went, so that it does not come back after lost writes;
---   feasible holds only kinds that some shape fits.
--- ATOMICITY: the shape and the names change together with the deletion of earlier answers.
+-- INVARIANT: `names` has the text of each digest that an offer in `shapes` has, and of no other
+--   digest. `apps` has the newest digest last. Each change of `apps` gives meta another stamp: the
+--   time, in ms, or one more than the last stamp, and the digests that came and went. So a stamp
+--   does not come back after lost writes. `feasible` has only kinds that an offer fits.
+-- ATOMICITY: the offer and the names change together with the deletion of earlier answers.
 -- COMPLEXITY: O(1); O(nodes) when a node's digest changes
 --- @include call/clock
-local node, offer, digest = args.node, args.offer, args.digest
-if not string.find(digest, '^%x*$') or (string.match(offer, ' celery%.tasks:(%S+)') or '') ~= digest then
+
+-- write_offer: write or delete the offer of the node; return whether the offer changed.
+local function write_offer(offer_before)
+  if args.offer == '' then
+    return redis.call('HDEL', shapes, args.node) == 1
+  end
+  if args.offer == offer_before then
+    return false
+  end
+  redis.call('HSET', shapes, args.node, args.offer)
+  return true
+end
+
+-- add_digest: write the digest of the offer and its text; return whether the digest is new.
+local function add_digest()
+  local has_new_text = redis.call('HSETNX', names, args.digest, args.tasks) == 1
+  if not has_new_text and redis.call('ZSCORE', apps, args.digest) then
+    return false
+  end
+  local newest = redis.call('ZREVRANGE', apps, 0, 0, 'WITHSCORES')
+  redis.call('ZADD', apps, (tonumber(newest[2]) or 0) + 1, args.digest)
+  return true
+end
+
+-- drop_digest: delete a digest that no offer has any more; return whether the digest is deleted.
+local function drop_digest(digest)
+  for _, offer in ipairs(redis.call('HVALS', shapes)) do
+    if string.find(offer, ' celery.tasks:' .. digest, 1, true) then
+      return false
+    end
+  end
+  redis.call('HDEL', names, digest)
+  redis.call('ZREM', apps, digest)
+  return true
+end
+
+-- write_stamp: give `apps` another stamp.
+local function write_stamp(stamp_before, digest_before)
+  local last_ms = stamp_before and string.match(stamp_before, '^(%d+)%f[%D]%.?%x*$') or '0'
+  if #last_ms > 15 then
+    last_ms = '0'
+  end
+  local stamp_ms = math.max(last_ms + 1, tonumber(now_ms()))
+  redis.call('HSET', meta, 'apps', string.format('%d.%s%s', stamp_ms, args.digest, digest_before))
+end
+
+local digest_in_offer = string.match(args.offer, ' celery%.tasks:(%S+)') or ''
+if not string.find(args.digest, '^%x*$') or digest_in_offer ~= args.digest then
   return redis.error_reply('PSARGS offer: the digest is not the one in the offer')
 end
-local stamp = redis.call('HMGET', meta, 'apps')[1]
-local before, changed, moved = redis.call('HGET', shapes, node) or '', 0, false
-if offer == '' then
-  changed = redis.call('HDEL', shapes, node)
-elseif before ~= offer then
-  redis.call('HSET', shapes, node, offer)
-  changed = 1
+local stamp_before = redis.call('HMGET', meta, 'apps')[1]
+local offer_before = redis.call('HGET', shapes, args.node) or ''
+local digest_before = string.match(offer_before, ' celery%.tasks:(%x+)') or args.digest
+local is_other_offer = write_offer(offer_before)
+local is_added = args.digest ~= '' and add_digest()
+local is_dropped = digest_before ~= args.digest and drop_digest(digest_before)
+if is_added or is_dropped then
+  write_stamp(stamp_before, digest_before)
 end
-local new = digest ~= '' and redis.call('HSETNX', names, digest, args.tasks) == 1
-if digest ~= '' and (new or not redis.call('ZSCORE', apps, digest)) then
-  local last = redis.call('ZREVRANGE', apps, 0, 0, 'WITHSCORES')
-  redis.call('ZADD', apps, (tonumber(last[2]) or 0) + 1, digest)
-  changed, moved = 1, true
+if is_other_offer or is_added then
+  redis.call('DEL', feasible)
+  return 1
 end
-local old = string.match(before, ' celery%.tasks:(%x+)') or digest
-if old ~= digest then
-  local used = false
-  for _, other in ipairs(redis.call('HVALS', shapes)) do
-    used = used or string.find(other, ' celery.tasks:' .. old, 1, true)
-  end
-  if not used then
-    redis.call('HDEL', names, old)
-    redis.call('ZREM', apps, old)
-    moved = true
-  end
-end
-if moved then
-  local last = stamp and string.match(stamp, '^(%d+)%f[%D]%.?%x*$') or '0'
-  if #last > 15 then last = '0' end
-  redis.call('HSET', meta, 'apps', string.format('%d.%s%s', math.max(last + 1, tonumber(now_ms())), digest, old))
-end
-if changed == 1 then redis.call('DEL', feasible) end
-return changed
+return 0

@@ -36,8 +36,8 @@ PLANTED_BY_OTHERS = (
     Mutant(
         "expire cancels placed tasks",
         "verbs/expire",
-        "elseif task.run or task.extra.next",
-        "elseif task.extra.next",
+        "if task.run or task.extra.next",
+        "if task.extra.next",
     ),
     Mutant(
         "a member's counter begins at 0",
@@ -58,8 +58,8 @@ OTHER_KINDS = (
     Mutant(
         "as many changes as asked for are all",
         "lib/kind/changes",
-        "if #names >= tonumber(most)",
-        "if #names > tonumber(most)",
+        "if #names >= tonumber(limit)",
+        "if #names > tonumber(limit)",
     ),
     Mutant(
         "release keeps the amounts",
@@ -119,10 +119,12 @@ OTHER_KINDS = (
     Mutant(
         "rotate moves the newest first",
         "verbs/rotate",
-        "if redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) "
-        "end\nif redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end",
-        "if redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end\nif "
-        "redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end",
+        "  if redis.call('EXISTS', ended_1) == 1 then\n    redis.call('RENAME', ended_1, "
+        "ended_2)\n  end\n  if redis.call('EXISTS', ended) == 1 then\n    redis.call('RENAME', "
+        "ended, ended_1)\n  end",
+        "  if redis.call('EXISTS', ended) == 1 then\n    redis.call('RENAME', ended, ended_1)\n  "
+        "end\n  if redis.call('EXISTS', ended_1) == 1 then\n    redis.call('RENAME', ended_1, "
+        "ended_2)\n  end",
         found_by="tests/lua/test_ended.py::test_a_task_that_has_ended_is_forgotten_with_its_generation",
     ),
     Mutant(

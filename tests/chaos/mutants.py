@@ -86,8 +86,9 @@ MUTANTS = (
     Mutant(
         "requeue ignores attempt and place",
         "verbs/requeue",
-        "if not task or task.attempt ~= row.attempt or row.how == 'unstarted' and task.state ~= "
-        "'placed' then return false end\n  return task.state == 'taken' or task.place == row.text",
+        "if not task or task.attempt ~= row.attempt then\n    return false\n  end\n  if row.how "
+        "== 'unstarted' and task.state ~= 'placed' then\n    return false\n  end\n  return "
+        "task.state == 'taken' or task.place == row.text",
         "return task and (task.state == 'taken' or task.state == 'placed' or task.state == "
         "'running')",
     ),
@@ -103,8 +104,8 @@ MUTANTS = (
     Mutant(
         "the limit counts attempts",
         "verbs/requeue",
-        "starts >= (tonumber(option(line, 'max')) or max_starts)",
-        "tonumber(string.match(row.attempt, '^%d+')) >= (tonumber(option(line, 'max')) or "
+        "starts >= (tonumber(option(task.line, 'max')) or max_starts)",
+        "tonumber(string.match(row.attempt, '^%d+')) >= (tonumber(option(task.line, 'max')) or "
         "max_starts)",
     ),
     Mutant(
@@ -140,12 +141,12 @@ MUTANTS = (
         "'UNLINK', ended_2",
         "'UNLINK', ended, ended_2",
     ),
-    Mutant("cancel of a final task", "verbs/cancel", "or FINAL[state] or", "or"),
+    Mutant("cancel of a final task", "verbs/cancel", "or FINAL[state] then", "then"),
     Mutant(
         "cancel leaves the task in the order",
         "verbs/cancel",
-        "if state == 'pending' and task.line then leave(",
-        "if false then leave(",
+        "if state == 'pending' and task.line then",
+        "if false then",
     ),
     Mutant(
         "a change makes no version",
@@ -168,8 +169,8 @@ MUTANTS = (
     Mutant(
         "what others change is told to nobody",
         "lib/kind/changes",
-        "if at == COUNTED.version and",
-        "if at > 0 and",
+        "if version == COUNTED.version and",
+        "if version > 0 and",
     ),
     Mutant(
         "a take leaves the line as it was",

@@ -1,35 +1,53 @@
 -- Judge whether any node could ever run a task.
 --- @include kind/fits
 
--- judge_offers: return whether some node knows the name, and whether one of these could hold the task when it is empty. A
--- node that does not say which tasks its worker knows takes all of them.
+-- judge_offers: return whether a node knows the name, and whether such a node could hold the task
+-- when the node is empty. A node that does not say which tasks its worker knows counts as knowing
+-- all names.
 local function judge_offers(offers, name, needs)
-  local line, knows, known, possible = '\n' .. name .. ' ', {}, #offers == 0, #offers == 0
+  local line_start = '\n' .. name .. ' '
+  local is_known = #offers == 0
+  local is_possible = #offers == 0
+  local has_name = {} -- digest -> whether its text has the name
   for _, offer in ipairs(offers) do
     local digest = string.match(offer, ' celery%.tasks:(%x+)') or ''
-    if knows[digest] == nil then
-      knows[digest] = digest == '' or string.find(redis.call('HGET', KEY.names, digest) or '', line, 1, true) ~= nil
+    if has_name[digest] == nil then
+      local names = digest ~= '' and redis.call('HGET', KEY.names, digest) or ''
+      has_name[digest] = digest == '' or string.find(names, line_start, 1, true) ~= nil
     end
-    known = known or knows[digest]
-    possible = possible or (knows[digest] and fits(offer, needs))
+    is_known = is_known or has_name[digest]
+    is_possible = is_possible or (has_name[digest] and fits(offer, needs))
   end
-  return known, possible
+  return is_known, is_possible
 end
 
-local function ask(name, needs, question)
-  local feasible = KEY.feasible
-  -- a task routed to a queue waits for a node that consumes it, as with Celery, so the queue does not count
-  local offers, anywhere = redis.call('HVALS', KEY.shapes), string.gsub(needs, ' celery%.queue:%S+', '')
-  local known, possible = judge_offers(offers, name, anywhere)
-  if not known then return 'unknown' end
-  if not possible then return 'infeasible' end
-  redis.call('HSET', feasible, question, 'yes') -- before DEL: a full server refuses the first write, docs/decisions/0015
-  if redis.call('HLEN', feasible) > 1000 then redis.call('DEL', feasible) end
+-- judge_kind: return why no node could ever run tasks of a kind, false if a node could; note
+-- `question` as answered. A task that is routed to a queue waits for a node that consumes the
+-- queue, as with Celery, so the queue does not count.
+local function judge_kind(name, needs, question)
+  local offers = redis.call('HVALS', KEY.shapes)
+  local needs_anywhere = string.gsub(needs, ' celery%.queue:%S+', '')
+  local is_known, is_possible = judge_offers(offers, name, needs_anywhere)
+  if not is_known then
+    return 'unknown'
+  end
+  if not is_possible then
+    return 'infeasible'
+  end
+  -- HSET before DEL: a full server refuses the first write (docs/decisions/0015).
+  redis.call('HSET', KEY.feasible, question, 'yes')
+  if redis.call('HLEN', KEY.feasible) > 1000 then
+    redis.call('DEL', KEY.feasible)
+  end
   return false
 end
 
--- misfit: return why no node could ever run tasks of a kind: infeasible, or unknown (no node knows the name); false if one could.
+-- misfit: return why no node could ever run tasks of a kind: infeasible, or unknown (no node knows
+-- the name); false if a node could.
 local function misfit(feasible, kind)
   local question = kind.name .. ' ' .. kind.needs
-  return redis.call('HEXISTS', feasible, question) == 0 and in_full().ask(kind.name, kind.needs, question)
+  if redis.call('HEXISTS', feasible, question) == 1 then
+    return false
+  end
+  return in_full().judge_kind(kind.name, kind.needs, question)
 end

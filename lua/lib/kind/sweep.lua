@@ -1,18 +1,31 @@
--- Forget kinds that have ended: the leader's work, so that clients need no rights for it.
+-- Forget kinds that have ended. The leader does it, so that clients need no rights for it.
 --- @include call/batch
 
--- sweep: forget ended kinds, the oldest first, if `changed` has 10,000 entries more than twice the kinds that wait. A reader
--- whose copy is older than `floor` reads everything anew. A kind below `floor` that is not forgotten has not changed since, so
--- no kind is looked at twice.
+-- is_crowded: return whether `changed` has 10,000 entries more than twice the kinds that wait.
+local function is_crowded(kinds, changed)
+  return redis.call('ZCARD', changed) > 2 * redis.call('HLEN', kinds) + 10000
+end
+
+-- sweep: forget ended kinds, the oldest first, if `changed` is crowded. A reader whose copy is
+-- older than `floor` reads everything anew. A kind below `floor` that is there has not changed
+-- since, so no kind is looked at twice.
 local function sweep(meta, kinds, changed)
-  if redis.call('ZCARD', changed) <= 2 * redis.call('HLEN', kinds) + 10000 then return end
+  if not is_crowded(kinds, changed) then
+    return
+  end
   local after = string.format('(%d', COUNTED.floor)
-  local oldest = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
-  local names, ended = {}, {}
-  for i = 1, #oldest, 2 do names[#names + 1] = oldest[i] end
+  local oldest =
+    redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
+  local names = {}
+  for i = 1, #oldest, 2 do
+    names[#names + 1] = oldest[i]
+  end
   local lines = read_fields(kinds, names)
+  local ended = {}
   for _, kind in ipairs(names) do
-    if not lines[kind] then ended[#ended + 1] = kind end
+    if not lines[kind] then
+      ended[#ended + 1] = kind
+    end
   end
   write_all('ZREM', changed, ended)
   if #oldest > 0 then

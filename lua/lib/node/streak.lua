@@ -25,3 +25,19 @@ local function streak_text(streak)
     streak.node, streak.inc, streak.since, streak.at, streak.length, streak.tries, streak.runs, streak.failed, streak.all,
     streak.held)
 end
+
+-- begin_streak: return a streak of a node that begins now.
+local function begin_streak(partition, node, inc, length, now)
+  return {partition = partition, node = node, inc = inc, since = now, at = now, length = length,
+    tries = 0, runs = 0, failed = 0}
+end
+
+-- extend_streak: write the length of a streak. A longer streak is another try, if half a second has
+-- passed since the last try.
+local function extend_streak(streak, length, now)
+  if length > streak.length and now - streak.at >= 500 then
+    streak.tries = streak.tries + 1
+    streak.at = now
+  end
+  streak.length = length
+end

@@ -1,55 +1,101 @@
--- The amounts that a task holds on a node: those of its needs, with single devices in the place of kinds of devices.
+-- The amounts that a task holds on a node: those of its needs, with single devices in the place of
+-- kinds of devices.
 --- @include node/devices
 
--- choose: add to `held` the devices of a kind that a task gets: the fullest that still have enough. Return whether there are.
-local function choose(left, asked, kind, indexes, held)
-  local share, count, attributes = share_of(asked, kind)
-  if not share then return false end
+-- rank_device: return what a device has left, {share, attribute, its thousandths, ..., index}, for
+-- a comparison; and whether that is enough for a task.
+local function rank_device(available, needed, kind, index, share, attributes)
+  local name = kind .. '@' .. index
+  local rank = {available[name] * 1000 + (available[name .. '.'] or 0)}
+  local suffices = rank[1] >= share
+  for _, attribute in ipairs(attributes) do
+    local whole = available[attribute .. '@' .. index] or 0
+    local part = available[attribute .. '@' .. index .. '.'] or 0
+    local whole_needed = needed[attribute]
+    local part_needed = needed[attribute .. '.'] or 0
+    if whole < whole_needed or whole == whole_needed and part < part_needed then
+      suffices = false
+    end
+    rank[#rank + 1] = whole
+    rank[#rank + 1] = part
+  end
+  rank[#rank + 1] = tonumber(index)
+  rank.index = index
+  return rank, suffices
+end
+
+-- is_fuller: return whether the device of a rank has less left than the device of another rank.
+local function is_fuller(rank, other_rank)
+  for i = 1, #rank do
+    if rank[i] ~= other_rank[i] then
+      return rank[i] < other_rank[i]
+    end
+  end
+  return false
+end
+
+-- put_amount: write an amount that a task holds; `part` has its thousandths or is nil.
+local function put_amount(held_amounts, name, whole, part)
+  held_amounts[name] = whole
+  if part then
+    held_amounts[name .. '.'] = part
+    PARTS[name .. '.'] = true
+  end
+end
+
+-- choose_devices: add to `held_amounts` the devices of a kind that a task gets: the fullest devices
+-- that still have enough. Return whether there are enough devices.
+local function choose_devices(available, needed, kind, indexes, held_amounts)
+  local share, count, attributes = share_of(needed, kind)
+  if not share then
+    return false
+  end
   local fitting = {}
   for _, index in ipairs(count > 0 and indexes or {}) do
-    local name = kind .. '@' .. index
-    local has = {left[name] * 1000 + (left[name .. '.'] or 0)}
-    local enough = has[1] >= share
-    for _, attribute in ipairs(attributes) do
-      local whole, part = left[attribute .. '@' .. index] or 0, left[attribute .. '@' .. index .. '.'] or 0
-      local most, rest = asked[attribute], asked[attribute .. '.'] or 0
-      enough = enough and (whole > most or whole == most and part >= rest)
-      has[#has + 1], has[#has + 2] = whole, part
+    local rank, suffices = rank_device(available, needed, kind, index, share, attributes)
+    if suffices then
+      fitting[#fitting + 1] = rank
     end
-    has[#has + 1], has.index = tonumber(index), index
-    if enough then fitting[#fitting + 1] = has end
   end
-  if #fitting < count then return false end
-  table.sort(fitting, function(a, b)
-    for i = 1, #a do
-      if a[i] ~= b[i] then return a[i] < b[i] end
-    end
+  if #fitting < count then
     return false
-  end)
+  end
+  table.sort(fitting, is_fuller)
   for i = 1, count do
-    local at, whole = '@' .. fitting[i].index, share == 1000
-    held[kind .. at] = whole and 1 or 0
-    if not whole then held[kind .. at .. '.'], PARTS[kind .. at .. '.'] = share, true end
+    local suffix = '@' .. fitting[i].index
+    if share == 1000 then
+      put_amount(held_amounts, kind .. suffix, 1)
+    else
+      put_amount(held_amounts, kind .. suffix, 0, share)
+    end
     for _, attribute in ipairs(attributes) do
-      held[attribute .. at] = asked[attribute]
-      if asked[attribute .. '.'] then
-        held[attribute .. at .. '.'], PARTS[attribute .. at .. '.'] = asked[attribute .. '.'], true
-      end
+      put_amount(held_amounts, attribute .. suffix, needed[attribute], needed[attribute .. '.'])
     end
   end
   return true
 end
 
--- hold: return the amounts that a task would hold of those left on a node; nil if these are too little.
-local function hold(left, asked)
-  local devices, kinds, held = devices_of(left), {}, {}
-  for name, amount in pairs(asked) do
+-- hold: return the amounts that a task would hold of those left on a node; nil if too little is
+-- left.
+local function hold(available, needed)
+  local devices = devices_of(available)
+  local kinds = {}
+  local held_amounts = {}
+  for name, amount in pairs(needed) do
     local kind = string.match(name, '^[%l%d_]+')
-    if devices[kind] then kinds[kind] = true else held[name] = amount end
+    if devices[kind] then
+      kinds[kind] = true
+    else
+      held_amounts[name] = amount
+    end
   end
-  if not is_enough(left, held) then return nil end
+  if not is_enough(available, held_amounts) then
+    return nil
+  end
   for kind in pairs(kinds) do
-    if not choose(left, asked, kind, devices[kind], held) then return nil end
+    if not choose_devices(available, needed, kind, devices[kind], held_amounts) then
+      return nil
+    end
   end
-  return held
+  return held_amounts
 end

@@ -1,13 +1,18 @@
--- ring_all: put the doorbells of {number of the inbox -> list} into the inboxes, as the first write of a script. Nothing has read
--- the inboxes before: if one is of another type or the server is full, it undoes the others and returns the error reply.
-local function ring_all(rung)
-  local done = {}
-  for at, bells in pairs(rung) do
-    local reached = redis.pcall('LPUSH', inbox_at(at), unpack(bells))
-    if type(reached) == 'table' then
-      for other in pairs(done) do redis.call('LTRIM', inbox_at(other), #rung[other], -1) end
-      return reached
+-- The doorbells of commit: what a node's inbox tells the node.
+
+-- ring_all: put the doorbells of {number of an inbox -> list} into the inboxes, as the first write
+-- of a script. No script has read the inboxes before. If an inbox is of another type or the server
+-- is full, ring_all undoes what it did and returns the error reply.
+local function ring_all(doorbells)
+  local written = {}
+  for number, texts in pairs(doorbells) do
+    local reply = redis.pcall('LPUSH', inbox_at(number), unpack(texts))
+    if type(reply) == 'table' then
+      for done in pairs(written) do
+        redis.call('LTRIM', inbox_at(done), #doorbells[done], -1)
+      end
+      return reply
     end
-    done[at] = true
+    written[number] = true
   end
 end

@@ -21,7 +21,7 @@ local function kinds_of(text, pending_prefix)
   local found, last = {}, 0
   for priority, kind in string.gmatch(text, '(%d) ([^\n]+)') do
     local name, needs = string.match(kind, '^([!-~]+) (slots=%d.*)$')
-    local plain = name and #name < 256 and #kind <= 12000 and look(needs, true)
+    local plain = name and #name < 256 and #kind <= 12000 and has_only_words(needs, true)
     if not plain then name, needs = in_full().split_line(kind) end -- it has a strategy
     local bad = not name and needs or bad_kind(pending_prefix, kind)
     last = last + 1

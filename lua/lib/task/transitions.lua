@@ -115,3 +115,14 @@ local function end_unseen(task, state, now, why, retention_s)
   to_outbox(task.id, state, why)
   note_task(task, why == 'expired' and why or state, why ~= 'expired' and why, attempt, task.place)
 end
+
+-- bad_queues: return the error reply if a queue in which one of the tasks waits is damaged, or nil.
+local function bad_queues(records)
+  local refusal
+  for _, task in pairs(records) do
+    if task.state == 'pending' then
+      refusal = refusal or bad_home(task)
+    end
+  end
+  return refusal
+end

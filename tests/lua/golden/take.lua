@@ -116,84 +116,134 @@ local function bad_counts(meta, ...)
   return nil, more, another
 end
 
--- Where tasks wait: by kind, in `pending:KIND`, by their order. `kinds` has a line for each kind of which tasks wait, `changed`
--- the version at which each line changed last, that of an ended kind as well. A script looks at the kinds that it may change
--- before its first write (bad_kind), says what enters and leaves, and writes the lines last. parsync_redis/model/kind.py
+-- Where tasks wait: by kind, in `pending:KIND`, by their order. `kinds` has a line for each kind of
+-- which tasks wait, `changed` the version at which each line changed last, also of a kind that has
+-- ended. A script looks at the kinds that it may change before its first write (bad_kind), says
+-- what enters and leaves, and writes the lines last. parsync_redis/model/kind.py
 
 
-local QUEUES, TOUCHED = {}, {} -- kind -> its queue as this call found and changes it; the kinds that change, in their turn
-local APART = false -- the index is damaged: what would wait stays in no index, until the leader lets it (repair_task)
+local QUEUES = {} -- kind -> its queue, as this call read the queue and changes it
+local TOUCHED = {} -- the kinds that change, in the order of their first change
+local APART = false -- the index is damaged: tasks go back to no index, see repair_task
+
+-- The fields of a queue:
+--   pending: the key
+--   before, count: how many tasks waited before the call, and how many wait now
+--   entering: {order, id, ...} of the tasks to write, or false
+--   low, high: the lowest and the highest order that enters
+--   left: the lowest order that has left
+--   first, last: the orders of the first and the last task, if the call knows them
+--   known, line: the line before the call, and the line now
 
 -- bad_kind: look at the queue of a kind; return the error reply for a key of another type, or nil.
 local function bad_kind(pending_prefix, kind)
-  if QUEUES[kind] then return nil end
+  if QUEUES[kind] then
+    return nil
+  end
   local pending = pending_prefix .. kind
   local size = redis.pcall('ZCARD', pending)
-  if type(size) ~= 'number' then return in_full().bad_type(pending, 'zset') end
-  QUEUES[kind] = {pending = pending, before = size, count = size, entering = false, low = 1e15, high = 0, left = 1e15}
+  if type(size) ~= 'number' then
+    return in_full().bad_type(pending, 'zset')
+  end
+  QUEUES[kind] = {
+    pending = pending,
+    before = size,
+    count = size,
+    entering = false,
+    low = 1e15,
+    high = 0,
+    left = 1e15,
+  }
 end
 
+-- touch: note that a kind changes; return its queue.
 local function touch(kind)
   local queue = QUEUES[kind]
-  if not queue.touched then TOUCHED[#TOUCHED + 1], queue.touched = kind, true end
+  if not queue.touched then
+    TOUCHED[#TOUCHED + 1] = kind
+    queue.touched = true
+  end
   return queue
 end
 
--- enter: let a task wait; `order` as text, and as a number if the caller has it.
+-- enter: let a task wait. order: as text; order_number: the same as a number, if the caller has it.
 
--- fill: write the tasks that enter.
-local function fill(queue)
-  local pending, entering = queue.pending, queue.entering
-  if entering then queue.count, queue.entering = queue.count + write_all('ZADD', pending, entering), false end
+-- write_entering: write the tasks that enter a queue.
+local function write_entering(queue)
+  if queue.entering then
+    queue.count = queue.count + write_all('ZADD', queue.pending, queue.entering)
+    queue.entering = false
+  end
 end
 
--- leave: take a task out, if it waits there.
+-- leave: take a task out of the queue of a kind, if the task waits there.
 
--- order_at: return the order of the task at a rank of a queue, 0 for one that no script has written.
+-- order_at: return the order of the task at a rank of a queue, 0 for an order that no script
+-- writes.
 
--- first_of: return the ids of the first tasks of a kind, once in a call, and of the one behind them. It writes nothing.
+-- first_of: return the ids of the first tasks of a kind, and the id of the task behind them.
+-- Returns no ids when the call asks for the kind again. Writes nothing.
 local function first_of(kind, limit)
   local queue = QUEUES[kind]
-  if queue.count == 0 or tonumber(limit) == 0 or queue.asked then return {} end
+  if queue.count == 0 or tonumber(limit) == 0 or queue.asked then
+    return {}
+  end
   queue.asked = true
   local ids = redis.call('ZRANGE', queue.pending, 0, limit)
   return ids, #ids > tonumber(limit) and table.remove(ids) or nil
 end
 
--- take_out: take the first tasks of a kind out of its queue; `following` is the order of the one behind them.
+-- take_out: take the first tasks of a kind out of its queue. following: the order of the task
+-- behind them.
 local function take_out(kind, size, following)
   local queue = QUEUES[kind]
-  local pending = queue.pending
-  queue.count = queue.count - redis.call('ZREMRANGEBYRANK', pending, 0, size - 1)
-  queue.first = queue.count == 0 and math.huge or tonumber(following) or in_full().order_at(pending, 0)
+  queue.count = queue.count - redis.call('ZREMRANGEBYRANK', queue.pending, 0, size - 1)
+  if queue.count == 0 then
+    queue.first = math.huge
+  else
+    queue.first = tonumber(following) or in_full().order_at(queue.pending, 0)
+  end
 end
 
--- The lines of `kinds`, 'COUNT FIRST LAST[ WHY]': how many tasks of a kind wait, the order of the first, an upper bound of the
--- order of the last, and why they wait, as a scheduler wrote it.
+-- The lines of `kinds`, 'COUNT FIRST LAST[ WHY]': how many tasks of a kind wait, the order of the
+-- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
+-- wrote.
 
+local HIGHEST_ORDER = 999999999999999
 
--- parse_kind: return the count, the order of the first and of the last, and the rest: '' or ' WHY'; nil for any other text.
+-- parse_kind: return the count, the order of the first and of the last, and '' or ' WHY'; nil for
+-- any other text.
 local function parse_kind(line)
   local size, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
-  if not size or #size > 15 or #first > 15 or #last > 15 or why ~= '' and string.byte(why) ~= 32 then return nil end
+  if not size or #size > 15 or #first > 15 or #last > 15 then
+    return nil
+  end
+  if why ~= '' and string.byte(why) ~= 32 then -- ' '
+    return nil
+  end
   return tonumber(size), tonumber(first), tonumber(last), why
 end
 
--- find_first: return the smallest order in a queue, from low to high. It counts and does not read, because logins that may
--- cancel a task may not list the ids of others.
+-- find_first: return the smallest order in a queue, from low to high. Counts and does not read:
+-- logins that may cancel a task may not list the ids of other tasks.
 
--- kind_line: return the line of a queue as it is now, from the line before. The first is looked for if it may have left.
-local function kind_line(queue, before)
-  local size, first, last, why = parse_kind(before)
+-- kind_line: return the line of a queue as the queue is now, from the line before. Looks for the
+-- first task if that task may have left.
+local function kind_line(queue, line_before)
+  local size, first, last, why = parse_kind(line_before)
   if queue.before == 0 then
-    first, last = queue.low, queue.high
+    first = queue.low
+    last = queue.high
   elseif not size then
-    first, last = queue.first or in_full().find_first(queue.pending, 0, 999999999999999), queue.last or 999999999999999
+    first = queue.first or in_full().find_first(queue.pending, 0, HIGHEST_ORDER)
+    last = queue.last or HIGHEST_ORDER
   elseif not queue.first and queue.left <= first then
-    first = in_full().find_first(queue.pending, math.min(first, queue.low), math.max(last, queue.high))
+    local low = math.min(first, queue.low)
+    first = in_full().find_first(queue.pending, low, math.max(last, queue.high))
   end
   first = math.min(queue.first or first, queue.low)
-  return string.format('%d %d %d%s', queue.count, first, math.max(first, last, queue.high), why or '')
+  last = math.max(first, last, queue.high)
+  return string.format('%d %d %d%s', queue.count, first, last, why or '')
 end
 
 -- Write the index of kinds: the lines that change, and their versions.
@@ -201,101 +251,155 @@ end
 
 
 
-local LINES_READ = false
+local HAS_READ_KINDS = false
 
--- read_lines: read the line of each kind that was looked at, before the first write.
+-- read_lines: read the line of each kind that the call has looked at, before the first write. Reads
+-- the hash at least once before a kind changes: a key of another type raises an error there.
 local function read_lines(kinds)
-  local names, n = {}, 0
+  local names = {}
   for kind, queue in pairs(QUEUES) do
     if queue.before > 0 and not queue.read then
-      n = n + 1
-      names[n], queue.read = kind, true
+      names[#names + 1] = kind
+      queue.read = true
     end
   end
-  if n == 0 and #TOUCHED > 0 and not LINES_READ then redis.call('HEXISTS', kinds, '') end
-  LINES_READ = LINES_READ or #TOUCHED > 0
-  if n == 0 then return end
+  if #names == 0 and #TOUCHED > 0 and not HAS_READ_KINDS then
+    redis.call('HEXISTS', kinds, '')
+  end
+  HAS_READ_KINDS = HAS_READ_KINDS or #TOUCHED > 0
+  if #names == 0 then
+    return
+  end
   local lines = read_list(kinds, names)
-  for i = 1, n do QUEUES[names[i]].known = lines[i] or nil end
+  for i, kind in ipairs(names) do
+    QUEUES[kind].known = lines[i] or nil
+  end
 end
 
-local ANNOUNCED, LAST = 0 -- how many of TOUCHED have their version; the last version
+local ANNOUNCED = 0 -- how many of TOUCHED have their version
+local LAST_VERSION = 0
 
--- announce: give each kind that changes its version; return the last. A version is the time, in hundredths of a ms,
--- or one more than the last: a server that lost writes must not count up to a version that a scheduler's copy has. A clock far in
--- the future gives no version of 16 digits. As a first write it does no harm, and a full server refuses it (docs/decisions/0015).
+-- announce: give each kind that changes its version; return the last version. A version is the
+-- time, in hundredths of a ms, or one more than the last version: a server that lost writes must
+-- not count up to the version of a scheduler's copy. A clock far in the future gives no version of
+-- 16 digits. As the first write of a script ZADD does no harm: a full server refuses ZADD
+-- (docs/decisions/0015).
 local function announce(changed)
-  local last = #TOUCHED
-  if last == 0 then return COUNTED.version end
-  if ANNOUNCED < last then
-    local versions, base = {}, math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))
-    LAST = base + last
-    for i = ANNOUNCED + 1, last do
-      versions[#versions + 1], versions[#versions + 2] = string.format('%d', base + i), TOUCHED[i]
+  local size = #TOUCHED
+  if size == 0 then
+    return COUNTED.version
+  end
+  if ANNOUNCED < size then
+    local versions = {}
+    local base = math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))
+    LAST_VERSION = base + size
+    for i = ANNOUNCED + 1, size do
+      versions[#versions + 1] = string.format('%d', base + i)
+      versions[#versions + 1] = TOUCHED[i]
     end
-    ANNOUNCED = last
+    ANNOUNCED = size
     write_all('ZADD', changed, versions)
   end
-  return LAST
+  return LAST_VERSION
 end
 
--- write_kinds: write the queues and lines that changed, each with a version of its own. Return whether tasks wait of a kind of
--- which none waited before: then a scheduler is to be woken.
+-- write_kinds: write the queues and lines that changed, each with a version of its own. Return
+-- whether tasks wait of a kind of which no task waited before: then a scheduler is to be woken.
 local function write_kinds(meta, kinds, changed)
-  if APART then return false end
-  local began, lines, ended = false, {}, {}
+  if APART then
+    return false
+  end
+  local has_new_kind = false
+  local lines = {}
+  local ended = {}
   read_lines(kinds)
   local version = announce(changed)
-  if version > COUNTED.version then -- HINCRBY, which clients may: not HSET, by which they could write any text
+  if version > COUNTED.version then
+    -- HINCRBY, which clients may call. With HSET they could write any text.
     redis.call('HINCRBY', meta, 'version', string.format('%d', version - COUNTED.version))
   end
   for _, kind in ipairs(TOUCHED) do
     local queue = QUEUES[kind]
-    fill(queue)
+    write_entering(queue)
     if queue.count == 0 then
       ended[#ended + 1] = kind
     else
       queue.line = kind_line(queue, queue.known)
-      lines[#lines + 1], lines[#lines + 2] = kind, queue.line
-      began = began or queue.before == 0
+      lines[#lines + 1] = kind
+      lines[#lines + 1] = queue.line
+      has_new_kind = has_new_kind or queue.before == 0
     end
   end
   write_all('HSET', kinds, lines)
   write_all('HDEL', kinds, ended)
   COUNTED.now = version
-  return began
+  return has_new_kind
 end
 
--- The copy of `kinds` that a scheduler has stands at a version: 'V', or 'V/B' if it is not whole yet, because it was begun
--- anew when the queue was at version B.
+-- The copy of `kinds` that a scheduler has is of a version: 'V', or 'V/B' for a copy that is not
+-- whole yet, because the copy was begun anew when the queue was at version B.
 
 
 -- bad_since: return the error reply for a text that is no version of a copy, or nil.
 local function bad_since(since)
-  if #since < 32 and (string.find(since, '^%d+$') or string.find(since, '^%d+/%d+$')) then return nil end
+  if #since < 32 and (string.find(since, '^%d+$') or string.find(since, '^%d+/%d+$')) then
+    return nil
+  end
   return redis.error_reply('PSARGS since is V or V/B')
 end
 
--- changes_since: return the changes that a copy lacks, `most` at most: the version at which the copy then stands, 1 if it must be
--- dropped first, 1 if there are more changes, and {kind, line or '', ...}.
-local function changes_since(kinds, changed, since, most)
-  local now, at, begun = COUNTED.now, string.match(since, '^(%d+)%f[%D]/?(%d*)$')
-  at, begun = tonumber(at), tonumber(begun) or tonumber(at)
-  local anew, changes, last = at == 0 or at > now or begun < COUNTED.floor, {}, now
-  if anew then at, begun = 0, now end
-  if at == COUNTED.version and #TOUCHED <= tonumber(most) then -- only this call has changed something since
-    for _, kind in ipairs(TOUCHED) do
-      changes[#changes + 1], changes[#changes + 2] = kind, QUEUES[kind].line or ''
-    end
-  elseif at < now then
-    local after = string.format('(%d', at)
-    local names = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, most)
-    local lines = read_fields(kinds, names)
-    for _, kind in ipairs(names) do changes[#changes + 1], changes[#changes + 2] = kind, lines[kind] or '' end
-    if #names >= tonumber(most) then last = tonumber(redis.call('ZSCORE', changed, names[#names])) end
+-- own_changes: return {kind, line or '', ...} of the kinds that this call has changed.
+local function own_changes()
+  local changes = {}
+  for _, kind in ipairs(TOUCHED) do
+    changes[#changes + 1] = kind
+    changes[#changes + 1] = QUEUES[kind].line or ''
   end
-  local version = begun > last and string.format('%d/%d', last, begun) or string.format('%d', last)
-  return version, anew and 1 or 0, last < now and 1 or 0, changes
+  return changes
+end
+
+-- read_changes: return {kind, line or '', ...} of kinds that changed after a version, the earliest
+-- change first, and the version that a copy reaches with these changes.
+local function read_changes(kinds, changed, version, limit)
+  local after = string.format('(%d', version)
+  local names = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, limit)
+  local lines = read_fields(kinds, names)
+  local changes = {}
+  for _, kind in ipairs(names) do
+    changes[#changes + 1] = kind
+    changes[#changes + 1] = lines[kind] or ''
+  end
+  if #names >= tonumber(limit) then
+    return changes, tonumber(redis.call('ZSCORE', changed, names[#names]))
+  end
+  return changes, COUNTED.now
+end
+
+-- changes_since: return the changes that a copy lacks, of `limit` kinds at most: the version of the
+-- copy with these changes, 1 if the copy must be dropped first, 1 if there are more changes, and
+-- {kind, line or '', ...}.
+local function changes_since(kinds, changed, since, limit)
+  local now = COUNTED.now
+  local version, begun = string.match(since, '^(%d+)%f[%D]/?(%d*)$')
+  version = tonumber(version)
+  begun = tonumber(begun) or version
+  local begins_anew = version == 0 or version > now or begun < COUNTED.floor
+  if begins_anew then
+    version = 0
+    begun = now
+  end
+  local changes = {}
+  local reached = now
+  if version == COUNTED.version and #TOUCHED <= tonumber(limit) then
+    changes = own_changes() -- no other call has changed a kind since
+  elseif version < now then
+    changes, reached = read_changes(kinds, changed, version, limit)
+  end
+  local copy_version = string.format('%d', reached)
+  if begun > reached then
+    copy_version = string.format('%d/%d', reached, begun)
+  end
+  return copy_version, begins_anew and 1 or 0, reached < now and 1 or 0, changes
 end
 
 -- Events: what happened out of the ordinary, for people, in a capped stream of each tag. No script reads them, and none stops
@@ -436,20 +540,26 @@ end
 
 -- end_unseen: end a task where no worker sees it.
 
--- Judge conditions on labels, for scripts: zone:a|b, gpu_model:!t4, zone:*, vram_gb:>=24. A node's label may have several values.
--- parsync_redis/model/condition.py does the same for the view; a property test compares the two.
+-- bad_queues: return the error reply if a queue in which one of the tasks waits is damaged, or nil.
 
+-- Judge conditions on labels: zone:a|b, gpu_model:!t4, zone:*, vram_gb:>=24. The label of a node
+-- may have several values. parsync_redis/model/condition.py does the same for the view; a property
+-- test compares the two.
 
--- sign_of: return the comparison of a condition, nil if it compares no numbers.
+-- is_number: return whether a text is a number, as conditions compare numbers.
+
+-- sign_of: return the comparison of a condition, '>=', '<=', '>' or '<'; nil for other conditions.
 
 -- is_condition: return whether a text is a condition.
 
--- values_of: return the values of a label in an offer with a space before and behind.
+-- values_of: return the values of a label in an offer, which has a space before and behind.
 
+-- compare: return whether a comparison of two numbers is true.
 
--- holds: return whether a condition is true of a node whose label has these values.
+-- is_met: return whether a condition is true of a node whose label has these values.
 
--- labels_fit: a rule (lib/kind/fits.lua): the node meets all conditions. Labels `parsync.NAME` have rules of their own.
+-- labels_fit: a rule (lib/kind/fits.lua): the node meets all conditions on labels. Labels
+-- `parsync.NAME` have rules of their own.
 
 -- Amounts with decimals, in tables {name -> whole number}: 'gpu.' has the thousandths of 'gpu', from 0 to 999, if it has any. So
 -- no number is a fraction, and -0.5 is -1 and 500. parsync_redis/model/amount.py
@@ -486,41 +596,61 @@ end
 
 -- asks_device: return whether a task asks for a device of a kind that an offer has.
 
--- The amounts that a task holds on a node: those of its needs, with single devices in the place of kinds of devices.
+-- The amounts that a task holds on a node: those of its needs, with single devices in the place of
+-- kinds of devices.
 
 
--- choose: add to `held` the devices of a kind that a task gets: the fullest that still have enough. Return whether there are.
+-- rank_device: return what a device has left, {share, attribute, its thousandths, ..., index}, for
+-- a comparison; and whether that is enough for a task.
 
--- hold: return the amounts that a task would hold of those left on a node; nil if these are too little.
+-- is_fuller: return whether the device of a rank has less left than the device of another rank.
 
--- Judge taints: parsync.taint:spot of an offer, parsync.taint:old|spot of needs that tolerate both. model/taints.py
+-- put_amount: write an amount that a task holds; `part` has its thousandths or is nil.
+
+-- choose_devices: add to `held_amounts` the devices of a kind that a task gets: the fullest devices
+-- that still have enough. Return whether there are enough devices.
+
+-- hold: return the amounts that a task would hold of those left on a node; nil if too little is
+-- left.
+
+-- Judge taints: parsync.taint:spot of an offer, parsync.taint:old|spot of needs that tolerate both.
+-- parsync_redis/model/taints.py
 
 
 -- taints_fit: a rule (lib/kind/fits.lua): the task tolerates each taint of the node.
 
--- Judge what fits, for scripts. Needs and offers are the same text: 'slots=2 gpu=1 mem=4096 gpu_model:a100', where NAME=N is an
--- amount and NAME:VALUE a label. In needs VALUE may be a condition (lib/kind/conditions.lua). placement/fits.py does the
--- same for the view; a property test compares the two.
+-- Judge what fits. Needs and offers are the same text: 'slots=2 gpu=1 mem=4096 gpu_model:a100',
+-- where NAME=N is an amount and NAME:VALUE a label. In needs VALUE may be a condition
+-- (lib/kind/conditions.lua). placement/fits.py does the same for the view; a property test compares
+-- the two.
 
 
 
 
 
+-- Answers of this call: most tasks of a call need the same, and most nodes offer the same.
 
--- is_rare: return whether a word is an amount with decimals or of devices or, in needs, a label with a condition.
+-- is_rare_word: return whether a word is an amount with decimals, an amount of devices or, in
+-- needs, a label with a condition.
 
--- look: return whether a text has only words of amounts and labels; `of_needs`: conditions on labels as well.
+-- has_only_words: return whether a text has only words of amounts and labels. of_needs: labels may
+-- have conditions.
 
--- well_formed: return whether a text has only words NAME=N and NAME:VALUE, as offers and ledgers do.
+-- well_formed: return whether a text has only words NAME=N and NAME:VALUE, as offers and ledgers
+-- have.
 
 -- are_needs: return whether a text has only words NAME=N and NAME:CONDITION.
 
--- amounts: return {name -> number} of the NAME=N words of a text; lib/node/thousandths.lua says what those with decimals are.
+-- amounts: return {name -> number} of the words NAME=N of a text. lib/node/thousandths.lua says how
+-- amounts with decimals are kept.
 
--- The rules, in the order of parsync_redis/placement/rules, here and in what is included: each returns whether a node that offers
--- `offer` passes. `slots` is an amount here.
+-- The rules, here and in the included libraries, in the order of parsync_redis/placement/rules.
+-- Each returns whether a node that offers `offer` passes.
 
--- protection_fits: a rule: the task asks for some of the node's devices, if it has any and does not share them.
+-- amounts_fit: a rule: the node has the amounts. `slots` is an amount here.
+
+-- protection_fits: a rule: the task asks for some of the node's devices, if the node has devices
+-- and does not share them.
 
 -- fits: return whether a node that offers `offer` can hold a task that needs `needs`.
 
@@ -559,7 +689,9 @@ function in_full()
   local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'} -- fields of extra:ID; also next_message and message
   local DAMAGED = 'its record is damaged'
   local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
-  local SOUND, NEEDED, FITTING = {}, {}, {} -- answers in this call: most tasks of a call need the same, most nodes offer the same
+  local SOUND = {}
+  local NEEDED = {}
+  local FITTING = {}
   local function bad_type(any, wanted)
     local is = redis.call('TYPE', any).ok
     if is == wanted or is == 'none' then return nil end
@@ -611,29 +743,51 @@ function in_full()
     return found
   end
   local function bad_kind(pending_prefix, kind)
-    if QUEUES[kind] then return nil end
+    if QUEUES[kind] then
+      return nil
+    end
     local pending = pending_prefix .. kind
     local size = redis.pcall('ZCARD', pending)
-    if type(size) ~= 'number' then return in_full().bad_type(pending, 'zset') end
-    QUEUES[kind] = {pending = pending, before = size, count = size, entering = false, low = 1e15, high = 0, left = 1e15}
+    if type(size) ~= 'number' then
+      return in_full().bad_type(pending, 'zset')
+    end
+    QUEUES[kind] = {
+      pending = pending,
+      before = size,
+      count = size,
+      entering = false,
+      low = 1e15,
+      high = 0,
+      left = 1e15,
+    }
   end
   local function touch(kind)
     local queue = QUEUES[kind]
-    if not queue.touched then TOUCHED[#TOUCHED + 1], queue.touched = kind, true end
+    if not queue.touched then
+      TOUCHED[#TOUCHED + 1] = kind
+      queue.touched = true
+    end
     return queue
   end
-  local function enter(kind, id, order, at)
-    if APART then return end
+  local function enter(kind, id, order, order_number)
+    if APART then
+      return
+    end
     local queue = touch(kind)
-    at = at or tonumber(order)
+    order_number = order_number or tonumber(order)
     local entering = queue.entering
     if entering then
-      entering[#entering + 1], entering[#entering + 2] = order, id
+      entering[#entering + 1] = order
+      entering[#entering + 1] = id
     else
       queue.entering = {order, id}
     end
-    if at < queue.low then queue.low = at end
-    if at > queue.high then queue.high = at end
+    if order_number < queue.low then
+      queue.low = order_number
+    end
+    if order_number > queue.high then
+      queue.high = order_number
+    end
   end
   local function order_at(pending, rank)
     local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
@@ -642,7 +796,11 @@ function in_full()
   local function find_first(pending, low, high)
     while low < high do
       local middle = math.floor((low + high) / 2)
-      if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then high = middle else low = middle + 1 end
+      if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then
+        high = middle
+      else
+        low = middle + 1
+      end
     end
     return low
   end
@@ -822,19 +980,31 @@ function in_full()
     note_task(task, why == 'expired' and why or state, why ~= 'expired' and why, attempt, task.place)
   end
   local function is_number(text)
-    return #text <= 15 and (string.find(text, '^%-?%d+$') or string.find(text, '^%-?%d+%.%d+$')) ~= nil
+    if #text > 15 then
+      return false
+    end
+    return (string.find(text, '^%-?%d+$') or string.find(text, '^%-?%d+%.%d+$')) ~= nil
   end
   local function sign_of(condition)
     local first, second = string.byte(condition, 1, 2)
-    if first ~= 60 and first ~= 62 then return nil end
-    return string.sub(condition, 1, second == 61 and 2 or 1)
+    if first ~= 60 and first ~= 62 then -- '<' and '>'
+      return nil
+    end
+    return string.sub(condition, 1, second == 61 and 2 or 1) -- '='
   end
   local function is_condition(text)
     local sign = sign_of(text)
-    if sign then return is_number(string.sub(text, #sign + 1)) end
+    if sign then
+      return is_number(string.sub(text, #sign + 1))
+    end
     local values = string.match(text, '^!?(.*)$')
-    if values == '*' then return true end
-    return string.find(values, '^[%w_./%%|-]+$') ~= nil and not string.find('|' .. values .. '|', '||', 1, true)
+    if values == '*' then
+      return true
+    end
+    if not string.find(values, '^[%w_./%%|-]+$') then
+      return false
+    end
+    return not string.find('|' .. values .. '|', '||', 1, true)
   end
   local function is_part(amount)
     local whole = string.match(amount, '^(%d+)%.%d?%d?[1-9]$')
@@ -854,27 +1024,35 @@ function in_full()
     if of_needs then return index == '' and attribute ~= '' end
     return index ~= nil and index ~= ''
   end
-  local function is_rare(word, of_needs)
+  local function is_rare_word(word, of_needs)
     local name, amount = string.match(word, '^(%l[%l%d_.@]*)=%-?([%d.]+)$')
     if name then
-      local sound = string.find(name, '^[%l%d_]*$') or is_of_devices(name, of_needs)
-      return sound and (is_part(amount) or #amount < 17 and string.find(amount, '^%d+$') ~= nil)
+      if not string.find(name, '^[%l%d_]*$') and not is_of_devices(name, of_needs) then
+        return false
+      end
+      return is_part(amount) or #amount < 17 and string.find(amount, '^%d+$') ~= nil
     end
     local condition = of_needs and string.match(word, '^%a[%w_.-]*:(.+)$')
     return condition and is_condition(condition) or false
   end
-  local function look(text, of_needs)
-    if #text > 65536 or string.find(text, '[^ -~]') then return false end
+  local function has_only_words(text, of_needs)
+    if #text > 65536 or string.find(text, '[^ -~]') then
+      return false
+    end
     for word in string.gmatch(text, '%S+') do
       local amount = string.match(word, '^%l[%l%d_]*=%-?(%d+)$')
       if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./%%-]+$') then
-        if not in_full().is_rare(word, of_needs) then return false end
+        if not in_full().is_rare_word(word, of_needs) then
+          return false
+        end
       end
     end
     return true
   end
   local function are_needs(text)
-    if NEEDED[text] == nil then NEEDED[text] = look(text, true) end
+    if NEEDED[text] == nil then
+      NEEDED[text] = has_only_words(text, true)
+    end
     return NEEDED[text]
   end
   local function flaw(line)
@@ -938,7 +1116,7 @@ function in_full()
     end
     write_outbox(KEY.outbox)
   end
-  FULL = {bad_type = bad_type, enter_due = enter_due, find_due = find_due, find_first = find_first, go_on = go_on, is_dead = is_dead, is_rare = is_rare, order_at = order_at, to_be_turned = to_be_turned, too_long = too_long, too_many = too_many, turn_away = turn_away}
+  FULL = {bad_type = bad_type, enter_due = enter_due, find_due = find_due, find_first = find_first, go_on = go_on, is_dead = is_dead, is_rare_word = is_rare_word, order_at = order_at, to_be_turned = to_be_turned, too_long = too_long, too_many = too_many, turn_away = turn_away}
   return FULL
 end
 local redis_call, string_byte, string_find, string_format, string_match = redis.call, string.byte, string.find, string.format, string.match
