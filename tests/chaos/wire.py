@@ -7,6 +7,7 @@ mutant's), in which the server's clock is replaced by the schedule's.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,10 @@ NOW = "chaos:now"
 MOVES = frozenset(
     ("take", "commit", "confirm", "start", "finish", "release", "requeue", "give_back", "set_node", "reclaim")
 )
-_TIME = "local t = redis.call('TIME')"
-_CHAOS_TIME = f"local ms = redis.call('GET', '{NOW}') local t = {{string.sub(ms, 1, -4), string.sub(ms, -3) .. '000'}}"
+_TIME = re.compile(r"local time = redis[._]call\('TIME'\)")
+_CHAOS_TIME = (
+    f"local ms = redis.call('GET', '{NOW}') local time = {{string.sub(ms, 1, -4), string.sub(ms, -3) .. '000'}}"
+)
 
 
 class Clock:
@@ -58,9 +61,8 @@ class Scripts:
 
     def __init__(self, folder: Path | None = None) -> None:
         folder = folder or lua_folder()
-        self.texts = {
-            script.verb: compose(read_header(script.verb, folder), folder).replace(_TIME, _CHAOS_TIME) for script in ALL
-        }
+        texts = {script.verb: compose(read_header(script.verb, folder), folder) for script in ALL}
+        self.texts = {verb: _TIME.sub(_CHAOS_TIME, text) for verb, text in texts.items()}
         real = [verb for verb, text in self.texts.items() if "'TIME'" in text]
         assert not real, f"{real} would read the server's own clock"
         self.shas = {verb: hashlib.sha1(text.encode()).hexdigest() for verb, text in self.texts.items()}
