@@ -3,19 +3,21 @@
 -- ALSO: meta kinds changed later outbox taken dead ended_1 ended_2 events pending: extra:
 -- READS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2
 -- ARGV: count channel retention_s (id text outcome)*
---   text: the lease; outcome: succeeded, failed, cancelled, or again (the run ended well and wants another: retry,
---   reject+requeue), and behind a space why; 'unstored failed' or 'unstored cancelled' if the result backend did not take
---   the result, which goes to the outbox
--- RETURNS: (row, word)* of outcomes that do not end the task: again (it is pending again), yours (this outcome was
---   accepted before), stale
+--   text: the lease
+--   outcome: succeeded, failed, cancelled, or again (the run ended well and wants another run:
+--     retry, reject+requeue), and behind a space why; 'unstored failed' or 'unstored cancelled' if
+--     the result backend did not take the result, which goes to the outbox
+-- RETURNS: (row, word)* of outcomes that do not end the task: again (the task is pending again),
+--   yours (this outcome was accepted before), stale
 -- ERRORS: PSARGS PSOUTCOME
--- INVARIANT: a final state never changes; a stale attempt's outcome changes nothing. While meta, kinds, changed, later or
---   pending: is damaged, a task that is to wait again goes to no index, and the leader lets it wait (repair_task).
+-- INVARIANT: a final state never changes; a stale attempt's outcome changes nothing. While meta,
+--   kinds, changed, later or pending: is damaged, a task that is to wait again goes to no index,
+--   and the leader lets it wait (repair_task).
 -- ATOMICITY: each task by itself; a successor that the run submitted takes effect with its outcome.
 -- COMPLEXITY: O(count * log pending)
 --- @include task/outcome
 --- @include task/transitions
-local known = {succeeded = true, failed = true, cancelled = true, again = true}
+local OUTCOMES = {succeeded = true, failed = true, cancelled = true, again = true}
 
 -- is_known: return whether an outcome is one that a run may have.
 local function is_known(outcome)
@@ -23,58 +25,99 @@ local function is_known(outcome)
   if stored then
     return stored == 'failed' or stored == 'cancelled'
   end
-  return known[string.match(outcome, '^%l+')]
+  return OUTCOMES[string.match(outcome, '^%l+')]
 end
 
-local ids, reply, over, finals, later_on, seen, f, now = {}, {}, {}, {}, {}, {}, 0, now_ms()
-local told
-for i, row in rows() do
-  local outcome = row.outcome
-  if outcome ~= 'succeeded' and not is_known(outcome) then
-    return redis.error_reply('PSOUTCOME unknown outcome ' .. outcome)
-  end
-  ids[i] = row.id
-end
-if count == 0 then return reply end
-local runs, lines = redis.call('HMGET', running, unpack(ids)), redis.call('HMGET', tasks, unpack(ids))
-for i, row in rows() do
-  local id, text, run, line, outcome = ids[i], row.text, runs[i], lines[i], row.outcome
-  local mine = run and #run < #text + 32 and string.find(run, text, 1, true) == 1
-    and string.find(run, ' started=', #text + 1, true) == #text + 1
-  local first = string.byte(outcome)
-  local is_plain = first ~= 97 and first ~= 117 -- neither again nor unstored
-  if mine and not seen[id] and line and string.byte(line) ~= 43 and is_plain then -- the line has no '+'
-    local state, why = outcome, ''
-    if outcome ~= 'succeeded' then
-      state, why = string.match(outcome, '^(%l+) ?(.*)$')
-      told = told or {}
-      told[#told + 1] = {id = id, state = state, why = why, text = text, line = line}
+-- read_rows: return the error reply for an unknown outcome, or nil, and the ids of the rows.
+local function read_rows()
+  local refusal
+  local ids = {}
+  for i, row in rows() do
+    local outcome = row.outcome
+    if outcome ~= 'succeeded' and not refusal and not in_full().is_known(outcome) then
+      refusal = redis.error_reply('PSOUTCOME unknown outcome ' .. outcome)
     end
-    f = f + 1
-    over[f], finals[2 * f - 1] = id, id
-    finals[2 * f] = state .. ' ' .. now .. '\n' .. line .. '\n' .. run .. '\n' .. why
-    seen[id] = 'over'
-  else
-    seen[id] = seen[id] or 'later'
-    later_on[#later_on + 1] = {at = i, id = id, text = text, outcome = outcome}
+    ids[i] = row.id
   end
+  return refusal, ids
 end
-redis.call('HEXISTS', ended, '') -- reads a key before the first write; `messages` is written first
-if #later_on > 0 then
-  local bad = in_full().bad_outcomes(later_on, args.retention_s)
-  if bad then return bad end
-  redis.call('HDEL', messages, '') -- changes nothing; as the first write it is as the one below
+
+-- is_plain: return whether an outcome ends a task and needs no more of the task's record than its
+-- line, which has no rare fields: the outcome is neither again nor unstored.
+local function is_plain(outcome, line)
+  local first = string.byte(outcome)
+  return first ~= 97 and first ~= 117 and line and string.byte(line) ~= 43
 end
-if f > 0 then
-  redis.call('HDEL', messages, unpack(over)) -- first: a full server allows it, docs/decisions/0015
-  redis.call('HSET', ended, unpack(finals))
-  redis.call('HDEL', running, unpack(over))
-  redis.call('HDEL', tasks, unpack(over))
+
+-- judge_rows: return the ids of the tasks that end at once, {id, text, ...} of these tasks for
+-- `ended`, their ends that are events (nil for none), the reports of the rows that need the task's
+-- whole record, and {id -> whether the task ends at once}.
+local function judge_rows(ids)
+  local runs = redis.call('HMGET', running, unpack(ids))
+  local lines = redis.call('HMGET', tasks, unpack(ids))
+  local now = now_ms()
+  local ended_ids = {}
+  local texts = {}
+  local noted
+  local reports = {}
+  local ends = {}
+  for i, row in rows() do
+    local id = ids[i]
+    local place = row.text
+    local outcome = row.outcome
+    local run = runs[i]
+    local line = lines[i]
+    local is_current = run and #run < #place + 32 and is_run_at(run, place)
+    if is_current and ends[id] == nil and is_plain(outcome, line) then
+      local state = outcome
+      local why = ''
+      if outcome ~= 'succeeded' then
+        state, why = string.match(outcome, '^(%l+) ?(.*)$')
+        noted = noted or {}
+        noted[#noted + 1] = {id = id, state = state, why = why, place = place, line = line}
+      end
+      local size = #ended_ids
+      ended_ids[size + 1] = id
+      texts[2 * size + 1] = id
+      texts[2 * size + 2] = state .. ' ' .. now .. '\n' .. line .. '\n' .. run .. '\n' .. why
+      ends[id] = true
+    else
+      reports[#reports + 1] = {number = i, id = id, place = place, outcome = outcome}
+      ends[id] = ends[id] or false
+    end
+  end
+  return ended_ids, texts, noted, reports, ends
 end
-if told then in_full().note_ends(told) end
-for _, asked in ipairs(later_on) do
-  local word = in_full().accept(asked, now, args.retention_s, seen[asked.id] == 'over')
-  if word ~= 'ok' then reply[#reply + 1], reply[#reply + 2] = asked.at, word end
+
+-- write_ends: end tasks that need no more of their record than the line.
+local function write_ends(ended_ids, texts)
+  -- first: a full server allows it, docs/decisions/0015
+  redis.call('HDEL', messages, unpack(ended_ids))
+  redis.call('HSET', ended, unpack(texts))
+  redis.call('HDEL', running, unpack(ended_ids))
+  redis.call('HDEL', tasks, unpack(ended_ids))
 end
-if #later_on > 0 then in_full().write_accepted(args.channel) end
-return reply
+
+local refusal, ids = read_rows()
+if refusal or count == 0 then
+  return refusal or {}
+end
+local ended_ids, texts, noted, reports, ends = judge_rows(ids)
+redis.call('HEXISTS', ended, '') -- finds a key of another type before the first write
+if #reports > 0 then
+  refusal = in_full().load_outcomes(reports, args.retention_s)
+  if refusal then
+    return refusal
+  end
+  redis.call('HDEL', messages, '') -- changes nothing; a full server allows a script that begins so
+end
+if #ended_ids > 0 then
+  write_ends(ended_ids, texts)
+end
+if noted then
+  in_full().note_ends(noted)
+end
+if #reports > 0 then
+  return in_full().accept_outcomes(reports, ends, args.retention_s, args.channel)
+end
+return {}

@@ -1,82 +1,160 @@
 -- submit: create each task once, pending; or say why not.
 -- KEYS: meta kinds changed feasible tasks messages ended ended_1 ended_2 pending:
 -- ALSO: later shapes names expires dead taken running extra:
--- READS: meta kinds tasks taken running ended ended_1 ended_2 later shapes feasible names expires dead messages changed
+-- READS: meta kinds tasks taken running ended ended_1 ended_2 later shapes feasible names expires
+-- READS: dead messages changed
 -- ARGV: count channel shards apps what (id kind options message)*
---   shards: as the caller knows; apps: `apps` of meta when the caller read what the apps declare, '' if it did not; what: lines
---   'PRIORITY NAME NEEDS[ STRATEGY]', one for all equal tasks of the call; kind: the number of such a line; options: see
---   lib/task/submit_rows.lua
--- RETURNS: (row, word)* of tasks that were not submitted: exists, infeasible, unknown (no node knows that name), next, stale;
---   or changed (the apps are others now), or elsewhere (the queue has another number of shards), for every row
+--   shards: as the caller knows them
+--   apps: `apps` of meta when the caller read what the apps declare, '' if the caller did not
+--   what: lines 'PRIORITY NAME NEEDS[ STRATEGY]', one for all equal tasks of the call
+--   kind: the number of such a line; options: see lib/task/submit_rows.lua
+-- RETURNS: (row, word)* of tasks that were not submitted: exists, infeasible, unknown (no node
+--   knows the name), next, stale; or for every row changed (the apps are others now), or elsewhere
+--   (the queue has another number of shards)
 -- ERRORS: PSARGS
--- INVARIANT: a publication is one task however often it is submitted; a pending task is in the queue of its kind or in
---   `later`, no other task is. A successor with another name or other needs than its task is judged as a new task is.
+-- INVARIANT: a publication is one task however often it is submitted; a pending task is in the
+--   queue of its kind or in `later`, no other task is. A successor with another name or other needs
+--   than its task is judged as a new task is.
 -- ATOMICITY: each task by itself.
--- COMPLEXITY: O(log pending) per task; O(nodes) for the first task of its needs and name after the nodes changed.
+-- COMPLEXITY: O(log pending) per task; O(nodes) for the first task of its needs and name after the
+--   nodes changed.
 --- @include task/resubmission
 --- @include kind/feasible
---- @include task/transitions
+--- @include kind/index
+--- @include cluster/wake
 --- @include task/submit_rows
 --- @include task/submission
-local what, bad, stamp, shards = kinds_of(args.what, pending_prefix)
-if not bad then bad, stamp, shards = bad_counts(meta, 'apps', 'shards') end
-if bad or count == 0 then return bad or {} end
-if shards and shards ~= args.shards then return in_full().for_all('elsewhere') end
-if args.apps ~= '' and args.apps ~= (stamp ~= '' and stamp or '0') then return in_full().for_all('changed') end
-local ids, asked, again, reply = {}, {}, {}, {} -- asked: the options of rows that have some
-for i, row in rows() do
-  ids[i] = row.id
-  if row.options ~= '' or not what[row.kind] or is_unusual(ids[i]) then
-    asked[i], bad = in_full().look_at_row(what[row.kind], ids[i], row.options)
-    if bad then return bad end
+local CREATED = {} -- id -> true, of the tasks that this call creates
+local LINES = {} -- {id, line, ...} of these tasks
+local MESSAGES = {} -- {id, message, ...} of these tasks
+
+local kinds_by_number -- the number of a line of `what`, as text -> the fields of its kind
+local ids -- of the rows
+local options_of -- row -> its options, if it has some
+local known -- of each row, the line or the text of the task that has the row's id; false for none
+local existing -- id -> record, of such tasks of rows with options
+
+-- read_known: read which ids have tasks already. Return an error reply or nil.
+local function read_known()
+  known = redis.call('HMGET', tasks, unpack(ids))
+  local ended_now = redis.call('HMGET', ended, unpack(ids))
+  local ended_before = redis.call('HMGET', ended_1, unpack(ids))
+  local ended_first = redis.call('HMGET', ended_2, unpack(ids))
+  local resubmitted = {}
+  for i = 1, count do
+    known[i] = known[i] or ended_now[i] or ended_before[i] or ended_first[i]
+    if known[i] and options_of[i] then
+      resubmitted[#resubmitted + 1] = ids[i]
+    end
   end
+  redis.call('HEXISTS', messages, '') -- finds a key of another type before the first write
+  local refusal
+  if next(options_of) then
+    existing, refusal = in_full().load_existing(options_of, resubmitted)
+  end
+  return refusal
 end
-local known, over = redis.call('HMGET', tasks, unpack(ids)), redis.call('HMGET', ended, unpack(ids))
-local over_1, over_2 = redis.call('HMGET', ended_1, unpack(ids)), redis.call('HMGET', ended_2, unpack(ids))
-for i = 1, count do
-  known[i] = known[i] or over[i] or over_1[i] or over_2[i]
-  if known[i] and asked[i] then again[#again + 1] = ids[i] end
+
+-- read_call: read and check the call, and what its ids are known as. Return the reply of a call
+-- that creates nothing, or nil.
+local function read_call()
+  local reply, refusal
+  reply, kinds_by_number = check_call(meta, pending_prefix)
+  if reply then
+    return reply
+  end
+  refusal, ids, options_of = read_rows(kinds_by_number)
+  if refusal then
+    return refusal
+  end
+  return read_known()
 end
-redis.call('HEXISTS', messages, '') -- reads each key before the first write
-local found, now = {}, now_ms()
-if next(asked) then found, bad = in_full().look_again(asked, again) end
-if bad then return bad end
-local last, lines, texts, created, n = COUNTED.submitted, {}, {}, {}, 0
-if last > 9e11 then return redis.error_reply('PSRECORD ' .. meta .. ' has more in submitted than there are numbers') end
-for i, row in rows() do
-  local id, options, kind, word = ids[i], asked[i], what[row.kind], nil
-  if created[id] then
+
+-- judge_row: return the word why a row creates no task, or nil.
+local function judge_row(i, id, kind)
+  local options = options_of[i]
+  local word
+  if CREATED[id] then
     word = options and options.after and 'stale' or 'exists'
+  elseif known[i] and options then
+    word = in_full().judge_resubmission(existing[id], options)
   elseif known[i] then
-    word = not options and 'exists' or options and in_full().word_of(found[id], options)
+    word = 'exists'
   end
-  local judged = not word or word == 'next' and in_full().asks_anew(found[id], kind)
-  if judged and not (options and options.wait == '1') then
-    if kind.misfit == nil then kind.misfit = misfit(feasible, kind) end
+  local is_asked = not word or word == 'next' and in_full().changes_needs(existing[id], kind)
+  if is_asked and not (options and options.wait == '1') then
+    if kind.misfit == nil then
+      kind.misfit = misfit(feasible, kind)
+    end
     word = kind.misfit or word
   end
-  if word then
+  return word
+end
+
+-- create_task: note a new task with its line and its message, and let it wait.
+local function create_task(i, id, kind, message)
+  local options = options_of[i]
+  local due
+  local kept = '-'
+  if options then
+    due, kept = in_full().timing(id, options, known[i])
+  end
+  local size = #LINES
+  local number = COUNTED.submitted + size / 2 + 1
+  local position = kind.base + number
+  local order = string.format('%d', position)
+  local now = now_ms()
+  if not due then
+    enter(kind.kind, id, order, position)
+  end
+  CREATED[id] = true
+  LINES[size + 1] = id
+  LINES[size + 2] =
+    string.format('0@%d %s %s %s %s %s', number, order, due or now, now, kept, kind.kind)
+  MESSAGES[size + 1] = id
+  MESSAGES[size + 2] = message
+end
+
+-- submit_rows: create the tasks of the rows, and store successors. Return the reply.
+local function submit_rows()
+  local reply = {}
+  for i, row in rows() do
+    local id = ids[i]
+    local kind = kinds_by_number[row.kind]
+    local word = judge_row(i, id, kind)
     if word == 'next' then
-      in_full().write_next(found[id], kind, options, row.message, now)
+      in_full().store_successor(existing[id], kind, options_of[i], row.message)
     end
-    reply[#reply + 1], reply[#reply + 2] = i, word
-  else
-    local due, kept = nil, '-'
-    if options then due, kept = in_full().timing(id, options, now, known[i]) end
-    last, created[id], n = last + 1, true, n + 2
-    local at = kind.base + last
-    local order = string.format('%d', at)
-    if not due then enter(kind.kind, id, order, at) end
-    lines[n - 1], texts[n - 1], texts[n] = id, id, row.message
-    lines[n] = string.format('0@%d %s %s %s %s %s', last, order, due or now, now, kept, kind.kind)
+    if word then
+      reply[#reply + 1] = i
+      reply[#reply + 1] = word
+    else
+      create_task(i, id, kind, row.message)
+    end
+  end
+  return reply
+end
+
+-- write_created: write the new tasks, and wake a scheduler if tasks of a kind begin to wait.
+local function write_created()
+  local began = write_kinds(meta, kinds, changed)
+  redis.call('HINCRBY', meta, 'submitted', #LINES / 2)
+  redis.call('HSET', messages, unpack(MESSAGES))
+  redis.call('HSET', tasks, unpack(LINES))
+  if began then
+    wake(args.channel, meta)
   end
 end
-if n > 0 then
-  local began = write_kinds(meta, kinds, changed)
-  redis.call('HINCRBY', meta, 'submitted', n / 2)
-  redis.call('HSET', messages, unpack(texts))
-  redis.call('HSET', tasks, unpack(lines))
-  if began then wake(args.channel, meta) end
+
+local reply = read_call()
+if reply then
+  return reply
 end
-if next(asked) then in_full().write_asked() end
+reply = submit_rows()
+if #LINES > 0 then
+  write_created()
+end
+if next(options_of) then
+  in_full().write_options()
+end
 return reply

@@ -1,85 +1,154 @@
--- take: give a scheduler the first tasks of the kinds for which it has seats, each with its next attempt; end tasks that have
--- expired; move delayed tasks that have come due to their kinds; and tell the scheduler which lines of `kinds` have changed.
+-- take: give a scheduler the first tasks of the kinds for which it has seats, each with its next
+-- attempt; end tasks that have expired; move delayed tasks that have come due to their kinds; and
+-- tell the scheduler which lines of `kinds` have changed.
 -- KEYS: meta kinds changed later tasks taken running pending:
 -- ALSO: messages dead ended ended_1 ended_2 outbox events extra:
 -- READS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox
 -- ARGV: scheduler since most salt retention_s channel waits (kind limit)*
---   since: the version at which the scheduler's copy of `kinds` stands, '0' for none; most: how many changed lines it wants to
---   be told, and how many due tasks are looked at; limit: how many tasks of that kind, 1,000 in all
---   salt: '.SCHEDULER.RANDOM', the end of its attempts: it tells them from those of others, and from those of takes that the
---   server lost, docs/decisions/0016. If takes were undone, 'u' and their number follow: a take that is undone is not counted
---   waits: 'wait' to be woken when the next kind begins to wait; 'wake' to wake another scheduler that waits
--- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}; version: where the copy stands now; due_ms: when the next
---   delayed task is due, or ''; anew: 1 if the copy is to be dropped first; more: 1 if there are more changes; changes: (kind,
---   line or '')*, by their versions; tasks: (row, id, attempt, ready_ms)*, row: 0 if it was delayed; ready_ms: since when it
---   could be taken, and behind a space the node that it avoids; attempt '': its record is damaged, and ready_ms says so
+--   since: the version at which the scheduler's copy of `kinds` stands, '0' for none
+--   most: how many changed lines the scheduler wants to be told, and how many due tasks are looked
+--     at
+--   limit: how many tasks of the kind the scheduler wants; 1,000 in all
+--   salt: '.SCHEDULER.RANDOM', the end of the scheduler's attempts. The salt tells the attempts
+--     from those of other schedulers, and from those of takes that the server lost,
+--     docs/decisions/0016. If takes were undone, 'u' and their number follow: a take that is undone
+--     is not counted
+--   waits: 'wait' to be woken when the next kind begins to wait; 'wake' to wake another scheduler
+--     that waits
+-- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}
+--   version: at which the copy stands now; due_ms: when the next delayed task is due, or ''
+--   anew: 1 if the scheduler drops its copy first; more: 1 if there are more changes
+--   changes: (kind, line or '')*, by their versions
+--   tasks: (row, id, attempt, ready_ms)*. row: 0 if the task was delayed; ready_ms: since when the
+--     task could be taken, and behind a space the node that it avoids. If the record of the task is
+--     damaged, attempt is '' and ready_ms says why
 -- ERRORS: PSARGS
--- INVARIANT: a taken task is in `taken` and in no kind's queue; its attempt was never given out before; it has not expired by
---   the server's clock: a promise about lateness, not a lease.
+-- INVARIANT: a taken task is in `taken` and in no kind's queue; its attempt was never given out
+--   before; the task has not expired by the server's clock: a promise about lateness, not a lease.
 -- ATOMICITY: a task is taken by one scheduler only; the tasks and the lines are of one moment.
 -- COMPLEXITY: O(limit * log pending + most + waiting schedulers)
 --- @include kind/changes
 --- @include task/transitions
 --- @include task/not_taken
-local limit, bad, waiters, undone = 0, bad_number('most', args.most, 1, 10000) or bad_since(args.since), nil, nil
-if not bad then
-  bad, waiters, undone = bad_counts(meta, 'waiters', 'undone')
-end
-for _, row in rows() do
-  bad = bad or bad_number('limit', row.limit, 0, 1000) or bad_kind(pending_prefix, row.kind)
-  if bad then return bad end
-  limit = limit + row.limit
-end
-if bad or limit > 1000 then return bad or redis.error_reply('PSARGS take gives 1,000 tasks at most') end
-local now, given, owners, gone, g, w, salt = now_ms(), {}, {}, {}, 0, 0, args.salt
-if undone and #undone < 16 and string.find(undone, '^%d+$') then
-  salt = salt .. 'u' .. undone
-end
-local next_due, due_ids, due, sizes, following = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', {}, {}, {}, {}
-if next_due ~= '' and is_past(next_due, now) then
-  due_ids, due, bad, next_due = in_full().find_due(now, args.most, gone)
-end
-for number, row in rows() do
-  local kind, ids, behind = row.kind, first_of(row.kind, row.limit)
-  local size = #ids
-  ids[size + 1] = behind
-  local lines, owned, held
-  if size > 0 then
-    lines = redis.call('HMGET', tasks, unpack(ids))
-    owned, held = redis.call('HMGET', taken, unpack(ids)), redis.call('HMGET', running, unpack(ids))
-    sizes[kind], following[kind] = size, behind and string.match(lines[size + 1] or '', '^%+?%d+@%d+ (%d+) ')
-    touch(kind)
+local GIVEN = {} -- the tasks of the reply: {row, id, attempt, ready_ms, ...}
+local ATTEMPTS = {} -- {id, attempt, ...} of these tasks
+local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/not_taken
+local LEAVING = {} -- kind -> how many tasks leave its queue
+local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
+
+-- check_call: check the arguments and read meta. Return the error reply; or nil, the schedulers
+-- that wait, and how many takes were undone.
+local function check_call()
+  local refusal = bad_number('most', args.most, 1, 10000) or bad_since(args.since)
+  if refusal then
+    return refusal
   end
+  local total = 0
+  local waiters, undone
+  refusal, waiters, undone = bad_counts(meta, 'waiters', 'undone')
+  for _, row in rows() do
+    refusal = refusal or bad_number('limit', row.limit, 0, 1000)
+      or bad_kind(pending_prefix, row.kind)
+    total = total + (tonumber(row.limit) or 0)
+  end
+  if not refusal and total > 1000 then
+    refusal = redis.error_reply('PSARGS take gives 1,000 tasks at most')
+  end
+  return refusal, waiters, undone
+end
+
+-- take_first: take the first tasks of a kind, `limit` at most.
+local function take_first(number, kind, limit, salt)
+  local ids, id_behind = first_of(kind, limit)
+  local size = #ids
+  if size == 0 then
+    return
+  end
+  ids[size + 1] = id_behind
+  local lines = redis.call('HMGET', tasks, unpack(ids))
+  local owners = redis.call('HMGET', taken, unpack(ids))
+  local runs = redis.call('HMGET', running, unpack(ids))
+  LEAVING[kind] = size
+  BEHIND[kind] = id_behind and string.match(lines[size + 1] or '', '^%+?%d+@%d+ (%d+) ')
+  touch(kind)
+  local given = #GIVEN
+  local attempts = #ATTEMPTS
   for i = 1, size do
-    local id, takes, life, ready, options, its = ids[i], string.match(lines[i] or '', '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
-    local elsewhere = owned[i] or held[i] or string.byte(lines[i] or '') == 43 and in_full().is_dead(id)
-    local sound = its == kind and #takes < 10 and #life < 16 and #ready < 16
-    if sound and not elsewhere and (options == '-' or not is_past(string.match(options .. ',', 'expires=(%d+),'), now)) then
-      local attempt = (takes == '0' and '1' or string.format('%d', takes + 1)) .. '@' .. life .. salt
-      local off = options ~= '-' and string.match(options, 'last=([^,]+)')
-      owners[w + 1], owners[w + 2], w = id, attempt, w + 2
-      given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = number, id, attempt, off and ready .. ' ' .. off or ready, g + 4
+    local id = ids[i]
+    local line = lines[i] or ''
+    local is_elsewhere = owners[i] or runs[i] or string.byte(line) == 43 and in_full().is_dead(id)
+    local attempt, ready = next_attempt(line, kind, is_elsewhere, salt)
+    if attempt then
+      ATTEMPTS[attempts + 1] = id
+      ATTEMPTS[attempts + 2] = attempt
+      attempts = attempts + 2
+      GIVEN[given + 1] = number
+      GIVEN[given + 2] = id
+      GIVEN[given + 3] = attempt
+      GIVEN[given + 4] = ready
+      given = given + 4
     else
-      gone[#gone + 1], gone[#gone + 2] = number, id
+      NOT_TAKEN[#NOT_TAKEN + 1] = number
+      NOT_TAKEN[#NOT_TAKEN + 1] = id
     end
   end
 end
-local turned
-if #gone > 0 and not bad then turned, bad = in_full().to_be_turned(gone, args.retention_s) end
-if bad then return bad end
-local written = #due_ids > 0 and in_full().enter_due(due_ids, due) or {}
-read_lines(kinds)
-announce(changed)
-if #TOUCHED == 0 then redis.call('ZADD', changed, 'XX', 0, '') end -- changes nothing; a full server refuses it
-write_all('ZREM', later, due_ids)
-write_all('HSET', tasks, written)
-for kind, size in pairs(sizes) do take_out(kind, size, following[kind]) end
-write_all('HSET', taken, owners)
-if #gone > 0 then in_full().turn_away(gone, turned, given, now, args.retention_s) end
+
+-- choose_tasks: take the first tasks of all rows, and read what else is in their queues and has
+-- come due. Writes nothing. Return an error reply or nil.
+local function choose_tasks(undone, has_due)
+  local refusal = has_due and in_full().find_due(args.most, NOT_TAKEN)
+  local salt = args.salt
+  if undone and #undone < 16 and string.find(undone, '^%d+$') then
+    salt = salt .. 'u' .. undone
+  end
+  for number, row in rows() do
+    take_first(number, row.kind, row.limit, salt)
+  end
+  if #NOT_TAKEN > 0 and not refusal then
+    refusal = in_full().load_not_taken(NOT_TAKEN, args.retention_s)
+  end
+  return refusal
+end
+
+-- write_tasks: write which tasks have come due, are taken, and cannot be taken.
+local function write_tasks(has_due)
+  local due_lines = has_due and in_full().enter_due()
+  read_lines(kinds)
+  announce(changed)
+  if #TOUCHED == 0 then
+    redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it
+  end
+  if has_due then
+    in_full().write_due(due_lines)
+  end
+  for kind, size in pairs(LEAVING) do
+    take_out(kind, size, BEHIND[kind])
+  end
+  write_all('HSET', taken, ATTEMPTS)
+  if #NOT_TAKEN > 0 then
+    in_full().end_not_taken(NOT_TAKEN, GIVEN, args.retention_s)
+  end
+end
+
+-- next_due: return when the next delayed task is due, or ''.
+local function next_due()
+  return redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
+end
+
+local refusal, waiters, undone = check_call()
+if refusal then
+  return refusal
+end
+local due_ms = next_due()
+local has_due = due_ms ~= '' and is_past(due_ms, now_ms())
+refusal = choose_tasks(undone, has_due)
+if refusal then
+  return refusal
+end
+write_tasks(has_due)
 write_kinds(meta, kinds, changed)
 local version, anew, more, changes = changes_since(kinds, changed, args.since, args.most)
-if args.waits == 'wait' then wait_in(meta, waiters or '', args.scheduler) end
-local leaves = waiters and (args.waits == 'wake' or args.waits == '' and string.find(waiters, args.scheduler, 1, true))
-if leaves then in_full().go_on(args.channel, meta, waiters, args.scheduler, args.waits) end
-next_due = next_due or redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
-return {version, now, next_due, anew, more, changes, given}
+note_waiting(args.channel, meta, waiters, args.scheduler, args.waits)
+due_ms = has_due and next_due() or due_ms
+return {version, now_ms(), due_ms, anew, more, changes, GIVEN}

@@ -29,7 +29,7 @@ PLANTED_BY_OTHERS = (
     Mutant(
         "give_back ignores the attempt",
         "verbs/give_back",
-        "(row.attempt == '' or row.attempt == task.attempt)",
+        "(attempt == '' or attempt == task.attempt)",
         "true",
         found_by="tests/lua/test_take.py::test_give_back_is_fenced_by_scheduler_and_attempt",
     ),
@@ -64,7 +64,7 @@ OTHER_KINDS = (
     Mutant(
         "release keeps the amounts",
         "verbs/release",
-        "if ledgers then in_full().write_ledgers(left, changed, version) end",
+        "    in_full().write_ledgers(left, changed, version)\n",
         "",
     ),
     Mutant(
@@ -130,13 +130,13 @@ OTHER_KINDS = (
     Mutant(
         "submit forgets what ended earlier",
         "verbs/submit",
-        "over[i] or over_1[i] or over_2[i]",
-        "over[i] or over_2[i]",
+        "ended_now[i] or ended_before[i] or ended_first[i]",
+        "ended_now[i] or ended_first[i]",
     ),
     Mutant(
         "submit wakes nobody",
         "verbs/submit",
-        "if began then wake(args.channel, meta) end",
+        "    wake(args.channel, meta)\n",
         "",
         harmless="schedulers look in each gap",
         found_by="tests/lua/test_submit.py::test_the_first_task_of_a_kind_wakes_one_scheduler",
@@ -150,13 +150,13 @@ OTHER_KINDS = (
     Mutant(
         "a lost run's successor stays",
         "lib/task/transitions",
-        "if task.extra.next and not is_others(task.extra.next) then",
+        "if task.extra.next and not others_published(task.extra.next) then",
         "if false then",
     ),
     Mutant(
         "a run replaces what others published",
         "lib/task/resubmission",
-        "if not (options.after and task.extra.next and is_others(task.extra.next)) then",
+        "if not (options.after and task.extra.next and others_published(task.extra.next)) then",
         "if true then",
     ),
     Mutant(

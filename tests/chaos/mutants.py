@@ -36,10 +36,12 @@ MUTANTS = (
     Mutant(
         "commit does not look at the slot",
         "verbs/commit",
-        "if lease or open[at] == 0 then",
+        "if lease or open[n] == 0 then",
         "if false then",
     ),
-    Mutant("commit ignores the epoch", "verbs/commit", "if not same then", "if false then"),
+    Mutant(
+        "commit ignores the epoch", "verbs/commit", "if epoch ~= args.epoch then", "if false then"
+    ),
     Mutant(
         "commit ignores what is left",
         "lib/node/ledger",
@@ -53,20 +55,20 @@ MUTANTS = (
         "(owners[i] == row.attempt or not owners[i] and not run)",
     ),
     Mutant("confirm ignores the attempt", "verbs/confirm", "owners[i] == row.attempt", "owners[i]"),
-    Mutant("start ignores the attempt", "verbs/start", "owners[i] == attempts[i]", "owners[i]"),
+    Mutant("start ignores the attempt", "verbs/start", "owners[i] == row.attempt", "owners[i]"),
     Mutant(
         "start of a task that went back",
         "verbs/start",
-        "owners[i] == attempts[i]",
-        "(owners[i] == attempts[i] or not owners[i])",
+        "owners[i] == row.attempt",
+        "(owners[i] == row.attempt or not owners[i])",
     ),
     Mutant(
         "start refuses its own repeat",
         "verbs/start",
-        "elseif run and string.sub(run, 1, #text + 9) == text .. ' started=' then",
+        "elseif run and is_run_at(run, place) then",
         "elseif false then",
     ),
-    Mutant("start ignores how many may run", "verbs/start", "count > most and", "false and"),
+    Mutant("start ignores how many may run", "verbs/start", "count > limit and", "false and"),
     Mutant(
         "start leaves the task in taken",
         "verbs/start",
@@ -76,11 +78,14 @@ MUTANTS = (
     Mutant(
         "finish ignores the attempt",
         "verbs/finish",
-        "string.find(run, ' started=', #text + 1, true) == #text + 1",
+        "is_run_at(run, place)",
         "string.find(run, ' started=', 1, true)",
     ),
     Mutant(
-        "finish leaves the run", "verbs/finish", "redis.call('HDEL', running, unpack(over))", ""
+        "finish leaves the run",
+        "verbs/finish",
+        "redis.call('HDEL', running, unpack(ended_ids))",
+        "",
     ),
     Mutant("finish forgets a cancel", "lib/task/outcome", "task.extra.cancel ~= nil", "false"),
     Mutant(
@@ -111,17 +116,20 @@ MUTANTS = (
     Mutant(
         "give_back of any task",
         "verbs/give_back",
-        "local mine = task and task.line and owner == args.scheduler",
-        "local mine = owner ~= 0 and task and task.line and not FINAL[task.state]",
+        "local is_owned = task and task.line and owner == args.scheduler",
+        "local is_owned = owner ~= 0 and task and task.line and not FINAL[task.state]",
     ),
     Mutant(
-        "take gives the attempt out again", "verbs/take", "string.format('%d', takes + 1)", "takes"
+        "take gives the attempt out again",
+        "lib/task/line",
+        "string.format('%d', takes + 1)",
+        "takes",
     ),
     Mutant(
         "what goes back keeps its count",
         "lib/task/transitions",
-        "then line.takes = tonumber(takes) end",
-        "then end",
+        "    line.takes = tonumber(takes)\n",
+        "",
     ),
     Mutant(
         "submit is not idempotent",
@@ -132,7 +140,7 @@ MUTANTS = (
     Mutant(
         "an id begins anew at its first attempt",
         "verbs/submit",
-        "'0@%d %s %s %s %s %s', last,",
+        "'0@%d %s %s %s %s %s', number,",
         "'0@%d %s %s %s %s %s', 1,",
     ),
     Mutant(

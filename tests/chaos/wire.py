@@ -8,6 +8,7 @@ product's, or a mutant's), in which the server's clock is replaced by the schedu
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +45,10 @@ MOVES = frozenset(
         "reclaim",
     )
 )
-_TIME = "local t = redis.call('TIME')"
+_TIME = re.compile(r"local time = redis[._]call\('TIME'\)")
 _CHAOS_TIME = (
-    f"local ms = redis.call('GET', '{NOW}') local t = {{string.sub(ms, 1, -4), string.sub(ms, -3) "
-    ".. '000'}"
+    f"local ms = redis.call('GET', '{NOW}') "
+    "local time = {string.sub(ms, 1, -4), string.sub(ms, -3) .. '000'}"
 )
 
 
@@ -79,12 +80,8 @@ class Scripts:
 
     def __init__(self, folder: Path | None = None) -> None:
         folder = folder or lua_folder()
-        self.texts = {
-            script.verb: compose(read_header(script.verb, folder), folder).replace(
-                _TIME, _CHAOS_TIME
-            )
-            for script in ALL
-        }
+        texts = {script.verb: compose(read_header(script.verb, folder), folder) for script in ALL}
+        self.texts = {verb: _TIME.sub(_CHAOS_TIME, text) for verb, text in texts.items()}
         real = [verb for verb, text in self.texts.items() if "'TIME'" in text]
         assert not real, f"{real} would read the server's own clock"
         self.shas = {

@@ -1,15 +1,19 @@
-"""Write every script as it is sent into a folder, and run luacheck on it: `python -m tests.lua.lint
-LUACHECK`.
+"""Write every script into folders, and run luacheck on it: `python -m tests.lua.lint LUACHECK`.
 
-Each warning names the script and shows the line, because line numbers are those of the composed
-text.
+It is checked whole before the loader puts functions where they are called
+(parsync_redis/store/scripts/inline.py), which hides names. As it is sent it is checked for names
+that nothing declares. Each warning names the script and shows the line, because line numbers are
+those of the composed text.
 """
 
 import re
+import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.scripts import compose, lua_folder
 from tests.waiting import run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,10 +21,22 @@ WARNING = re.compile(r"(\w+)\.lua:(\d+):\d+: (.*)")
 
 
 def lint(luacheck: str, folder: Path) -> list[str]:
-    """Return luacheck's warnings, each once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for script in ALL:
-        (folder / f"{script.verb}.lua").write_text(script.text, encoding="utf-8")
+    """Return luacheck's warnings of the scripts before their functions are moved, and as they are
+    sent, each once.
+    """
+    whole = {script.verb: compose(script.header, lua_folder(), inline=False) for script in ALL}
+    sent = {script.verb: script.text for script in ALL}
+    return check(luacheck, folder, whole) + check(
+        luacheck, folder / "sent", sent, "--only", "0", "1"
+    )
+
+
+def check(luacheck: str, folder: Path, texts: Mapping[str, str], *options: str) -> list[str]:
+    """Return luacheck's warnings of these texts, by verb, each once."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for verb, text in texts.items():
+        (folder / f"{verb}.lua").write_text(text, encoding="utf-8")
     command = [
         luacheck,
         "--config",
@@ -29,6 +45,7 @@ def lint(luacheck: str, folder: Path) -> list[str]:
         "plain",
         "--codes",
         ".",
+        *options,
     ]
     done = run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode not in (0, 1):

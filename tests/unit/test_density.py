@@ -1,12 +1,11 @@
 """How dense the code is and whether its names say something; guards of the house beside those of
-test_house.py.
+test_house.py. test_lua_layout.py has those of Lua.
 
 Offenders of today are counted by folder. A count only shrinks: whoever mends some writes the new
 count.
 """
 
 import ast
-import re
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -16,17 +15,11 @@ from tests.offenders import none_wrong
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = sorted((ROOT / "parsync_redis").rglob("*.py"))
-LUA = sorted((ROOT / "lua").rglob("*.lua"))
 
 DATA = tomllib.loads((ROOT / "tests/unit/density.toml").read_text(encoding="utf-8"))
 NO_NAMES = frozenset(DATA["no_names"].split())
 SHARED_CONSTANTS = frozenset(DATA["shared_constants"].split())
 OFFENDERS: dict[str, int] = DATA["names"]
-DENSE_LUA: dict[str, int] = DATA["dense_lua"]
-LONG_VERBS: dict[str, int] = DATA["long_verbs"]
-
-LUA_COLUMNS = 100
-LUA_TOP_LEVEL = 25
 
 
 def stored(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -94,87 +87,3 @@ def test_a_constant_has_its_name_alone():
     several = {name for name, count in homes.items() if count > 1}
     none_wrong("the name of a constant has one home", sorted(several - SHARED_CONSTANTS))
     assert several == SHARED_CONSTANTS, "they have one home now: take them out of density.toml"
-
-
-# -- Lua -------------------------------------------------------------------------------------------
-
-WHOLE = re.compile(
-    r"^(?!local "
-    r"function)\s*(?:if\b.*\bthen\b.*\bend\b|for\b.*\bdo\b.*\bend\b|while\b.*\bdo\b.*\bend\b)"
-)
-ONE_LINE_FUNCTION = re.compile(r"^\s*(?:local )?function\b.*\bend\s*$")
-SEVERAL = re.compile(r"^\s*(?:local )?[\w.\[\]#+ ]+(?:, [\w.\[\]#+ ]+)+ = (.*)$")
-
-
-def code_of(line: str) -> str:
-    """Return a line of Lua without its comment, with empty strings."""
-    return re.sub(r"--.*", "", re.sub(r"'[^']*'", "''", line)).rstrip()
-
-
-def is_dense(line: str) -> bool:
-    """Return whether a line of Lua has several statements, or assigns several values by
-    themselves.
-    """
-    code = code_of(line)
-    if ";" in code or WHOLE.match(code) or ONE_LINE_FUNCTION.match(code):
-        return True
-    several = SEVERAL.match(code)
-    if not several:
-        return False
-    values = re.sub(
-        r"\([^()]*\)|\{[^{}]*\}|\[[^\[\]]*\]", "", re.sub(r"\([^()]*\)", "", several[1])
-    )
-    return "," in values
-
-
-def test_a_line_of_lua_has_one_statement():
-    dense = {
-        path.relative_to(ROOT / "lua").as_posix(): [
-            line.strip() for line in path.read_text(encoding="utf-8").splitlines() if is_dense(line)
-        ]
-        for path in LUA
-    }
-    more = {name: lines for name, lines in dense.items() if len(lines) > DENSE_LUA.get(name, 0)}
-    none_wrong(
-        "one statement and one assignment a line of Lua",
-        (f"{name}: {line}" for name in more for line in more[name]),
-    )
-    left = {name: len(lines) for name, lines in dense.items() if lines}
-    assert left == DENSE_LUA, "fewer are left: write the new counts into density.toml"
-
-
-def test_a_line_of_lua_has_at_most_100_columns():
-    wide = [
-        f"{path.relative_to(ROOT)}:{number}"
-        for path in LUA
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if len(line) > LUA_COLUMNS
-        and not line.startswith(("-- KEYS:", "-- ALSO:", "-- READS:", "-- ARGV:"))
-    ]
-    none_wrong("a line of Lua has at most 100 columns", wide)
-
-
-def top_level(path: Path) -> int:
-    """Return how many lines a verb has outside of its functions, without comments and
-    blank lines.
-    """
-    text = re.sub(
-        r"^local function .*?^end\n",
-        "",
-        path.read_text(encoding="utf-8"),
-        flags=re.MULTILINE | re.DOTALL,
-    )
-    return len([line for line in text.splitlines() if line.strip() and not line.startswith("--")])
-
-
-def test_a_verb_reads_as_calls_of_named_steps():
-    long = {
-        path.stem: lines
-        for path in LUA
-        if path.parent.name == "verbs" and (lines := top_level(path)) > LUA_TOP_LEVEL
-    }
-    none_wrong(
-        "a verb's top level has at most 25 lines",
-        [v for v, lines in long.items() if lines > LONG_VERBS.get(v, 0)],
-    )
-    assert long == LONG_VERBS, "shorter now: write the new number into density.toml"

@@ -57,7 +57,8 @@ def test_a_library_that_is_named_twice_is_in_the_text_once(write: Write):
 def test_functions_that_nothing_calls_are_not_sent(write: Write):
     script = SCRIPT.replace("ARGV: x", "ARGV: none")
     folder = write(
-        verbs__verb=script + "--- @include all\nlocal function read() return 1 end\nuse(read)\n",
+        verbs__verb=script
+        + "--- @include all\nlocal function read() return 1 end\nuse(read)\nuse(read)\n",
         lib__call__arguments="local function refuse_call() return nil end\n",
         lib__all="local function base()\n  if x then\n    y()\n  end\nend\nlocal function above() return base() end\n\n"
         "-- named in a comment\nlocal function named(a, b)\n  return 'named ' .. a\nend\n\n"
@@ -72,6 +73,7 @@ def test_functions_that_nothing_calls_are_not_sent(write: Write):
         "  f()",
         "end",
         "local function read() return 1 end",
+        "use(read)",
         "use(read)",
     ]
 

@@ -1,46 +1,62 @@
--- Helpers of scripts over many tasks: read every record before the first write, so that damage is found in time; write each
--- index with one command.
+-- Reads and writes of many values. A script reads every record before its first write, so that it
+-- finds damage in time, and writes each index with one command. `unpack` can return only some
+-- thousands of values, so a command has 1,000 at most.
 
--- write_all: call a command on a key with all these values, 1,000 at a time: `unpack` can return only some thousands. Return
--- the sum of the replies.
-local function write_all(command, any, values)
-  local sum, size = 0, #values
-  if size <= 1000 then return size > 0 and redis.call(command, any, unpack(values)) or 0 end
-  for at = 1, size, 1000 do
-    sum = sum + redis.call(command, any, unpack(values, at, math.min(at + 999, size)))
+-- write_all: call a command on a key with all these values. Return the sum of the replies.
+local function write_all(command, key, values)
+  local size = #values
+  if size == 0 then
+    return 0
+  end
+  if size <= 1000 then
+    return redis.call(command, key, unpack(values))
+  end
+  local sum = 0
+  for from = 1, size, 1000 do
+    sum = sum + redis.call(command, key, unpack(values, from, math.min(from + 999, size)))
   end
   return sum
 end
 
--- read_list: return the texts of these fields of a hash, in their order; false for those that it has not.
-local function read_list(any, fields)
-  if #fields <= 1000 then return #fields > 0 and redis.call('HMGET', any, unpack(fields)) or {} end
-  local found = {}
-  for from = 1, #fields, 1000 do
-    for i, text in ipairs(redis.call('HMGET', any, unpack(fields, from, math.min(from + 999, #fields)))) do
-      found[from + i - 1] = text
+-- read_list: return the texts of these fields of a hash, in their order; false for a missing field.
+local function read_list(key, fields)
+  local size = #fields
+  if size == 0 then
+    return {}
+  end
+  if size <= 1000 then
+    return redis.call('HMGET', key, unpack(fields))
+  end
+  local texts = {}
+  for from = 1, size, 1000 do
+    local chunk = redis.call('HMGET', key, unpack(fields, from, math.min(from + 999, size)))
+    for i, text in ipairs(chunk) do
+      texts[from + i - 1] = text
     end
   end
-  return found
+  return texts
 end
 
--- read_fields: return {field -> text} of those of the fields that the hash has.
-local function read_fields(any, fields)
-  local found = {}
+-- read_fields: return {field -> text} of these fields of a hash, without the missing fields.
+local function read_fields(key, fields)
+  local texts = {}
   for from = 0, #fields - 1, 1000 do
-    local texts = redis.call('HMGET', any, unpack(fields, from + 1, math.min(from + 1000, #fields)))
-    for i, text in ipairs(texts) do
-      if text then found[fields[from + i]] = text end -- a nil would take a place in the table
+    local chunk = redis.call('HMGET', key, unpack(fields, from + 1, math.min(from + 1000, #fields)))
+    for i, text in ipairs(chunk) do
+      if text then -- a nil would take a place in the table
+        texts[fields[from + i]] = text
+      end
     end
   end
-  return found
+  return texts
 end
 
 -- flat: return {key, value, ...} of a table, for a write.
 local function flat(values)
   local words = {}
   for key, value in pairs(values) do
-    words[#words + 1], words[#words + 2] = key, value
+    words[#words + 1] = key
+    words[#words + 1] = value
   end
   return words
 end

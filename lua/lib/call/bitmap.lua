@@ -1,22 +1,32 @@
 -- Bits of a bitmap by their positions, many with one command.
 
--- read_bits: return the bits of a bitmap at these positions, in their order; it raises an error for a text that is no position.
-local function read_bits(free, bits)
-  local found = {}
-  for from = 1, #bits, 500 do
-    local ops, o = {}, 0
-    for at = from, math.min(from + 499, #bits) do
-      ops[o + 1], ops[o + 2], ops[o + 3] = 'GET', 'u1', bits[at]
-      o = o + 3
+-- read_bits: return the bits of a bitmap at these positions, in their order. Raises an error for a
+-- text that is no position.
+local function read_bits(bitmap, positions)
+  local bits = {}
+  for from = 1, #positions, 500 do
+    local operations = {}
+    local size = 0
+    for i = from, math.min(from + 499, #positions) do
+      operations[size + 1] = 'GET'
+      operations[size + 2] = 'u1'
+      operations[size + 3] = positions[i]
+      size = size + 3
     end
-    local some = redis.call('BITFIELD', free, unpack(ops))
-    if #bits <= 500 then return some end
-    for _, bit in ipairs(some) do found[#found + 1] = bit end
+    local chunk = redis.call('BITFIELD', bitmap, unpack(operations))
+    if #positions <= 500 then
+      return chunk
+    end
+    for _, bit in ipairs(chunk) do
+      bits[#bits + 1] = bit
+    end
   end
-  return found
+  return bits
 end
 
--- write_bits_at: set bits of a bitmap: {'SET', 'u1', bit, 0 or 1, ...}.
-local function write_bits_at(free, ops)
-  for at = 1, #ops, 1000 do redis.call('BITFIELD', free, unpack(ops, at, math.min(at + 999, #ops))) end
+-- write_bits_at: set bits of a bitmap; operations: {'SET', 'u1', position, 0 or 1, ...}.
+local function write_bits_at(bitmap, operations)
+  for from = 1, #operations, 1000 do
+    redis.call('BITFIELD', bitmap, unpack(operations, from, math.min(from + 999, #operations)))
+  end
 end

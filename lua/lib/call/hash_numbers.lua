@@ -1,21 +1,33 @@
--- read_counts: return nil and these fields of a hash as text, or the error reply if one of the first three is no number. Scripts
--- whose header READS the hash call it; for the others the check of the keys looks at the numbers (lib/call/arguments.lua).
-local function read_counts(any, one, two, three, ...)
-  local found = redis.call('HMGET', any, one, two, three, ...)
+-- Numbers in the fields of a hash, read and checked with one command.
+
+-- read_counts: read fields of a hash, of which the first three are numbers. Return nil and the
+-- texts of the fields; or the error reply if one of the first three is no number. A script whose
+-- header READS the hash calls it; for the others the check of the keys does
+-- (lib/call/arguments.lua).
+local function read_counts(key, first, second, third, ...)
+  local texts = redis.call('HMGET', key, first, second, third, ...)
   for i = 1, 3 do
-    local value = found[i]
-    if value and not (#value < 16 and string.find(value, '^%-?%d+$')) then
-      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, ({one, two, three})[i]))
+    local text = texts[i]
+    if text and not (#text < 16 and string.find(text, '^%-?%d+$')) then
+      local field = ({first, second, third})[i]
+      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', key, field))
     end
   end
-  return nil, unpack(found)
+  return nil, unpack(texts)
 end
 
--- bad_counts: put the numbers of the queue's meta into COUNTED. Return the error reply for a field that is no number; or nil and
--- up to two further fields that the caller names.
+-- bad_counts: put the numbers of the queue's meta into COUNTED. Return the error reply for a field
+-- that is no number; or nil and the texts of up to two further fields that the caller names.
 local function bad_counts(meta, ...)
-  local bad, version, submitted, floor, more, another = read_counts(meta, 'version', 'submitted', 'floor', ...)
-  if bad then return bad end
-  COUNTED = {version = tonumber(version or 0), submitted = tonumber(submitted or 0), floor = tonumber(floor or 0)}
-  return nil, more, another
+  local refusal, version, submitted, floor, fourth, fifth =
+    read_counts(meta, 'version', 'submitted', 'floor', ...)
+  if refusal then
+    return refusal
+  end
+  COUNTED = {
+    version = tonumber(version or 0),
+    submitted = tonumber(submitted or 0),
+    floor = tonumber(floor or 0),
+  }
+  return nil, fourth, fifth
 end

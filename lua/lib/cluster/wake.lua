@@ -1,68 +1,116 @@
--- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: `waiters` of the queue's meta. Only
--- takes write it, because clients, who wake, may not write texts there. And schedulers that wait for a slot of a partition:
--- `waiters` of the partition's meta.
+-- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: names
+-- with spaces between them in `waiters` of the queue's meta, the newest last. Only takes write the
+-- field, because clients, which wake schedulers, may not write texts there. `waiters` of a
+-- partition's meta has schedulers that wait for a slot of the partition.
 
--- sound_waiters: return these `waiters`; none for a text that is longer than any that scripts write.
-local function sound_waiters(waiters) return #waiters < 8000 and waiters or '' end
+-- sound_waiters: return these waiters; none for a text that is longer than any that scripts write.
+local function sound_waiters(waiters)
+  return #waiters < 8000 and waiters or ''
+end
 
--- wait_in: add the scheduler to the end of these `waiters`; again, if wakes would pass over 16 others first, which may be dead.
--- Dead names gather at the front; they are cut off at 4,000 bytes.
-local function wait_in(meta, waiters, scheduler)
+-- without_waiter: return the waiters without a scheduler, and how many waiters are behind it; nil
+-- if the scheduler does not wait.
+local function without_waiter(waiters, scheduler)
+  local padded = ' ' .. waiters .. ' '
+  local from, to = string.find(padded, ' ' .. scheduler .. ' ', 1, true)
+  if not from then
+    return nil
+  end
+  local behind = string.sub(padded, to + 1)
+  local _, number_behind = string.gsub(behind, ' ', '')
+  return string.sub(string.sub(padded, 1, from) .. behind, 2, -2), number_behind
+end
+
+-- add_waiter: add a scheduler to the end of the waiters. A scheduler that waits already moves to
+-- the end if wakes would pass over 16 waiters first, which may be dead. Dead names gather at the
+-- front: the text is cut off there at 4,000 bytes.
+local function add_waiter(meta, waiters, scheduler)
   waiters = sound_waiters(waiters)
-  local all = ' ' .. waiters .. ' '
-  local from, to = string.find(all, ' ' .. scheduler .. ' ', 1, true)
-  if from then
-    local _, behind = string.gsub(string.sub(all, to + 1), ' ', '')
-    if behind < 16 then return end
-    waiters = string.sub(string.sub(all, 1, from) .. string.sub(all, to + 1), 2, -2)
+  local remaining, number_behind = without_waiter(waiters, scheduler)
+  if remaining and number_behind < 16 then
+    return
   end
-  all = waiters == '' and scheduler or waiters .. ' ' .. scheduler
-  if #all > 4000 then all = string.match(string.sub(all, -4000), ' (.*)$') or scheduler end
-  redis.call('HSET', meta, 'waiters', all)
-end
-
-local function put_waiters(meta, waiters)
-  if waiters == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', waiters) end
-end
-
--- wait_no_more: take the scheduler out of these `waiters`.
-local function wait_no_more(meta, waiters, scheduler)
-  local all = ' ' .. sound_waiters(waiters) .. ' '
-  local from, to = string.find(all, ' ' .. scheduler .. ' ', 1, true)
-  if from then put_waiters(meta, string.sub(string.sub(all, 1, from) .. string.sub(all, to + 1), 2, -2)) end
-end
-
--- ring_newest: wake the newest waiter but `me`; if nobody listens on its channel, the one before it, and so on, 16 at most.
--- Return those that were not tried.
-local function ring_newest(channel, waiters, me)
-  local rest, heard, tries = sound_waiters(waiters), 0, 0
-  while heard == 0 and rest ~= '' and tries < 16 do
-    local others, last = string.match(rest, '^(.*) (%S+)$')
-    if (last or rest) ~= me then heard = redis.call('SPUBLISH', channel .. ':' .. (last or rest), 'wake') end
-    rest, tries = others or '', tries + 1
+  remaining = remaining or waiters
+  local text = remaining == '' and scheduler or remaining .. ' ' .. scheduler
+  if #text > 4000 then
+    text = string.match(string.sub(text, -4000), ' (.*)$') or scheduler
   end
-  return rest
+  redis.call('HSET', meta, 'waiters', text)
 end
 
--- wake: wake the newest waiter. It stays among the waiters until it takes.
-local function wake(channel, meta) ring_newest(channel, redis.call('HMGET', meta, 'waiters')[1] or '') end
-
--- go_on: note that a scheduler does not wait after its take. waits: see take. Schedulers that are woken here, or do not hear it,
--- leave the list.
-local function go_on(channel, meta, waiters, me, waits)
-  if waits == 'wake' then
-    put_waiters(meta, ring_newest(channel, waiters, me))
+-- write_waiters: write the waiters; an empty field is deleted.
+local function write_waiters(meta, waiters)
+  if waiters == '' then
+    redis.call('HDEL', meta, 'waiters')
   else
-    wait_no_more(meta, waiters, me)
+    redis.call('HSET', meta, 'waiters', waiters)
   end
 end
 
--- ring_oldest: tell the scheduler that has waited longest for a slot of this partition that slots are free. It waits no longer.
--- channel, partition: as the script has them; free, slots: those of the partition now.
-local function ring_oldest(channel, partition, meta, waiters, free, slots)
-  local waiter, others = string.match(waiters, '^(%S+) ?(.*)$')
-  if not waiter then return end
-  put_waiters(meta, others)
-  local message = string.format('freed %s %d %s', partition, free, slots or 0)
+-- remove_waiter: take a scheduler out of the waiters.
+local function remove_waiter(meta, waiters, scheduler)
+  local remaining = without_waiter(sound_waiters(waiters), scheduler)
+  if remaining then
+    write_waiters(meta, remaining)
+  end
+end
+
+-- wake_newest: wake the newest waiter, but not `scheduler`. If nobody listens on the waiter's
+-- channel, wake the waiter before it, and so on, 16 at most. Return the waiters that were not
+-- tried.
+local function wake_newest(channel, waiters, scheduler)
+  local untried = sound_waiters(waiters)
+  local listeners = 0
+  local tries = 0
+  while listeners == 0 and untried ~= '' and tries < 16 do
+    local earlier, newest = string.match(untried, '^(.*) (%S+)$')
+    newest = newest or untried
+    if newest ~= scheduler then
+      listeners = redis.call('SPUBLISH', channel .. ':' .. newest, 'wake')
+    end
+    untried = earlier or ''
+    tries = tries + 1
+  end
+  return untried
+end
+
+-- wake: wake the newest waiter. The waiter stays in the list until it takes.
+local function wake(channel, meta)
+  wake_newest(channel, redis.call('HMGET', meta, 'waiters')[1] or '')
+end
+
+-- stop_waiting: take a scheduler that does not wait after its take out of the waiters. With the
+-- word 'wake' wake another scheduler; schedulers that are woken here, or do not hear it, leave the
+-- list.
+local function stop_waiting(channel, meta, waiters, scheduler, waits)
+  if waits == 'wake' then
+    write_waiters(meta, wake_newest(channel, waiters, scheduler))
+  else
+    remove_waiter(meta, waiters, scheduler)
+  end
+end
+
+-- note_waiting: write whether a scheduler waits after its take; waits: see take.
+local function note_waiting(channel, meta, waiters, scheduler, waits)
+  if waits == 'wait' then
+    add_waiter(meta, waiters or '', scheduler)
+    return
+  end
+  local leaves = waits == 'wake' or waits == '' and string.find(waiters or '', scheduler, 1, true)
+  if waiters and leaves then
+    in_full().stop_waiting(channel, meta, waiters, scheduler, waits)
+  end
+end
+
+-- ring_oldest: tell the scheduler that has waited longest for a slot of a partition that slots are
+-- free, and take it out of the waiters of the partition's meta. channel, partition: as the script
+-- has them; free_count, slot_count: of the partition now.
+local function ring_oldest(channel, partition, meta, waiters, free_count, slot_count)
+  local waiter, later_waiters = string.match(waiters, '^(%S+) ?(.*)$')
+  if not waiter then
+    return
+  end
+  write_waiters(meta, later_waiters)
+  local message = string.format('freed %s %d %s', partition, free_count, slot_count or 0)
   redis.call('SPUBLISH', channel .. ':' .. waiter, message)
 end

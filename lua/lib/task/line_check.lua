@@ -2,12 +2,20 @@
 --- @include kind/fits
 --- @include task/line
 
--- flaw: return which part of a line is corrupt, or nil; `line` is nil if the text is no line. A task with a flaw cannot run: it
--- ends as failed.
+-- flaw: return which part of a line is damaged, or nil; the line is nil if its text is no line. A
+-- task with a flaw cannot run: it ends as failed.
 local function flaw(line)
-  if not line then return 'line' end
+  if not line then
+    return 'line'
+  end
   local name, needs, strategy = split_kind(line.kind)
-  if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then return 'needs' end
-  if not string.find(name or '', '^[!-~]+$') or #name > 255 then return 'name' end
-  if strategy ~= '' and not STRATEGY[strategy] then return 'strategy' end
+  if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then
+    return 'needs'
+  end
+  if not string.find(name or '', '^[!-~]+$') or #name > 255 then
+    return 'name'
+  end
+  if strategy ~= '' and not STRATEGY[strategy] then
+    return 'strategy'
+  end
 end

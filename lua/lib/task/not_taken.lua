@@ -1,70 +1,102 @@
--- Tasks that a take meets and does not give to its scheduler: tasks that come due, expired tasks, and damaged tasks.
+-- Tasks that a take meets and does not give to its scheduler: tasks that come due, expired tasks,
+-- and damaged tasks. `not_taken` is {row, id, ...}; the row of a task that was delayed is 0.
 --- @include task/transitions
 --- @include task/line_check
+local DUE_IDS = {} -- ids of the delayed tasks that have come due
+local DUE_LINES = {} -- the line of each of them, false if it is missing or damaged
+local RECORDS = {} -- id -> record, of the tasks that were not taken
 
--- is_dead: return whether a task is in the list of dead ones.
-local function is_dead(id) return redis.call('ZSCORE', KEY.dead, id) end
+-- is_dead: return whether a task is in the list of the dead.
+local function is_dead(id)
+  return redis.call('ZSCORE', KEY.dead, id)
+end
 
--- find_due: return the ids of `most` delayed tasks that have come due, the line of each (false without one), and an error reply
--- or nil. Those with a damaged line are added to `gone`.
-local function find_due(now, most, gone)
-  local ids, bad = redis.call('ZRANGEBYSCORE', KEY.later, '-inf', now, 'LIMIT', 0, most), nil
-  local texts, lines = read_fields(KEY.tasks, ids), {}
-  for i, id in ipairs(ids) do
+-- find_due: read `limit` delayed tasks that have come due. Add those with a damaged line to
+-- `not_taken`. Return an error reply or nil.
+local function find_due(limit, not_taken)
+  local refusal
+  DUE_IDS = redis.call('ZRANGEBYSCORE', KEY.later, '-inf', now_ms(), 'LIMIT', 0, limit)
+  local texts = read_fields(KEY.tasks, DUE_IDS)
+  for i, id in ipairs(DUE_IDS) do
     local line = parse_line(texts[id])
-    if texts[id] and not line then gone[#gone + 1], gone[#gone + 2] = 0, id end
-    bad = bad or line and bad_kind(KEY.pending, line.kind) or nil
-    lines[i] = line or false
+    if texts[id] and not line then
+      not_taken[#not_taken + 1] = 0
+      not_taken[#not_taken + 1] = id
+    end
+    refusal = refusal or line and bad_kind(KEY.pending, line.kind) or nil
+    DUE_LINES[i] = line or false
   end
-  return ids, lines, bad
+  return refusal
 end
 
--- to_be_turned: return the records of the tasks of {row, id, ...}, by id; or nil and the error reply.
-local function to_be_turned(gone, retention_s)
-  local bad, ids = bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list'), {}
-  if bad then return nil, bad end
-  for i = 2, #gone, 2 do ids[#ids + 1] = gone[i] end
-  local found = load_tasks(ids)
-  for _, task in pairs(found) do bad = bad or task.line and bad_kind(KEY.pending, task.line.kind) or nil end
-  return found, bad
-end
-
--- enter_due: let tasks wait that have come due; return {id, line, ...} of those whose line is another now.
-local function enter_due(ids, lines)
-  local written = {}
-  for i, id in ipairs(ids) do
-    local line = lines[i]
+-- enter_due: let the tasks wait that have come due. Return {id, line, ...} of those whose line
+-- changes.
+local function enter_due()
+  local changed_lines = {}
+  for i, id in ipairs(DUE_IDS) do
+    local line = DUE_LINES[i]
     if line then
       enter(line.kind, id, line.order)
       if come_due(line) then
-        written[#written + 1], written[#written + 2] = id, line_text(line)
+        changed_lines[#changed_lines + 1] = id
+        changed_lines[#changed_lines + 1] = line_text(line)
       end
     end
   end
-  return written
+  return changed_lines
 end
 
--- turn_one: end a task that has expired or is damaged, or put it where it belongs; return why, if it is damaged.
-local function turn_one(task, now, retention_s)
-  if not task or task.state ~= 'pending' then return nil end -- it is in no queue any more
-  local why = flaw(task.line)
-  if why then
-    why = DAMAGED .. ': ' .. why
-    end_unseen(task, 'failed', now, why, retention_s)
+-- write_due: write that tasks have come due; lines: as enter_due returned them.
+local function write_due(lines)
+  write_all('ZREM', KEY.later, DUE_IDS)
+  write_all('HSET', KEY.tasks, lines)
+end
+
+-- load_not_taken: read the records of tasks that were not taken. Return an error reply or nil.
+local function load_not_taken(not_taken, retention_s)
+  local refusal = bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list')
+  if refusal then
+    return refusal
+  end
+  local ids = {}
+  for i = 2, #not_taken, 2 do
+    ids[#ids + 1] = not_taken[i]
+  end
+  RECORDS = load_tasks(ids)
+  for _, task in pairs(RECORDS) do
+    refusal = refusal or task.line and bad_kind(KEY.pending, task.line.kind) or nil
+  end
+  return refusal
+end
+
+-- end_or_return: end a task that has expired or is damaged, and put any other task back where it
+-- waits. Return why the task ended, if it is damaged.
+local function end_or_return(task, retention_s)
+  if not task or task.state ~= 'pending' then -- the task is in no queue any more
+    return nil
+  end
+  local damage = flaw(task.line)
+  if damage then
+    local why = DAMAGED .. ': ' .. damage
+    end_unseen(task, 'failed', now_ms(), why, retention_s)
     return why
   end
-  if is_past(option(task.line, 'expires'), now) then
-    end_unseen(task, 'cancelled', now, 'expired', retention_s)
+  if is_past(option(task.line, 'expires'), now_ms()) then
+    end_unseen(task, 'cancelled', now_ms(), 'expired', retention_s)
   else
     enter(task.line.kind, task.id, task.line.order)
   end
 end
 
--- turn_away: turn away all tasks of {row, id, ...}, and add those that are damaged to what the reply tells.
-local function turn_away(gone, turned, given, now, retention_s)
-  for i = 1, #gone, 2 do
-    local why = turn_one(turned[gone[i + 1]], now, retention_s)
-    for _, word in ipairs(why and {gone[i], gone[i + 1], '', why} or {}) do given[#given + 1] = word end
+-- end_not_taken: end the tasks that were not taken, or put them back. Add to the tasks of the reply
+-- those that are damaged, with '' in the place of the attempt.
+local function end_not_taken(not_taken, given, retention_s)
+  for i = 1, #not_taken, 2 do
+    local id = not_taken[i + 1]
+    local why = end_or_return(RECORDS[id], retention_s)
+    for _, word in ipairs(why and {not_taken[i], id, '', why} or {}) do
+      given[#given + 1] = word
+    end
   end
   write_outbox(KEY.outbox)
 end

@@ -1,64 +1,113 @@
--- Outcomes that need the whole record: of tasks with rare fields, of runs that want another run, and stale ones.
+-- Outcomes that need the whole record: of tasks with rare fields, of runs that want another run,
+-- and stale outcomes. `outcome` of a row: see finish.
 --- @include task/transitions
-local TASKS = {} -- id -> task
+local RECORDS = {} -- id -> record, of the tasks of these outcomes
 
--- bad_outcomes: read the tasks, and look at the queues in which they would wait; return an error reply or nil.
-local function bad_outcomes(rows_asked, retention_s)
-  local ids, bad = {}, bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list')
-  if bad then return bad end
+-- load_outcomes: read the records of the tasks, and look at the queues in which they would wait.
+-- reports: {{number = of the row, id = id, place = place, outcome = outcome}, ...}. Return an error
+-- reply or nil.
+local function load_outcomes(reports, retention_s)
+  local refusal = bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list')
+  if refusal then
+    return refusal
+  end
   look_at_index()
-  for i, asked in ipairs(rows_asked) do ids[i] = asked.id end
-  TASKS = load_tasks(ids)
-  for _, task in pairs(TASKS) do
+  local ids = {}
+  for i, report in ipairs(reports) do
+    ids[i] = report.id
+  end
+  RECORDS = load_tasks(ids)
+  for _, task in pairs(RECORDS) do
     local successor = task.extra and parse_next(task.extra.next)
     look_at_home(task)
-    if successor and bad_kind(KEY.pending, successor.kind) then APART = true end
-  end
-end
-
--- judge_again: return the word for an outcome of a run that is over: yours for a repeated one, else stale.
-local function judge_again(task, text, outcome)
-  local state, _, run = string.match(task and task.text or '', '^(%l+)%f[%L][^\n]*\n([^\n]*)\n([^\n]*)')
-  return state == outcome and string.sub(run, 1, #text + 9) == text .. ' started=' and 'yours' or 'stale'
-end
-
--- accept: carry out an outcome; return ok, again, yours or stale. `ended`: the task has ended in this call.
-local function accept(asked, now, retention_s, ended)
-  local task, text = TASKS[asked.id], asked.text
-  local unstored = string.match(asked.outcome, '^unstored (.*)$')
-  local outcome, why = string.match(unstored or asked.outcome, '^(%l+) ?(.*)$')
-  if ended then return judge_again(load_tasks({asked.id})[asked.id], text, outcome) end
-  if not task or task.state ~= 'running' or task.place ~= text then return judge_again(task, text, outcome) end
-  local cancelled = task.extra.cancel ~= nil
-  if (outcome == 'again' or task.extra.next) and outcome ~= 'cancelled' and not cancelled and task.line then
-    local due = become_next(task)
-    if outcome == 'again' then note_last(task.line, text) end
-    to_wait(task, due)
-    if outcome == 'again' then note_task(task, 'retried', why, attempt_of(text), text) end
-    return 'again'
-  end
-  local state = outcome == 'again' and 'cancelled' or outcome
-  if outcome == 'again' or unstored then
-    end_unseen(task, state, now, why, retention_s)
-  else
-    to_final(task, state, now, why, retention_s)
-    if outcome ~= 'succeeded' then
-      note_task(task, state, why, attempt_of(text), text)
+    if successor and bad_kind(KEY.pending, successor.kind) then
+      APART = true
     end
   end
-  task.text = state .. '\n\n' .. text .. ' started='
+end
+
+-- judge_repeat: return the word for an outcome of a run that is over: yours if this outcome was
+-- accepted before, else stale.
+local function judge_repeat(task, place, outcome)
+  local pattern = '^(%l+)%f[%L][^\n]*\n([^\n]*)\n([^\n]*)'
+  local state, _, run = string.match(task and task.text or '', pattern)
+  return state == outcome and is_run_at(run, place) and 'yours' or 'stale'
+end
+
+-- run_again: let a task wait whose run has ended and that is to run again, as its successor if it
+-- has one.
+local function run_again(task, place, outcome, why)
+  local due = become_next(task)
+  if outcome == 'again' then
+    note_last(task.line, place)
+  end
+  to_wait(task, due)
+  if outcome == 'again' then
+    note_task(task, 'retried', why, attempt_of(place), place)
+  end
+end
+
+-- end_run: end a task whose run has ended. is_unstored: the result backend has not taken the
+-- result.
+local function end_run(task, place, outcome, why, is_unstored, retention_s)
+  local state = outcome == 'again' and 'cancelled' or outcome
+  if outcome == 'again' or is_unstored then
+    end_unseen(task, state, now_ms(), why, retention_s)
+  else
+    end_task(task, state, now_ms(), why, retention_s)
+    if outcome ~= 'succeeded' then
+      note_task(task, state, why, attempt_of(place), place)
+    end
+  end
+  task.text = state .. '\n\n' .. place .. ' started='
+end
+
+-- accept_outcome: carry out an outcome. Return ok, again, yours or stale. has_ended: the task has
+-- ended in this call.
+local function accept_outcome(report, retention_s, has_ended)
+  local task = RECORDS[report.id]
+  local place = report.place
+  local unstored = string.match(report.outcome, '^unstored (.*)$')
+  local outcome, why = string.match(unstored or report.outcome, '^(%l+) ?(.*)$')
+  if has_ended then
+    return judge_repeat(load_tasks({report.id})[report.id], place, outcome)
+  end
+  if not task or task.state ~= 'running' or task.place ~= place then
+    return judge_repeat(task, place, outcome)
+  end
+  local is_cancelled = outcome == 'cancelled' or task.extra.cancel ~= nil
+  local wants_run = outcome == 'again' or task.extra.next
+  if wants_run and not is_cancelled and task.line then
+    run_again(task, place, outcome, why)
+    return 'again'
+  end
+  end_run(task, place, outcome, why, unstored, retention_s)
   return 'ok'
 end
 
--- note_ends: add the events of runs that failed or were cancelled: {id, state, why, text, line}.
+-- note_ends: add the events of runs that failed or were cancelled; ends: {{id = id, state = state,
+-- why = why, place = place, line = the line's text}, ...}.
 local function note_ends(ends)
-  for _, one in ipairs(ends) do
-    note_task({id = one.id, line = parse_line(one.line)}, one.state, one.why, attempt_of(one.text), one.text)
+  for _, ending in ipairs(ends) do
+    local task = {id = ending.id, line = parse_line(ending.line)}
+    note_task(task, ending.state, ending.why, attempt_of(ending.place), ending.place)
   end
 end
 
--- write_accepted: write what goes with the outcomes that were carried out.
-local function write_accepted(channel)
+-- accept_outcomes: carry out outcomes. Return (row, word)* of those that do not end their task.
+-- ends: {id -> true} of the tasks that have ended in this call.
+local function accept_outcomes(reports, ends, retention_s, channel)
+  local reply = {}
+  for _, report in ipairs(reports) do
+    local word = accept_outcome(report, retention_s, ends[report.id])
+    if word ~= 'ok' then
+      reply[#reply + 1] = report.number
+      reply[#reply + 1] = word
+    end
+  end
   write_outbox(KEY.outbox)
-  if write_kinds(KEY.meta, KEY.kinds, KEY.changed) then wake(channel, KEY.meta) end
+  if write_kinds(KEY.meta, KEY.kinds, KEY.changed) then
+    wake(channel, KEY.meta)
+  end
+  return reply
 end

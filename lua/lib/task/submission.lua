@@ -1,11 +1,15 @@
 -- Check what a call of submit names once: its kinds, and the keys that only some calls need.
 --- @include kind/fits
 --- @include kind/waiting
---- @include task/line
+--- @include task/record
+--- @include task/submit_rows
 
--- split_line: return the name and the needs of a kind; or nil and the error reply.
-local function split_line(kind)
-  if #kind > 12000 then return nil, redis.error_reply('PSARGS a kind has 12,000 bytes at most') end
+-- split_any_kind: return the name and the needs of a kind, which may have a strategy; or nil and
+-- the error reply.
+local function split_any_kind(kind)
+  if #kind > 12000 then
+    return nil, redis.error_reply('PSARGS a kind has 12,000 bytes at most')
+  end
   local name, needs = split_kind(kind)
   if not name or #name > 255 or not string.find(name, '^[!-~]+$') then
     return nil, redis.error_reply('PSARGS the name of a task is printable and has no spaces')
@@ -16,32 +20,96 @@ local function split_line(kind)
   return name, needs
 end
 
--- kinds_of: read lines 'PRIORITY KIND'; return {number of the line, as text -> its fields}, or nil and the error reply.
-local function kinds_of(text, pending_prefix)
-  local found, last = {}, 0
-  for priority, kind in string.gmatch(text, '(%d) ([^\n]+)') do
-    local name, needs = string.match(kind, '^([!-~]+) (slots=%d.*)$')
-    local plain = name and #name < 256 and #kind <= 12000 and has_only_words(needs, true)
-    if not plain then name, needs = in_full().split_line(kind) end -- it has a strategy
-    local bad = not name and needs or bad_kind(pending_prefix, kind)
-    last = last + 1
-    bad = bad or last > 1000 and in_full().too_many('submit', 1000)
-    if bad then return nil, bad end
-    found[string.format('%d', last)] =
-      {priority = priority, base = (9 - priority) * 1e12, kind = kind, name = name, needs = needs}
+-- read_kind: return the fields of a kind; or nil and the error reply.
+--   base: what the kind's priority adds to the order of a task
+--   misfit: why no node could ever run the kind's tasks, once it was judged; see kind/feasible
+local function read_kind(priority, kind, pending_prefix)
+  local name, needs = string.match(kind, '^([!-~]+) (slots=%d.*)$')
+  local is_plain = name and #name < 256 and #kind <= 12000 and has_only_words(needs, true)
+  if not is_plain then
+    name, needs = in_full().split_any_kind(kind)
   end
-  return found
+  local refusal = not name and needs or bad_kind(pending_prefix, kind)
+  if refusal then
+    return nil, refusal
+  end
+  return {
+    priority = priority,
+    base = (9 - priority) * 1e12,
+    kind = kind,
+    name = name,
+    needs = needs,
+  }
 end
 
--- look_again: check the types of the keys that only some submissions need and that are read after the first write. Return the
--- tasks that exist, by id; or nil and the error reply for a key of another type.
-local function look_again(asked, again)
-  local bad, timed = nil, #again > 0
-  for _, options in pairs(asked) do timed = timed or options.delay or options.expiry end
-  if not timed then return {} end
-  for _, name in ipairs({'kinds', 'shapes', 'feasible', 'names'}) do bad = bad or bad_type(KEY[name], 'hash') end
-  for _, name in ipairs({'changed', 'later', 'expires', 'dead'}) do bad = bad or bad_type(KEY[name], 'zset') end
-  for _, id in ipairs(again) do bad = bad or bad_type(KEY.extra .. id, 'hash') end
-  if bad then return nil, bad end
-  return load_tasks(again)
+-- read_kinds: read lines 'PRIORITY KIND'. Return an error reply or nil, and {number of the line, as
+-- text -> fields of the kind}.
+local function read_kinds(text, pending_prefix)
+  local kinds_by_number = {}
+  local number = 0
+  local refusal
+  for priority, kind in string.gmatch(text, '(%d) ([^\n]+)') do
+    number = number + 1
+    if not refusal then
+      local fields
+      fields, refusal = read_kind(priority, kind, pending_prefix)
+      kinds_by_number[string.format('%d', number)] = fields
+    end
+    if number > 1000 and not refusal then
+      refusal = in_full().too_many('submit', 1000)
+    end
+  end
+  return refusal, kinds_by_number
+end
+
+-- check_call: check what the call names once. Return the reply of a call that creates nothing, or
+-- nil and the kinds of read_kinds.
+local function check_call(meta, pending_prefix)
+  local refusal, kinds_by_number = read_kinds(args.what, pending_prefix)
+  if refusal then
+    return refusal
+  end
+  local apps, shards
+  refusal, apps, shards = bad_counts(meta, 'apps', 'shards')
+  if refusal or count == 0 then
+    return refusal or {}
+  end
+  if shards and shards ~= args.shards then
+    return in_full().reply_to_all('elsewhere')
+  end
+  if COUNTED.submitted > 9e11 then
+    return redis.error_reply('PSRECORD ' .. meta .. ' has more in submitted than there are numbers')
+  end
+  local apps_now = apps and apps ~= '' and apps or '0'
+  if args.apps ~= '' and args.apps ~= apps_now then
+    return in_full().reply_to_all('changed')
+  end
+  return nil, kinds_by_number
+end
+
+-- load_existing: check the types of the keys that only some submissions need and that are read
+-- after the first write. Return {id -> record} of the tasks with these ids; or nil and the error
+-- reply for a key of another type. options_of: {row -> options}.
+local function load_existing(options_of, ids)
+  local is_needed = #ids > 0
+  for _, options in pairs(options_of) do
+    is_needed = is_needed or options.delay or options.expiry
+  end
+  if not is_needed then
+    return {}
+  end
+  local refusal
+  for _, name in ipairs({'kinds', 'shapes', 'feasible', 'names'}) do
+    refusal = refusal or bad_type(KEY[name], 'hash')
+  end
+  for _, name in ipairs({'changed', 'later', 'expires', 'dead'}) do
+    refusal = refusal or bad_type(KEY[name], 'zset')
+  end
+  for _, id in ipairs(ids) do
+    refusal = refusal or bad_type(KEY.extra .. id, 'hash')
+  end
+  if refusal then
+    return nil, refusal
+  end
+  return load_tasks(ids)
 end

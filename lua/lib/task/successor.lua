@@ -1,34 +1,53 @@
--- The successor of a task: the work that follows under the same id once its running attempt has ended. extra:ID has it as
--- `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and `next_message`.
+-- The successor of a task: the work that follows under the same id once its running attempt has
+-- ended. extra:ID has it as `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and
+-- `next_message`.
 --- @include task/line
 
 -- parse_next: return the fields of a successor as a table; nil for any other text.
 local function parse_next(text)
-  local priority, due, options, kind = string.match(text or '', '^([%d-]) (%S+) (%S+) (%S+ slots=%d.*)$')
-  if not priority then return nil end
-  return {priority = tonumber(priority), due = string.match(due, '^%d+$'), options = options, kind = kind}
+  local pattern = '^([%d-]) (%S+) (%S+) (%S+ slots=%d.*)$'
+  local priority, due, options, kind = string.match(text or '', pattern)
+  if not priority then
+    return nil
+  end
+  return {
+    priority = tonumber(priority),
+    due = string.match(due, '^%d+$'),
+    options = options,
+    kind = kind,
+  }
 end
 
--- is_others: return whether others than the run published the successor.
-local function is_others(text)
+-- others_published: return whether others than the run published the successor in this text.
+local function others_published(text)
   local successor = parse_next(text)
   return successor and option(successor, 'pub') ~= nil
 end
 
--- become_next: turn a task into its successor, without the setbacks of the earlier run. Return when the successor is due, nil for
--- now; the task is `renewed` then. If there is no successor, or a damaged one, the task runs again as it was.
+-- become_next: turn a task into its successor, without the setbacks of the earlier run. Return when
+-- the successor is due, nil for now; the task is `renewed` then. Without a successor, or with a
+-- damaged successor, the task runs again as it was.
 local function become_next(task)
-  local line, successor, key = task.line, parse_next(task.extra.next), KEY.extra .. task.id
+  local line = task.line
+  local successor = parse_next(task.extra.next)
+  local key = KEY.extra .. task.id
   set_option(line, 'starts', nil)
   local message = successor and redis.call('HGET', key, 'next_message')
-  if line.mark == '+' then redis.call('HDEL', key, 'next', 'next_message', 'why') end
+  if line.mark == '+' then
+    redis.call('HDEL', key, 'next', 'next_message', 'why')
+  end
   task.extra.next = nil
-  if not message then return nil end
+  if not message then
+    return nil
+  end
   redis.call('HSET', KEY.messages, task.id, message)
   task.renewed = true
   local publication = option(successor, 'pub') or option(line, 'pub')
-  line.kind, line.options = successor.kind, successor.options
+  line.kind = successor.kind
+  line.options = successor.options
   set_option(line, 'pub', publication)
-  if successor.priority then line.order = string.format('%d', (9 - successor.priority) * 1e12 + line.order % 1e12) end
+  if successor.priority then
+    line.order = string.format('%d', (9 - successor.priority) * 1e12 + line.order % 1e12)
+  end
   return successor.due
 end

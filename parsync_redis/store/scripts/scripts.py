@@ -14,6 +14,7 @@ from typing import Final
 
 from ...errors import BrokenContract
 from .header import Header, Word
+from .inline import inline_single_calls
 
 _INCLUDE: Final = re.compile(r"^--- @include ([\w/]+)$", re.MULTILINE)
 _ARGUMENTS: Final = "lib/call/arguments"
@@ -108,8 +109,9 @@ def _read(name: str, folder: Path, on_the_way: tuple[str, ...] = ()) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def compose(header: Header, folder: Path) -> str:
-    """Return the text of a script as it is sent.
+def compose(header: Header, folder: Path, inline: bool = True) -> str:
+    """Return the text of a script as it is sent; inline=False leaves functions that are called once
+    where they are.
 
     Lua makes each function and table anew in each run, which costs as much as half a command. So
     functions of libraries that it does not call are left out, and those that it calls as
@@ -140,6 +142,7 @@ def compose(header: Header, folder: Path) -> str:
         & functions.keys()
     )
     text = _FUNCTION.sub(lambda found: found[0] if found[1] in hot | {"refuse_call"} else "", text)
+    text = inline_single_calls(text) if inline else text
     table = header.resolve(header.table("".join([main, *functions.values()])))
     lines = _STATE.sub("", text)
     if re.search(r"\bKEY\b", lines):

@@ -1,119 +1,126 @@
 local in_full
 local KEYS, ARGV = KEYS, ARGV
 local count = math.max(0, math.ceil((#ARGV - 7) / 2))
--- Checks before a script does anything: as many keys and arguments as its header names, and each key of its type. Redis does
--- not roll back, so a damaged key is found before the first write. The loader writes TYPES and NUMBERS, one entry for each name
--- of the header's KEYS (the last one also for all keys that follow), and the call of refuse_call.
+-- Checks of a call, which come before anything else in a script: the numbers of keys and arguments,
+-- their lengths, and the type of each key. Redis does not roll back, so a script finds a damaged
+-- key before its first write. The loader writes TYPES and NUMBERS with one entry for each name of
+-- the header's KEYS (the last entry is also that of all keys that follow), and the call of
+-- refuse_call.
 
-local COUNTED = {} -- field -> number, of the fields that scripts count in, as the check of the keys found them
+-- COUNTED: field -> number, of the fields that scripts count in, as the check of the keys read them
+local COUNTED = {}
 
--- bad_type: return the error reply for a key of another type, or nil.
+-- bad_type: return the error reply for a key of another type than `wanted`, or nil.
 
--- bad_key: return the error reply for a key of another type or with a number field that has no number, or nil.
+-- bad_key: return the error reply for a key of another type than the header's key of this number,
+-- or with a number field that has no number; or nil. Puts the numbers into COUNTED.
 
--- refuse_call: return the error reply for a call that has not as many keys and arguments as the header says, or nil. On a
--- cluster one more key comes last, the gate, which the script does not use.
-local function refuse_call(verb, keys, argv)
-  if #ARGV == argv and (#KEYS == keys or #KEYS == keys + 1 and string.sub(KEYS[#KEYS], -6) == '}:gate') then return nil end
-  return redis.error_reply(string.format('PSARGS %s takes %d keys and %d arguments, not %d and %d',
-    verb, keys, argv, #KEYS, #ARGV))
-end
+-- refuse_call: return the error reply for a call that has not as many keys and arguments as the
+-- header says, or nil. On a cluster the gate is one more key at the end, which no script uses.
 
--- too_long: return the error reply for the first argument behind `row` that is longer than its limit: {name, limit, ...}. The
--- loader writes the check itself, for every argument of every script (store/scripts/lengths.py).
+-- too_long: return the error reply for the first argument behind `row` that is longer than its
+-- limit. limits: {name, limit, ...}. The loader writes the check itself, for every argument of
+-- every script (parsync_redis/store/scripts/lengths.py).
 
--- too_many: return the error reply for a call of too many rows.
+-- too_many: return the error reply for a call of more than `limit` rows.
 
--- bad_keys: return the error reply for a damaged key among those at these numbers and from number `from` on, or nil. The
--- script reads the other keys before it writes, which finds the same damage.
+-- bad_keys: return the error reply for a damaged key among those with these numbers and those from
+-- number `from` on, or nil. The script reads the other keys before it writes, which finds the same
+-- damage.
 
--- bad_number: return the error reply for an argument that is not a whole number from low to high, or nil.
+-- bad_number: return the error reply for an argument that is not a whole number from low to high,
+-- or nil. what: the name of the argument in the error.
 local function bad_number(what, text, low, high)
   local number = #text < 16 and string.find(text, '^%-?%d+$') and tonumber(text)
-  if number and number >= low and number <= high then return nil end
-  return redis.error_reply(string.format('PSARGS %s is a whole number from %d to %d', what, low, high))
+  if number and number >= low and number <= high then
+    return nil
+  end
+  return redis.error_reply(string.format('PSARGS %s is a whole number from %d to %d',
+    what, low, high))
 end
 
--- bad_retention: return the error reply for a retention that is not a number of seconds up to a year, or nil.
+-- bad_retention: return the error reply for a retention that is not a number of seconds up to a
+-- year, or nil.
 
-local NOW -- a script is of one moment
+-- The time of a script: a script is of one moment.
+local NOW
 
 -- now_ms: return the server's time in milliseconds, as a decimal string.
 local function now_ms()
-  if NOW then return NOW end
-  local t = redis.call('TIME') -- seconds and microseconds
-  NOW = t[1] .. string.sub('00000' .. t[2], -6, -4)
+  if NOW then
+    return NOW
+  end
+  local time = redis.call('TIME') -- seconds and microseconds
+  NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
   return NOW
 end
 
--- after_ms: return the time `delay_ms` later, nil for a delay of ''.
+-- after_ms: return the time `delay_ms` after `now`; nil for a delay of ''.
 
--- is_past: return whether an expiry (ms, or nil for none) has come.
-local function is_past(due, now)
-  local at = due and tonumber(due)
-  return at and at <= tonumber(now)
+-- is_past: return whether a moment (ms, or nil for none) has come.
+local function is_past(moment, now)
+  local moment_ms = moment and tonumber(moment)
+  return moment_ms and moment_ms <= tonumber(now)
 end
 
--- Helpers of scripts over many tasks: read every record before the first write, so that damage is found in time; write each
--- index with one command.
+-- Reads and writes of many values. A script reads every record before its first write, so that it
+-- finds damage in time, and writes each index with one command. `unpack` can return only some
+-- thousands of values, so a command has 1,000 at most.
 
--- write_all: call a command on a key with all these values, 1,000 at a time: `unpack` can return only some thousands. Return
--- the sum of the replies.
-local function write_all(command, any, values)
-  local sum, size = 0, #values
-  if size <= 1000 then return size > 0 and redis.call(command, any, unpack(values)) or 0 end
-  for at = 1, size, 1000 do
-    sum = sum + redis.call(command, any, unpack(values, at, math.min(at + 999, size)))
+-- write_all: call a command on a key with all these values. Return the sum of the replies.
+local function write_all(command, key, values)
+  local size = #values
+  if size == 0 then
+    return 0
+  end
+  if size <= 1000 then
+    return redis.call(command, key, unpack(values))
+  end
+  local sum = 0
+  for from = 1, size, 1000 do
+    sum = sum + redis.call(command, key, unpack(values, from, math.min(from + 999, size)))
   end
   return sum
 end
 
--- read_list: return the texts of these fields of a hash, in their order; false for those that it has not.
-local function read_list(any, fields)
-  if #fields <= 1000 then return #fields > 0 and redis.call('HMGET', any, unpack(fields)) or {} end
-  local found = {}
-  for from = 1, #fields, 1000 do
-    for i, text in ipairs(redis.call('HMGET', any, unpack(fields, from, math.min(from + 999, #fields)))) do
-      found[from + i - 1] = text
-    end
-  end
-  return found
-end
+-- read_list: return the texts of these fields of a hash, in their order; false for a missing field.
 
--- read_fields: return {field -> text} of those of the fields that the hash has.
-local function read_fields(any, fields)
-  local found = {}
-  for from = 0, #fields - 1, 1000 do
-    local texts = redis.call('HMGET', any, unpack(fields, from + 1, math.min(from + 1000, #fields)))
-    for i, text in ipairs(texts) do
-      if text then found[fields[from + i]] = text end -- a nil would take a place in the table
-    end
-  end
-  return found
-end
+-- read_fields: return {field -> text} of these fields of a hash, without the missing fields.
 
 -- flat: return {key, value, ...} of a table, for a write.
 
--- read_counts: return nil and these fields of a hash as text, or the error reply if one of the first three is no number. Scripts
--- whose header READS the hash call it; for the others the check of the keys looks at the numbers (lib/call/arguments.lua).
-local function read_counts(any, one, two, three, ...)
-  local found = redis.call('HMGET', any, one, two, three, ...)
+-- Numbers in the fields of a hash, read and checked with one command.
+
+-- read_counts: read fields of a hash, of which the first three are numbers. Return nil and the
+-- texts of the fields; or the error reply if one of the first three is no number. A script whose
+-- header READS the hash calls it; for the others the check of the keys does
+-- (lib/call/arguments.lua).
+local function read_counts(key, first, second, third, ...)
+  local texts = redis.call('HMGET', key, first, second, third, ...)
   for i = 1, 3 do
-    local value = found[i]
-    if value and not (#value < 16 and string.find(value, '^%-?%d+$')) then
-      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, ({one, two, three})[i]))
+    local text = texts[i]
+    if text and not (#text < 16 and string.find(text, '^%-?%d+$')) then
+      local field = ({first, second, third})[i]
+      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', key, field))
     end
   end
-  return nil, unpack(found)
+  return nil, unpack(texts)
 end
 
--- bad_counts: put the numbers of the queue's meta into COUNTED. Return the error reply for a field that is no number; or nil and
--- up to two further fields that the caller names.
+-- bad_counts: put the numbers of the queue's meta into COUNTED. Return the error reply for a field
+-- that is no number; or nil and the texts of up to two further fields that the caller names.
 local function bad_counts(meta, ...)
-  local bad, version, submitted, floor, more, another = read_counts(meta, 'version', 'submitted', 'floor', ...)
-  if bad then return bad end
-  COUNTED = {version = tonumber(version or 0), submitted = tonumber(submitted or 0), floor = tonumber(floor or 0)}
-  return nil, more, another
+  local refusal, version, submitted, floor, fourth, fifth =
+    read_counts(meta, 'version', 'submitted', 'floor', ...)
+  if refusal then
+    return refusal
+  end
+  COUNTED = {
+    version = tonumber(version or 0),
+    submitted = tonumber(submitted or 0),
+    floor = tonumber(floor or 0),
+  }
+  return nil, fourth, fifth
 end
 
 -- Where tasks wait: by kind, in `pending:KIND`, by their order. `kinds` has a line for each kind of
@@ -157,24 +164,10 @@ local function bad_kind(pending_prefix, kind)
 end
 
 -- touch: note that a kind changes; return its queue.
-local function touch(kind)
-  local queue = QUEUES[kind]
-  if not queue.touched then
-    TOUCHED[#TOUCHED + 1] = kind
-    queue.touched = true
-  end
-  return queue
-end
 
 -- enter: let a task wait. order: as text; order_number: the same as a number, if the caller has it.
 
 -- write_entering: write the tasks that enter a queue.
-local function write_entering(queue)
-  if queue.entering then
-    queue.count = queue.count + write_all('ZADD', queue.pending, queue.entering)
-    queue.entering = false
-  end
-end
 
 -- leave: take a task out of the queue of a kind, if the task waits there.
 
@@ -183,27 +176,9 @@ end
 
 -- first_of: return the ids of the first tasks of a kind, and the id of the task behind them.
 -- Returns no ids when the call asks for the kind again. Writes nothing.
-local function first_of(kind, limit)
-  local queue = QUEUES[kind]
-  if queue.count == 0 or tonumber(limit) == 0 or queue.asked then
-    return {}
-  end
-  queue.asked = true
-  local ids = redis.call('ZRANGE', queue.pending, 0, limit)
-  return ids, #ids > tonumber(limit) and table.remove(ids) or nil
-end
 
 -- take_out: take the first tasks of a kind out of its queue. following: the order of the task
 -- behind them.
-local function take_out(kind, size, following)
-  local queue = QUEUES[kind]
-  queue.count = queue.count - redis.call('ZREMRANGEBYRANK', queue.pending, 0, size - 1)
-  if queue.count == 0 then
-    queue.first = math.huge
-  else
-    queue.first = tonumber(following) or in_full().order_at(queue.pending, 0)
-  end
-end
 
 -- The lines of `kinds`, 'COUNT FIRST LAST[ WHY]': how many tasks of a kind wait, the order of the
 -- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
@@ -213,16 +188,6 @@ local HIGHEST_ORDER = 999999999999999
 
 -- parse_kind: return the count, the order of the first and of the last, and '' or ' WHY'; nil for
 -- any other text.
-local function parse_kind(line)
-  local size, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
-  if not size or #size > 15 or #first > 15 or #last > 15 then
-    return nil
-  end
-  if why ~= '' and string.byte(why) ~= 32 then -- ' '
-    return nil
-  end
-  return tonumber(size), tonumber(first), tonumber(last), why
-end
 
 -- find_first: return the smallest order in a queue, from low to high. Counts and does not read:
 -- logins that may cancel a task may not list the ids of other tasks.
@@ -230,7 +195,21 @@ end
 -- kind_line: return the line of a queue as the queue is now, from the line before. Looks for the
 -- first task if that task may have left.
 local function kind_line(queue, line_before)
-  local size, first, last, why = parse_kind(line_before)
+  local parse_kind_1, parse_kind_2, parse_kind_3, parse_kind_4
+  repeat -- parse_kind
+    local line = line_before
+    local size, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
+    if not size or #size > 15 or #first > 15 or #last > 15 then
+      parse_kind_1, parse_kind_2, parse_kind_3, parse_kind_4 = nil
+      break
+    end
+    if why ~= '' and string.byte(why) ~= 32 then -- ' '
+      parse_kind_1, parse_kind_2, parse_kind_3, parse_kind_4 = nil
+      break
+    end
+    parse_kind_1, parse_kind_2, parse_kind_3, parse_kind_4 = tonumber(size), tonumber(first), tonumber(last), why
+  until true
+  local size, first, last, why = parse_kind_1, parse_kind_2, parse_kind_3, parse_kind_4
   if queue.before == 0 then
     first = queue.low
     last = queue.high
@@ -270,7 +249,27 @@ local function read_lines(kinds)
   if #names == 0 then
     return
   end
-  local lines = read_list(kinds, names)
+  local lines
+  repeat -- read_list
+    local key, fields = kinds, names
+    local size = #fields
+    if size == 0 then
+      lines = {}
+      break
+    end
+    if size <= 1000 then
+      lines = redis.call('HMGET', key, unpack(fields))
+      break
+    end
+    local texts = {}
+    for from = 1, size, 1000 do
+      local chunk = redis.call('HMGET', key, unpack(fields, from, math.min(from + 999, size)))
+      for i, text in ipairs(chunk) do
+        texts[from + i - 1] = text
+      end
+    end
+    lines = texts
+  until true
   for i, kind in ipairs(names) do
     QUEUES[kind].known = lines[i] or nil
   end
@@ -305,36 +304,6 @@ end
 
 -- write_kinds: write the queues and lines that changed, each with a version of its own. Return
 -- whether tasks wait of a kind of which no task waited before: then a scheduler is to be woken.
-local function write_kinds(meta, kinds, changed)
-  if APART then
-    return false
-  end
-  local has_new_kind = false
-  local lines = {}
-  local ended = {}
-  read_lines(kinds)
-  local version = announce(changed)
-  if version > COUNTED.version then
-    -- HINCRBY, which clients may call. With HSET they could write any text.
-    redis.call('HINCRBY', meta, 'version', string.format('%d', version - COUNTED.version))
-  end
-  for _, kind in ipairs(TOUCHED) do
-    local queue = QUEUES[kind]
-    write_entering(queue)
-    if queue.count == 0 then
-      ended[#ended + 1] = kind
-    else
-      queue.line = kind_line(queue, queue.known)
-      lines[#lines + 1] = kind
-      lines[#lines + 1] = queue.line
-      has_new_kind = has_new_kind or queue.before == 0
-    end
-  end
-  write_all('HSET', kinds, lines)
-  write_all('HDEL', kinds, ended)
-  COUNTED.now = version
-  return has_new_kind
-end
 
 -- The copy of `kinds` that a scheduler has is of a version: 'V', or 'V/B' for a copy that is not
 -- whole yet, because the copy was begun anew when the queue was at version B.
@@ -349,58 +318,13 @@ local function bad_since(since)
 end
 
 -- own_changes: return {kind, line or '', ...} of the kinds that this call has changed.
-local function own_changes()
-  local changes = {}
-  for _, kind in ipairs(TOUCHED) do
-    changes[#changes + 1] = kind
-    changes[#changes + 1] = QUEUES[kind].line or ''
-  end
-  return changes
-end
 
 -- read_changes: return {kind, line or '', ...} of kinds that changed after a version, the earliest
 -- change first, and the version that a copy reaches with these changes.
-local function read_changes(kinds, changed, version, limit)
-  local after = string.format('(%d', version)
-  local names = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, limit)
-  local lines = read_fields(kinds, names)
-  local changes = {}
-  for _, kind in ipairs(names) do
-    changes[#changes + 1] = kind
-    changes[#changes + 1] = lines[kind] or ''
-  end
-  if #names >= tonumber(limit) then
-    return changes, tonumber(redis.call('ZSCORE', changed, names[#names]))
-  end
-  return changes, COUNTED.now
-end
 
 -- changes_since: return the changes that a copy lacks, of `limit` kinds at most: the version of the
 -- copy with these changes, 1 if the copy must be dropped first, 1 if there are more changes, and
 -- {kind, line or '', ...}.
-local function changes_since(kinds, changed, since, limit)
-  local now = COUNTED.now
-  local version, begun = string.match(since, '^(%d+)%f[%D]/?(%d*)$')
-  version = tonumber(version)
-  begun = tonumber(begun) or version
-  local begins_anew = version == 0 or version > now or begun < COUNTED.floor
-  if begins_anew then
-    version = 0
-    begun = now
-  end
-  local changes = {}
-  local reached = now
-  if version == COUNTED.version and #TOUCHED <= tonumber(limit) then
-    changes = own_changes() -- no other call has changed a kind since
-  elseif version < now then
-    changes, reached = read_changes(kinds, changed, version, limit)
-  end
-  local copy_version = string.format('%d', reached)
-  if begun > reached then
-    copy_version = string.format('%d/%d', reached, begun)
-  end
-  return copy_version, begins_anew and 1 or 0, reached < now and 1 or 0, changes
-end
 
 -- Events: what happened out of the ordinary, for people, in a capped stream of each tag. No script reads them, and none stops
 -- because of them: a damaged stream begins anew. A script that calls this has `events` among its keys, and has written before.
@@ -410,102 +334,120 @@ end
 
 -- note_task: add an event of a task; place: where this attempt was, if it had a place.
 
--- The line of a task in the hash `tasks` says what the task is, until it ends:
---   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND: 0@17 9000000000017 1732161994123 1732161994123 - work slots=1
--- TAKES: how often it was taken before it last began to wait; '+': extra:ID has rare fields; OPTIONS: '-' or NAME=VALUE with
--- commas between. parsync_redis/model/record.py
+-- The line of a task in the hash `tasks`, which says what the task is until it ends:
+--   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
+--   0@17 9000000000017 1732161994123 1732161994123 - work slots=1
+-- TAKES: how often the task was taken before it last began to wait. '+': extra:ID has rare fields.
+-- OPTIONS: '-' or NAME=VALUE with commas between. See parsync_redis/model/record.py.
 
--- parse_line: return the fields of a line as a table; nil for any other text. No line is longer than 20,000 bytes.
 
--- line_text: return the line of these fields.
+-- parse_line: return the fields of a line as a table; nil for any other text. No line is longer
+-- than 20,000 bytes.
 
--- option: return the value of an option, nil if the line does not have it.
+-- line_text: return the text of a line with these fields.
 
--- set_option: change an option of a line; nil takes it out.
+-- option: return the value of an option of a line; nil if the line does not have the option.
 
--- note_last: write into a line on which node its task ran last, unless the task may as well go back there.
+-- set_option: change an option of a line; the value nil takes the option out.
 
--- run_parts: return the place and the start (ms) in the text of a run; nil for a place alone, and for a text too long for a run.
+-- note_last: write into a line on which node its task ran last, unless the task may go back there.
+
+-- next_attempt: return the attempt with which a task is taken now, and ready_ms of the reply; nil
+-- if the task cannot be taken. is_elsewhere: the task is in another index than its queue.
+
+-- run_parts: return the place and the start (ms) in the text of a run; nil for a place alone, and
+-- for a text that is too long for a run: no place is longer than 131,072 bytes.
+
+-- is_run_at: return whether the text of a run is that of a run that has started at this place.
 
 -- attempt_of: return the attempt in the text of a place or a run; nil for any other text.
 
--- split_kind: return the name, the needs and the strategy ('' if it has none) of a kind.
+-- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
 
--- The successor of a task: the work that follows under the same id once its running attempt has ended. extra:ID has it as
--- `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and `next_message`.
+-- The successor of a task: the work that follows under the same id once its running attempt has
+-- ended. extra:ID has it as `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and
+-- `next_message`.
 
 
 -- parse_next: return the fields of a successor as a table; nil for any other text.
 
--- is_others: return whether others than the run published the successor.
+-- others_published: return whether others than the run published the successor in this text.
 
--- become_next: turn a task into its successor, without the setbacks of the earlier run. Return when the successor is due, nil for
--- now; the task is `renewed` then. If there is no successor, or a damaged one, the task runs again as it was.
+-- become_next: turn a task into its successor, without the setbacks of the earlier run. Return when
+-- the successor is due, nil for now; the task is `renewed` then. Without a successor, or with a
+-- damaged successor, the task runs again as it was.
 
--- The outbox: tasks that ended where no worker saw it.
+-- The outbox: results of tasks that ended where no worker saw it, for an agent to tell the result
+-- backend.
 
 
--- to_outbox: queue the result of a task that ended where no worker saw it, for an agent to tell the result backend.
+-- to_outbox: queue the result of a task.
 
 -- write_outbox: write the lines of this call. The newest 10,000 stay.
 
--- Read the record of a task. The hash that has the task tells its state. A script that calls these functions has the keys tasks,
--- taken, running, dead, ended, ended_1 and ended_2, and the prefix extra:.
+-- Read the record of a task. The hash that has the task tells its state. A script that calls these
+-- functions has the keys tasks, taken, running, dead, ended, ended_1 and ended_2, and the prefix
+-- extra:.
 
 
+-- RARE: the fields of extra:ID that a record has; extra:ID may also have next_message and message
+local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
--- ended_texts: return {id -> text} of tasks that have ended. The text has a line for each of 'STATE MS', the task's line, its
--- last entry of `running`, and why it ended.
+-- ended_texts: return {id -> text} of tasks that have ended. The text has a line for each of
+-- 'STATE MS', the task's line, its last entry of `running`, and why it ended.
 
--- look_at: complete the record of a task that has not ended: state, line (nil if it is damaged), attempt, the place and the
--- start (ms) of its run, and its rare fields in `extra`.
+-- load_extra: return the rare fields of a task as a table.
 
--- load_tasks: return {id -> record} of the tasks that there are; an ended task has its state and its text only.
+-- complete_record: add to the record of a task that has not ended: state, line (nil if it is
+-- damaged), attempt, the place and the start (ms) of its run, and its rare fields in `extra`.
+
+-- ended_record: return the record of a task that has ended: its state and its text only.
+
+-- load_tasks: return {id -> record} of the tasks that exist.
 
 -- bad_records: return the error reply for a key of another type that only some calls need, or nil.
 
--- put_extra: write rare fields of a task. The first ones begin anew: those of an earlier life may not have expired yet.
+-- put_extra: write rare fields of a task: name, value, ... The first fields of a life begin anew:
+-- those of an earlier life may not have expired yet.
 
 -- put_line: write the line of a task.
 
--- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: `waiters` of the queue's meta. Only
--- takes write it, because clients, who wake, may not write texts there. And schedulers that wait for a slot of a partition:
--- `waiters` of the partition's meta.
+-- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: names
+-- with spaces between them in `waiters` of the queue's meta, the newest last. Only takes write the
+-- field, because clients, which wake schedulers, may not write texts there. `waiters` of a
+-- partition's meta has schedulers that wait for a slot of the partition.
 
--- sound_waiters: return these `waiters`; none for a text that is longer than any that scripts write.
-local function sound_waiters(waiters) return #waiters < 8000 and waiters or '' end
+-- sound_waiters: return these waiters; none for a text that is longer than any that scripts write.
 
--- wait_in: add the scheduler to the end of these `waiters`; again, if wakes would pass over 16 others first, which may be dead.
--- Dead names gather at the front; they are cut off at 4,000 bytes.
-local function wait_in(meta, waiters, scheduler)
-  waiters = sound_waiters(waiters)
-  local all = ' ' .. waiters .. ' '
-  local from, to = string.find(all, ' ' .. scheduler .. ' ', 1, true)
-  if from then
-    local _, behind = string.gsub(string.sub(all, to + 1), ' ', '')
-    if behind < 16 then return end
-    waiters = string.sub(string.sub(all, 1, from) .. string.sub(all, to + 1), 2, -2)
-  end
-  all = waiters == '' and scheduler or waiters .. ' ' .. scheduler
-  if #all > 4000 then all = string.match(string.sub(all, -4000), ' (.*)$') or scheduler end
-  redis.call('HSET', meta, 'waiters', all)
-end
+-- without_waiter: return the waiters without a scheduler, and how many waiters are behind it; nil
+-- if the scheduler does not wait.
 
+-- add_waiter: add a scheduler to the end of the waiters. A scheduler that waits already moves to
+-- the end if wakes would pass over 16 waiters first, which may be dead. Dead names gather at the
+-- front: the text is cut off there at 4,000 bytes.
 
--- wait_no_more: take the scheduler out of these `waiters`.
+-- write_waiters: write the waiters; an empty field is deleted.
 
--- ring_newest: wake the newest waiter but `me`; if nobody listens on its channel, the one before it, and so on, 16 at most.
--- Return those that were not tried.
+-- remove_waiter: take a scheduler out of the waiters.
 
--- wake: wake the newest waiter. It stays among the waiters until it takes.
+-- wake_newest: wake the newest waiter, but not `scheduler`. If nobody listens on the waiter's
+-- channel, wake the waiter before it, and so on, 16 at most. Return the waiters that were not
+-- tried.
 
--- go_on: note that a scheduler does not wait after its take. waits: see take. Schedulers that are woken here, or do not hear it,
--- leave the list.
+-- wake: wake the newest waiter. The waiter stays in the list until it takes.
 
--- ring_oldest: tell the scheduler that has waited longest for a slot of this partition that slots are free. It waits no longer.
--- channel, partition: as the script has them; free, slots: those of the partition now.
+-- stop_waiting: take a scheduler that does not wait after its take out of the waiters. With the
+-- word 'wake' wake another scheduler; schedulers that are woken here, or do not hear it, leave the
+-- list.
 
--- Let tasks wait again and end them. Scripts that call these have, beside the keys of lib/task/record.lua, messages and pending:.
+-- note_waiting: write whether a scheduler waits after its take; waits: see take.
+
+-- ring_oldest: tell the scheduler that has waited longest for a slot of a partition that slots are
+-- free, and take it out of the waiters of the partition's meta. channel, partition: as the script
+-- has them; free_count, slot_count: of the partition now.
+
+-- Let tasks wait again and end them. Scripts that call these functions have, beside the keys of
+-- lib/task/record.lua, messages and pending:.
 
 
 
@@ -514,29 +456,37 @@ end
 
 
 
--- bad_home: look at the queue in which a task would wait; return the error reply for a key of another type, or nil.
--- look_at_index: find out whether the index of waiting tasks is damaged. Calls of runs must work all the same.
+-- bad_home: look at the queue in which a task would wait. Return the error reply for a key of
+-- another type, or nil.
 
--- look_at_home: look at the queue in which a task would wait; of another type it is damage of the index.
+-- look_at_index: find out whether the index of waiting tasks is damaged. Calls of runs must work
+-- all the same.
 
--- unhold: take a task from the index of its state.
+-- look_at_home: look at the queue in which a task would wait; a key of another type is damage of
+-- the index.
 
--- undo_take: let a taken task wait as if it had not been taken: its line, its place in the order and its rare fields stay.
+-- leave_state: take a task out of the hash of its state: `taken` or `running`.
 
--- count_undone: count takes that were undone. A number that is damaged begins again beyond any that was counted: so does one
--- that was negative, or that has more digits than `take` writes into attempts.
+-- come_due: let a task whose run was put off before it began be ready since it was first ready.
+-- Return whether the task's run was put off.
 
--- come_due: let a task whose run was put off before it began be ready since it was first; return whether it is one.
+-- note_attempt: write into the line how often the task was taken, and whether a run began. The line
+-- says `redelivered` if a run of the same message had begun.
 
--- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not before. Only a task that has
--- started is ready anew: the delay of any other goes on. put_off: so does that of a task that has to wait until it is due because
--- its run could not begin. A successor that its attempt submitted is lost with the run: otherwise a later run's success would
--- start it. A successor of others stays. The line says `redelivered` if a run of the same message had begun.
+-- note_ready: write into the line since when the task is ready. Only a task that has started is
+-- ready
+-- anew: the delay of any other task goes on.
+
+-- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not
+-- before.
+-- put_off: the run of the task could not begin, so the task's delay goes on while it waits until
+-- `due`. A successor that the task's attempt submitted is lost with the run: otherwise a later
+-- run's success would start it. A successor that others published stays.
 
 -- write_end: move the record of a task to `ended`.
 
--- to_final: end a task that is in no kind's queue. `told`: no worker saw its end, so its message is kept for the process that
--- tells the result backend.
+-- end_task: end a task that is in no kind's queue. is_unseen: no worker saw the task's end, so its
+-- message is kept for the process that tells the result backend.
 
 -- end_unseen: end a task where no worker sees it.
 
@@ -658,25 +608,31 @@ end
 
 
 
--- flaw: return which part of a line is corrupt, or nil; `line` is nil if the text is no line. A task with a flaw cannot run: it
--- ends as failed.
+-- flaw: return which part of a line is damaged, or nil; the line is nil if its text is no line. A
+-- task with a flaw cannot run: it ends as failed.
 
--- Tasks that a take meets and does not give to its scheduler: tasks that come due, expired tasks, and damaged tasks.
+-- Tasks that a take meets and does not give to its scheduler: tasks that come due, expired tasks,
+-- and damaged tasks. `not_taken` is {row, id, ...}; the row of a task that was delayed is 0.
 
 
 
--- is_dead: return whether a task is in the list of dead ones.
+-- is_dead: return whether a task is in the list of the dead.
 
--- find_due: return the ids of `most` delayed tasks that have come due, the line of each (false without one), and an error reply
--- or nil. Those with a damaged line are added to `gone`.
+-- find_due: read `limit` delayed tasks that have come due. Add those with a damaged line to
+-- `not_taken`. Return an error reply or nil.
 
--- to_be_turned: return the records of the tasks of {row, id, ...}, by id; or nil and the error reply.
+-- enter_due: let the tasks wait that have come due. Return {id, line, ...} of those whose line
+-- changes.
 
--- enter_due: let tasks wait that have come due; return {id, line, ...} of those whose line is another now.
+-- write_due: write that tasks have come due; lines: as enter_due returned them.
 
--- turn_one: end a task that has expired or is damaged, or put it where it belongs; return why, if it is damaged.
+-- load_not_taken: read the records of tasks that were not taken. Return an error reply or nil.
 
--- turn_away: turn away all tasks of {row, id, ...}, and add those that are damaged to what the reply tells.
+-- end_or_return: end a task that has expired or is damaged, and put any other task back where it
+-- waits. Return why the task ended, if it is damaged.
+
+-- end_not_taken: end the tasks that were not taken, or put them back. Add to the tasks of the reply
+-- those that are damaged, with '' in the place of the attempt.
 
 local FULL
 function in_full()
@@ -684,63 +640,85 @@ function in_full()
   local BASE = string.sub(KEYS[1] or '', 1, -5)
   local KEY = {meta = KEYS[1], kinds = KEYS[2], changed = KEYS[3], later = KEYS[4], tasks = KEYS[5], taken = KEYS[6], running = KEYS[7], pending = KEYS[8], messages = BASE .. 'messages', dead = BASE .. 'dead', ended = BASE .. 'ended', ended_1 = BASE .. 'ended_1', ended_2 = BASE .. 'ended_2', outbox = BASE .. 'outbox', events = BASE .. 'events', extra = BASE .. 'extra:'}
   local STRATEGY = {latency = true, quality = true, adaptive = true}
-  local TOLD = {} -- the lines that go to the outbox
+  local OUTBOX = {} -- lines 'ID STATE WHY' of this call
   local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
-  local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'} -- fields of extra:ID; also next_message and message
   local DAMAGED = 'its record is damaged'
   local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
   local SOUND = {}
   local NEEDED = {}
   local FITTING = {}
-  local function bad_type(any, wanted)
-    local is = redis.call('TYPE', any).ok
-    if is == wanted or is == 'none' then return nil end
-    return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, is, wanted))
+  local DUE_IDS = {} -- ids of the delayed tasks that have come due
+  local DUE_LINES = {} -- the line of each of them, false if it is missing or damaged
+  local RECORDS = {} -- id -> record, of the tasks that were not taken
+  local function bad_type(key, wanted)
+    local actual = redis.call('TYPE', key).ok
+    if actual == wanted or actual == 'none' then
+      return nil
+    end
+    return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', key, actual, wanted))
   end
   local function too_long(verb, row, limits)
-    for at = 1, #limits, 2 do
-      local text = ARGV[row + (at + 1) / 2]
-      if #text > limits[at + 1] then
-        return redis.error_reply(string.format('PSARGS %s: %s has %d bytes, %d at most', verb, limits[at], #text, limits[at + 1]))
+    for i = 1, #limits, 2 do
+      local name = limits[i]
+      local limit = limits[i + 1]
+      local text = ARGV[row + (i + 1) / 2]
+      if #text > limit then
+        return redis.error_reply(string.format('PSARGS %s: %s has %d bytes, %d at most',
+          verb, name, #text, limit))
       end
     end
   end
-  local function too_many(verb, most)
-    return redis.error_reply(string.format('PSARGS %s takes %d rows at most', verb, most))
+  local function too_many(verb, limit)
+    return redis.error_reply(string.format('PSARGS %s takes %d rows at most', verb, limit))
   end
   local function bad_number(what, text, low, high)
     local number = #text < 16 and string.find(text, '^%-?%d+$') and tonumber(text)
-    if number and number >= low and number <= high then return nil end
-    return redis.error_reply(string.format('PSARGS %s is a whole number from %d to %d', what, low, high))
+    if number and number >= low and number <= high then
+      return nil
+    end
+    return redis.error_reply(string.format('PSARGS %s is a whole number from %d to %d',
+      what, low, high))
   end
-  local function bad_retention(text) return bad_number('retention_s', text, 1, 31536000) end
+  local function bad_retention(text)
+    return bad_number('retention_s', text, 1, 31536000)
+  end
   local function now_ms()
-    if NOW then return NOW end
-    local t = redis.call('TIME') -- seconds and microseconds
-    NOW = t[1] .. string.sub('00000' .. t[2], -6, -4)
+    if NOW then
+      return NOW
+    end
+    local time = redis.call('TIME') -- seconds and microseconds
+    NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
     return NOW
   end
-  local function is_past(due, now)
-    local at = due and tonumber(due)
-    return at and at <= tonumber(now)
+  local function is_past(moment, now)
+    local moment_ms = moment and tonumber(moment)
+    return moment_ms and moment_ms <= tonumber(now)
   end
-  local function write_all(command, any, values)
-    local sum, size = 0, #values
-    if size <= 1000 then return size > 0 and redis.call(command, any, unpack(values)) or 0 end
-    for at = 1, size, 1000 do
-      sum = sum + redis.call(command, any, unpack(values, at, math.min(at + 999, size)))
+  local function write_all(command, key, values)
+    local size = #values
+    if size == 0 then
+      return 0
+    end
+    if size <= 1000 then
+      return redis.call(command, key, unpack(values))
+    end
+    local sum = 0
+    for from = 1, size, 1000 do
+      sum = sum + redis.call(command, key, unpack(values, from, math.min(from + 999, size)))
     end
     return sum
   end
-  local function read_fields(any, fields)
-    local found = {}
+  local function read_fields(key, fields)
+    local texts = {}
     for from = 0, #fields - 1, 1000 do
-      local texts = redis.call('HMGET', any, unpack(fields, from + 1, math.min(from + 1000, #fields)))
-      for i, text in ipairs(texts) do
-        if text then found[fields[from + i]] = text end -- a nil would take a place in the table
+      local chunk = redis.call('HMGET', key, unpack(fields, from + 1, math.min(from + 1000, #fields)))
+      for i, text in ipairs(chunk) do
+        if text then -- a nil would take a place in the table
+          texts[fields[from + i]] = text
+        end
       end
     end
-    return found
+    return texts
   end
   local function bad_kind(pending_prefix, kind)
     if QUEUES[kind] then
@@ -825,124 +803,208 @@ function in_full()
     note_event(event, {task = task.id, name = name, node = node, attempt = attempt, why = why})
   end
   local function parse_line(text)
-    if text and #text > 20000 then return nil end
-    local mark, takes, life, order, ready, submitted, options, kind =
-      string.match(text or '', '^(%+?)(%d+)@(%d+) (%d+) (%d+) (%d+) (%S+) (%S+ slots=%d[^\n]*)$')
-    if not mark or #takes > 9 or #life > 15 or #order > 15 or #ready > 15 or #submitted > 15 then return nil end
-    return {mark = mark, takes = tonumber(takes), life = life, order = order, ready = ready, submitted = submitted,
-      options = options, kind = kind}
+    if text and #text > 20000 then
+      return nil
+    end
+    local mark, takes, life, order, ready, submitted, options, kind = string.match(text or '',
+      '^(%+?)(%d+)@(%d+) (%d+) (%d+) (%d+) (%S+) (%S+ slots=%d[^\n]*)$')
+    if not mark or #takes > 9 or #life > 15 then
+      return nil
+    end
+    if #order > 15 or #ready > 15 or #submitted > 15 then
+      return nil
+    end
+    return {
+      mark = mark,
+      takes = tonumber(takes),
+      life = life,
+      order = order,
+      ready = ready,
+      submitted = submitted,
+      options = options,
+      kind = kind,
+    }
   end
   local function line_text(line)
-    return string.format('%s%d@%s %s %s %s %s %s', line.mark, line.takes, line.life, line.order, line.ready, line.submitted,
-      line.options, line.kind)
+    return string.format('%s%d@%s %s %s %s %s %s', line.mark, line.takes, line.life, line.order,
+      line.ready, line.submitted, line.options, line.kind)
   end
   local function option(line, name)
     return string.match(',' .. line.options, ',' .. name .. '=([^,]*)')
   end
   local function set_option(line, name, value)
+    local prefix = name .. '='
     local words = {}
     for word in string.gmatch(line.options, '[^,]+') do
-      if word ~= '-' and string.sub(word, 1, #name + 1) ~= name .. '=' then words[#words + 1] = word end
+      if word ~= '-' and string.sub(word, 1, #prefix) ~= prefix then
+        words[#words + 1] = word
+      end
     end
-    if value then words[#words + 1] = name .. '=' .. value end
+    if value then
+      words[#words + 1] = prefix .. value
+    end
     line.options = #words > 0 and table.concat(words, ',') or '-'
   end
   local function run_parts(run)
-    if #run <= 140000 then return string.match(run, '^(.*) started=(%d+)$') end -- no place is longer than 131,072 bytes
+    if #run <= 140000 then
+      return string.match(run, '^(.*) started=(%d+)$')
+    end
   end
-  local function attempt_of(run) return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil end
+  local function attempt_of(run)
+    return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
+  end
   local function split_kind(kind)
-    local name, needs = string.match(kind, '^(%S+) (.*)$')
-    local rest, last = string.match(needs or '', '^(.*) (%l+)$')
-    if rest then return name, rest, last end
-    return name, needs, ''
+    local name, words = string.match(kind, '^(%S+) (.*)$')
+    local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
+    if needs then
+      return name, needs, strategy
+    end
+    return name, words, ''
   end
-  local function to_outbox(id, state, why) TOLD[#TOLD + 1] = id .. ' ' .. state .. ' ' .. why end
+  local function to_outbox(id, state, why)
+    OUTBOX[#OUTBOX + 1] = id .. ' ' .. state .. ' ' .. why
+  end
   local function write_outbox(outbox)
-    if #TOLD == 0 then return end
-    write_all('LPUSH', outbox, TOLD)
+    if #OUTBOX == 0 then
+      return
+    end
+    write_all('LPUSH', outbox, OUTBOX)
     redis.call('LTRIM', outbox, 0, 9999)
   end
   local function ended_texts(ids)
-    local found = read_fields(KEY.ended_2, ids)
-    for id, text in pairs(read_fields(KEY.ended_1, ids)) do found[id] = text end
-    for id, text in pairs(read_fields(KEY.ended, ids)) do found[id] = text end
-    return found
-  end
-  local function look_at(task)
-    local line = parse_line(task.raw)
-    task.line, task.extra = line, {}
-    if line and line.mark == '+' then
-      local key = KEY.extra .. task.id
-      local rare = redis.pcall('HMGET', key, unpack(RARE))
-      if rare.err then error(bad_type(key, 'hash').err, 0) end -- names the key, which is no argument
-      for i, value in ipairs(rare) do task.extra[RARE[i]] = value or nil end
+    local texts = read_fields(KEY.ended_2, ids)
+    for id, text in pairs(read_fields(KEY.ended_1, ids)) do
+      texts[id] = text
     end
+    for id, text in pairs(read_fields(KEY.ended, ids)) do
+      texts[id] = text
+    end
+    return texts
+  end
+  local function load_extra(id)
+    local key = KEY.extra .. id
+    local values = redis.pcall('HMGET', key, unpack(RARE))
+    if values.err then
+      error(bad_type(key, 'hash').err, 0) -- names the key, which is no argument
+    end
+    local extra = {}
+    for i, value in ipairs(values) do
+      extra[RARE[i]] = value or nil
+    end
+    return extra
+  end
+  local function complete_record(task)
+    local line = parse_line(task.raw)
+    task.line = line
+    task.extra = line and line.mark == '+' and load_extra(task.id) or {}
     if task.run then
       local place, started = run_parts(task.run)
-      task.place, task.started, task.attempt = place or task.run, started, attempt_of(task.run)
+      task.place = place or task.run
+      task.started = started
+      task.attempt = attempt_of(task.run)
       task.state = started and 'running' or 'placed'
     elseif task.attempt then
       task.state = 'taken'
     else
-      task.state = (task.extra.ended_ms or redis.call('ZSCORE', KEY.dead, task.id)) and 'dead' or 'pending'
+      local is_dead_task = task.extra.ended_ms or redis.call('ZSCORE', KEY.dead, task.id)
+      task.state = is_dead_task and 'dead' or 'pending'
     end
     return task
   end
+  local function ended_record(id, text)
+    local state = string.match(text, '^%l+')
+    return {id = id, state = FINAL[state] and state or 'failed', text = text}
+  end
   local function load_tasks(ids)
-    local lines, owners, runs = read_fields(KEY.tasks, ids), read_fields(KEY.taken, ids), read_fields(KEY.running, ids)
-    local over, found = ended_texts(ids), {}
+    local lines = read_fields(KEY.tasks, ids)
+    local owners = read_fields(KEY.taken, ids)
+    local runs = read_fields(KEY.running, ids)
+    local texts = ended_texts(ids)
+    local records = {}
     for _, id in ipairs(ids) do
-      local text = over[id]
-      if not found[id] and (lines[id] or not text and (owners[id] or runs[id])) then
-        found[id] = look_at({id = id, raw = lines[id], attempt = owners[id], run = runs[id]})
-      elseif not found[id] and text then
-        local state = string.match(text, '^%l+')
-        found[id] = {id = id, state = FINAL[state] and state or 'failed', text = text}
+      local text = texts[id]
+      local is_live = lines[id] or not text and (owners[id] or runs[id])
+      if not records[id] and is_live then
+        local task = {id = id, raw = lines[id], attempt = owners[id], run = runs[id]}
+        records[id] = complete_record(task)
+      elseif not records[id] and text then
+        records[id] = ended_record(id, text)
       end
     end
-    return found
+    return records
   end
   local function bad_records()
-    local bad
     for _, name in ipairs({'running', 'taken', 'messages', 'ended', 'ended_1', 'ended_2'}) do
-      bad = bad or bad_type(KEY[name], 'hash')
+      local refusal = bad_type(KEY[name], 'hash')
+      if refusal then
+        return refusal
+      end
     end
-    return bad or bad_type(KEY.dead, 'zset')
+    return bad_type(KEY.dead, 'zset')
   end
   local function put_extra(task, ...)
-    if task.line.mark ~= '+' then redis.call('DEL', KEY.extra .. task.id) end
-    redis.call('HSET', KEY.extra .. task.id, ...)
+    local key = KEY.extra .. task.id
+    if task.line.mark ~= '+' then
+      redis.call('DEL', key)
+    end
+    redis.call('HSET', key, ...)
     task.line.mark = '+'
   end
-  local function sound_waiters(waiters) return #waiters < 8000 and waiters or '' end
-  local function put_waiters(meta, waiters)
-    if waiters == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', waiters) end
+  local function sound_waiters(waiters)
+    return #waiters < 8000 and waiters or ''
   end
-  local function wait_no_more(meta, waiters, scheduler)
-    local all = ' ' .. sound_waiters(waiters) .. ' '
-    local from, to = string.find(all, ' ' .. scheduler .. ' ', 1, true)
-    if from then put_waiters(meta, string.sub(string.sub(all, 1, from) .. string.sub(all, to + 1), 2, -2)) end
-  end
-  local function ring_newest(channel, waiters, me)
-    local rest, heard, tries = sound_waiters(waiters), 0, 0
-    while heard == 0 and rest ~= '' and tries < 16 do
-      local others, last = string.match(rest, '^(.*) (%S+)$')
-      if (last or rest) ~= me then heard = redis.call('SPUBLISH', channel .. ':' .. (last or rest), 'wake') end
-      rest, tries = others or '', tries + 1
+  local function without_waiter(waiters, scheduler)
+    local padded = ' ' .. waiters .. ' '
+    local from, to = string.find(padded, ' ' .. scheduler .. ' ', 1, true)
+    if not from then
+      return nil
     end
-    return rest
+    local behind = string.sub(padded, to + 1)
+    local _, number_behind = string.gsub(behind, ' ', '')
+    return string.sub(string.sub(padded, 1, from) .. behind, 2, -2), number_behind
   end
-  local function go_on(channel, meta, waiters, me, waits)
-    if waits == 'wake' then
-      put_waiters(meta, ring_newest(channel, waiters, me))
+  local function write_waiters(meta, waiters)
+    if waiters == '' then
+      redis.call('HDEL', meta, 'waiters')
     else
-      wait_no_more(meta, waiters, me)
+      redis.call('HSET', meta, 'waiters', waiters)
     end
   end
-  local function unhold(task)
-    if task.state == 'taken' then redis.call('HDEL', KEY.taken, task.id) end
-    if task.run then redis.call('HDEL', KEY.running, task.id) end
+  local function remove_waiter(meta, waiters, scheduler)
+    local remaining = without_waiter(sound_waiters(waiters), scheduler)
+    if remaining then
+      write_waiters(meta, remaining)
+    end
+  end
+  local function wake_newest(channel, waiters, scheduler)
+    local untried = sound_waiters(waiters)
+    local listeners = 0
+    local tries = 0
+    while listeners == 0 and untried ~= '' and tries < 16 do
+      local earlier, newest = string.match(untried, '^(.*) (%S+)$')
+      newest = newest or untried
+      if newest ~= scheduler then
+        listeners = redis.call('SPUBLISH', channel .. ':' .. newest, 'wake')
+      end
+      untried = earlier or ''
+      tries = tries + 1
+    end
+    return untried
+  end
+  local function stop_waiting(channel, meta, waiters, scheduler, waits)
+    if waits == 'wake' then
+      write_waiters(meta, wake_newest(channel, waiters, scheduler))
+    else
+      remove_waiter(meta, waiters, scheduler)
+    end
+  end
+  local function leave_state(task)
+    if task.state == 'taken' then
+      redis.call('HDEL', KEY.taken, task.id)
+    end
+    if task.run then
+      redis.call('HDEL', KEY.running, task.id)
+    end
   end
   local function come_due(line)
     local since = option(line, 'since')
@@ -956,28 +1018,38 @@ function in_full()
   end
   local function write_end(task, state, now, why)
     local line = task.line and line_text(task.line) or task.raw or ''
-    redis.call('HSET', KEY.ended, task.id, table.concat({state .. ' ' .. now, line, task.run or '', why}, '\n'))
+    local text = table.concat({state .. ' ' .. now, line, task.run or '', why}, '\n')
+    redis.call('HSET', KEY.ended, task.id, text)
     redis.call('HDEL', KEY.tasks, task.id)
     redis.call('HDEL', KEY.messages, task.id)
   end
-  local function to_final(task, state, now, why, retention_s, told)
-    local message = told and task.line and redis.call('HGET', KEY.messages, task.id)
-    if message then put_extra(task, 'message', message) end
-    write_end(task, state, now, why)
-    unhold(task)
-    if task.line and task.line.mark == '+' then
-      redis.call('HDEL', KEY.extra .. task.id, 'cancel', 'next', 'next_message')
-      redis.call('EXPIRE', KEY.extra .. task.id, retention_s)
-    elseif not task.line then
-      redis.call('DEL', KEY.extra .. task.id)
+  local function end_task(task, state, now, why, retention_s, is_unseen)
+    local key = KEY.extra .. task.id
+    local message = is_unseen and task.line and redis.call('HGET', KEY.messages, task.id)
+    if message then
+      put_extra(task, 'message', message)
     end
-    task.state, task.attempt, task.run = state, nil, nil
+    write_end(task, state, now, why)
+    leave_state(task)
+    if task.line and task.line.mark == '+' then
+      redis.call('HDEL', key, 'cancel', 'next', 'next_message')
+      redis.call('EXPIRE', key, retention_s)
+    elseif not task.line then
+      redis.call('DEL', key)
+    end
+    task.state = state
+    task.attempt = nil
+    task.run = nil
   end
   local function end_unseen(task, state, now, why, retention_s)
     local attempt = task.attempt
-    to_final(task, state, now, why, retention_s, true)
+    end_task(task, state, now, why, retention_s, true)
     to_outbox(task.id, state, why)
-    note_task(task, why == 'expired' and why or state, why ~= 'expired' and why, attempt, task.place)
+    if why == 'expired' then
+      note_task(task, 'expired', nil, attempt, task.place)
+    else
+      note_task(task, state, why, attempt, task.place)
+    end
   end
   local function is_number(text)
     if #text > 15 then
@@ -1056,72 +1128,113 @@ function in_full()
     return NEEDED[text]
   end
   local function flaw(line)
-    if not line then return 'line' end
-    local name, needs, strategy = split_kind(line.kind)
-    if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then return 'needs' end
-    if not string.find(name or '', '^[!-~]+$') or #name > 255 then return 'name' end
-    if strategy ~= '' and not STRATEGY[strategy] then return 'strategy' end
-  end
-  local function is_dead(id) return redis.call('ZSCORE', KEY.dead, id) end
-  local function find_due(now, most, gone)
-    local ids, bad = redis.call('ZRANGEBYSCORE', KEY.later, '-inf', now, 'LIMIT', 0, most), nil
-    local texts, lines = read_fields(KEY.tasks, ids), {}
-    for i, id in ipairs(ids) do
-      local line = parse_line(texts[id])
-      if texts[id] and not line then gone[#gone + 1], gone[#gone + 2] = 0, id end
-      bad = bad or line and bad_kind(KEY.pending, line.kind) or nil
-      lines[i] = line or false
+    if not line then
+      return 'line'
     end
-    return ids, lines, bad
+    local name, needs, strategy = split_kind(line.kind)
+    if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then
+      return 'needs'
+    end
+    if not string.find(name or '', '^[!-~]+$') or #name > 255 then
+      return 'name'
+    end
+    if strategy ~= '' and not STRATEGY[strategy] then
+      return 'strategy'
+    end
   end
-  local function to_be_turned(gone, retention_s)
-    local bad, ids = bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list'), {}
-    if bad then return nil, bad end
-    for i = 2, #gone, 2 do ids[#ids + 1] = gone[i] end
-    local found = load_tasks(ids)
-    for _, task in pairs(found) do bad = bad or task.line and bad_kind(KEY.pending, task.line.kind) or nil end
-    return found, bad
+  local function is_dead(id)
+    return redis.call('ZSCORE', KEY.dead, id)
   end
-  local function enter_due(ids, lines)
-    local written = {}
-    for i, id in ipairs(ids) do
-      local line = lines[i]
+  local function find_due(limit, not_taken)
+    local refusal
+    DUE_IDS = redis.call('ZRANGEBYSCORE', KEY.later, '-inf', now_ms(), 'LIMIT', 0, limit)
+    local texts = read_fields(KEY.tasks, DUE_IDS)
+    for i, id in ipairs(DUE_IDS) do
+      local line = parse_line(texts[id])
+      if texts[id] and not line then
+        not_taken[#not_taken + 1] = 0
+        not_taken[#not_taken + 1] = id
+      end
+      refusal = refusal or line and bad_kind(KEY.pending, line.kind) or nil
+      DUE_LINES[i] = line or false
+    end
+    return refusal
+  end
+  local function enter_due()
+    local changed_lines = {}
+    for i, id in ipairs(DUE_IDS) do
+      local line = DUE_LINES[i]
       if line then
         enter(line.kind, id, line.order)
         if come_due(line) then
-          written[#written + 1], written[#written + 2] = id, line_text(line)
+          changed_lines[#changed_lines + 1] = id
+          changed_lines[#changed_lines + 1] = line_text(line)
         end
       end
     end
-    return written
+    return changed_lines
   end
-  local function turn_one(task, now, retention_s)
-    if not task or task.state ~= 'pending' then return nil end -- it is in no queue any more
-    local why = flaw(task.line)
-    if why then
-      why = DAMAGED .. ': ' .. why
-      end_unseen(task, 'failed', now, why, retention_s)
+  local function write_due(lines)
+    write_all('ZREM', KEY.later, DUE_IDS)
+    write_all('HSET', KEY.tasks, lines)
+  end
+  local function load_not_taken(not_taken, retention_s)
+    local refusal = bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list')
+    if refusal then
+      return refusal
+    end
+    local ids = {}
+    for i = 2, #not_taken, 2 do
+      ids[#ids + 1] = not_taken[i]
+    end
+    RECORDS = load_tasks(ids)
+    for _, task in pairs(RECORDS) do
+      refusal = refusal or task.line and bad_kind(KEY.pending, task.line.kind) or nil
+    end
+    return refusal
+  end
+  local function end_or_return(task, retention_s)
+    if not task or task.state ~= 'pending' then -- the task is in no queue any more
+      return nil
+    end
+    local damage = flaw(task.line)
+    if damage then
+      local why = DAMAGED .. ': ' .. damage
+      end_unseen(task, 'failed', now_ms(), why, retention_s)
       return why
     end
-    if is_past(option(task.line, 'expires'), now) then
-      end_unseen(task, 'cancelled', now, 'expired', retention_s)
+    if is_past(option(task.line, 'expires'), now_ms()) then
+      end_unseen(task, 'cancelled', now_ms(), 'expired', retention_s)
     else
       enter(task.line.kind, task.id, task.line.order)
     end
   end
-  local function turn_away(gone, turned, given, now, retention_s)
-    for i = 1, #gone, 2 do
-      local why = turn_one(turned[gone[i + 1]], now, retention_s)
-      for _, word in ipairs(why and {gone[i], gone[i + 1], '', why} or {}) do given[#given + 1] = word end
+  local function end_not_taken(not_taken, given, retention_s)
+    for i = 1, #not_taken, 2 do
+      local id = not_taken[i + 1]
+      local why = end_or_return(RECORDS[id], retention_s)
+      for _, word in ipairs(why and {not_taken[i], id, '', why} or {}) do
+        given[#given + 1] = word
+      end
     end
     write_outbox(KEY.outbox)
   end
-  FULL = {bad_type = bad_type, enter_due = enter_due, find_due = find_due, find_first = find_first, go_on = go_on, is_dead = is_dead, is_rare_word = is_rare_word, order_at = order_at, to_be_turned = to_be_turned, too_long = too_long, too_many = too_many, turn_away = turn_away}
+  FULL = {bad_type = bad_type, end_not_taken = end_not_taken, enter_due = enter_due, find_due = find_due, find_first = find_first, is_dead = is_dead, is_rare_word = is_rare_word, load_not_taken = load_not_taken, order_at = order_at, stop_waiting = stop_waiting, too_long = too_long, too_many = too_many, write_due = write_due}
   return FULL
 end
-local redis_call, string_byte, string_find, string_format, string_match = redis.call, string.byte, string.find, string.format, string.match
+local math_huge, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
 local meta, kinds, changed, later, tasks, taken, running, pending_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local refused = refuse_call('take', 8, 7 + 2 * count)
+local refused
+repeat -- refuse_call
+  local verb, keys, argv = 'take', 8, 7 + 2 * count
+  local has_gate = #KEYS == keys + 1 and string_sub(KEYS[#KEYS], -6) == '}:gate'
+  if #ARGV == argv and (#KEYS == keys or has_gate) then
+    refused = nil
+    break
+  end
+  refused = redis.error_reply(string_format('PSARGS %s takes %d keys and %d arguments, not %d and %d',
+    verb, keys, argv, #KEYS, #ARGV))
+until true
 if refused then return refused end
 if #ARGV[1] > 255 or #ARGV[2] > 32 or #ARGV[3] > 32 or #ARGV[4] > 160 or #ARGV[5] > 32 or #ARGV[6] > 255 or #ARGV[7] > 64 then return in_full().too_long('take', 0, {'scheduler', 255, 'since', 32, 'most', 32, 'salt', 160, 'retention_s', 32, 'channel', 255, 'waits', 64}) end
 if count > 1000 then return in_full().too_many('take', 1000) end
@@ -1129,88 +1242,340 @@ for row = 7, #ARGV - 1, 2 do
   if #ARGV[row + 1] > 2097152 or #ARGV[row + 2] > 32 then return in_full().too_long('take', row, {'kind', 2097152, 'limit', 32}) end
 end
 
--- take: give a scheduler the first tasks of the kinds for which it has seats, each with its next attempt; end tasks that have
--- expired; move delayed tasks that have come due to their kinds; and tell the scheduler which lines of `kinds` have changed.
+-- take: give a scheduler the first tasks of the kinds for which it has seats, each with its next
+-- attempt; end tasks that have expired; move delayed tasks that have come due to their kinds; and
+-- tell the scheduler which lines of `kinds` have changed.
 -- KEYS: meta kinds changed later tasks taken running pending:
 -- ALSO: messages dead ended ended_1 ended_2 outbox events extra:
 -- READS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox
 -- ARGV: scheduler since most salt retention_s channel waits (kind limit)*
---   since: the version at which the scheduler's copy of `kinds` stands, '0' for none; most: how many changed lines it wants to
---   be told, and how many due tasks are looked at; limit: how many tasks of that kind, 1,000 in all
---   salt: '.SCHEDULER.RANDOM', the end of its attempts: it tells them from those of others, and from those of takes that the
---   server lost, docs/decisions/0016. If takes were undone, 'u' and their number follow: a take that is undone is not counted
---   waits: 'wait' to be woken when the next kind begins to wait; 'wake' to wake another scheduler that waits
--- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}; version: where the copy stands now; due_ms: when the next
---   delayed task is due, or ''; anew: 1 if the copy is to be dropped first; more: 1 if there are more changes; changes: (kind,
---   line or '')*, by their versions; tasks: (row, id, attempt, ready_ms)*, row: 0 if it was delayed; ready_ms: since when it
---   could be taken, and behind a space the node that it avoids; attempt '': its record is damaged, and ready_ms says so
+--   since: the version at which the scheduler's copy of `kinds` stands, '0' for none
+--   most: how many changed lines the scheduler wants to be told, and how many due tasks are looked
+--     at
+--   limit: how many tasks of the kind the scheduler wants; 1,000 in all
+--   salt: '.SCHEDULER.RANDOM', the end of the scheduler's attempts. The salt tells the attempts
+--     from those of other schedulers, and from those of takes that the server lost,
+--     docs/decisions/0016. If takes were undone, 'u' and their number follow: a take that is undone
+--     is not counted
+--   waits: 'wait' to be woken when the next kind begins to wait; 'wake' to wake another scheduler
+--     that waits
+-- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}
+--   version: at which the copy stands now; due_ms: when the next delayed task is due, or ''
+--   anew: 1 if the scheduler drops its copy first; more: 1 if there are more changes
+--   changes: (kind, line or '')*, by their versions
+--   tasks: (row, id, attempt, ready_ms)*. row: 0 if the task was delayed; ready_ms: since when the
+--     task could be taken, and behind a space the node that it avoids. If the record of the task is
+--     damaged, attempt is '' and ready_ms says why
 -- ERRORS: PSARGS
--- INVARIANT: a taken task is in `taken` and in no kind's queue; its attempt was never given out before; it has not expired by
---   the server's clock: a promise about lateness, not a lease.
+-- INVARIANT: a taken task is in `taken` and in no kind's queue; its attempt was never given out
+--   before; the task has not expired by the server's clock: a promise about lateness, not a lease.
 -- ATOMICITY: a task is taken by one scheduler only; the tasks and the lines are of one moment.
 -- COMPLEXITY: O(limit * log pending + most + waiting schedulers)
 
 
 
-local limit, bad, waiters, undone = 0, bad_number('most', ARGV[3], 1, 10000) or bad_since(ARGV[2]), nil, nil
-if not bad then
-  bad, waiters, undone = bad_counts(meta, 'waiters', 'undone')
+local GIVEN = {} -- the tasks of the reply: {row, id, attempt, ready_ms, ...}
+local ATTEMPTS = {} -- {id, attempt, ...} of these tasks
+local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/not_taken
+local LEAVING = {} -- kind -> how many tasks leave its queue
+local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
+
+-- check_call: check the arguments and read meta. Return the error reply; or nil, the schedulers
+-- that wait, and how many takes were undone.
+
+-- take_first: take the first tasks of a kind, `limit` at most.
+
+-- choose_tasks: take the first tasks of all rows, and read what else is in their queues and has
+-- come due. Writes nothing. Return an error reply or nil.
+
+-- write_tasks: write which tasks have come due, are taken, and cannot be taken.
+
+-- next_due: return when the next delayed task is due, or ''.
+local function next_due()
+  return redis_call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
 end
-for _ = 1, count do local row = 2 * _ + 5
-  bad = bad or bad_number('limit', ARGV[row + 2], 0, 1000) or bad_kind(pending_prefix, ARGV[row + 1])
-  if bad then return bad end
-  limit = limit + ARGV[row + 2]
-end
-if bad or limit > 1000 then return bad or redis.error_reply('PSARGS take gives 1,000 tasks at most') end
-local now, given, owners, gone, g, w, salt = now_ms(), {}, {}, {}, 0, 0, ARGV[4]
-if undone and #undone < 16 and string_find(undone, '^%d+$') then
-  salt = salt .. 'u' .. undone
-end
-local next_due, due_ids, due, sizes, following = redis_call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', {}, {}, {}, {}
-if next_due ~= '' and is_past(next_due, now) then
-  due_ids, due, bad, next_due = in_full().find_due(now, ARGV[3], gone)
-end
-for number = 1, count do local row = 2 * number + 5
-  local kind, ids, behind = ARGV[row + 1], first_of(ARGV[row + 1], ARGV[row + 2])
-  local size = #ids
-  ids[size + 1] = behind
-  local lines, owned, held
-  if size > 0 then
-    lines = redis_call('HMGET', tasks, unpack(ids))
-    owned, held = redis_call('HMGET', taken, unpack(ids)), redis_call('HMGET', running, unpack(ids))
-    sizes[kind], following[kind] = size, behind and string_match(lines[size + 1] or '', '^%+?%d+@%d+ (%d+) ')
-    touch(kind)
+
+local check_call_1, check_call_2, check_call_3
+repeat -- check_call
+  local refusal = bad_number('most', ARGV[3], 1, 10000) or bad_since(ARGV[2])
+  if refusal then
+    check_call_1, check_call_2, check_call_3 = refusal
+    break
   end
-  for i = 1, size do
-    local id, takes, life, ready, options, its = ids[i], string_match(lines[i] or '', '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
-    local elsewhere = owned[i] or held[i] or string_byte(lines[i] or '') == 43 and in_full().is_dead(id)
-    local sound = its == kind and #takes < 10 and #life < 16 and #ready < 16
-    if sound and not elsewhere and (options == '-' or not is_past(string_match(options .. ',', 'expires=(%d+),'), now)) then
-      local attempt = (takes == '0' and '1' or string_format('%d', takes + 1)) .. '@' .. life .. salt
-      local off = options ~= '-' and string_match(options, 'last=([^,]+)')
-      owners[w + 1], owners[w + 2], w = id, attempt, w + 2
-      given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = number, id, attempt, off and ready .. ' ' .. off or ready, g + 4
-    else
-      gone[#gone + 1], gone[#gone + 2] = number, id
+  local total = 0
+  local waiters, undone
+  refusal, waiters, undone = bad_counts(meta, 'waiters', 'undone')
+  for _ = 1, count do local row = 2 * _ + 5
+    refusal = refusal or bad_number('limit', ARGV[row + 2], 0, 1000)
+      or bad_kind(pending_prefix, ARGV[row + 1])
+    total = total + (tonumber(ARGV[row + 2]) or 0)
+  end
+  if not refusal and total > 1000 then
+    refusal = redis.error_reply('PSARGS take gives 1,000 tasks at most')
+  end
+  check_call_1, check_call_2, check_call_3 = refusal, waiters, undone
+until true
+local refusal, waiters, undone = check_call_1, check_call_2, check_call_3
+if refusal then
+  return refusal
+end
+local due_ms = next_due()
+local has_due = due_ms ~= '' and is_past(due_ms, now_ms())
+local choose_tasks_1
+do -- choose_tasks
+  local refusal = has_due and in_full().find_due(ARGV[3], NOT_TAKEN)
+  local salt = ARGV[4]
+  if undone and #undone < 16 and string_find(undone, '^%d+$') then
+    salt = salt .. 'u' .. undone
+  end
+  for number = 1, count do local row = 2 * number + 5
+    repeat -- take_first
+      local kind, limit = ARGV[row + 1], ARGV[row + 2]
+      local first_of_1, first_of_2
+      repeat -- first_of
+        local queue = QUEUES[kind]
+        if queue.count == 0 or tonumber(limit) == 0 or queue.asked then
+          first_of_1, first_of_2 = {}
+          break
+        end
+        queue.asked = true
+        local ids = redis_call('ZRANGE', queue.pending, 0, limit)
+        first_of_1, first_of_2 = ids, #ids > tonumber(limit) and table_remove(ids) or nil
+      until true
+      local ids, id_behind = first_of_1, first_of_2
+      local size = #ids
+      if size == 0 then
+        break
+      end
+      ids[size + 1] = id_behind
+      local lines = redis_call('HMGET', tasks, unpack(ids))
+      local owners = redis_call('HMGET', taken, unpack(ids))
+      local runs = redis_call('HMGET', running, unpack(ids))
+      LEAVING[kind] = size
+      BEHIND[kind] = id_behind and string_match(lines[size + 1] or '', '^%+?%d+@%d+ (%d+) ')
+      do -- touch
+        local queue = QUEUES[kind]
+        if not queue.touched then
+          TOUCHED[#TOUCHED + 1] = kind
+          queue.touched = true
+        end
+      end
+      local given = #GIVEN
+      local attempts = #ATTEMPTS
+      for i = 1, size do
+        local id = ids[i]
+        local line = lines[i] or ''
+        local is_elsewhere = owners[i] or runs[i] or string_byte(line) == 43 and in_full().is_dead(id)
+        local next_attempt_1, next_attempt_2
+        repeat -- next_attempt
+          local takes, life, ready, options, kind_of_line =
+            string_match(line, '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
+          if is_elsewhere or kind_of_line ~= kind or #takes > 9 or #life > 15 or #ready > 15 then
+            next_attempt_1, next_attempt_2 = nil
+            break
+          end
+          local attempt = (takes == '0' and '1' or string_format('%d', takes + 1)) .. '@' .. life .. salt
+          if options == '-' then
+            next_attempt_1, next_attempt_2 = attempt, ready
+            break
+          end
+          if is_past(string_match(options .. ',', 'expires=(%d+),'), now_ms()) then
+            next_attempt_1, next_attempt_2 = nil
+            break
+          end
+          local avoided = string_match(options, 'last=([^,]+)')
+          next_attempt_1, next_attempt_2 = attempt, avoided and ready .. ' ' .. avoided or ready
+        until true
+        local attempt, ready = next_attempt_1, next_attempt_2
+        if attempt then
+          ATTEMPTS[attempts + 1] = id
+          ATTEMPTS[attempts + 2] = attempt
+          attempts = attempts + 2
+          GIVEN[given + 1] = number
+          GIVEN[given + 2] = id
+          GIVEN[given + 3] = attempt
+          GIVEN[given + 4] = ready
+          given = given + 4
+        else
+          NOT_TAKEN[#NOT_TAKEN + 1] = number
+          NOT_TAKEN[#NOT_TAKEN + 1] = id
+        end
+      end
+    until true
+  end
+  if #NOT_TAKEN > 0 and not refusal then
+    refusal = in_full().load_not_taken(NOT_TAKEN, ARGV[5])
+  end
+  choose_tasks_1 = refusal
+end
+refusal = choose_tasks_1
+if refusal then
+  return refusal
+end
+do -- write_tasks
+  local due_lines = has_due and in_full().enter_due()
+  read_lines(kinds)
+  announce(changed)
+  if #TOUCHED == 0 then
+    redis_call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it
+  end
+  if has_due then
+    in_full().write_due(due_lines)
+  end
+  for kind, size in pairs(LEAVING) do
+    do -- take_out
+      local following = BEHIND[kind]
+      local queue = QUEUES[kind]
+      queue.count = queue.count - redis_call('ZREMRANGEBYRANK', queue.pending, 0, size - 1)
+      if queue.count == 0 then
+        queue.first = math_huge
+      else
+        queue.first = tonumber(following) or in_full().order_at(queue.pending, 0)
+      end
     end
   end
+  write_all('HSET', taken, ATTEMPTS)
+  if #NOT_TAKEN > 0 then
+    in_full().end_not_taken(NOT_TAKEN, GIVEN, ARGV[5])
+  end
 end
-local turned
-if #gone > 0 and not bad then turned, bad = in_full().to_be_turned(gone, ARGV[5]) end
-if bad then return bad end
-local written = #due_ids > 0 and in_full().enter_due(due_ids, due) or {}
-read_lines(kinds)
-announce(changed)
-if #TOUCHED == 0 then redis_call('ZADD', changed, 'XX', 0, '') end -- changes nothing; a full server refuses it
-write_all('ZREM', later, due_ids)
-write_all('HSET', tasks, written)
-for kind, size in pairs(sizes) do take_out(kind, size, following[kind]) end
-write_all('HSET', taken, owners)
-if #gone > 0 then in_full().turn_away(gone, turned, given, now, ARGV[5]) end
-write_kinds(meta, kinds, changed)
-local version, anew, more, changes = changes_since(kinds, changed, ARGV[2], ARGV[3])
-if ARGV[7] == 'wait' then wait_in(meta, waiters or '', ARGV[1]) end
-local leaves = waiters and (ARGV[7] == 'wake' or ARGV[7] == '' and string_find(waiters, ARGV[1], 1, true))
-if leaves then in_full().go_on(ARGV[6], meta, waiters, ARGV[1], ARGV[7]) end
-next_due = next_due or redis_call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
-return {version, now, next_due, anew, more, changes, given}
+repeat -- write_kinds
+  if APART then
+    break
+  end
+  local has_new_kind = false
+  local lines = {}
+  local ended = {}
+  read_lines(kinds)
+  local version = announce(changed)
+  if version > COUNTED.version then
+    -- HINCRBY, which clients may call. With HSET they could write any text.
+    redis_call('HINCRBY', meta, 'version', string_format('%d', version - COUNTED.version))
+  end
+  for _, kind in ipairs(TOUCHED) do
+    local queue = QUEUES[kind]
+    do -- write_entering
+      if queue.entering then
+        queue.count = queue.count + write_all('ZADD', queue.pending, queue.entering)
+        queue.entering = false
+      end
+    end
+    if queue.count == 0 then
+      ended[#ended + 1] = kind
+    else
+      queue.line = kind_line(queue, queue.known)
+      lines[#lines + 1] = kind
+      lines[#lines + 1] = queue.line
+      has_new_kind = has_new_kind or queue.before == 0
+    end
+  end
+  write_all('HSET', kinds, lines)
+  write_all('HDEL', kinds, ended)
+  COUNTED.now = version
+until true
+local changes_since_1, changes_since_2, changes_since_3, changes_since_4
+do -- changes_since
+  local since, limit = ARGV[2], ARGV[3]
+  local now = COUNTED.now
+  local version, begun = string_match(since, '^(%d+)%f[%D]/?(%d*)$')
+  version = tonumber(version)
+  begun = tonumber(begun) or version
+  local begins_anew = version == 0 or version > now or begun < COUNTED.floor
+  if begins_anew then
+    version = 0
+    begun = now
+  end
+  local changes = {}
+  local reached = now
+  if version == COUNTED.version and #TOUCHED <= tonumber(limit) then
+    local own_changes_1
+    do -- own_changes
+      local changes = {}
+      for _, kind in ipairs(TOUCHED) do
+        changes[#changes + 1] = kind
+        changes[#changes + 1] = QUEUES[kind].line or ''
+      end
+      own_changes_1 = changes
+    end
+    changes = own_changes_1 -- no other call has changed a kind since
+  elseif version < now then
+    local read_changes_1, read_changes_2
+    repeat -- read_changes
+      local after = string_format('(%d', version)
+      local names = redis_call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, limit)
+      local lines
+      do -- read_fields
+        local key, fields = kinds, names
+        local texts = {}
+        for from = 0, #fields - 1, 1000 do
+          local chunk = redis_call('HMGET', key, unpack(fields, from + 1, math_min(from + 1000, #fields)))
+          for i, text in ipairs(chunk) do
+            if text then -- a nil would take a place in the table
+              texts[fields[from + i]] = text
+            end
+          end
+        end
+        lines = texts
+      end
+      local changes = {}
+      for _, kind in ipairs(names) do
+        changes[#changes + 1] = kind
+        changes[#changes + 1] = lines[kind] or ''
+      end
+      if #names >= tonumber(limit) then
+        read_changes_1, read_changes_2 = changes, tonumber(redis_call('ZSCORE', changed, names[#names]))
+        break
+      end
+      read_changes_1, read_changes_2 = changes, COUNTED.now
+    until true
+    changes, reached = read_changes_1, read_changes_2
+  end
+  local copy_version = string_format('%d', reached)
+  if begun > reached then
+    copy_version = string_format('%d/%d', reached, begun)
+  end
+  changes_since_1, changes_since_2, changes_since_3, changes_since_4 = copy_version, begins_anew and 1 or 0, reached < now and 1 or 0, changes
+end
+local version, anew, more, changes = changes_since_1, changes_since_2, changes_since_3, changes_since_4
+repeat -- note_waiting
+  local channel, waiters, scheduler, waits = ARGV[6], waiters, ARGV[1], ARGV[7]
+  if waits == 'wait' then
+    repeat -- add_waiter
+      local waiters = waiters or ''
+      local sound_waiters_1
+      do -- sound_waiters
+        sound_waiters_1 = #waiters < 8000 and waiters or ''
+      end
+      waiters = sound_waiters_1
+      local without_waiter_1, without_waiter_2
+      repeat -- without_waiter
+        local padded = ' ' .. waiters .. ' '
+        local from, to = string_find(padded, ' ' .. scheduler .. ' ', 1, true)
+        if not from then
+          without_waiter_1, without_waiter_2 = nil
+          break
+        end
+        local behind = string_sub(padded, to + 1)
+        local _, number_behind = string_gsub(behind, ' ', '')
+        without_waiter_1, without_waiter_2 = string_sub(string_sub(padded, 1, from) .. behind, 2, -2), number_behind
+      until true
+      local remaining, number_behind = without_waiter_1, without_waiter_2
+      if remaining and number_behind < 16 then
+        break
+      end
+      remaining = remaining or waiters
+      local text = remaining == '' and scheduler or remaining .. ' ' .. scheduler
+      if #text > 4000 then
+        text = string_match(string_sub(text, -4000), ' (.*)$') or scheduler
+      end
+      redis_call('HSET', meta, 'waiters', text)
+    until true
+    break
+  end
+  local leaves = waits == 'wake' or waits == '' and string_find(waiters or '', scheduler, 1, true)
+  if waiters and leaves then
+    in_full().stop_waiting(channel, meta, waiters, scheduler, waits)
+  end
+until true
+due_ms = has_due and next_due() or due_ms
+return {version, now_ms(), due_ms, anew, more, changes, GIVEN}

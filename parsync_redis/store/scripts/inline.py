@@ -1,0 +1,253 @@
+"""Put the body of a Lua function in the place of its only call.
+
+The server makes each function anew in each run of a script, which costs as much as a third of a
+command. So a step of a verb costs nothing as long as the verb calls it once. No parser is needed,
+because lua/ has one statement a line and two spaces a block (tests/unit/test_lua_layout.py).
+
+    local ids, owners = read_states()          local ids, owners
+                                               do -- read_states
+                                                 ...
+                                                 ids, owners = list, redis.call(...)
+                                               end
+
+A function with an early return becomes `repeat ... until true`, and the return becomes an
+assignment and a `break`. A function stays as it is if it returns from within a loop, or if a name
+that it uses means something else at its call.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+_DEFINITION: Final = re.compile(r"local function (\w+)\(([\w, ]*)\)$")
+_BEFORE: Final = re.compile(r"( *)((?:local )?[\w, ]+ = |return |if not |if |)$")
+_BEHIND: Final = re.compile(r"|(?: --.*)| (?:or|and|then|==|~=|[<>.+-]).*")
+_LOCAL: Final = re.compile(r" *local (?!function)([\w, ]+?)(?: =.*)?$")
+_LOOP: Final = re.compile(r" *for ([\w, ]+?) (?:=|in) ")
+_RETURN: Final = re.compile(r"( *)return\b ?(.*)")
+_WORD: Final = re.compile(r"(?<![.:\w])[A-Za-z_]\w*")
+_PACKED: Final = re.compile(r"\bfunction\(|\b(?:then|do|else)\b.*\b(?:end|return)\b|\S.*\breturn\b")
+_NO_CODE: Final = re.compile(r"'[^'\n]*'|--.*")
+
+
+def inline_single_calls(text: str) -> str:
+    """Return a script in which functions that are called once, as a statement, stand where they are
+    called.
+    """
+    lines = text.split("\n")
+    words = Counter(word for line in lines for word in _words(line))
+    names = [match[1] for line in lines if (match := _DEFINITION.match(line))]
+    for name in names:
+        if words[name] == 2:
+            _inline(name, lines)
+    return "\n".join(lines)
+
+
+def _inline(name: str, lines: list[str]) -> None:
+    """Put a function in the place of its only call, if that is possible."""
+    first = next(i for i, line in enumerate(lines) if line.startswith(f"local function {name}("))
+    last = lines.index("end", first)
+    site = next(
+        i for i, line in enumerate(lines) if not first <= i <= last and name in _words(line)
+    )
+    body = lines[first + 1 : last]
+    call = _split_call(name, lines[site])
+    if not call or any(_PACKED.search(_NO_CODE.sub("''", line)) for line in body):
+        return
+    before, arguments, behind = call
+    parameters = [
+        word for word in lines[first].partition("(")[2].removesuffix(")").split(", ") if word
+    ]
+    if len(arguments) > len(parameters) or _free_names(parameters, body) & _hidden_names(
+        lines, last, site
+    ):
+        return
+    block = _block(name, parameters, body, before, arguments, behind)
+    if block:
+        lines[site : site + 1] = block
+        del lines[first : last + 1]
+
+
+def _words(line: str) -> list[str]:
+    """Return the names in a line of code; those behind a point are of another table."""
+    return _WORD.findall(_NO_CODE.sub("''", line))
+
+
+def _split_call(name: str, line: str) -> tuple[str, list[str], str] | None:
+    """Return what stands before a call, its arguments, and what stands behind it; None inside an
+    expression.
+    """
+    before, _, after = line.partition(f"{name}(")
+    arguments = []
+    depth = 0
+    start = 0
+    for match in re.finditer(r"'[^']*'|[(\[{]|[)\]}]|,", after):
+        if match[0] in ")]}" and depth == 0:
+            arguments.append(after[start : match.start()])
+            behind = after[match.end() :]
+            sound = _BEFORE.match(before) and _BEHIND.fullmatch(behind)
+            return (before, [word.strip() for word in arguments if word], behind) if sound else None
+        if match[0] == "," and depth == 0:
+            arguments.append(after[start : match.start()])
+            start = match.end()
+        depth += (match[0] in "([{") - (match[0] in ")]}")
+    return None
+
+
+def _scoped(lines: Sequence[str], names: set[str]) -> Iterator[tuple[str, set[str]]]:
+    """Go through lines of code with the local names that each of them knows, besides `names`."""
+    scopes: list[tuple[int, set[str]]] = []
+    for line in lines:
+        if not line.strip():
+            continue
+        indent = _indent(line)
+        scopes = [scope for scope in scopes if scope[0] <= indent]
+        if match := _DEFINITION.match(line):
+            scopes.append((2, set(match[2].split(", "))))
+        elif match := _LOOP.match(line):
+            scopes.append((indent + 2, set(match[1].split(", "))))
+        yield line, names.union(*(declared for depth, declared in scopes))
+        if match := _LOCAL.match(_NO_CODE.sub("''", line).rstrip()):
+            scopes.append((indent, set(match[1].split(", "))))
+
+
+def _free_names(parameters: Sequence[str], body: Sequence[str]) -> set[str]:
+    """Return the names in a function that are not its own."""
+    free: set[str] = set()
+    for line, known in _scoped(body, set(parameters)):
+        free |= {*_words(line.partition("=")[2] if _LOCAL.match(line) else line)} - known
+    return free
+
+
+def _hidden_names(lines: Sequence[str], start: int, site: int) -> set[str]:
+    """Return the local names at a call that the function, which ends at line `start`, does not
+    know.
+    """
+    names: set[str] = set()
+    for _, known in _scoped(lines[start + 1 : site + 1], set()):
+        names = known
+    return names
+
+
+def _block(
+    name: str,
+    parameters: Sequence[str],
+    body: Sequence[str],
+    before: str,
+    arguments: Sequence[str],
+    behind: str,
+) -> list[str] | None:
+    """Return the lines that stand for a call; None if the function returns from within a loop."""
+    indent = " " * _indent(before)
+    statement = before.strip()
+    code = behind.partition(" --")[0]
+    if statement == "return" and not code:
+        moved = _move(body if _ends_with_return(body) else [*body, "  return"], indent)
+        return [
+            f"{indent}do -- {name}",
+            *_bind(parameters, arguments, body, indent),
+            *moved,
+            f"{indent}end",
+        ]
+    returns = [i for i, line in enumerate(body) if _RETURN.match(line)]
+    if any(_in_loop(body, i) for i in returns):
+        return None
+    targets = (
+        statement.removesuffix("=").removeprefix("local ").strip().split(", ")
+        if statement.endswith("=")
+        else []
+    )
+    own = {word for line, known in _scoped(body, set(parameters)) for word in known}
+    own |= _free_names(parameters, body).union(*map(_words, arguments))
+    direct = statement.startswith("local ") and not code and own.isdisjoint(targets)
+    wanted = len(targets) if not code else 1
+    results = targets if direct else [f"{name}_{n}" for n in range(1, (wanted or bool(code)) + 1)]
+    early = [i for i in returns if _indent(body[i]) > 2 or not _is_last(body, i)]
+    lines = [f"{indent}local {', '.join(results)}"] if results else []
+    lines += [
+        f"{indent}{'repeat' if early else 'do'} -- {name}",
+        *_bind(parameters, arguments, body, indent),
+    ]
+    lines += _move(_without_returns(body, results, bool(early)), indent)
+    lines.append(f"{indent}{'until true' if early else 'end'}")
+    if results and not direct:
+        lines.append(f"{before}{', '.join(results)}{behind}")
+    return lines
+
+
+def _bind(
+    parameters: Sequence[str], arguments: Sequence[str], body: Sequence[str], indent: str
+) -> list[str]:
+    """Return the line that gives the parameters their values; a parameter that is called as its
+    argument needs none.
+    """
+    if len(parameters) != len(arguments):
+        values = f" = {', '.join(arguments)}" if arguments else ""
+        return [f"{indent}  local {', '.join(parameters)}{values}"] if parameters else []
+    pairs = [
+        (parameter, argument)
+        for parameter, argument in zip(parameters, arguments, strict=True)
+        if parameter != argument
+        or any(re.match(rf" *(?:\w+, )*{parameter}(?:, \w+)* =", line) for line in body)
+    ]
+    if not pairs:
+        return []
+    return [
+        f"{indent}  local {', '.join(pair[0] for pair in pairs)} = "
+        f"{', '.join(pair[1] for pair in pairs)}"
+    ]
+
+
+def _without_returns(body: Sequence[str], results: Sequence[str], early: bool) -> list[str]:
+    """Return a body whose returns assign the results, and leave the block unless they are its last
+    statement.
+    """
+    lines: list[str] = []
+    breaks: list[int] = []
+    for i, line in enumerate(body):
+        indent = _indent(line)
+        while breaks and line.strip() and indent < breaks[-1]:
+            lines.append(f"{' ' * breaks.pop()}break")
+        match = _RETURN.match(line)
+        if not match:
+            lines.append(line)
+            continue
+        values = match[2]
+        if values and (results or "(" in values):
+            lines.append(f"{match[1]}{', '.join(results) or 'local _'} = {values}")
+        if early and not _is_last(body, i):
+            breaks.append(indent)
+    return lines
+
+
+def _in_loop(body: Sequence[str], i: int) -> bool:
+    """Return whether a line is inside a loop."""
+    indent = _indent(body[i])
+    for line in reversed(body[:i]):
+        if line.strip() and _indent(line) < indent:
+            indent = _indent(line)
+            if re.match(r" *(?:for|while|repeat)\b", line):
+                return True
+    return False
+
+
+def _is_last(body: Sequence[str], i: int) -> bool:
+    """Return whether the return in line i of a function is its last statement: the others behind it
+    belong to it.
+    """
+    return _indent(body[i]) == 2 and all(
+        not line.strip() or _indent(line) >= 2 for line in body[i:]
+    )
+
+
+def _ends_with_return(body: Sequence[str]) -> bool:
+    return any(_RETURN.match(line) and _indent(line) == 2 for line in body)
+
+
+def _move(body: Sequence[str], indent: str) -> list[str]:
+    return [indent + line if line.strip() else line for line in body]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
