@@ -10,23 +10,42 @@
 -- COMPLEXITY: O(span)
 --- @include node/free_bits
 --- @include cluster/events
+
+-- has_leases: return whether a node has a lease.
+local function has_leases(node)
+  local is_leased = false
+  each_lease(slots, node, function()
+    is_leased = true
+  end)
+  return is_leased
+end
+
+-- remove_node: remove all that the partition has of a node.
+local function remove_node(node)
+  redis.call('HDEL', nodes, node.name)
+  redis.call('HDEL', alive, node.name)
+  redis.call('HDEL', left, node.name)
+  redis.call('ZREM', changed, node.name)
+  redis.call('SREM', lost, node.name)
+  redis.call('HDEL', notes, node.name)
+  redis.call('DEL', inbox)
+  redis.call('HINCRBY', meta, 'slots', -node.slots)
+  changed_nodes(meta)
+end
+
 local node = read_node(nodes, args.node)
-if not node then return 'gone' end
-if node.state ~= 'down' or node.inc ~= args.inc then return 'up' end
-local held = 0
-each_lease(slots, node, function() held = held + 1 end)
-if held > 0 then return 'held' end
+if not node then
+  return 'gone'
+end
+if node.state ~= 'down' or node.inc ~= args.inc then
+  return 'up'
+end
+if has_leases(node) then
+  return 'held'
+end
 if args.how == 'left' and node.drain ~= '0' then
   return 'drained'
 end
-redis.call('HDEL', nodes, node.name)
-redis.call('HDEL', alive, node.name)
-redis.call('HDEL', left, node.name)
-redis.call('ZREM', changed, node.name)
-redis.call('SREM', lost, node.name)
-redis.call('HDEL', notes, node.name)
-redis.call('DEL', inbox)
-redis.call('HINCRBY', meta, 'slots', -node.slots)
-changed_nodes(meta)
+remove_node(node)
 note_event('forgotten', {node = node.name})
 return 'forgotten'

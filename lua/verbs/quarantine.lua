@@ -9,14 +9,24 @@
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(log most)
 --- @include cluster/events
-local most, entry = tonumber(args.most), args.entry
-if not most or most < 1 or most > 1e6 then return redis.error_reply('PSARGS quarantine: most is from 1 to 1e6') end
-if entry == '' then
-  redis.call('DEL', quarantine)
-else
-  local new = redis.call('ZADD', quarantine, now_ms(), entry)
+
+-- add_entry: add an entry, and remove the oldest entries beyond `most`.
+local function add_entry(entry, most)
+  local is_new = redis.call('ZADD', quarantine, now_ms(), entry) == 1
   redis.call('ZREMRANGEBYRANK', quarantine, 0, -math.floor(most) - 1)
   local by, where, why = string.match(entry, '^(%S+) (%S+) %d+ ([^\n]*)')
-  if new == 1 and by then note_event('damage', {by = by, why = where .. ': ' .. why}) end
+  if is_new and by then
+    note_event('damage', {by = by, why = where .. ': ' .. why})
+  end
+end
+
+local most = tonumber(args.most)
+if not most or most < 1 or most > 1e6 then
+  return redis.error_reply('PSARGS quarantine: most is from 1 to 1e6')
+end
+if args.entry == '' then
+  redis.call('DEL', quarantine)
+else
+  add_entry(args.entry, most)
 end
 return redis.call('ZCARD', quarantine)

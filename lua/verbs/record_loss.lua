@@ -9,14 +9,19 @@
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(1)
 --- @include cluster/events
-local bad = bad_number('keep_s', args.keep_s, 1, 31536000)
-if bad then return bad end
-redis.call('HDEL', losses, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-if redis.call('HLEN', losses) >= 100 then redis.call('DEL', losses) end
-local new = redis.call('HSETNX', losses, args.seen, now_ms())
+
+local refusal = bad_number('keep_s', args.keep_s, 1, 31536000)
+if refusal then
+  return refusal
+end
+redis.call('HDEL', losses, '') -- first write, changes nothing: docs/decisions/0015
+if redis.call('HLEN', losses) >= 100 then
+  redis.call('DEL', losses)
+end
+local is_new = redis.call('HSETNX', losses, args.seen, now_ms())
 redis.call('EXPIRE', losses, args.keep_s)
-if new == 1 then
+if is_new == 1 then
   local by, what = string.match(args.seen, '^(%S+) (.*)$')
   note_event('writes_lost', {by = by, why = what})
 end
-return new
+return is_new
