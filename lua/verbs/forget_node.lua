@@ -1,11 +1,13 @@
--- forget_node: remove the record of a node that is down and holds nothing.
+-- forget_node: remove the record of a node that is down and has no leases.
 -- KEYS: meta slots free left changed nodes alive lost notes inbox
 -- ALSO: events
 -- ARGV: node inc how
---   how: 'left', its process leaves and may come back, so that a drained node stays; '' it has been down for long
--- RETURNS: forgotten, held (leases stand), drained (it stays), up (it is not down, or another incarnation), gone
+--   how: 'left' if its process leaves and may come back, so that a drained node stays; '' if the
+--   node has been down for long
+-- RETURNS: forgotten, held, drained, up or gone
+--   held: leases stand; drained: the node stays; up: it is not down, or has another incarnation
 -- ERRORS: PSARGS
--- INVARIANT: its bits are 0 already; the partition remembers the highest incarnation.
+-- INVARIANT: its bits are 0 already. The partition remembers the highest incarnation.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(span)
 --- @include node/free_bits

@@ -1,14 +1,18 @@
--- look_at_nodes: look at some nodes of a partition, and at some of its leases, for what contradicts the rest. It writes nothing.
+-- look_at_nodes: look at some nodes of a partition, and at some of its leases, for what contradicts
+-- the rest.
 -- KEYS: meta slots free left changed nodes alive lost notes, of any type
 -- READS: meta slots free left changed nodes alive lost notes
 -- ARGV: count cursor most node*
---   cursor: of the entries of `slots`, 0 or as the last reply says; with 0 the counts of the partition are looked at as well
---   most: about so many entries are looked at, 0 for none
--- RETURNS: {word, cursor}; word: sound, or suspect: repair_partition judges the whole partition at one moment
+--   cursor: of the entries of `slots`: 0, or the cursor of the last reply. With 0 the counts of the
+--   partition are looked at too
+--   most: about this many entries are looked at, 0 for none
+-- RETURNS: {word, cursor}; word: sound, or suspect
+--   suspect: repair_partition judges the whole partition at one moment
 -- ERRORS: PSARGS
--- INVARIANT: it writes nothing. A partition is sound if each of its nodes and each entry of `slots` is.
+-- INVARIANT: it writes nothing. A partition is sound if each of its nodes and each entry of `slots`
+--   is.
 -- ATOMICITY: whole.
--- COMPLEXITY: O(slots of these nodes + most); with cursor 0 O(nodes of the partition) as well
+-- COMPLEXITY: O(slots of these nodes + most); with cursor 0 O(nodes of the partition) too
 --- @include node/ledger
 --- @include node/record_check
 --- @include repair/split_leases
@@ -46,8 +50,8 @@ local function read_sound_node(name, text, highest)
   return node
 end
 
--- look_at_records: judge the records of the nodes. Returns {name -> node} of the sound records. A node
--- without a record was forgotten meanwhile.
+-- look_at_records: judge the records of the nodes. Returns {name -> node} of the sound records. A
+-- node without a record was forgotten meanwhile.
 local function look_at_records()
   local sound = {}
   local highest = tonumber(redis.call('HGET', meta, 'inc') or '') or math.huge
@@ -78,8 +82,8 @@ local function look_at_leases(sound)
   end, slots, suspect, sound, {})
 end
 
--- look_at_seats: judge about `most` entries of `slots`, by whether there is such a seat. Returns the
--- next cursor.
+-- look_at_seats: judge about `most` entries of `slots`, by whether there is such a seat. Returns
+-- the next cursor.
 local function look_at_seats()
   local spans = {}
   local function span_of(name)

@@ -1,14 +1,16 @@
--- look_over: look at some tasks of a shard, or at some entries of an index, for what contradicts the rest.
+-- look_over: look at some tasks of a shard, or at some entries of an index, for what contradicts
+-- the rest.
 -- KEYS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:
 -- READS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 expires
 -- ARGV: what cursor most
---   what: the hash or sorted set that is looked at; 'pending KIND' for the queue of a kind, and the line of the kind
---   cursor: 0, or as the last reply says
--- RETURNS: {cursor, looked, highest, (id, kind)*}; looked: how many entries; highest: the largest LIFE; then what is suspicious,
---   and the kind of which it was seen to wait; an id of '' is a kind
---   with a wrong line
+--   what: the hash or sorted set that is looked at; 'pending KIND' for the queue and the line of a
+--   kind
+--   cursor: 0, or the cursor of the last reply
+-- RETURNS: {cursor, looked, highest, (id, kind)*}
+--   looked: number of entries; highest: the largest LIFE; then the suspicious tasks, each with the
+--   kind in whose queue it was seen. An id of '' stands for a kind with a wrong line
 -- ERRORS: PSARGS
--- INVARIANT: it writes nothing; repair_task judges each task that it names again.
+-- INVARIANT: it writes nothing. repair_task judges each task that it names again.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(most)
 --- @include repair/entries
@@ -18,13 +20,20 @@ local HASHES = ' tasks messages taken running ended ended_1 ended_2 '
 local suspects = {} -- (id, kind)*
 local kind_of = {} -- id -> kind, as the line of the task says
 
+-- suspect: add a task to the reply, with the kind that its line says or in whose queue it was seen.
+local function suspect(id)
+  local _, kind = string.match(args.what, '^(%S+) ?(.*)$')
+  suspects[#suspects + 1] = id
+  suspects[#suspects + 1] = kind_of[id] or kind
+end
+
 -- is_in: return whether a name is in a list of names.
 local function is_in(list, name)
   return name and string.find(list, ' ' .. name .. ' ', 1, true) ~= nil
 end
 
--- bad_argument: return the error reply for an argument that is out of range, for an unknown index, and
--- for a queue of another type, or nil.
+-- bad_argument: return the error reply for an argument that is out of range, for an unknown index,
+-- and for a queue of another type, or nil.
 local function bad_argument(index, kind)
   local refusal = bad_number('most', args.most, 1, 5000)
   if refusal then
@@ -55,7 +64,7 @@ local function scan(index, kind)
 end
 
 -- look_at_line: suspect the kind of a queue whose line is wrong.
-local function look_at_line(kind, suspect)
+local function look_at_line(kind)
   local version = redis.call('HGET', meta, 'version')
   if not has_its_line(kind, tonumber(version or 0) or 0) then
     suspect('')
@@ -67,10 +76,6 @@ local refusal = bad_argument(index, kind)
 if refusal then
   return refusal
 end
-local function suspect(id)
-  suspects[#suspects + 1] = id
-  suspects[#suspects + 1] = kind_of[id] or kind
-end
 local cursor, ids, values = scan(index, kind)
 local reply = {cursor, #ids, 0}
 if index == 'tasks' then
@@ -80,7 +85,7 @@ elseif is_in(' ended ended_1 ended_2 ', index) then
 else
   look_at_entries(index, kind, ids, suspect)
   if index == 'pending' and args.cursor == '0' then
-    look_at_line(kind, suspect)
+    look_at_line(kind)
   end
 end
 for _, word in ipairs(suspects) do -- they may be too many for unpack

@@ -1,15 +1,19 @@
--- read_partition: return what changed in a partition since `version`; note who waits for a free slot there.
+-- read_partition: return what changed in a partition since `version`, and note that a scheduler
+-- waits for a free slot.
 -- KEYS: meta free left changed
 -- READS: meta free left changed
 -- ARGV: version waiter
---   version: that of the copy that is to be renewed, -1 for none
---   waiter: '' or the scheduler that wants to hear of a slot freed here; each is told once, in the order they asked
--- RETURNS: {version, epoch} if nothing changed, else {version, epoch, bits, whole, nodes, amounts}; nodes, amounts: names, and
---   what is left there, a line each; whole: 1 for all nodes with amounts, 0 for those whose amounts changed since `version`
+--   version: the version of the copy that is to be renewed, -1 without a copy
+--   waiter: '' or the scheduler that wants to hear of a slot freed here. Waiters are told once
+--   each, in the order in which they asked
+-- RETURNS: {version, epoch} if nothing changed, else {version, epoch, bits, whole, nodes, amounts}
+--   nodes, amounts: names and ledgers, a line each; whole: 1 for all nodes that have amounts, 0 for
+--   the nodes whose amounts changed since `version`
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: it writes nothing that a decision rests on.
 -- ATOMICITY: bits, amounts and version belong together.
--- COMPLEXITY: O(slots / 8 + nodes whose amounts changed), without `version` O(slots / 8 + nodes that declare resources)
+-- COMPLEXITY: O(slots / 8 + nodes whose amounts changed), without `version` O(slots / 8 + nodes
+--   that declare resources)
 --- @include call/batch
 --- @include call/hash_numbers
 

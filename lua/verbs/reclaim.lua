@@ -1,12 +1,14 @@
--- reclaim: mark a node down whose counter did not move for one lease, and list the leases that nobody serves any more.
+-- reclaim: mark a node down whose counter did not move for one lease, and list the leases that no
+-- process serves any more.
 -- KEYS: meta slots free nodes alive lost
 -- ALSO: events
 -- ARGV: node inc moved limit
---   moved: the counter that did not move, '' only lists
+--   moved: the counter that did not move; '' only lists
 -- RETURNS: {word, (slot, lease)*}; word: down (now), moved (it renewed after all), listed
--- ERRORS: PSARGS
--- INVARIANT: it frees no slot: the task goes back first, then release frees the slot. It covers the whole span.
--- ATOMICITY: the bits go with the state.
+-- ERRORS: PSARGS PSRECORD
+-- INVARIANT: it frees no slot: the task goes back first, then release frees the slot. It covers the
+--   whole span.
+-- ATOMICITY: the bits change with the state.
 -- COMPLEXITY: O(span)
 --- @include node/free_bits
 --- @include node/heartbeat

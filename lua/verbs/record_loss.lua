@@ -1,11 +1,12 @@
--- record_loss: write down, for people, that numbers went back which only grow: the server lost writes that it had acknowledged.
+-- record_loss: note, for people, that numbers went back which only grow: the server lost writes
+-- that it had acknowledged.
 -- KEYS: losses
 -- ALSO: events
 -- ARGV: seen keep_s
---   seen: 'scheduler-1 submitted=150->120 p0=77->70', who saw it, and each number before and after
+--   seen: 'scheduler-1 submitted=150->120 p0=77->70': who saw it, and each number before and after
 -- RETURNS: 1 if it is new, else 0
 -- ERRORS: PSARGS
--- INVARIANT: the newest hundred at most; no decision rests on it.
+-- INVARIANT: a hundred losses are kept at most; no decision rests on them.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(1)
 --- @include cluster/events

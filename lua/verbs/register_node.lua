@@ -1,13 +1,16 @@
--- register_node: give a node's name to a process, as a new incarnation; the leader recovers what earlier ones held.
+-- register_node: give a node's name to a process, as a new incarnation. The leader recovers what
+-- earlier incarnations held.
 -- KEYS: meta slots free left changed nodes alive lost inbox
 -- ALSO: events
 -- ARGV: node known_inc score offer room
---   known_inc: the last incarnation that this process had, or 0; offer: 'slots=4 gpu=2 gpu_model:a100';
---   room: the waiting seats that it has behind its slots, which are shut: set_node opens them
+--   known_inc: the last incarnation of this process, or 0
+--   offer: 'slots=4 gpu=2 gpu_model:a100'
+--   room: number of waiting seats behind the slots. They are shut; set_node opens them
 -- RETURNS: {inc, first}
--- ERRORS: PSARGS
--- INVARIANT: incarnations only grow, also after a name was forgotten; what is left is the capacity minus what leases hold.
--- ATOMICITY: record, bits, ledger and lease counter change together.
+-- ERRORS: PSARGS PSRECORD
+-- INVARIANT: incarnations only grow, also after a name was forgotten. The ledger is the capacity
+--   minus the amounts of the leases.
+-- ATOMICITY: record, bits, ledger and heartbeat counter change together.
 -- COMPLEXITY: O(nodes of the partition + slots and waiting seats of the node)
 --- @include node/free_bits
 --- @include node/heartbeat
@@ -44,7 +47,8 @@ local function new_node(old, slots_offered, room)
   }
 end
 
--- keep_leases: widen the span of a node to its leases, and subtract their amounts from its capacity.
+-- keep_leases: widen the span of a node to its leases, and subtract their amounts from its
+-- capacity.
 -- Returns whether there are leases.
 local function keep_leases(node, old, capacity)
   local has_leases = false
@@ -77,13 +81,18 @@ local function place_bits(node, old)
   end
 end
 
--- write_registration: write a node, its bits, its ledger and its counter.
-local function write_registration(node, old, capacity)
+-- write_registration: write a node, its bits, its ledger and its counter, and empty its inbox.
+-- has_leases: whether earlier incarnations left leases.
+local function write_registration(node, old, capacity, has_leases)
   write_node(nodes, node)
   write_bits(meta, slots, free, node)
   redis.call('HINCRBY', meta, 'slots', node.slots - (old and old.slots or 0))
   write_left(left, node.name, capacity)
   redis.call('HSET', alive, node.name, counter_text(node.inc, 0))
+  if has_leases then
+    redis.call('SADD', lost, node.name)
+  end
+  redis.call('DEL', inbox)
 end
 
 local known_inc = tonumber(args.known_inc)
@@ -103,11 +112,7 @@ end
 local has_leases = keep_leases(node, old, capacity)
 number_incarnation(node, old, known_inc)
 place_bits(node, old)
-write_registration(node, old, capacity)
-if has_leases then
-  redis.call('SADD', lost, node.name)
-end
-redis.call('DEL', inbox)
+write_registration(node, old, capacity, has_leases)
 changed_nodes(meta)
 redis.call('ZADD', changed, 'NX', redis.call('HGET', meta, 'version'), '')
 note_event('registered', {node = node.name, why = 'incarnation ' .. node.inc})

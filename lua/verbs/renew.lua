@@ -3,11 +3,13 @@
 -- ALSO: meta slots free
 -- READS: nodes alive
 -- ARGV: node inc
--- RETURNS: {ok, moved, state, drain}, {superseded, inc} (a newer process has the name), {lapsed} (the node is down)
+-- RETURNS: {ok, moved, state, drain}, {superseded, inc} or {lapsed}
+--   superseded: a newer process has the name; lapsed: the node is down
 -- ERRORS: PSARGS PSRECORD
--- INVARIANT: only the node's present incarnation, while up or leaving, moves the counter. A record that contradicts the counter
---   is corrected: no script writes one without the other, so the process that the counter names was not given up. A node that
---   is up again has its bits again.
+-- INVARIANT: only the node's present incarnation, while up or leaving, moves the counter. A record
+--   that contradicts the counter is corrected: no script writes the record without the counter, so
+--   the process that the counter names was not given up. A node that is up again has its bits
+--   again.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(1); O(slots of the node) if its record is corrected
 --- @include node/free_bits

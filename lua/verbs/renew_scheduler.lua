@@ -1,14 +1,19 @@
--- renew_scheduler: move a scheduler's counter, which keeps its membership, and the leader's counter if it leads.
+-- renew_scheduler: move a scheduler's counter, which keeps its membership, and the leader's counter
+-- if the scheduler leads.
 -- KEYS: schedulers leader stats
 -- ALSO: events
 -- ARGV: scheduler seen_leader stay lost at_most (name value)*
---   seen_leader: '' or the leader's text that did not move for one lease: then the caller takes over; stay: '' leaves
---   the cluster; lost: '' or 'NAME COUNTER' of a member whose counter did not move; at_most: 0 always joins, else only
---   while there are fewer members: a scheduler that is not among the members of the reply stands by
+--   seen_leader: '' or the leader's text that did not move for one lease: then the caller takes
+--   over
+--   stay: '' leaves the cluster
+--   lost: '' or 'NAME COUNTER' of a member whose counter did not move
+--   at_most: maximum number of members; 0 for any number. A scheduler that is not among the members
+--   of the reply stands by
 -- RETURNS: {leader text, members' epoch, (scheduler, counter)*}
 -- ERRORS: PSARGS
--- INVARIANT: the members' epoch grows when one joins, leaves or is lost; two leaders at once are harmless; a member's
---   counter begins at 10^8 times the epoch of its joining, so that no two memberships have the same counters.
+-- INVARIANT: the members' epoch grows when a member joins, leaves or is lost. Two leaders at once
+--   are harmless. A member's counter begins at 10^8 times the epoch of its joining, so that no two
+--   memberships have the same counters.
 -- ATOMICITY: membership and leader change together.
 -- COMPLEXITY: O(schedulers)
 --- @include call/batch
@@ -41,17 +46,25 @@ local function remove_lost(me)
   return true
 end
 
--- has_room: return whether one more scheduler may join.
-local function has_room()
+-- may_stay: return whether the caller is a member, or one more scheduler may join.
+local function may_stay(me)
   local at_most = tonumber(args.at_most)
+  if redis.call('HEXISTS', schedulers, me) == 1 then
+    return true
+  end
   return at_most == 0 or redis.call('HLEN', schedulers) < at_most
 end
 
--- join: add the caller to the members. Its counter begins at 10^8 times the epoch of its joining.
+-- join: add the caller to the members, unless it is a member. Its counter begins at 10^8 times the
+-- epoch of its joining. Returns whether it was added.
 local function join(me)
+  if redis.call('HEXISTS', schedulers, me) == 1 then
+    return false
+  end
   local epoch = tonumber(redis.call('HGET', leader, 'epoch') or 0) + 1
   redis.call('HSET', schedulers, me, string.format('%d', epoch * 1e8))
   note_event('joined', {scheduler = me})
+  return true
 end
 
 -- lead: move the leader's counter if the caller leads, or may take over: there is no leader, or the
@@ -115,15 +128,11 @@ local size_before = redis.call('HLEN', schedulers)
 remove_strays()
 local has_changed = remove_lost(me)
 local text = redis.call('HGET', leader, 'holder') or ''
-local is_member = redis.call('HEXISTS', schedulers, me) == 1
 if args.stay == '' then
   has_changed = leave(me, text) or has_changed
   text = ''
-elseif is_member or has_room() then
-  if not is_member then
-    has_changed = true
-    join(me)
-  end
+elseif may_stay(me) then
+  has_changed = join(me) or has_changed
   redis.call('HINCRBY', schedulers, me, 1)
   text = lead(me, text)
   write_figures()

@@ -1,4 +1,5 @@
--- repair_kind: make the line of a kind, and its version, what its queue says; only damage makes them differ.
+-- repair_kind: make the line and the version of a kind say what its queue says. Only damage makes
+-- them differ.
 -- KEYS: meta kinds changed pending:
 -- ARGV: kind
 -- RETURNS: 1 if it was repaired, 0 if it is sound
@@ -10,12 +11,12 @@
 
 -- is_sound: return whether the line and the version of a kind say what its queue says.
 local function is_sound(queue, line, version)
-  local is_past = version and tonumber(version) <= COUNTED.version
+  local is_dated = version and tonumber(version) <= COUNTED.version
   if queue.count == 0 then
-    return not line and (is_past or not version)
+    return not line and (is_dated or not version)
   end
   local size, first, last = parse_kind(line)
-  return is_past and size == queue.count and first == queue.first and last >= queue.last
+  return is_dated and size == queue.count and first == queue.first and last >= queue.last
 end
 
 local kind = args.kind

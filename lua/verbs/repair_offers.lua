@@ -1,11 +1,14 @@
--- repair_offers: forget what submit must not judge by: digests that stand for nothing, and wrong answers.
+-- repair_offers: forget what submit must not judge by: digests without a meaning, and wrong
+-- answers.
 -- KEYS: meta shapes feasible names apps
 -- READS: meta
 -- ARGV: count (what text)*
---   what: 'digest', whose text is damaged; 'unused', a digest that no node seems to offer; 'question', an answer of `feasible`
+--   what: 'digest' for a digest with a damaged text; 'unused' for a digest that no node seems to
+--   offer; 'question' for an answer in `feasible`
 -- RETURNS: how many were forgotten
 -- ERRORS: PSARGS
--- INVARIANT: a digest that a node offers comes back with its offer; an answer comes back with the next submit that asks.
+-- INVARIANT: a digest that a node offers comes back with its offer; an answer comes back with the
+--   next submit that asks.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(count * nodes)
 --- @include call/clock
@@ -47,7 +50,8 @@ local function is_feasible(offers, question)
   return known and possible
 end
 
--- ask_again: remove an answer, and write it again if it is right. Returns 1 if it was wrong, else 0.
+-- ask_again: remove an answer, and write it again if it is right. Returns 1 if it was wrong, else
+-- 0.
 local function ask_again(offers, question)
   redis.call('HDEL', feasible, question)
   if is_feasible(offers, question) then
@@ -57,7 +61,8 @@ local function ask_again(offers, question)
   return 1
 end
 
--- restamp: give the digests a new stamp, by which processes notice the change, and forget all answers.
+-- restamp: give the digests a new stamp, by which processes notice the change, and forget all
+-- answers.
 local function restamp(stamp)
   local last = stamp and string.match(stamp, '^(%d+)%f[%D]%.?%x*$') or '0'
   if #last > 15 then

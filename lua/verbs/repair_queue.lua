@@ -1,19 +1,24 @@
--- repair_queue: delete keys of a shard that have another type, repair the numbers of `meta`, and count what there is.
+-- repair_queue: delete keys of a shard that have another type, repair the numbers of `meta`, and
+-- count what the shard has.
 -- KEYS: meta kinds changed later tasks messages taken running dead, of any type
 -- ARGV: how level shards
---   how: 'look' only tells; 'repair'; level: a number of submissions that there has been, or the LIFE of a task
+--   how: 'look' only reports; 'repair'
+--   level: a number of submissions that there has been, or the LIFE of a task
 --   shards: the number of shards of the cluster
--- RETURNS: {tasks, messages, indexed, submitted, (key, field, text)*}; indexed: how many entries the indexes of tasks have
---   together, -1 if there are too many kinds to add up; submitted: as it is now; then what was damaged
+-- RETURNS: {tasks, messages, indexed, submitted, (key, field, text)*}
+--   indexed: how many entries the indexes of tasks have together, -1 if there are too many kinds to
+--   add up; submitted: as it is now; then what was damaged
 -- ERRORS: PSARGS
--- INVARIANT: the number of submissions only grows, by a million beyond the level if it was damaged: nobody can have submitted so
---   many since somebody saw the level. The content of deleted keys is made anew from the others, see docs/keys.md.
+-- INVARIANT: the number of submissions only grows. A damaged number becomes a million more than the
+--   level: nobody can have submitted so many tasks since somebody saw the level. The content of
+--   deleted keys is made anew from the other keys, see docs/keys.md.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(kinds), 5,000 at most
 --- @include call/clock
 --- @include kind/line
 --- @include repair/types
-local MOST, JUMP = 9e11, 1000000
+local MOST = 9e11
+local JUMP = 1000000
 local HIGH = 8e11 -- a cluster counts so far in years, and submit ends at MOST
 local reports = {} -- (key, field, text)*
 local mended = {} -- (field, number)* of meta
@@ -33,15 +38,23 @@ local function mend(field, text, number)
   mended[#mended + 1] = string.format('%d', number)
 end
 
+-- delete: delete the keys of another type.
+local function delete(wrong)
+  for key in pairs(wrong) do
+    redis.call('DEL', key)
+  end
+end
+
 -- size_of: return the number of entries of a key, 0 of a key that cannot be read.
 local function size_of(command, key)
   return skipped[key] and 0 or redis.call(command, key)
 end
 
--- number_of: return a number of meta; nil for any other text, and for a number that nobody counts to.
-local function number_of(text, most)
+-- number_of: return a number of meta; nil for any other text, and for a number that nobody counts
+-- to.
+local function number_of(text, limit)
   local number = text and #text < 16 and string.find(text, '^%d+$') and tonumber(text)
-  return number and number <= most and number or nil
+  return number and number <= limit and number or nil
 end
 
 -- mend_submitted: mend the number of submissions. Returns the number, nil if there is none.
@@ -54,8 +67,8 @@ local function mend_submitted(text, level)
   return submitted
 end
 
--- mend_versions: mend the version of the index of kinds, and its floor: copies of earlier versions are
--- read anew. has_kinds: whether a kind has changed; tasks that are only delayed change no kind.
+-- mend_versions: mend the version of the index of kinds, and its floor: copies of earlier versions
+-- are read anew. has_kinds: whether a kind has changed; tasks that are only delayed change no kind.
 local function mend_versions(version_text, floor_text, has_kinds)
   local version = number_of(version_text, 9.9e14)
   local floor = number_of(floor_text, 9.9e14)
@@ -100,8 +113,8 @@ local function read_lines_of_kinds()
   return redis.call('HLEN', kinds) <= 5000 and redis.call('HVALS', kinds) or nil
 end
 
--- count_indexed: return the number of entries that the indexes of tasks have together; -1 without the
--- lines of the kinds.
+-- count_indexed: return the number of entries that the indexes of tasks have together; -1 without
+-- the lines of the kinds.
 local function count_indexed(lines)
   if not lines then
     return -1
@@ -130,9 +143,7 @@ local wrong = wrong_types(report)
 if args.how == 'look' then
   skipped = wrong
 else
-  for key in pairs(wrong) do
-    redis.call('DEL', key)
-  end
+  delete(wrong)
 end
 local lines = read_lines_of_kinds()
 local submitted = mend_meta(lines, tonumber(args.level))
@@ -140,5 +151,5 @@ if args.how == 'repair' then
   redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
   write_all('HSET', meta, mended)
 end
-local indexed = count_indexed(lines)
-return {size_of('HLEN', tasks), size_of('HLEN', messages), indexed, submitted, unpack(reports)}
+return {size_of('HLEN', tasks), size_of('HLEN', messages), count_indexed(lines), submitted,
+  unpack(reports)}

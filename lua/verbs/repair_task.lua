@@ -1,11 +1,13 @@
--- repair_task: repair a task whose hashes and indexes contradict each other, which no script causes.
+-- repair_task: repair a task whose hashes and indexes contradict each other. No script causes that.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:
 -- ALSO: events
 -- ARGV: id retention_s why kind run
---   kind: '' or the kind of which it was seen to wait, which may not be its own
---   run: '' or what `running` should have for it, because a lease was seen that says so
--- RETURNS: sound (they agree: nothing has changed), gone (it was listed and has no record), pending (it had no readable
---   place), failed (its line is corrupt, or it has no message), or its state: it is now in the index of this state only
+--   kind: '' or the kind in whose queue the task was seen, which may not be its own
+--   run: '' or what `running` should have for the task, because a lease was seen that says so
+-- RETURNS: sound, gone, pending, failed, or the state of the task
+--   sound: all keys agree, and nothing has changed; gone: the task was listed and has no record;
+--   pending: it had no readable place; failed: its line is corrupt, or it has no message; any other
+--   state: it is now in the index of this state only
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: afterwards the task is in the indexes of its state, and in no others.
 -- ATOMICITY: whole; pending is a fence: a run that still goes on changes nothing.
@@ -22,10 +24,10 @@ end
 
 -- remove_wrong_entries: remove a task from the queues, from `later`, and from the records of ended
 -- tasks if they contradict; list its expiry if nobody would check it.
-local function remove_wrong_entries(task, home, seen)
+local function remove_wrong_entries(task, home, kind_seen)
   -- an order of '0': the order there may be another, so look for the first
   leave(home, task.id, '0')
-  leave(seen, task.id, '0')
+  leave(kind_seen, task.id, '0')
   redis.call('ZREM', later, task.id)
   if task.is_late then
     redis.call('ZADD', expires, option(task.line, 'expires'), task.id)
@@ -126,17 +128,17 @@ end
 local now = now_ms()
 local task = find_task(args.id, args.kind, args.run, now)
 local home = task.line and task.line.kind or args.kind
-local seen = args.kind == '' and home or args.kind
+local kind_seen = args.kind == '' and home or args.kind
 refusal = bad_kind(pending_prefix, home)
 if refusal then
   return refusal
 end
-add_indexes(task, QUEUES[home], QUEUES[seen], now)
+add_indexes(task, QUEUES[home], QUEUES[kind_seen], now)
 judge_run(task)
 if agree(task) then
   return 'sound'
 end
-remove_wrong_entries(task, home, seen)
+remove_wrong_entries(task, home, kind_seen)
 local word = settle(task, now)
 write_outbox(outbox)
 write_kinds(meta, kinds, changed)

@@ -1,11 +1,13 @@
--- restore: put back leases that were lost, for tasks that have these places, if nothing else has their slots.
+-- restore: put lost leases back, for tasks that have these places, if no other task has their
+-- slots.
 -- KEYS: meta slots free left changed nodes
 -- ARGV: count text*
 --   text: the place of a task, as `running` has it
--- RETURNS: a word per place: back (it has its lease again), yours (it had it), other (another task has a slot), gone (its
---   node is down, is another process now, or has no such slot)
+-- RETURNS: a word per place: back, yours, other or gone
+--   back: the task has its lease again; yours: it had its lease; other: another task has a slot;
+--   gone: the node is down, is another process now, or has no such slot
 -- ERRORS: PSARGS PSRECORD
--- INVARIANT: a slot has one lease; what is left and what leases hold add up to what the node declared.
+-- INVARIANT: a slot has one lease. The ledger and the amounts of the leases add up to the offer.
 -- ATOMICITY: each place by itself.
 -- COMPLEXITY: O(count * span)
 --- @include node/free_bits

@@ -71,13 +71,14 @@ end
 local function spend(ledgers, name, text)
   local asked = asked_amounts(string.match(text, ' inc=%d+(.*)$') or '')
   local ledger = ledgers[name]
-  local held = ledger and (is_enough(ledger, asked) and asked or in_full().hold(ledger, asked))
-  if not held then
+  local amounts_held = ledger
+    and (is_enough(ledger, asked) and asked or in_full().hold(ledger, asked))
+  if not amounts_held then
     return ledger_text(ledger or {})
   end
-  ledger_add(ledger, held, -1)
+  ledger_add(ledger, amounts_held, -1)
   CHANGED[name] = ledger
-  return nil, held ~= asked and ledger_text(held, true)
+  return nil, amounts_held ~= asked and ledger_text(amounts_held, true)
 end
 
 -- give_back: add the amounts in the text of a place to the ledger of its node.

@@ -1,6 +1,6 @@
 -- The note beside the record of a node. While the record has a drain (drain=1 or 2), the note is
--- the terms of the drain: 'deadline_s=600: a new disk', or 'no deadline'. The note of a suspect node
--- says why the node is suspect. Other nodes have no note.
+-- the terms of the drain: 'deadline_s=600: a new disk', or 'no deadline'. The note of a suspect
+-- node says why the node is suspect. Other nodes have no note.
 
 --- @include cluster/events
 
@@ -34,8 +34,8 @@ local function tell_change(node, old_state, old_drain, note)
   states.up = old_state == 'suspect' and 'trusted' or nil
   local event = node.drain ~= old_drain and drains[node.drain]
   event = event or node.state ~= old_state and states[node.state]
-  local has_note = event == 'drained' or event == 'drain_over' or event == 'suspect'
+  local has_reason = event == 'drained' or event == 'drain_over' or event == 'suspect'
   if event then
-    note_event(event, {node = node.name, why = has_note and note or nil})
+    note_event(event, {node = node.name, why = has_reason and note or nil})
   end
 end

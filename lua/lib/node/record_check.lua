@@ -6,7 +6,8 @@
 local NAME = '^%w[%w_.@-]*$'
 local GAP = 1000000 -- maximum number of bits between two nodes: forgotten nodes leave no larger gap
 
--- counter_of: return the counter of a node: {inc, down, text}; inc is nil if the text is no counter.
+-- counter_of: return the counter of a node: {inc, down, text}; inc is nil if the text is no
+-- counter.
 local function counter_of(text)
   local inc, _, since = parse_counter(text)
   return {inc = inc, down = since ~= nil, text = text}

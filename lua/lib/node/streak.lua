@@ -1,6 +1,7 @@
 -- The line of a streak, the failures in a row of one name on one node, beside what other nodes
 -- report of that name:
---   p0 n1 inc=3 since=1732161994123 at=1732161997000 length=5 tries=2 runs=20 failed=1 all=1 held=1732161998000
+--   p0 n1 inc=3 since=1732161994123 at=1732161997000 length=5 tries=2 runs=20 failed=1 all=1
+--   held=1732161998000
 -- since: when the streak was first reported (ms); at: its last try (ms); length: its failures;
 -- tries: reports in which it had gone on; runs, failed: runs and failures on other nodes that were
 -- counted later; all: 1 if nothing else succeeds on the node either; held: until when the node
@@ -8,11 +9,11 @@
 
 -- parse_streak: return the fields of a line as a table; nil for any other text.
 local function parse_streak(text)
-  local partition, node, inc, since, at_ms, length, tries, runs, failed, all, held =
+  local partition, node, inc, since, at_ms, length, tries, runs, failed, all, hold =
     string.match(text, '^p(%d+) (%w[%w_.@-]*) inc=(%d+) since=(%d+) at=(%d+) length=(%d+) '
       .. 'tries=(%d+) runs=(%d+) failed=(%d+) all=([01])(.*)$')
-  local until_ms = partition and string.match(held, '^ held=(%d+)$')
-  if not partition or #partition > 4 or held ~= '' and not until_ms then
+  local until_ms = partition and string.match(hold, '^ held=(%d+)$')
+  if not partition or #partition > 4 or hold ~= '' and not until_ms then
     return nil
   end
   for _, number in ipairs({inc, since, at_ms, length, tries, runs, failed, until_ms}) do
@@ -31,7 +32,7 @@ local function parse_streak(text)
     runs = runs + 0,
     failed = failed + 0,
     all = all,
-    held = held,
+    held = hold,
   }
 end
 

@@ -1,5 +1,5 @@
--- Amounts with decimals, in tables {name -> whole number}: 'gpu.' has the thousandths of 'gpu', from
--- 0 to 999, if the amount has decimals. So no number is a fraction, and -0.5 is -1 and 500.
+-- Amounts with decimals, in tables {name -> whole number}: 'gpu.' has the thousandths of 'gpu',
+-- from 0 to 999, if the amount has decimals. So no number is a fraction, and -0.5 is -1 and 500.
 -- parsync_redis/model/amount.py does the same.
 
 local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
@@ -10,7 +10,8 @@ local function is_part(amount)
   return whole ~= nil and #whole < 13
 end
 
--- set_part: set an amount with decimals, '-0.5', in a ledger. Ignores a text that is no such amount.
+-- set_part: set an amount with decimals, '-0.5', in a ledger. Ignores a text that is no such
+-- amount.
 local function set_part(ledger, name, amount)
   local sign, digits, decimals = string.match(amount, '^(%-?)(%d+)%.(%d+)$')
   if not sign then

@@ -10,15 +10,16 @@ local function bit_at(bits, position)
   return math.floor(byte / 2 ^ (7 - position % 8)) % 2
 end
 
--- same_amounts: return whether two ledgers have the same amounts. A whole amount has no thousandths.
-local function same_amounts(ledger, other)
+-- same_amounts: return whether two ledgers have the same amounts. A whole amount has no
+-- thousandths.
+local function same_amounts(ledger, expected)
   for name, amount in pairs(ledger) do
-    if (other[name] or PARTS[name] and 0) ~= amount then
+    if (expected[name] or PARTS[name] and 0) ~= amount then
       return false
     end
   end
-  for name in pairs(other) do
-    if not (ledger[name] or PARTS[name] and other[name] == 0) then
+  for name in pairs(expected) do
+    if not (ledger[name] or PARTS[name] and expected[name] == 0) then
       return false
     end
   end

@@ -1,8 +1,8 @@
 -- Look at entries of indexes, and at records of tasks that have ended. Writes nothing.
 --- @include task/transitions
 
--- has_its_line: return whether the line of a kind says what its queue says, and has a version of the
--- past. latest: the present version.
+-- has_its_line: return whether the line of a kind says what its queue says, and has a version of
+-- the past. latest: the present version.
 local function has_its_line(kind, latest)
   local pending = KEY.pending .. kind
   local line = redis.call('HGET', KEY.kinds, kind)

@@ -73,8 +73,8 @@ local function take_kind_of_run(line, id, run, lease)
 end
 
 -- remake_line: return a new line of a task that has lost its line; nil if nothing tells the kind.
--- A place in the queue of a kind tells kind and order. Else the run tells slots and amounts, and the
--- message tells the name. Options and labels are lost.
+-- A place in the queue of a kind tells kind and order. Else the run tells slots and amounts, and
+-- the message tells the name. Options and labels are lost.
 local function remake_line(id, kind, order, run, now)
   local line = {
     mark = redis.call('EXISTS', KEY.extra .. id) == 1 and '+' or '',

@@ -22,8 +22,9 @@ local function seat_of(field, text, slots, sound)
   return {name = name, slot = slot, lease = lease, text = text}
 end
 
--- judge_seats: report each corrupt lease. Set needed[name] to the number of slots that the leases of
--- a node without a sound record need. each_field: calls a function with each field and text of a hash.
+-- judge_seats: report each corrupt lease. Set needed[name] to the number of slots that the leases
+-- of a node without a sound record need. each_field: calls a function with each field and text of a
+-- hash.
 local function judge_seats(each_field, slots, report, sound, needed)
   local seats = {} -- field -> seat
   local texts = {} -- name of a node -> {slot, as text -> text of its lease}

@@ -4,8 +4,8 @@
 --- @include task/line_check
 --- @include repair/remake
 
--- add_new_line: give a task that has a message and has lost its line a new line, if its order in the
--- queue of a kind, or its run, tells what the task is.
+-- add_new_line: give a task that has a message and has lost its line a new line, if its order in
+-- the queue of a kind, or its run, tells what the task is.
 local function add_new_line(task, kind, now)
   local can_wait = not task.raw and kind ~= ''
   local order = can_wait and redis.call('ZSCORE', KEY.pending .. kind, task.id)
@@ -52,13 +52,13 @@ local function count_ends(id)
 end
 
 -- add_indexes: add where a task is listed, and what its record of an ended task says.
--- home: the queue of its kind; seen: the queue in which it was seen to wait.
-local function add_indexes(task, home, seen, now)
+-- home: the queue of its kind; queue_seen: the queue in which it was seen to wait.
+local function add_indexes(task, home, queue_seen, now)
   local id = task.id
   local line = task.line
   task.order = redis.call('ZSCORE', home.pending, id)
   task.due = redis.call('ZSCORE', KEY.later, id)
-  task.order_elsewhere = seen ~= home and redis.call('ZSCORE', seen.pending, id)
+  task.order_elsewhere = queue_seen ~= home and redis.call('ZSCORE', queue_seen.pending, id)
   task.died = redis.call('ZSCORE', KEY.dead, id)
   task.has_ended = task.text or not (task.raw or task.owner or task.run or task.message)
   task.is_double = task.raw and not task.text and ended_texts({id})[id]

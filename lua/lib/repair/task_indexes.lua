@@ -2,8 +2,8 @@
 --- @include task/transitions
 --- @include task/line_check
 
--- look_at_kind: read the orders of tasks in the queue of their kind into `orders`, by row. Suspect a
--- kind with waiting tasks that has no line or no version.
+-- look_at_kind: read the orders of tasks in the queue of their kind into `orders`, by row. Suspect
+-- a kind with waiting tasks that has no line or no version.
 -- rows: the numbers of the tasks of this kind among `ids`.
 local function look_at_kind(kind, rows, ids, orders, suspect)
   local pending = KEY.pending .. kind
@@ -36,9 +36,10 @@ local function is_late(line, listed, now)
   return not listed or tonumber(listed) > math.max(due, now + 60000)
 end
 
--- fits_index: return whether a task is in exactly one index, with the order or the time of its line.
--- order, due, owner, run, died: its entries in the queue of its kind, `later`, `taken`, `running` and
--- `dead`, false or nil for none. A dead task has extra:ID.
+-- fits_index: return whether a task is in exactly one index, with the order or the time of its
+-- line.
+-- order, due, owner, run, died: its entries in the queue of its kind, `later`, `taken`, `running`
+-- and `dead`, false or nil for none. A dead task has extra:ID.
 local function fits_index(line, order, due, owner, run, died)
   local count = (order and 1 or 0) + (due and 1 or 0) + (owner and 1 or 0) + (run and 1 or 0)
     + (died and 1 or 0)
@@ -50,8 +51,9 @@ local function fits_index(line, order, due, owner, run, died)
   return not is_misplaced and not is_mistimed
 end
 
--- read_lines_of_tasks: read the lines of tasks, and fill kind_of {id -> kind}. Returns the lines (false
--- for a text that is no line), {kind -> rows}, and the largest LIFE that a cluster can count to.
+-- read_lines_of_tasks: read the lines of tasks, and fill kind_of {id -> kind}. Returns the lines
+-- (false for a text that is no line), {kind -> rows}, and the largest LIFE that a cluster can count
+-- to.
 local function read_lines_of_tasks(ids, texts, kind_of)
   local lines = {}
   local rows_of_kind = {}
