@@ -35,7 +35,7 @@ PLANTED_BY_OTHERS = (
     Mutant(
         "expire cancels placed tasks", "verbs/expire", "elseif task.run or task.extra.next", "elseif task.extra.next"
     ),
-    Mutant("a member's counter begins at 0", "verbs/renew_scheduler", "string.format('%d', life * 1e8)", "'0'"),
+    Mutant("a member's counter begins at 0", "verbs/renew_scheduler", "string.format('%d', epoch * 1e8)", "'0'"),
     Mutant(
         "the table of runs compares first slots",
         f"{_EX}.runs:Runs.enter",
@@ -60,7 +60,7 @@ OTHER_KINDS = (
     Mutant(
         "reclaim lists no node as lost",
         "verbs/reclaim",
-        "redis.call(lost_leases > 0 and 'SADD' or 'SREM',",
+        "redis.call(has_lost and 'SADD' or 'SREM',",
         "redis.call('SREM',",
     ),
     Mutant("a claim makes no version", "verbs/commit", "version = (version or 0) + 1", "version = (version or 0)"),
@@ -82,10 +82,10 @@ OTHER_KINDS = (
     Mutant(
         "another drain's end is this one's",
         "verbs/set_node",
-        "if drain == '1' and before == note then",
-        "if drain == '1' then",
+        "node.drain == '1' and old_note == note then",
+        "node.drain == '1' then",
     ),
-    Mutant("set_node ignores the incarnation", "verbs/set_node", "or (inc ~= '' and inc ~= node.inc)", ""),
+    Mutant("set_node ignores the incarnation", "verbs/set_node", "or (args.inc ~= '' and args.inc ~= node.inc)", ""),
     Mutant(
         "rotate moves the newest first",
         "verbs/rotate",
