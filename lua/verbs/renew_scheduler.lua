@@ -3,8 +3,7 @@
 -- KEYS: schedulers leader stats
 -- ALSO: events
 -- ARGV: scheduler seen_leader stay lost at_most (name value)*
---   seen_leader: '' or the leader's text that did not move for one lease: then the caller takes
---   over
+--   seen_leader: '' or the leader's text that did not move for a lease: then the caller takes over
 --   stay: '' leaves the cluster
 --   lost: '' or 'NAME COUNTER' of a member whose counter did not move
 --   at_most: maximum number of members; 0 for any number. A scheduler that is not among the members
@@ -46,25 +45,17 @@ local function remove_lost(me)
   return true
 end
 
--- may_stay: return whether the caller is a member, or one more scheduler may join.
-local function may_stay(me)
+-- has_room: return whether one more scheduler may join.
+local function has_room()
   local at_most = tonumber(args.at_most)
-  if redis.call('HEXISTS', schedulers, me) == 1 then
-    return true
-  end
   return at_most == 0 or redis.call('HLEN', schedulers) < at_most
 end
 
--- join: add the caller to the members, unless it is a member. Its counter begins at 10^8 times the
--- epoch of its joining. Returns whether it was added.
+-- join: add the caller to the members. Its counter begins at 10^8 times the epoch of its joining.
 local function join(me)
-  if redis.call('HEXISTS', schedulers, me) == 1 then
-    return false
-  end
   local epoch = tonumber(redis.call('HGET', leader, 'epoch') or 0) + 1
   redis.call('HSET', schedulers, me, string.format('%d', epoch * 1e8))
   note_event('joined', {scheduler = me})
-  return true
 end
 
 -- lead: move the leader's counter if the caller leads, or may take over: there is no leader, or the
@@ -97,7 +88,24 @@ local function write_figures()
   end
 end
 
--- leave: remove the caller from the members and from the lead. Returns whether it was a member.
+-- stay: keep the caller a member, or make it one if there is room. Returns whether it joined, and the
+-- leader's text.
+local function stay(me, text)
+  local is_member = redis.call('HEXISTS', schedulers, me) == 1
+  if not is_member and not has_room() then
+    return false, text
+  end
+  if not is_member then
+    join(me)
+  end
+  redis.call('HINCRBY', schedulers, me, 1)
+  local new_text = lead(me, text)
+  write_figures()
+  return not is_member, new_text
+end
+
+-- leave: remove the caller from the members and from the lead. Returns whether it was a member, and
+-- the leader's text for a caller that leaves.
 local function leave(me, text)
   local was_member = redis.call('HDEL', schedulers, me) == 1
   if was_member then
@@ -107,7 +115,7 @@ local function leave(me, text)
     redis.call('HDEL', leader, 'holder')
   end
   redis.call('DEL', stats)
-  return was_member
+  return was_member, ''
 end
 
 -- membership: return the reply: the leader's text, the members' epoch, and each member.
@@ -126,18 +134,15 @@ local me = args.scheduler
 redis.call('HDEL', leader, '') -- first write, changes nothing: docs/decisions/0015
 local size_before = redis.call('HLEN', schedulers)
 remove_strays()
-local has_changed = remove_lost(me)
-local text = redis.call('HGET', leader, 'holder') or ''
+local has_lost = remove_lost(me)
+local old_text = redis.call('HGET', leader, 'holder') or ''
+local has_moved, text
 if args.stay == '' then
-  has_changed = leave(me, text) or has_changed
-  text = ''
-elseif may_stay(me) then
-  has_changed = join(me) or has_changed
-  redis.call('HINCRBY', schedulers, me, 1)
-  text = lead(me, text)
-  write_figures()
+  has_moved, text = leave(me, old_text)
+else
+  has_moved, text = stay(me, old_text)
 end
-if has_changed or size_before ~= redis.call('HLEN', schedulers) then
+if has_lost or has_moved or size_before ~= redis.call('HLEN', schedulers) then
   redis.call('HINCRBY', leader, 'epoch', 1)
 end
 return membership(text)

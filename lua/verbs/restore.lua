@@ -69,8 +69,8 @@ local function empty_seats(seats, text)
   return entries
 end
 
--- shut_leased: make the bits, the ledger and the version of a node follow its leases.
-local function shut_leased(node)
+-- follow_leases: make the bits, the ledger and the version of a node follow its leases.
+local function follow_leases(node)
   local _, ledger, leased = lost_and_left(slots, node)
   write_left(left, node.name, ledger)
   for slot in pairs(leased) do
@@ -99,7 +99,7 @@ local function put_back(text, lease)
     return 'yours'
   end
   write_all('HSET', slots, entries)
-  shut_leased(node)
+  follow_leases(node)
   return 'back'
 end
 

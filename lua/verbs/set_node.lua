@@ -102,9 +102,8 @@ local function write_note(name, new_note, old_note)
   end
 end
 
--- write_change: write a node that has changed, and what follows from its record. Open seats change
--- bits
--- alone: claims on the node are judged as before.
+-- write_change: write a node that has changed, and what follows from its record. Open waiting seats
+-- change only bits: claims on the node are judged as before.
 local function write_change(node, old, note)
   local has_new_offer = node.score ~= old.score or node.offer ~= old.offer
   local has_new_seats = node.ahead ~= old.ahead

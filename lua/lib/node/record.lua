@@ -1,9 +1,10 @@
 -- The record of a node, one readable line in the `nodes` hash:
 --   up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100
--- state: up, suspect (alive, but it did not start its tasks), leaving or down; inc: the
--- incarnation;
--- drain: 0, 1, or 2 once the deadline of the drain has passed. The bits of the node are first to
--- first+span-1. The offer begins at `slots=`.
+-- state: up, suspect (alive, but it did not start its tasks), leaving or down
+-- inc: the incarnation
+-- drain: 0, 1, or 2 once the deadline of the drain has passed
+-- first, span: the bits of the node are first to first+span-1
+-- slots: here the offer begins
 -- Behind span, `ahead=3` says that three waiting seats behind the slots are open, and `ahead=-2`
 -- that the last two slots are shut, because what runs behind the slots has their processes. Other
 -- nodes without waiting seats lack the word.

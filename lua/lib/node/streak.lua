@@ -1,11 +1,11 @@
 -- The line of a streak, the failures in a row of one name on one node, beside what other nodes
 -- report of that name:
---   p0 n1 inc=3 since=1732161994123 at=1732161997000 length=5 tries=2 runs=20 failed=1 all=1
---   held=1732161998000
--- since: when the streak was first reported (ms); at: its last try (ms); length: its failures;
--- tries: reports in which it had gone on; runs, failed: runs and failures on other nodes that were
--- counted later; all: 1 if nothing else succeeds on the node either; held: until when the node
--- holds the name back (ms). A line without `held` is of a node that does not hold the name back.
+--   p0 n1 inc=3 since=MS at=MS length=5 tries=2 runs=20 failed=1 all=1 held=MS
+-- since: when the streak was first reported; at: its last try
+-- length: its failures; tries: reports in which it had gone on
+-- runs, failed: runs and failures on other nodes that were counted later
+-- all: 1 if nothing else succeeds on the node either
+-- held: until when the node holds the name back. A node that does not hold it back has no such word.
 
 -- parse_streak: return the fields of a line as a table; nil for any other text.
 local function parse_streak(text)

@@ -77,12 +77,12 @@ local function judge_run(task)
   local is_waiting_or_taken = task.owner or task.order or task.due or task.died
   local is_same_place = leased and listed and place_of(leased) == place_of(listed)
   local may_be_lost = leased and not is_same_place and (task.run or not is_waiting_or_taken)
-  if line and may_be_lost and matches(leased, line) then
+  if line and may_be_lost and has_attempt_of(leased, line) then
     task.kept_run = leased
-  elseif line and listed and (is_same_place or matches(listed, line)) then
+  elseif line and listed and (is_same_place or has_attempt_of(listed, line)) then
     task.kept_run = listed
   end
-  task.is_taken = line and task.owner and matches('- ' .. task.owner .. ' ', line)
+  task.is_taken = line and task.owner and has_attempt_of('- ' .. task.owner .. ' ', line)
   if not task.has_ended then
     task.flaw = flaw(line) or not task.message and not task.kept_run and 'message'
   end
@@ -101,7 +101,7 @@ local function agree(task)
   if task.order_elsewhere or task.owner and not task.is_taken then
     return false
   end
-  if run and not (task.kept_run == run and matches(run, task.line)) then
+  if run and not (task.kept_run == run and has_attempt_of(run, task.line)) then
     return false
   end
   if task.kept_run and not run or task.state == 'dead' and not task.died then

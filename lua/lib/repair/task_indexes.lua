@@ -18,10 +18,11 @@ local function look_at_kind(kind, rows, ids, orders, suspect)
     orders[row] = scores[i]
     is_waiting = is_waiting or scores[i]
   end
-  local function is_listed()
-    return redis.call('HGET', KEY.kinds, kind) and redis.call('ZSCORE', KEY.changed, kind)
+  if not is_waiting then
+    return
   end
-  if is_waiting and not is_listed() then
+  local line = redis.call('HGET', KEY.kinds, kind)
+  if not line or not redis.call('ZSCORE', KEY.changed, kind) then
     suspect('', kind)
   end
 end
@@ -36,8 +37,7 @@ local function is_late(line, listed, now)
   return not listed or tonumber(listed) > math.max(due, now + 60000)
 end
 
--- fits_index: return whether a task is in exactly one index, with the order or the time of its
--- line.
+-- fits_index: return whether a task is in exactly one index, with the order or time of its line.
 -- order, due, owner, run, died: its entries in the queue of its kind, `later`, `taken`, `running`
 -- and `dead`, false or nil for none. A dead task has extra:ID.
 local function fits_index(line, order, due, owner, run, died)
@@ -51,9 +51,9 @@ local function fits_index(line, order, due, owner, run, died)
   return not is_misplaced and not is_mistimed
 end
 
--- read_lines_of_tasks: read the lines of tasks, and fill kind_of {id -> kind}. Returns the lines
--- (false for a text that is no line), {kind -> rows}, and the largest LIFE that a cluster can count
--- to.
+-- read_lines_of_tasks: read the lines of tasks, and fill kind_of {id -> kind}.
+-- Returns the lines (false for a text that is no line), {kind -> rows}, and the largest LIFE that a
+-- cluster can have counted to (8e11).
 local function read_lines_of_tasks(ids, texts, kind_of)
   local lines = {}
   local rows_of_kind = {}
