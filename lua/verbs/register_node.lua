@@ -47,9 +47,8 @@ local function new_node(old, slots_offered, room)
   }
 end
 
--- keep_leases: widen the span of a node to its leases, and subtract their amounts from its
--- capacity.
--- Returns whether there are leases.
+-- keep_leases: widen the span of a node to its leases, and subtract their amounts from what it
+-- has. Returns whether there are leases.
 local function keep_leases(node, old, capacity)
   local has_leases = false
   each_lease(slots, old or node, function(slot, lease)

@@ -88,8 +88,8 @@ local function write_figures()
   end
 end
 
--- stay: keep the caller a member, or make it one if there is room. Returns whether it joined, and the
--- leader's text.
+-- stay: keep the caller a member, or make it a member if there is room. Returns whether it joined,
+-- and the leader's text.
 local function stay(me, text)
   local is_member = redis.call('HEXISTS', schedulers, me) == 1
   if not is_member and not has_room() then

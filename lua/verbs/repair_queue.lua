@@ -17,9 +17,9 @@
 --- @include call/clock
 --- @include kind/line
 --- @include repair/types
-local MOST = 9e11
-local JUMP = 1000000
-local HIGH = 8e11 -- a cluster counts so far in years, and submit ends at MOST
+local MAX_SUBMISSIONS = 9e11 -- submit refuses more
+local REACHABLE = 8e11 -- a cluster counts so far in years: a larger number was written by hand
+local MARGIN = 1000000 -- more than anybody submits between a look at the level and the repair
 local reports = {} -- (key, field, text)*
 local mended = {} -- (field, number)* of meta
 local skipped = {} -- {key -> true} of keys of another type, which 'look' leaves in place
@@ -50,8 +50,7 @@ local function size_of(command, key)
   return skipped[key] and 0 or redis.call(command, key)
 end
 
--- number_of: return a number of meta; nil for any other text, and for a number that nobody counts
--- to.
+-- number_of: return a number of meta; nil for any other text, and for a number beyond the limit.
 local function number_of(text, limit)
   local number = text and #text < 16 and string.find(text, '^%d+$') and tonumber(text)
   return number and number <= limit and number or nil
@@ -59,9 +58,9 @@ end
 
 -- mend_submitted: mend the number of submissions. Returns the number, nil if there is none.
 local function mend_submitted(text, level)
-  local submitted = number_of(text, HIGH)
+  local submitted = number_of(text, REACHABLE)
   if (submitted or 0) < level or text and not submitted then
-    submitted = math.min(MOST, level + JUMP)
+    submitted = math.min(MAX_SUBMISSIONS, level + MARGIN)
     mend('submitted', text, submitted)
   end
   return submitted
@@ -132,7 +131,8 @@ local function bad_argument()
   if args.how ~= 'look' and args.how ~= 'repair' then
     return redis.error_reply('PSARGS how is look or repair')
   end
-  return bad_number('level', args.level, 0, MOST) or bad_number('shards', args.shards, 1, 256)
+  local refusal = bad_number('level', args.level, 0, MAX_SUBMISSIONS)
+  return refusal or bad_number('shards', args.shards, 1, 256)
 end
 
 local refusal = bad_argument()

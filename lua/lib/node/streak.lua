@@ -5,7 +5,7 @@
 -- length: its failures; tries: reports in which it had gone on
 -- runs, failed: runs and failures on other nodes that were counted later
 -- all: 1 if nothing else succeeds on the node either
--- held: until when the node holds the name back. A node that does not hold it back has no such word.
+-- held: until when the node holds the name back. A node that does not hold it back lacks the word.
 
 -- parse_streak: return the fields of a line as a table; nil for any other text.
 local function parse_streak(text)

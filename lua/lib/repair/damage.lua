@@ -131,9 +131,10 @@ end
 -- Returns a table with:
 --   reports  {key, field, text, ...} of all that is corrupt; field '' is the whole key
 --   corrupt  {key -> whether the key has another type} of the keys that are corrupt as a whole
---   sound    {name -> node} of the sound records, with `note`, and with a drain that only the note has
---   needed   {name -> number of slots} of the nodes without a sound record that have leases, a drain,
---            or a corrupt record
+--   sound    {name -> node} of the sound records, with `note`, and with a drain that only the note
+--            has
+--   needed   {name -> number of slots} of the nodes without a sound record that have leases, a
+--            drain or a corrupt record
 local function find_damage(whole)
   local damage = new_damage()
   local inc = not damage.corrupt[KEY.meta] and redis.call('HGET', KEY.meta, 'inc')

@@ -13,7 +13,7 @@ local function is_run(text, id)
   return (not started or #started < 16) and task_at(place or text) == id
 end
 
--- has_attempt_of: return whether the attempt in the text of a run is the attempt that the line tells.
+-- has_attempt_of: return whether the text of a run has the attempt that the line tells.
 local function has_attempt_of(run, line)
   local takes, life = string.match(run, '^%S+ (%d+)@(%d+)%.%S+%.%w+ ')
   return takes and #takes < 10 and tonumber(takes) == line.takes + 1 and life == line.life

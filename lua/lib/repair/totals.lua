@@ -63,8 +63,7 @@ local function are_dated(has_nodes, version, epoch, inc)
   return is_sound and (not has_nodes or version and epoch and inc)
 end
 
--- totals_agree: return whether the counts agree with the records, and all other entries are of
--- nodes.
+-- totals_agree: return whether the counts agree with the records, and all entries are of nodes.
 -- size: the number of bits.
 local function totals_agree(size)
   local records = redis.call('HGETALL', KEY.nodes)
