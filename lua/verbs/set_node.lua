@@ -23,6 +23,7 @@
 --- @include node/free_bits
 --- @include node/note
 --- @include node/capacity
+local OF_STATE = {drain = 1, over = 1, undrain = 1, suspect = 1, trust = 1, leaving = 1} -- words
 
 -- read_note: return the note of the call, or what stands for an empty note.
 local function read_note()
@@ -86,7 +87,7 @@ local function change_node(node, note, old_note)
     return old_note, open_seats(node, note)
   elseif word == 'offer' then
     return old_note, in_full().take_offer(node, note, args.inc)
-  elseif string.find(' drain over undrain suspect trust leaving ', ' ' .. word .. ' ', 1, true) then
+  elseif OF_STATE[word] then
     return change_state(node, word, note, old_note)
   end
   return old_note, redis.error_reply(
