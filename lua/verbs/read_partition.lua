@@ -17,8 +17,8 @@
 --- @include call/batch
 --- @include call/hash_numbers
 
--- read_changes: add the free bits and the changed ledgers to the reply.
-local function read_changes(reply, version, since)
+-- add_changes: add the free bits and the changed ledgers to the reply.
+local function add_changes(reply, version, since)
   local names
   local texts
   -- the changes of versions before the first are not known
@@ -41,16 +41,6 @@ local function read_changes(reply, version, since)
   reply[6] = table.concat(texts, '\n')
 end
 
--- add_waiter: note that a scheduler waits for a free slot.
-local function add_waiter(waiter)
-  local waiters = redis.call('HGET', meta, 'waiters')
-  if string.find(' ' .. (waiters or '') .. ' ', ' ' .. waiter .. ' ', 1, true) then
-    return
-  end
-  redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
-  redis.call('HSET', meta, 'waiters', waiters and waiters .. ' ' .. waiter or waiter)
-end
-
 local refusal, version, epoch = read_counts(meta, 'version', 'epoch', 'free')
 if refusal then
   return refusal
@@ -58,9 +48,14 @@ end
 local reply = {tonumber(version or 0), tonumber(epoch or 0)}
 local since = tonumber(args.version)
 if reply[1] ~= since then
-  read_changes(reply, reply[1], since)
+  add_changes(reply, reply[1], since)
 end
-if args.waiter ~= '' then
-  add_waiter(args.waiter)
+local waiter = args.waiter
+if waiter ~= '' then
+  local waiters = redis.call('HGET', meta, 'waiters')
+  if not string.find(' ' .. (waiters or '') .. ' ', ' ' .. waiter .. ' ', 1, true) then
+    redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+    redis.call('HSET', meta, 'waiters', waiters and waiters .. ' ' .. waiter or waiter)
+  end
 end
 return reply

@@ -35,20 +35,24 @@ end
 
 -- bad_note: return the error reply for a drain without terms, or a suspicion with terms, or nil.
 local function bad_note(note)
-  local has_terms = is_terms(note)
-  if args.word == 'drain' and not has_terms or args.word == 'suspect' and has_terms then
+  local word = args.word
+  if word == 'drain' and not is_terms(note) or word == 'suspect' and is_terms(note) then
     return redis.error_reply("PSARGS 'deadline_s=SECONDS: TEXT' or 'no deadline: TEXT' is the note "
       .. 'of a drain, and of nothing else')
   end
 end
 
--- copy_of: return a copy of a record.
+-- copy_of: return a copy of what may change in a record.
 local function copy_of(node)
-  local copy = {}
-  for field, value in pairs(node) do
-    copy[field] = value
-  end
-  return copy
+  return {
+    state = node.state,
+    drain = node.drain,
+    ahead = node.ahead,
+    first = node.first,
+    span = node.span,
+    score = node.score,
+    offer = node.offer,
+  }
 end
 
 -- change_state: change the state and the drain of a node by a word. Returns the new note.
