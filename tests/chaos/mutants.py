@@ -167,7 +167,12 @@ MUTANTS = (
         "math.max(inc, known_inc) + 1",
         "math.max(1, known_inc, inc)",
     ),
-    Mutant("reclaim trusts an old counter", "verbs/reclaim", "or counter ~= counter_text(args.inc, args.moved) then", "then"),
+    Mutant(
+        "reclaim trusts an old counter",
+        "verbs/reclaim",
+        "or counter ~= counter_text(args.inc, args.moved) then",
+        "then",
+    ),
     Mutant("renew of a node given up", "verbs/renew", "if node.state == 'down' then", "if false then"),
     Mutant(
         "the leader frees before it puts back",
