@@ -20,10 +20,10 @@ local function lost_and_left(slots, node)
 end
 
 -- write_left: write the ledger of a node. A node without amounts has no field in `left`.
-local function write_left(left, name, ledger)
+local function write_left(left_key, name, ledger)
   if next(ledger) then
-    redis.call('HSET', left, name, ledger_text(ledger))
+    redis.call('HSET', left_key, name, ledger_text(ledger))
   else
-    redis.call('HDEL', left, name)
+    redis.call('HDEL', left_key, name)
   end
 end

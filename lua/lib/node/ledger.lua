@@ -47,7 +47,7 @@ end
 
 -- read_ledgers: read the ledgers of the nodes names[1] to names[size]. Return {name -> ledger} and
 -- the list of distinct names. A damaged ledger is false, and stays as it is until it is repaired.
-local function read_ledgers(left, names, size)
+local function read_ledgers(left_key, names, size)
   local ledgers = {}
   local distinct = {}
   for i = 1, size do
@@ -57,7 +57,7 @@ local function read_ledgers(left, names, size)
       distinct[#distinct + 1] = name
     end
   end
-  local texts = read_list(left, distinct)
+  local texts = read_list(left_key, distinct)
   for i = 1, #distinct do
     local text = texts[i]
     ledgers[distinct[i]] = not text and {} or well_formed(text) and amounts(text)

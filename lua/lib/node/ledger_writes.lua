@@ -9,7 +9,7 @@ local function look_at_changed(changed)
 end
 
 -- write_ledgers: write each changed ledger, and the version of the partition at which it changed.
-local function write_ledgers(left, changed, version)
+local function write_ledgers(left_key, changed, version)
   local lines = {}
   local empty = {}
   local versions = {}
@@ -24,7 +24,7 @@ local function write_ledgers(left, changed, version)
       lines[#lines + 1] = text
     end
   end
-  write_all('HSET', left, lines)
-  write_all('HDEL', left, empty)
+  write_all('HSET', left_key, lines)
+  write_all('HDEL', left_key, empty)
   write_all('ZADD', changed, versions)
 end

@@ -9,7 +9,7 @@
 
 -- parse_streak: return the fields of a line as a table; nil for any other text.
 local function parse_streak(text)
-  local partition, node, inc, since, at_ms, length, tries, runs, failed, all, hold =
+  local partition, node, inc, since, at_ms, length, tries, runs, failed, only_failures, hold =
     string.match(text, '^p(%d+) (%w[%w_.@-]*) inc=(%d+) since=(%d+) at=(%d+) length=(%d+) '
       .. 'tries=(%d+) runs=(%d+) failed=(%d+) all=([01])(.*)$')
   local until_ms = partition and string.match(hold, '^ held=(%d+)$')
@@ -31,7 +31,7 @@ local function parse_streak(text)
     tries = tries + 0,
     runs = runs + 0,
     failed = failed + 0,
-    all = all,
+    all = only_failures,
     held = hold,
   }
 end

@@ -45,11 +45,11 @@ end
 
 -- sum_up: return the names of all nodes in order, the sum of their slots, and their highest
 -- incarnation.
-local function sum_up(all)
+local function sum_up(nodes)
   local names = {}
   local total = 0
   local highest = 0
-  for name, node in pairs(all) do
+  for name, node in pairs(nodes) do
     names[#names + 1] = name
     total = total + node.slots
     highest = math.max(highest, tonumber(node.inc))
@@ -107,13 +107,13 @@ local function rebuild_node(node, first, bits)
 end
 
 -- rebuild: write all nodes anew, one behind the other.
-local function rebuild(all, bits)
-  local names, total, highest = sum_up(all)
+local function rebuild(nodes, bits)
+  local names, total, highest = sum_up(nodes)
   local first = 0
   write_counts(total, highest)
   for _, name in ipairs(names) do
-    rebuild_node(all[name], first, bits)
-    first = first + all[name].span
+    rebuild_node(nodes[name], first, bits)
+    first = first + nodes[name].span
   end
   changed_nodes(KEY.meta)
   redis.call('ZADD', KEY.changed, redis.call('HGET', KEY.meta, 'version'), '')
