@@ -1,52 +1,72 @@
--- reclaim: mark a node down whose counter did not move for one lease, and list the leases that nobody serves any more.
+-- reclaim: mark a node down whose counter did not move for one lease, and list the leases that no
+-- process serves any more.
 -- KEYS: meta slots free nodes alive lost
 -- ALSO: events
 -- ARGV: node inc moved limit
---   moved: the counter that did not move, '' only lists
+--   moved: the counter that did not move; '' only lists
 -- RETURNS: {word, (slot, lease)*}; word: down (now), moved (it renewed after all), listed
--- ERRORS: PSARGS
--- INVARIANT: it frees no slot: the task goes back first, then release frees the slot. It covers the whole span.
--- ATOMICITY: the bits go with the state.
+-- ERRORS: PSARGS PSRECORD
+-- INVARIANT: it frees no slot: the task goes back first, then release frees the slot. It covers the
+--   whole span.
+-- ATOMICITY: the bits change with the state.
 -- COMPLEXITY: O(span)
 --- @include node/free_bits
 --- @include node/heartbeat
 --- @include call/clock
 --- @include cluster/events
-local bad = bad_number('limit', args.limit, 0, 10000)
-if bad then return bad end
-local name, inc, moved, limit = args.node, args.inc, args.moved, tonumber(args.limit)
-local node = read_node(nodes, name)
+
+-- mark_down: mark a node down, and shut its bits.
+local function mark_down(node)
+  local why = node.state == 'leaving' and 'it shut down' or 'it did not renew its lease'
+  node.state = 'down'
+  write_node(nodes, node)
+  write_bits(meta, slots, free, node)
+  redis.call('HSET', alive, node.name, counter_text(args.inc, args.moved, now_ms()))
+  changed_nodes(meta)
+  note_event('down', {node = node.name, why = why})
+end
+
+-- give_up: mark a node down if its counter still has not moved. Returns the word of the reply.
+local function give_up(node)
+  local counter = redis.call('HGET', alive, node.name)
+  if node.inc ~= args.inc or node.state == 'down'
+      or counter ~= counter_text(args.inc, args.moved) then
+    return 'moved'
+  end
+  mark_down(node)
+  return 'down'
+end
+
+-- list_lost: append the leases that nobody serves, `limit` at most. Returns whether there are any.
+local function list_lost(reply, node, limit)
+  local number_lost = 0
+  each_lease(slots, node, function(slot, lease, text)
+    if lease.leads and (node.state == 'down' or lease.inc ~= node.inc) then
+      number_lost = number_lost + 1
+      if number_lost <= limit then
+        reply[#reply + 1] = tostring(slot)
+        reply[#reply + 1] = text
+      end
+    end
+  end)
+  return number_lost > 0
+end
+
+local refusal = bad_number('limit', args.limit, 0, 10000)
+if refusal then
+  return refusal
+end
+local node = read_node(nodes, args.node)
 if not node then
-  redis.call('SREM', lost, name)
+  redis.call('SREM', lost, args.node)
   return {'listed'}
 end
-local damaged = bad_lease(slots, node)
-if damaged then return damaged end
-redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-local word = 'listed'
-if moved ~= '' then
-  local now = redis.call('HGET', alive, name)
-  if node.inc == inc and node.state ~= 'down' and now == counter_text(inc, moved) then
-    local before = node.state
-    word, node.state = 'down', 'down'
-    write_node(nodes, node)
-    write_bits(meta, slots, free, node)
-    redis.call('HSET', alive, name, counter_text(inc, moved, now_ms()))
-    changed_nodes(meta)
-    note_event('down', {node = name, why = before == 'leaving' and 'it shut down' or 'it did not renew its lease'})
-  else
-    word = 'moved'
-  end
+refusal = bad_lease(slots, node)
+if refusal then
+  return refusal
 end
-local reply, lost_leases = {word}, 0
-each_lease(slots, node, function(slot, lease, text)
-  if lease.leads and (node.state == 'down' or lease.inc ~= node.inc) then
-    lost_leases = lost_leases + 1
-    if lost_leases <= limit then
-      reply[#reply + 1] = tostring(slot)
-      reply[#reply + 1] = text
-    end
-  end
-end)
-redis.call(lost_leases > 0 and 'SADD' or 'SREM', lost, name)
+redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+local reply = {args.moved ~= '' and give_up(node) or 'listed'}
+local has_lost = list_lost(reply, node, tonumber(args.limit))
+redis.call(has_lost and 'SADD' or 'SREM', lost, node.name)
 return reply

@@ -1,22 +1,28 @@
--- record_loss: write down, for people, that numbers went back which only grow: the server lost writes that it had acknowledged.
+-- record_loss: note, for people, that numbers went back which only grow: the server lost writes
+-- that it had acknowledged.
 -- KEYS: losses
 -- ALSO: events
 -- ARGV: seen keep_s
---   seen: 'scheduler-1 submitted=150->120 p0=77->70', who saw it, and each number before and after
+--   seen: 'scheduler-1 submitted=150->120 p0=77->70': who saw it, and each number before and after
 -- RETURNS: 1 if it is new, else 0
 -- ERRORS: PSARGS
--- INVARIANT: the newest hundred at most; no decision rests on it.
+-- INVARIANT: a hundred losses are kept at most; no decision rests on them.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(1)
 --- @include cluster/events
-local bad = bad_number('keep_s', args.keep_s, 1, 31536000)
-if bad then return bad end
-redis.call('HDEL', losses, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-if redis.call('HLEN', losses) >= 100 then redis.call('DEL', losses) end
-local new = redis.call('HSETNX', losses, args.seen, now_ms())
+
+local refusal = bad_number('keep_s', args.keep_s, 1, 31536000)
+if refusal then
+  return refusal
+end
+redis.call('HDEL', losses, '') -- first write, changes nothing: docs/decisions/0015
+if redis.call('HLEN', losses) >= 100 then
+  redis.call('DEL', losses)
+end
+local is_new = redis.call('HSETNX', losses, args.seen, now_ms())
 redis.call('EXPIRE', losses, args.keep_s)
-if new == 1 then
+if is_new == 1 then
   local by, what = string.match(args.seen, '^(%S+) (.*)$')
   note_event('writes_lost', {by = by, why = what})
 end
-return new
+return is_new

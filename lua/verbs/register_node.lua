@@ -1,57 +1,124 @@
--- register_node: give a node's name to a process, as a new incarnation; the leader recovers what earlier ones held.
+-- register_node: give a node's name to a process, as a new incarnation. The leader recovers what
+-- earlier incarnations held.
 -- KEYS: meta slots free left changed nodes alive lost inbox
 -- ALSO: events
 -- ARGV: channel partition node known_inc score offer room
---   known_inc: the last incarnation that this process had, or 0; offer: 'slots=4 gpu=2 gpu_model:a100';
---   room: the waiting seats that it has behind its slots, which are shut: set_node opens them
+--   known_inc: the last incarnation of this process, or 0
+--   offer: 'slots=4 gpu=2 gpu_model:a100'
+--   room: number of waiting seats behind the slots. They are shut; set_node opens them
 -- RETURNS: {inc, first}
--- ERRORS: PSARGS
--- INVARIANT: incarnations only grow, also after a name was forgotten; what is left is the capacity minus what leases hold.
--- ATOMICITY: record, bits, ledger and lease counter change together. The scheduler that has waited longest for this partition
---   hears of the free slots.
+-- ERRORS: PSARGS PSRECORD
+-- INVARIANT: incarnations only grow, also after a name was forgotten. The ledger is the capacity
+--   minus the amounts of the leases.
+-- ATOMICITY: record, bits, ledger and heartbeat counter change together. The scheduler that has
+--   waited longest for this partition hears of the free slots.
 -- COMPLEXITY: O(nodes of the partition + slots and waiting seats of the node)
 --- @include node/free_bits
 --- @include node/heartbeat
 --- @include cluster/events
 --- @include node/amounts_left
-local name, known_inc, score, offer, room = args.node, tonumber(args.known_inc), args.score, args.offer, tonumber(args.room)
 
-local old = read_node(nodes, name)
-local capacity = amounts(offer)
-if not (capacity.slots and capacity.slots >= 1 and capacity.slots <= 10000 and well_formed(offer) and known_inc and
-    known_inc >= 0 and known_inc < 1e15 and string.find(score, '^[%d.e+-]+$') and tonumber(score) and
-    room and room >= 0 and room % 1 == 0 and capacity.slots + room <= 10000) then
-  return redis.error_reply('PSARGS register_node needs slots=N in the offer, a number as score, the last incarnation and room')
+-- bad_offer: return the error reply for an offer, a score, an incarnation or a room that no node
+-- has, or nil.
+local function bad_offer(capacity, known_inc, room)
+  local has_slots = capacity.slots and capacity.slots >= 1 and capacity.slots <= 10000
+  local has_score = string.find(args.score, '^[%d.e+-]+$') and tonumber(args.score)
+  local has_inc = known_inc and known_inc >= 0 and known_inc < 1e15
+  local has_room = room and room >= 0 and room % 1 == 0
+  if has_slots and has_score and has_inc and has_room and capacity.slots + room <= 10000
+      and well_formed(args.offer) then
+    return nil
+  end
+  return redis.error_reply('PSARGS register_node needs slots=N in the offer, a number as score, '
+    .. 'the last incarnation and room')
 end
-local node = {name = name, state = 'up', drain = old and old.drain or '0', score = score, offer = offer,
-  slots = capacity.slots, span = capacity.slots + room, first = 0, ahead = room > 0 and 0 or nil}
+
+-- new_node: return the record of the new incarnation, without its number and its first bit.
+local function new_node(old, slots_offered, room)
+  return {
+    name = args.node,
+    state = 'up',
+    drain = old and old.drain or '0',
+    score = args.score,
+    offer = args.offer,
+    slots = slots_offered,
+    span = slots_offered + room,
+    first = 0,
+    ahead = room > 0 and 0 or nil,
+  }
+end
+
+-- keep_leases: widen the span of a node to its leases, and subtract their amounts from what it
+-- has. Returns whether there are leases.
+local function keep_leases(node, old, capacity)
+  local has_leases = false
+  each_lease(slots, old or node, function(slot, lease)
+    has_leases = true
+    node.span = math.max(node.span, slot + 1)
+    if lease.leads then
+      ledger_add(capacity, amounts(lease.asked), -1)
+    end
+  end)
+  return has_leases
+end
+
+-- number_incarnation: give a node the next incarnation. An incarnation only grows, also beyond the
+-- incarnation that its process knows.
+local function number_incarnation(node, old, known_inc)
+  local inc = tonumber(redis.call('HGET', meta, 'inc') or old and old.inc or 0)
+  node.inc = string.format('%d', math.max(inc, known_inc) + 1)
+  redis.call('HSET', meta, 'inc', node.inc)
+end
+
+-- place_bits: give a node its bits: those that it had, or the lowest gap if it had fewer. Returns
+-- how many bits were free before.
+local function place_bits(node, old)
+  local number_free = 0
+  if old then
+    number_free = clear_bits(meta, free, old)
+    node.first = old.first
+  end
+  if not old or node.span > old.span then
+    node.first = lowest_gap(nodes, node.name, node.span)
+  end
+  return number_free
+end
+
+-- write_registration: write a node, its bits, its ledger and its counter, and empty its inbox.
+-- has_leases: whether earlier incarnations left leases. Returns how many bits are free now.
+local function write_registration(node, old, capacity, has_leases)
+  write_node(nodes, node)
+  local number_free = write_bits(meta, slots, free, node)
+  redis.call('HINCRBY', meta, 'slots', node.slots - (old and old.slots or 0))
+  write_left(left, node.name, capacity)
+  redis.call('HSET', alive, node.name, counter_text(node.inc, 0))
+  if has_leases then
+    redis.call('SADD', lost, node.name)
+  end
+  redis.call('DEL', inbox)
+  return number_free
+end
+
+local known_inc = tonumber(args.known_inc)
+local room = tonumber(args.room)
+local old = read_node(nodes, args.node)
+local capacity = amounts(args.offer)
+local refusal = bad_offer(capacity, known_inc, room)
+if refusal then
+  return refusal
+end
+local node = new_node(old, capacity.slots, room)
 capacity.slots = nil
-local held = 0
-local damaged = bad_node(nodes, name) or bad_lease(slots, old or node)
-if damaged then return damaged end
-each_lease(slots, old or node, function(slot, lease)
-  held, node.span = held + 1, math.max(node.span, slot + 1)
-  if lease.leads then ledger_add(capacity, amounts(lease.asked), -1) end
-end)
-
-local inc = tonumber(redis.call('HGET', meta, 'inc') or old and old.inc or 0)
-node.inc = string.format('%d', math.max(inc, known_inc) + 1)
-redis.call('HSET', meta, 'inc', node.inc)
-local closed = 0
-if old then
-  closed = clear_bits(meta, free, old)
-  node.first = old.first
+refusal = bad_node(nodes, node.name) or bad_lease(slots, old or node)
+if refusal then
+  return refusal
 end
-if not old or node.span > old.span then node.first = lowest_gap(nodes, name, node.span) end
-write_node(nodes, node)
-local opened = write_bits(meta, slots, free, node) - closed
-redis.call('HINCRBY', meta, 'slots', node.slots - (old and old.slots or 0))
-write_left(left, name, capacity)
-redis.call('HSET', alive, name, counter_text(node.inc, 0))
-if held > 0 then redis.call('SADD', lost, name) end
-redis.call('DEL', inbox)
+local has_leases = keep_leases(node, old, capacity)
+number_incarnation(node, old, known_inc)
+local free_before = place_bits(node, old)
+local free_now = write_registration(node, old, capacity, has_leases)
 changed_nodes(meta)
 redis.call('ZADD', changed, 'NX', redis.call('HGET', meta, 'version'), '')
-tell_opened(args.channel, args.partition, meta, opened)
-note_event('registered', {node = name, why = 'incarnation ' .. node.inc})
+tell_opened(args.channel, args.partition, meta, free_now - free_before)
+note_event('registered', {node = node.name, why = 'incarnation ' .. node.inc})
 return {tonumber(node.inc), node.first}

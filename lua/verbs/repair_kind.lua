@@ -1,4 +1,5 @@
--- repair_kind: make the line of a kind, and its version, what its queue says; only damage makes them differ.
+-- repair_kind: make the line and the version of a kind say what its queue says. Only damage makes
+-- them differ.
 -- KEYS: meta kinds changed pending:
 -- ARGV: kind
 -- RETURNS: 1 if it was repaired, 0 if it is sound
@@ -7,17 +8,27 @@
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(log pending)
 --- @include kind/index
+
+-- is_sound: return whether the line and the version of a kind say what its queue says.
+local function is_sound(queue, line, version)
+  local is_dated = version and tonumber(version) <= COUNTED.version
+  if queue.count == 0 then
+    return not line and (is_dated or not version)
+  end
+  local size, first, last = parse_kind(line)
+  return is_dated and size == queue.count and first == queue.first and last >= queue.last
+end
+
 local kind = args.kind
-local bad = bad_kind(pending_prefix, kind)
-if bad then return bad end
-local queue, line = QUEUES[kind], redis.call('HGET', kinds, kind)
-queue.first, queue.last = order_at(queue.pending, 0), order_at(queue.pending, -1)
-local size, first, last = parse_kind(line)
-local version = redis.call('ZSCORE', changed, kind)
-local known = version and tonumber(version) <= COUNTED.version
-if queue.count == 0 then
-  if not line and (known or not version) then return 0 end
-elseif known and size == queue.count and first == queue.first and last >= queue.last then
+local refusal = bad_kind(pending_prefix, kind)
+if refusal then
+  return refusal
+end
+local queue = QUEUES[kind]
+queue.first = order_at(queue.pending, 0)
+queue.last = order_at(queue.pending, -1)
+local line = redis.call('HGET', kinds, kind)
+if is_sound(queue, line, redis.call('ZSCORE', changed, kind)) then
   return 0
 end
 redis.call('HDEL', kinds, kind) -- first: a full server allows it, docs/decisions/0015

@@ -42,7 +42,7 @@ PLANTED_BY_OTHERS = (
     Mutant(
         "a member's counter begins at 0",
         "verbs/renew_scheduler",
-        "string.format('%d', life * 1e8)",
+        "string.format('%d', epoch * 1e8)",
         "'0'",
     ),
     Mutant(
@@ -70,7 +70,7 @@ OTHER_KINDS = (
     Mutant(
         "reclaim lists no node as lost",
         "verbs/reclaim",
-        "redis.call(lost_leases > 0 and 'SADD' or 'SREM',",
+        "redis.call(has_lost and 'SADD' or 'SREM',",
         "redis.call('SREM',",
     ),
     Mutant(
@@ -107,13 +107,13 @@ OTHER_KINDS = (
     Mutant(
         "another drain's end is this one's",
         "verbs/set_node",
-        "if drain == '1' and before == note then",
-        "if drain == '1' then",
+        "node.drain == '1' and old_note == note then",
+        "node.drain == '1' then",
     ),
     Mutant(
         "set_node ignores the incarnation",
         "verbs/set_node",
-        "or (inc ~= '' and inc ~= node.inc)",
+        "or (args.inc ~= '' and args.inc ~= node.inc)",
         "",
     ),
     Mutant(

@@ -238,8 +238,8 @@ MUTANTS = (
     Mutant(
         "reclaim trusts an old counter",
         "verbs/reclaim",
-        " and now == counter_text(inc, moved) then",
-        " then",
+        "or counter ~= counter_text(args.inc, args.moved) then",
+        "then",
     ),
     Mutant(
         "renew of a node given up", "verbs/renew", "if node.state == 'down' then", "if false then"

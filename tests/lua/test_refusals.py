@@ -99,8 +99,9 @@ def test_an_unknown_outcome_spoils_the_whole_call_before_anything_is_written(bus
     )
 
 
-def test_an_unknown_word_for_a_node_changes_nothing(busy: Driver):
-    refused_without_trace(busy, busy.commands.set_node(0, "n1", "rest"), "PSWORD")
+@pytest.mark.parametrize("word", ["", "rest", "drain over"])
+def test_an_unknown_word_for_a_node_changes_nothing(busy: Driver, word: str):
+    refused_without_trace(busy, busy.commands.set_node(0, "n1", word), "PSWORD")
 
 
 @pytest.mark.parametrize("offer", ["", "gpu=1"])

@@ -42,67 +42,7 @@ DECLARED = re.compile(
     r"\blocal ([\w, ]+?)(?: =|$)|\bfor ([\w, ]+?) (?:=|in)\b|\bfunction \w*\(([\w, ]+)"
 )
 
-TO_UNPACK = {
-    *(
-        "lib/cluster/events",
-        "lib/kind/changes",
-        "lib/kind/conditions",
-        "lib/kind/feasible",
-        "lib/kind/fits",
-    ),
-    *("lib/kind/index", "lib/kind/line", "lib/kind/sweep", "lib/kind/taints", "lib/kind/waiting"),
-    *("lib/node/amounts_left", "lib/node/changed_nodes", "lib/node/devices", "lib/node/free_bits"),
-    *(
-        "lib/node/heartbeat",
-        "lib/node/ledger",
-        "lib/node/ledger_writes",
-        "lib/node/note",
-        "lib/node/record",
-    ),
-    *("lib/node/record_check", "lib/node/streak", "lib/node/thousandths", "lib/place/amounts_held"),
-    *("lib/place/claims", "lib/place/doorbell", "lib/place/lease", "lib/place/leases_of_node"),
-    *("lib/repair/contradictions", "lib/repair/damage", "lib/repair/entries", "lib/repair/remake"),
-    *(
-        "lib/repair/split_leases",
-        "lib/repair/task_facts",
-        "lib/repair/task_indexes",
-        "lib/repair/totals",
-    ),
-    *(
-        "lib/repair/types",
-        "verbs/align",
-        "verbs/book",
-        "verbs/cancel",
-        "verbs/configure",
-        "verbs/deal_node",
-    ),
-    *(
-        "verbs/discard",
-        "verbs/expire",
-        "verbs/forget_node",
-        "verbs/learn_times",
-        "verbs/look_at_nodes",
-    ),
-    *("verbs/look_over", "verbs/note_choices", "verbs/offer", "verbs/purge", "verbs/quarantine"),
-    *(
-        "verbs/read_partition",
-        "verbs/read_tasks",
-        "verbs/reclaim",
-        "verbs/record_loss",
-        "verbs/register_node",
-    ),
-    *("verbs/renew", "verbs/renew_scheduler", "verbs/repair_kind", "verbs/repair_offers"),
-    *("verbs/repair_partition", "verbs/repair_queue", "verbs/repair_task", "verbs/report_failures"),
-    *(
-        "verbs/requeue",
-        "verbs/restore",
-        "verbs/revive",
-        "verbs/ring",
-        "verbs/rotate",
-        "verbs/set_node",
-    ),
-    "verbs/set_reason",
-}
+TO_UNPACK: frozenset[str] = frozenset()
 """Files that break a rule today."""
 
 

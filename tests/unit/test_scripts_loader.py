@@ -177,10 +177,10 @@ def test_functions_that_are_called_in_full_only_are_made_when_they_are_called(wr
 
 
 def test_a_script_has_room_for_its_locals():
-    """Lua allows 200 in one function, and includes are text in the same one."""
+    """Lua allows 200 in one function, includes are text in the same function, each step is a local."""
     locals = {
         script.verb: sum(line.startswith("local ") for line in script.text.splitlines())
         for script in ALL
     }
-    wrong = [f"{verb} has {count} locals" for verb, count in locals.items() if count >= 100]
-    none_wrong("a script has fewer than 100 locals", wrong)
+    wrong = [f"{verb} has {count} locals" for verb, count in locals.items() if count >= 150]
+    none_wrong("a script has fewer than 150 locals", wrong)

@@ -1,25 +1,47 @@
--- Events: what happened out of the ordinary, for people, in a capped stream of each tag. No script reads them, and none stops
--- because of them: a damaged stream begins anew. A script that calls this has `events` among its keys, and has written before.
+-- Events: what happened out of the ordinary, for people, in a capped stream of each tag. No script
+-- reads the stream, and no script stops because of it: a damaged stream begins anew. A script that
+-- calls these functions has `events` among its keys, and has written before.
 --- @include call/clock
 
--- note_event: add an event; fields: task, name, node, attempt, scheduler, why and by, as far as there are any.
-local function note_event(event, fields)
+-- event_words: return the fields and values of an event for XADD.
+local function event_words(event, fields)
   local words = {'event', event}
   for _, name in ipairs({'task', 'name', 'node', 'attempt', 'scheduler', 'why', 'by'}) do
     local value = fields[name] or ''
-    if value ~= '' then words[#words + 1], words[#words + 2] = name, string.sub(value, 1, name == 'why' and 300 or 4096) end
+    if value ~= '' then
+      words[#words + 1] = name
+      words[#words + 1] = string.sub(value, 1, name == 'why' and 300 or 4096)
+    end
   end
+  return words
+end
+
+-- is_damaged_stream: return whether a reply of XADD says that the stream is no stream, or that it
+-- has an id of more than an hour in the future, behind which events of now cannot be added.
+local function is_damaged_stream(id)
+  if type(id) ~= 'table' then
+    return string.match(id, '^%d+') - now_ms() > 3600000
+  end
+  local err = tostring(id.err)
+  return string.find(err, 'WRONGTYPE', 1, true) or string.find(err, 'last possible ID', 1, true)
+end
+
+-- note_event: add an event; fields: task, name, node, attempt, scheduler, why and by, as far as the
+-- event has them.
+local function note_event(event, fields)
+  local words = event_words(event, fields)
   local id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
-  local told = type(id) == 'table' and tostring(id.err) or ''
-  local damaged = string.find(told, 'WRONGTYPE', 1, true) or string.find(told, 'last possible ID', 1, true)
-  if damaged or told == '' and string.match(id, '^%d+') - now_ms() > 3600000 then -- an id of a later year
+  if is_damaged_stream(id) then
     redis.pcall('DEL', KEY.events)
     id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
   end
-  if type(id) == 'table' then redis.log(redis.LOG_WARNING, 'parsync: event ' .. event .. ' is lost: ' .. tostring(id.err)) end
+  if type(id) == 'table' then
+    local message = 'parsync: event ' .. event .. ' is lost: ' .. tostring(id.err)
+    redis.log(redis.LOG_WARNING, message)
+  end
 end
 
--- note_task: add an event of a task; place: where this attempt was, if it had a place.
+-- note_task: add an event of a task; place: the place of this attempt, or nil.
 local function note_task(task, event, why, attempt, place)
   local node = string.match(place or '', '^%S+ %S+ p%d+ ([^ /]+)/')
   local name = task.line and string.match(task.line.kind, '^%S+')

@@ -2,19 +2,28 @@
 --- @include place/leases_of_node
 --- @include node/ledger
 
--- lost_and_left: look at the leases of a node: return whether one is lost, what is left of its amounts, and {slot -> true}.
+-- lost_and_left: read the leases of a node. Return whether a lease is lost, the amounts that are
+-- left of the offer, and the leased slots {slot -> true}.
 local function lost_and_left(slots, node)
-  local rest, any_lost, held = amounts(node.offer), false, {}
-  rest.slots = nil
+  local ledger = amounts(node.offer)
+  local any_lost = false
+  local leased = {}
+  ledger.slots = nil
   each_lease(slots, node, function(slot, lease)
-    held[slot] = true
+    leased[slot] = true
     any_lost = any_lost or node.state == 'down' or lease.inc ~= node.inc
-    if lease.leads then ledger_add(rest, amounts(lease.asked), -1) end
+    if lease.leads then
+      ledger_add(ledger, amounts(lease.asked), -1)
+    end
   end)
-  return any_lost, rest, held
+  return any_lost, ledger, leased
 end
 
--- write_left: write the amounts that a node has left; a node without amounts has no field.
-local function write_left(left, name, rest)
-  if next(rest) then redis.call('HSET', left, name, ledger_text(rest)) else redis.call('HDEL', left, name) end
+-- write_left: write the ledger of a node. A node without amounts has no field in `left`.
+local function write_left(left_key, name, ledger)
+  if next(ledger) then
+    redis.call('HSET', left_key, name, ledger_text(ledger))
+  else
+    redis.call('HDEL', left_key, name)
+  end
 end

@@ -1,28 +1,41 @@
--- The note beside a node's record. While the record has a drain (drain=1 or 2), the note is its terms: for example
--- 'deadline_s=600: a new disk', or 'no deadline'. The note of a suspect node says why. Other nodes have none.
+-- The note beside the record of a node. While the record has a drain (drain=1 or 2), the note is
+-- the terms of the drain: 'deadline_s=600: a new disk', or 'no deadline'. The note of a suspect
+-- node says why the node is suspect. Other nodes have no note.
 
 --- @include cluster/events
 
 -- is_terms: return whether a note is the terms of a drain.
 local function is_terms(note)
   local head = string.match(note .. ': ', '^(.-): ')
-  local whole, rest = string.match(head, '^deadline_s=(%d+)(.*)$')
-  if not whole then return head == 'no deadline' end
-  return #whole < 10 and (rest == '' or (#rest < 11 and string.find(rest, '^%.%d+$') ~= nil))
+  local seconds, fraction = string.match(head, '^deadline_s=(%d+)(.*)$')
+  if not seconds then
+    return head == 'no deadline'
+  end
+  local has_fraction = #fraction < 11 and string.find(fraction, '^%.%d+$') ~= nil
+  return #seconds < 10 and (fraction == '' or has_fraction)
 end
 
--- note_of: return a node's note, or what the note must be where it contradicts the record. It writes nothing.
+-- note_of: return the note of a node, or what the note must be if it contradicts the record.
+-- Writes nothing.
 local function note_of(node, note)
-  if node.drain ~= '0' then return is_terms(note) and note or 'no deadline' end
-  if is_terms(note) then return '' end
+  if node.drain ~= '0' then
+    return is_terms(note) and note or 'no deadline'
+  end
+  if is_terms(note) then
+    return ''
+  end
   return note == '' and node.state == 'suspect' and 'why it is suspect is lost' or note
 end
 
--- tell_change: add the event of a change of a node's drain or state, if there is one.
-local function tell_change(node, state, drain, note)
-  local word = node.drain ~= drain and ({['0'] = 'undrained', ['1'] = 'drained', ['2'] = 'drain_over'})[node.drain]
-  local states = {suspect = 'suspect', leaving = 'leaving', up = state == 'suspect' and 'trusted' or nil}
-  word = word or node.state ~= state and states[node.state]
-  local why = (word == 'drained' or word == 'drain_over' or word == 'suspect') and note or nil
-  if word then note_event(word, {node = node.name, why = why}) end
+-- tell_change: add the event of a change of a node's drain or state, if there was a change.
+local function tell_change(node, old_state, old_drain, note)
+  local drains = {['0'] = 'undrained', ['1'] = 'drained', ['2'] = 'drain_over'}
+  local states = {suspect = 'suspect', leaving = 'leaving'}
+  states.up = old_state == 'suspect' and 'trusted' or nil
+  local event = node.drain ~= old_drain and drains[node.drain]
+  event = event or node.state ~= old_state and states[node.state]
+  local has_reason = event == 'drained' or event == 'drain_over' or event == 'suspect'
+  if event then
+    note_event(event, {node = node.name, why = has_reason and note or nil})
+  end
 end

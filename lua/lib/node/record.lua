@@ -1,27 +1,48 @@
 -- The record of a node, one readable line in the `nodes` hash:
 --   up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100
--- state: up, suspect (alive, but it did not start its tasks), leaving or down; inc: the incarnation; drain: 0, 1, or 2 once
--- its deadline has passed; its bits are first .. first+span-1; the offer begins at `slots=`. Behind span, `ahead=3`: so many
--- waiting seats behind its slots are open; `ahead=-2`: so many of its last slots are shut, because what runs behind its slots has
--- their processes. A node without waiting seats lacks the word otherwise.
+-- state: up, suspect (alive, but it did not start its tasks), leaving or down
+-- inc: the incarnation
+-- drain: 0, 1, or 2 once the deadline of the drain has passed
+-- first, span: the bits of the node are first to first+span-1
+-- slots: here the offer begins
+-- Behind span, `ahead=3` says that three waiting seats behind the slots are open, and `ahead=-2`
+-- that the last two slots are shut, because what runs behind the slots has their processes. Other
+-- nodes without waiting seats lack the word.
 
--- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no loop over a span is long.
+-- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no
+-- loop over a span is long.
 local function parse_node(name, text)
-  if #text > 70000 then return nil end -- an offer has 65,536 bytes at most
-  local state, inc, drain, first, span, rest =
+  if #text > 70000 then -- an offer has 65,536 bytes at most
+    return nil
+  end
+  local state, inc, drain, first, span, suffix =
     string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)( .*)$')
-  local ahead, behind = string.match(rest or '', '^ ahead=(%-?%d%d?%d?%d?%d?)( .*)$')
-  local score, offer = string.match(behind or rest or '', '^ score=([%d.e+-]+) ([^\n]*)$')
+  local ahead, behind = string.match(suffix or '', '^ ahead=(%-?%d%d?%d?%d?%d?)( .*)$')
+  local score, offer = string.match(behind or suffix or '', '^ score=([%d.e+-]+) ([^\n]*)$')
   local slots = string.match((offer or '') .. ' ', '^slots=(%d+) ')
-  if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then return nil end
-  local known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)
+  if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then
+    return nil
+  end
+  local is_known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)
   local open = slots + (ahead or 0)
-  if open < 0 or open > tonumber(span) or slots + 0 > tonumber(span) or not known then return nil end
-  return {name = name, state = state, inc = inc, drain = drain, first = tonumber(first), span = tonumber(span),
-    score = score, offer = offer, slots = tonumber(slots), ahead = tonumber(ahead)}
+  if open < 0 or open > tonumber(span) or slots + 0 > tonumber(span) or not is_known then
+    return nil
+  end
+  return {
+    name = name,
+    state = state,
+    inc = inc,
+    drain = drain,
+    first = tonumber(first),
+    span = tonumber(span),
+    score = score,
+    offer = offer,
+    slots = tonumber(slots),
+    ahead = tonumber(ahead),
+  }
 end
 
--- read_node: return the record of a node, nil if there is none that is readable.
+-- read_node: return the record of a node, nil if the node has no readable record.
 local function read_node(nodes, name)
   return parse_node(name, redis.call('HGET', nodes, name) or '')
 end
@@ -33,9 +54,11 @@ local function bad_node(nodes, name)
   end
 end
 
+-- write_node: write the record of a node.
 local function write_node(nodes, node)
   local ahead = node.ahead and string.format(' ahead=%d', node.ahead) or ''
-  redis.call('HSET', nodes, node.name, string.format('%s inc=%s drain=%s first=%d span=%d%s score=%s %s',
+  redis.call('HSET', nodes, node.name, string.format(
+    '%s inc=%s drain=%s first=%d span=%d%s score=%s %s',
     node.state, node.inc, node.drain, node.first, node.span, ahead, node.score, node.offer))
 end
 
@@ -44,10 +67,12 @@ local function usable(node, slot)
   return node.state == 'up' and node.drain == '0' and slot < node.slots + (node.ahead or 0)
 end
 
--- open_bits: return the first bit of a node that takes claims, and the number of its slots and open waiting seats; nil for any
--- other text.
+-- open_bits: return the first bit of a node that takes claims, and the number of its slots and open
+-- waiting seats. Return nil for any other text.
 local function open_bits(text)
-  local first, more, slots =
-    string.match(text, '^up inc=%d+ drain=0 first=(%d+) span=%d+%f[%D]( ?[ahed=%d-]*) score=%S+ slots=(%d+)')
-  if first and #first < 9 and #slots < 6 then return first + 0, slots + (string.match(more, '^ ahead=(%-?%d+)$') or 0) end
+  local first, ahead, slots = string.match(text,
+    '^up inc=%d+ drain=0 first=(%d+) span=%d+%f[%D]( ?[ahed=%d-]*) score=%S+ slots=(%d+)')
+  if first and #first < 9 and #slots < 6 then
+    return first + 0, slots + (string.match(ahead, '^ ahead=(%-?%d+)$') or 0)
+  end
 end

@@ -7,68 +7,147 @@
 --- @include repair/types
 --- @include repair/contradictions
 
--- find_damage: return what is corrupt in the partition, and what the repair needs:
---   told   {key, field, text, ...} of all that is corrupt; field '' is the whole key; `whole`: also what contradicts the rest
---   wrong  {key -> true} of the keys that are corrupt as a whole: whether the type is wrong
---   found  {name -> node} of sound records, with `note`, and drained if the record or the note says so
---   need   {name -> slots that its leases need} of nodes without a sound record that have leases, a drain or a corrupt record
-local function find_damage(meta, slots, free, left, changed, nodes, alive, lost, notes, whole)
-  local told, wrong, found, need, counters, said, by_bits, garbled, last = {}, nil, {}, {}, {}, {}, {}, {}, 0
-  local function tell(key, field, text) for _, word in ipairs({key, field, text}) do told[#told + 1] = word end end
-  local function each(any, visit)
-    local words = wrong[any] and {} or redis.call('HGETALL', any)
-    for i = 1, #words, 2 do visit(words[i], words[i + 1]) end
+-- new_damage: return what find_damage fills, after a look at the types of all keys.
+local function new_damage()
+  local damage = {reports = {}, sound = {}, needed = {}, garbled = {}, in_order = {}}
+  function damage.report(key, field, text)
+    for _, word in ipairs({key, field, text}) do
+      damage.reports[#damage.reports + 1] = word
+    end
   end
-  wrong = corrupt_keys(tell)
-  local highest = not wrong[meta] and tonumber(redis.call('HGET', meta, 'inc') or '') or math.huge
-  each(notes, function(name, text) said[name] = text end)
-  each(alive, function(name, text)
+  function damage.each_field(key, visit)
+    local words = damage.corrupt[key] and {} or redis.call('HGETALL', key)
+    for i = 1, #words, 2 do
+      visit(words[i], words[i + 1])
+    end
+  end
+  damage.corrupt = corrupt_keys(damage.report)
+  return damage
+end
+
+-- read_notes_and_counters: return {name -> note} and {name -> counter} of all nodes.
+local function read_notes_and_counters(damage)
+  local texts = {}
+  local counters = {}
+  damage.each_field(KEY.notes, function(name, text)
+    texts[name] = text
+  end)
+  damage.each_field(KEY.alive, function(name, text)
     counters[name] = counter_of(text)
   end)
-  local leased = incarnations_leased(each, slots)
-  each(nodes, function(name, text)
-    local node, counter = string.find(name, NAME) and parse_node(name, text), counters[name]
+  return texts, counters
+end
+
+-- judge_records: report each corrupt record, and each record that contradicts its counter, which
+-- says that the node is up: the record follows the counter. Fill damage.sound and damage.in_order.
+local function judge_records(damage, counters, leased, highest)
+  damage.each_field(KEY.nodes, function(name, text)
+    local has_name = string.find(name, NAME)
+    local node = has_name and parse_node(name, text)
+    local counter = counters[name]
     if node and is_contradicted(node, counter, leased, highest) then
-      tell(nodes, name, text)
+      damage.report(KEY.nodes, name, text)
       node.inc = counter.inc
       if node.state == 'down' then
         node.state = 'up'
       end
     end
-    local made_up = node and counter and counter.inc and counter.inc ~= node.inc and tonumber(node.inc) > highest
-    if not node or made_up or not well_formed(node.offer) then
-      tell(nodes, name, text)
-      garbled[name] = true
-      if string.find(name, NAME) then need[name] = 1 end -- its agent registers again, or it is forgotten with its inbox
+    local is_made_up = node and counter and counter.inc and counter.inc ~= node.inc
+      and tonumber(node.inc) > highest
+    if not node or is_made_up or not well_formed(node.offer) then
+      damage.report(KEY.nodes, name, text)
+      damage.garbled[name] = true
+      if has_name then -- its agent registers again, or it is forgotten with its inbox
+        damage.needed[name] = 1
+      end
     else
-      found[name], by_bits[#by_bits + 1], node.text = node, node, text
+      damage.sound[name] = node
+      damage.in_order[#damage.in_order + 1] = node
+      node.text = text
     end
   end)
-  judge_seats(each, slots, tell, found, need)
-  for name, note in pairs(said) do
-    if not found[name] and is_terms(note) and string.find(name, NAME) then need[name] = need[name] or 1 end
-    if not found[name] and not need[name] then tell(notes, name, note) end
+end
+
+-- judge_strays: report notes, leases, counters and ledgers of nodes without a sound record. Add the
+-- nodes that have a drain to damage.needed.
+local function judge_strays(damage, counters, texts)
+  local sound = damage.sound
+  local needed = damage.needed
+  for name, note in pairs(texts) do
+    if not sound[name] and is_terms(note) and string.find(name, NAME) then
+      needed[name] = needed[name] or 1
+    end
+    if not sound[name] and not needed[name] then
+      damage.report(KEY.notes, name, note)
+    end
   end
-  for name in pairs(need) do
-    if not garbled[name] then tell(nodes, name, 'no record, but leases or a drain') end
+  for name in pairs(needed) do
+    if not damage.garbled[name] then
+      damage.report(KEY.nodes, name, 'no record, but leases or a drain')
+    end
   end
   for name, counter in pairs(counters) do
-    if not found[name] then tell(alive, name, counter.text) end
+    if not sound[name] then
+      damage.report(KEY.alive, name, counter.text)
+    end
   end
-  each(left, function(name, text)
-    if not well_formed(text) or not (found[name] or need[name]) then tell(left, name, text) end
+  damage.each_field(KEY.left, function(name, text)
+    if not well_formed(text) or not (sound[name] or needed[name]) then
+      damage.report(KEY.left, name, text)
+    end
   end)
-  local latest = not wrong[meta] and tonumber(redis.call('HGET', meta, 'version') or 0) or math.huge
-  if not wrong[changed] then
-    judge_changed(changed, latest, next(found), function(name) return found[name] or need[name] end, tell)
+end
+
+-- judge_versions: report what is wrong in the sorted set of changed nodes.
+local function judge_versions(damage)
+  local is_readable = not damage.corrupt[KEY.meta]
+  local latest = is_readable and tonumber(redis.call('HGET', KEY.meta, 'version') or 0) or math.huge
+  if not damage.corrupt[KEY.changed] then
+    judge_changed(KEY.changed, latest, next(damage.sound), function(name)
+      return damage.sound[name] or damage.needed[name]
+    end, damage.report)
   end
-  table.sort(by_bits, function(a, b) return a.first < b.first end)
-  for _, node in ipairs(by_bits) do
-    local is_apart = node.first < last or node.first > last + GAP
+end
+
+-- judge_sound: report sound records that contradict their counters, their notes or each other.
+local function judge_sound(damage, counters, texts, highest)
+  local last = 0
+  table.sort(damage.in_order, function(a, b)
+    return a.first < b.first
+  end)
+  for _, node in ipairs(damage.in_order) do
+    local name = node.name
+    local is_misplaced = node.first < last or node.first > last + GAP
     last = math.max(last, node.first + node.span)
-    judge_record(node, counters[node.name], said[node.name], is_apart, nodes, alive, notes, tell)
-    if tonumber(node.inc) > highest then tell(meta, 'inc', node.inc) end
+    judge_record(node, counters[name], texts[name], is_misplaced, damage.report)
+    if tonumber(node.inc) > highest then
+      damage.report(KEY.meta, 'inc', node.inc)
+    end
   end
-  if whole and #told == 0 then find_wrong(meta, slots, free, left, lost, found, tell) end
-  return told, wrong, found, need
+end
+
+-- find_damage: find what is corrupt in a partition, and what its repair needs.
+-- whole: also find what contradicts the rest, if nothing is corrupt.
+-- Returns a table with:
+--   reports  {key, field, text, ...} of all that is corrupt; field '' is the whole key
+--   corrupt  {key -> whether the key has another type} of the keys that are corrupt as a whole
+--   sound    {name -> node} of the sound records, with `note`, and with a drain that only the note
+--            has
+--   needed   {name -> number of slots} of the nodes without a sound record that have leases, a
+--            drain or a corrupt record
+local function find_damage(whole)
+  local damage = new_damage()
+  local inc = not damage.corrupt[KEY.meta] and redis.call('HGET', KEY.meta, 'inc')
+  local highest = tonumber(inc or '') or math.huge
+  local texts, counters = read_notes_and_counters(damage)
+  local leased = incarnations_leased(damage.each_field, KEY.slots)
+  judge_records(damage, counters, leased, highest)
+  judge_seats(damage.each_field, KEY.slots, damage.report, damage.sound, damage.needed)
+  judge_strays(damage, counters, texts)
+  judge_versions(damage)
+  judge_sound(damage, counters, texts, highest)
+  if whole and #damage.reports == 0 then
+    judge_nodes(damage.sound, damage.report)
+  end
+  return damage
 end

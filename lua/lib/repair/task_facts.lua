@@ -1,63 +1,111 @@
 -- Read all that the keys of a shard say of one task, and judge whether it agrees.
+--- @include repair/entries
 --- @include repair/task_indexes
 --- @include task/line_check
 --- @include repair/remake
 
--- find_task: return the record of a task, with a line made anew if it has lost it: {remade = true}; and a message or none.
-local function find_task(id, kind, asked, now)
-  local task = load_tasks({id})[id] or {id = id, state = 'gone', extra = {}}
-  task.owner, task.asked = redis.call('HGET', KEY.taken, id), asked ~= '' and is_run(asked, id) and asked or nil
-  task.run, task.message = redis.call('HGET', KEY.running, id) or nil, redis.call('HEXISTS', KEY.messages, id) == 1
-  task.placed = task.run and is_run(task.run, id) and task.run or nil
-  if task.message and not task.text and not task.line then
-    local pending = KEY.pending .. kind
-    local order = not task.raw and kind ~= '' and redis.call('ZSCORE', pending, id)
-    local remade = (order or task.placed or task.asked) and remake_line(id, kind, order, task.placed or task.asked, now)
-    if remade then
-      task.line, task.raw, task.remade = remade, line_text(remade), true
-      if task.state == 'gone' then task.state = 'pending' end
+-- add_new_line: give a task that has a message and has lost its line a new line, if its order in
+-- the queue of a kind, or its run, tells what the task is.
+local function add_new_line(task, kind, now)
+  local can_wait = not task.raw and kind ~= ''
+  local order = can_wait and redis.call('ZSCORE', KEY.pending .. kind, task.id)
+  local run = task.listed_run or task.leased_run
+  local line = (order or run) and remake_line(task.id, kind, order, run, now)
+  if line then
+    task.line = line
+    task.raw = line_text(line)
+    task.is_remade = true
+    if task.state == 'gone' then
+      task.state = 'pending'
     end
+  end
+end
+
+-- find_task: return the record of a task with
+--   owner       its entry of `taken`
+--   leased_run  `run`, as a lease tells it, if it is a run of this task
+--   listed_run  its entry of `running`, if it is a run of this task
+--   message     whether it has a message
+--   is_remade   whether it has a new line, because it had lost its line
+local function find_task(id, kind, run, now)
+  local task = load_tasks({id})[id] or {id = id, state = 'gone', extra = {}}
+  task.owner = redis.call('HGET', KEY.taken, id)
+  task.run = redis.call('HGET', KEY.running, id) or nil
+  task.message = redis.call('HEXISTS', KEY.messages, id) == 1
+  task.leased_run = run ~= '' and is_run(run, id) and run or nil
+  task.listed_run = task.run and is_run(task.run, id) and task.run or nil
+  if task.message and not task.text and not task.line then
+    add_new_line(task, kind, now)
   end
   return task
 end
 
--- add_indexes: add where a task is listed; home: the queue of its kind; seen: that in which it was seen to wait.
-local function add_indexes(task, home, seen, now)
-  local id, line = task.id, task.line
-  task.order, task.due = redis.call('ZSCORE', home.pending, id), redis.call('ZSCORE', KEY.later, id)
-  task.elsewhere, task.died = seen ~= home and redis.call('ZSCORE', seen.pending, id), redis.call('ZSCORE', KEY.dead, id)
-  task.over = task.text or not (task.raw or task.owner or task.run or task.message)
-  task.twice = task.raw and not task.text and ended_texts({id})[id]
-  task.late = line and not task.run and not task.died and is_late(line, redis.call('ZSCORE', KEY.expires, id), tonumber(now))
-  local state = string.match(task.text or '', '^(%l+) %d+\n[^\n]*\n[^\n]*\n')
-  task.readable = FINAL[state or '']
-  local ends, one = 0, {id}
-  for _, text in ipairs({read_list(KEY.ended, one)[1], read_list(KEY.ended_1, one)[1], read_list(KEY.ended_2, one)[1]}) do
-    if text then ends = ends + 1 end
+-- count_ends: return how many generations of ended tasks have a record of a task.
+local function count_ends(id)
+  local count = 0
+  for _, key in ipairs({KEY.ended, KEY.ended_1, KEY.ended_2}) do
+    if read_list(key, {id})[1] then
+      count = count + 1
+    end
   end
-  task.well_ended = not task.text or task.readable and ends == 1
+  return count
 end
 
--- judge_run: say which run a task keeps, which of its attempts are its own, and what is broken beyond repair.
+-- add_indexes: add where a task is listed, and what its record of an ended task says.
+-- home: the queue of its kind; queue_seen: the queue in which it was seen to wait.
+local function add_indexes(task, home, queue_seen, now)
+  local id = task.id
+  local line = task.line
+  task.order = redis.call('ZSCORE', home.pending, id)
+  task.due = redis.call('ZSCORE', KEY.later, id)
+  task.order_elsewhere = queue_seen ~= home and redis.call('ZSCORE', queue_seen.pending, id)
+  task.died = redis.call('ZSCORE', KEY.dead, id)
+  task.has_ended = task.text or not (task.raw or task.owner or task.run or task.message)
+  task.is_double = task.raw and not task.text and ended_texts({id})[id]
+  task.is_late = line and not task.run and not task.died
+    and is_late(line, redis.call('ZSCORE', KEY.expires, id), tonumber(now))
+  task.is_readable = is_end(task.text or '')
+  task.is_well_ended = not task.text or task.is_readable and count_ends(id) == 1
+end
+
+-- judge_run: add which run a task keeps (kept_run), whether its owner has the attempt of the line
+-- (is_taken), and what is broken beyond repair (flaw).
 local function judge_run(task)
-  local line, asked, placed = task.line, task.asked, task.placed
-  local listed = task.owner or task.order or task.due or task.died
-  local same = asked and placed and place_of(asked) == place_of(placed)
-  if line and asked and not same and (task.run or not listed) and matches(asked, line) then
-    task.kept = asked
-  elseif line and placed and (same or matches(placed, line)) then
-    task.kept = placed
+  local line = task.line
+  local leased = task.leased_run
+  local listed = task.listed_run
+  local is_waiting_or_taken = task.owner or task.order or task.due or task.died
+  local is_same_place = leased and listed and place_of(leased) == place_of(listed)
+  local may_be_lost = leased and not is_same_place and (task.run or not is_waiting_or_taken)
+  if line and may_be_lost and has_attempt_of(leased, line) then
+    task.kept_run = leased
+  elseif line and listed and (is_same_place or has_attempt_of(listed, line)) then
+    task.kept_run = listed
   end
-  task.taker = line and task.owner and matches('- ' .. task.owner .. ' ', line)
-  task.broken = not task.over and (flaw(line) or not task.message and not task.kept and 'message')
+  task.is_taken = line and task.owner and has_attempt_of('- ' .. task.owner .. ' ', line)
+  if not task.has_ended then
+    task.flaw = flaw(line) or not task.message and not task.kept_run and 'message'
+  end
 end
 
 -- agree: return whether everything that the keys say of a task agrees.
 local function agree(task)
-  local listed = task.order or task.elsewhere or task.due or task.died or task.owner or task.run
-  if task.over then return task.well_ended and not listed and not task.message end
-  if task.broken or task.remade or task.elsewhere or task.twice or task.late or not task.message then return false end
-  if task.run and not (task.kept == task.run and matches(task.run, task.line)) or task.kept and not task.run then return false end
-  return fits_index(task.line, task.order, task.due, task.owner, task.run, task.died) and (task.taker or not task.owner)
-    and (task.died or task.state ~= 'dead')
+  local run = task.run
+  local is_listed = task.order or task.order_elsewhere or task.due or task.died or task.owner or run
+  if task.has_ended then
+    return task.is_well_ended and not is_listed and not task.message
+  end
+  if task.flaw or task.is_remade or task.is_double or task.is_late or not task.message then
+    return false
+  end
+  if task.order_elsewhere or task.owner and not task.is_taken then
+    return false
+  end
+  if run and not (task.kept_run == run and has_attempt_of(run, task.line)) then
+    return false
+  end
+  if task.kept_run and not run or task.state == 'dead' and not task.died then
+    return false
+  end
+  return fits_index(task.line, task.order, task.due, task.owner, run, task.died)
 end

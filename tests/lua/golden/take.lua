@@ -326,13 +326,20 @@ end
 -- copy with these changes, 1 if the copy must be dropped first, 1 if there are more changes, and
 -- {kind, line or '', ...}.
 
--- Events: what happened out of the ordinary, for people, in a capped stream of each tag. No script reads them, and none stops
--- because of them: a damaged stream begins anew. A script that calls this has `events` among its keys, and has written before.
+-- Events: what happened out of the ordinary, for people, in a capped stream of each tag. No script
+-- reads the stream, and no script stops because of it: a damaged stream begins anew. A script that
+-- calls these functions has `events` among its keys, and has written before.
 
 
--- note_event: add an event; fields: task, name, node, attempt, scheduler, why and by, as far as there are any.
+-- event_words: return the fields and values of an event for XADD.
 
--- note_task: add an event of a task; place: where this attempt was, if it had a place.
+-- is_damaged_stream: return whether a reply of XADD says that the stream is no stream, or that it
+-- has an id of more than an hour in the future, behind which events of now cannot be added.
+
+-- note_event: add an event; fields: task, name, node, attempt, scheduler, why and by, as far as the
+-- event has them.
+
+-- note_task: add an event of a task; place: the place of this attempt, or nil.
 
 -- The line of a task in the hash `tasks`, which says what the task is until it ends:
 --   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
@@ -511,38 +518,45 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- labels_fit: a rule (lib/kind/fits.lua): the node meets all conditions on labels. Labels
 -- `parsync.NAME` have rules of their own.
 
--- Amounts with decimals, in tables {name -> whole number}: 'gpu.' has the thousandths of 'gpu', from 0 to 999, if it has any. So
--- no number is a fraction, and -0.5 is -1 and 500. parsync_redis/model/amount.py
+-- Amounts with decimals, in tables {name -> whole number}: 'gpu.' has the thousandths of 'gpu',
+-- from 0 to 999, if the amount has decimals. So no number is a fraction, and -0.5 is -1 and 500.
+-- parsync_redis/model/amount.py does the same.
 
 
--- is_part: return whether a text is the amount of a word, with decimals and without a zero at its end.
+-- is_part: return whether a text is an amount with decimals and without a zero at its end.
 
--- set_part: note an amount with decimals.
+-- set_part: set an amount with decimals, '-0.5', in a ledger. Ignores a text that is no such
+-- amount.
 
--- part_fits: return whether the thousandths `key` that are asked for are there; more whole ones are always enough.
+-- part_fits: return whether the asked thousandths `key` are left. One whole more is always enough.
 
--- add_part: add thousandths to what is left of a resource, if the node declares it.
+-- add_part: add thousandths to an amount of a ledger, if the node declares the amount.
 
 -- part_text: return the text of an amount with thousandths.
 
--- size_text: return the text of an amount of what is left.
+-- size_text: return the text of an amount of a ledger.
 
--- undeclared: return how much a node has of an amount that it does not declare: 1 of a word of `apart` (model/apart.py).
+-- undeclared: return how much a node has of an amount that it does not declare: 1 of a word of
+-- `apart` (model/apart.py), 0 of any other.
 
--- is_enough: return whether every amount that is asked for is there.
+-- is_enough: return whether a ledger has every asked amount.
 
--- Devices: a resource that a node has as a set of indexed things with amounts of their own, 'gpu.mem@0=4096 gpu@0=1'. Needs are
--- 'gpu=0.5 gpu.mem=1024', a place names the device. parsync_redis/model/devices.py does the same; a property test compares them.
+-- Devices: a resource that a node has as a set of indexed devices with amounts of their own, as in
+-- the offer 'gpu.mem@0=4096 gpu@0=1'. Needs name no index, 'gpu=0.5 gpu.mem=1024'; a place does.
+-- parsync_redis/model/devices.py does the same; a property test compares the two.
 
 
--- device_name: return the kind, the attribute ('' or '.mem') and the index ('' or '0') of a name; nil for any other text.
+-- device_name: split the name of an amount of devices into the kind, the attribute ('' or '.mem')
+-- and the index ('' or '0'). Return nil for any other text.
 
 -- is_of_devices: return whether needs, or an offer, may have an amount of devices of this name.
 
--- devices_of: return {kind -> list of indexes} of an offer's amounts, or of what is left.
+-- devices_of: return {kind -> list of indexes} of an offer's amounts, or of a ledger.
 
--- share_of: return what a task asks of devices of a kind: the share of each, in thousandths; of how many; and the names of the
--- attributes. 0, 0: it asks none. nil: no devices make that amount, as 1.5.
+-- share_of: compute what a task asks of the devices of a kind.
+-- Returns the share of each device in thousandths, the number of devices, and the sorted names of
+-- the attributes. 0.5 gpu is 500, 1; 2 gpu is 1000, 2. The share is 0 if the task asks for no such
+-- device, and nil for an amount that whole devices cannot give, such as 1.5.
 
 -- asks_device: return whether a task asks for a device of a kind that an offer has.
 
@@ -782,20 +796,35 @@ function in_full()
     end
     return low
   end
-  local function note_event(event, fields)
+  local function event_words(event, fields)
     local words = {'event', event}
     for _, name in ipairs({'task', 'name', 'node', 'attempt', 'scheduler', 'why', 'by'}) do
       local value = fields[name] or ''
-      if value ~= '' then words[#words + 1], words[#words + 2] = name, string.sub(value, 1, name == 'why' and 300 or 4096) end
+      if value ~= '' then
+        words[#words + 1] = name
+        words[#words + 1] = string.sub(value, 1, name == 'why' and 300 or 4096)
+      end
     end
+    return words
+  end
+  local function is_damaged_stream(id)
+    if type(id) ~= 'table' then
+      return string.match(id, '^%d+') - now_ms() > 3600000
+    end
+    local err = tostring(id.err)
+    return string.find(err, 'WRONGTYPE', 1, true) or string.find(err, 'last possible ID', 1, true)
+  end
+  local function note_event(event, fields)
+    local words = event_words(event, fields)
     local id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
-    local told = type(id) == 'table' and tostring(id.err) or ''
-    local damaged = string.find(told, 'WRONGTYPE', 1, true) or string.find(told, 'last possible ID', 1, true)
-    if damaged or told == '' and string.match(id, '^%d+') - now_ms() > 3600000 then -- an id of a later year
+    if is_damaged_stream(id) then
       redis.pcall('DEL', KEY.events)
       id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
     end
-    if type(id) == 'table' then redis.log(redis.LOG_WARNING, 'parsync: event ' .. event .. ' is lost: ' .. tostring(id.err)) end
+    if type(id) == 'table' then
+      local message = 'parsync: event ' .. event .. ' is lost: ' .. tostring(id.err)
+      redis.log(redis.LOG_WARNING, message)
+    end
   end
   local function note_task(task, event, why, attempt, place)
     local node = string.match(place or '', '^%S+ %S+ p%d+ ([^ /]+)/')
@@ -1085,15 +1114,21 @@ function in_full()
   local function device_name(name)
     local kind = string.match(name, '^%l[%l%d_]*') or ''
     local attribute = string.match(name, '^%.%l[%l%d_]*', #kind + 1) or ''
-    local rest = string.sub(name, #kind + #attribute + 1)
-    local index = rest == '' and '' or string.match(rest, '^@(%d%d?%d?)$')
-    if kind == '' or #kind > 32 or #attribute > 33 or not index then return nil end
-    if #index > 1 and string.byte(index) == 48 then return nil end
+    local suffix = string.sub(name, #kind + #attribute + 1)
+    local index = suffix == '' and '' or string.match(suffix, '^@(%d%d?%d?)$')
+    if kind == '' or #kind > 32 or #attribute > 33 or not index then
+      return nil
+    end
+    if #index > 1 and string.byte(index) == 48 then
+      return nil
+    end
     return kind, attribute, index
   end
   local function is_of_devices(name, of_needs)
     local _, attribute, index = device_name(name)
-    if of_needs then return index == '' and attribute ~= '' end
+    if of_needs then
+      return index == '' and attribute ~= ''
+    end
     return index ~= nil and index ~= ''
   end
   local function is_rare_word(word, of_needs)
