@@ -1,6 +1,6 @@
-"""Judge whether a node fits a task, for the view.
+"""The judgement whether one node fits a task.
 
-lua/lib/kind/fits.lua does so for scripts; a test compares them.
+lua/lib/kind/fits.lua judges the same for scripts; a test compares the two.
 """
 
 from ..model.needs import Resources
@@ -8,7 +8,5 @@ from .rules import RULES
 
 
 def fits(offer: Resources, needs: Resources) -> bool:
-    """Return whether a node that offers `offer` can hold a task that needs `needs` when it is
-    empty.
-    """
+    """Return whether an empty node with this offer can hold a task with these needs."""
     return all(rule.admits(offer, needs) for rule in RULES)

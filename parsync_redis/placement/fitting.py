@@ -1,4 +1,4 @@
-"""Judge many nodes at once by the rules; placement/fits.py judges one."""
+"""The judgement of many nodes at once by the rules; placement/fits.py judges one node."""
 
 from ..model.needs import Resources
 from .columns import Columns, Mask
@@ -6,7 +6,7 @@ from .rules import RULES
 
 
 def fitting(columns: Columns, needs: Resources) -> Mask:
-    """Return which nodes can hold a task that needs `needs` when they are empty."""
+    """Return which nodes can hold a task with these needs when they are empty."""
     mask = columns.everyone()
     for rule in RULES:
         if rule.concerns(needs):

@@ -12,9 +12,9 @@ from parsync_redis.model.booking import Booking
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import parse_needs
 from parsync_redis.model.times import RunTimes
-from parsync_redis.placement.backfill import Waits, choose, nearest, unused
+from parsync_redis.placement.backfill import LargeTask, choose, nearest, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
-from parsync_redis.placement.forecast import Held
+from parsync_redis.placement.forecast import ExpectedEnd
 from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
 from parsync_redis.scheduler.core.reservations import Bars
 from parsync_redis.scheduler.leader.backfill import WINDOW
@@ -62,7 +62,7 @@ class Backfilled(Simulation):
             (order, id, one.kind) for one in large for id, order in first_of(queue, one.kind)
         )
         ages = self.ages.look(now_s, [id for _, id, _ in tasks])
-        facts, held = list[NodeFacts](), dict[str, list[Held]]()
+        facts, held = list[NodeFacts](), dict[str, list[ExpectedEnd]]()
         kinds = dict[str, str]()
         for partition in self.cluster.partitions:
             for place in {place.task: place for place in partition.leases.values()}.values():
@@ -71,14 +71,14 @@ class Backfilled(Simulation):
                 learnt = self.times.get(name)
                 until_ms = learnt.end_ms(place.since_ms, now_ms) if learnt else None
                 holder = Holder(place.node, place.task, {}, len(place.slots), place.since_ms)
-                held.setdefault(place.node, []).append(Held(holder, until_ms))
+                held.setdefault(place.node, []).append(ExpectedEnd(holder, until_ms))
             for node in partition.nodes.values():
                 free = sum(partition.is_free(node, slot) for slot in range(node.offer.slots))
                 facts.append(NodeFacts(node.name, node.state, False, node.offer, free))
         needs = {one.kind: parse_needs(Kind.of(one.kind).needs) for one in large}
         mine = {kind: [b.node for b in self.bookings if b.kind == kind] for kind in needs}
         nodes = {kind: nearest(asked, facts, mine[kind]) for kind, asked in needs.items()}
-        waiting = [Waits(kind, needs[kind], id, 1000 * ages[id]) for _, id, kind in tasks]
+        waiting = [LargeTask(kind, needs[kind], id, 1000 * ages[id]) for _, id, kind in tasks]
         before = unused(self.bookings, held, kinds)
         self.bookings = choose(waiting, nodes, held, before, len(facts), now_ms)
 

@@ -10,9 +10,9 @@ from parsync_redis.model.booking import Booking, read_booking, read_bookings
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.placement.backfill import CLOCKS_MS, LEAST_MS, Waits, choose, nearest, unused
+from parsync_redis.placement.backfill import CLOCKS_MS, LEAST_MS, LargeTask, choose, nearest, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
-from parsync_redis.placement.forecast import Held
+from parsync_redis.placement.forecast import ExpectedEnd
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.large_kinds import MOST as MOST_LARGE
 from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
@@ -28,9 +28,9 @@ def facts(name: str, free: int = 0, slots: int = 4, **changes: Any) -> NodeFacts
     return NodeFacts(name, changes.pop("state", "up"), False, Resources.of(slots), free, **changes)
 
 
-def held(node: str, *left_ms: int | None) -> list[Held]:
+def held(node: str, *left_ms: int | None) -> list[ExpectedEnd]:
     return [
-        Held(Holder(node, f"{node}-{at}", {}, 1, NOW), None if ms is None else NOW + ms)
+        ExpectedEnd(Holder(node, f"{node}-{at}", {}, 1, NOW), None if ms is None else NOW + ms)
         for at, ms in enumerate(left_ms)
     ]
 
@@ -41,7 +41,7 @@ def booked(
     """Return which node is booked for BIG, and how long it takes until it has room; None if none
     is.
     """
-    waits = [Waits(BIG, parse_needs("slots=4"), "t", waited_ms)]
+    waits = [LargeTask(BIG, parse_needs("slots=4"), "t", waited_ms)]
     found = choose(waits, {BIG: nodes}, dict(ends), before, count, NOW)
     return (found[0].node, found[0].from_ms - NOW) if found else None
 
@@ -86,7 +86,7 @@ def several(
     before: Any = (), tasks: Any = ("t1", "t2", "t3"), count: int = 8, **ends: int
 ) -> dict[str, str]:
     """Return for which task each node is booked; ends: how long the tasks of a node run yet."""
-    waits = [Waits(BIG, parse_needs("slots=4"), task, 10_000) for task in tasks]
+    waits = [LargeTask(BIG, parse_needs("slots=4"), task, 10_000) for task in tasks]
     lengths = {name: held(name, *[left_ms] * 4) for name, left_ms in ends.items()}
     found = choose(waits, {BIG: [facts(name) for name in ends]}, lengths, before, count, NOW)
     assert all(
@@ -114,7 +114,9 @@ def test_a_task_that_got_the_node_of_its_kind_uses_the_booking_up() -> None:
     kinds = {"n1-0": BIG, "n1-1": "work slots=1"}
 
     def left(since_ms: int, kinds: Any, node: str = "n1") -> list[Booking]:
-        holders = [Held(Holder(node, f"{node}-{at}", {}, 1, since_ms), None) for at in (0, 1)]
+        holders = [
+            ExpectedEnd(Holder(node, f"{node}-{at}", {}, 1, since_ms), None) for at in (0, 1)
+        ]
         return unused([booking], {node: holders}, kinds)
 
     assert left(NOW + 5, kinds) == []
@@ -126,7 +128,7 @@ def test_a_task_that_got_the_node_of_its_kind_uses_the_booking_up() -> None:
 
 def test_few_nodes_are_booked_and_each_for_one_kind() -> None:
     kinds = [f"big{number} slots=4" for number in range(20)]
-    waits = [Waits(kind, parse_needs("slots=4"), "t", 10_000) for kind in kinds]
+    waits = [LargeTask(kind, parse_needs("slots=4"), "t", 10_000) for kind in kinds]
     nodes = [facts(f"n{number:02}") for number in range(20)]
     ends = {one.name: held(one.name, 1, 1, 1, 1) for one in nodes}
     for count, most in ((1, 1), (4, 1), (7, 2), (12, 3), (1000, 20)):

@@ -12,7 +12,7 @@ from ...model.amount import THOUSANDTHS
 from ...model.apart import undeclared
 from ...model.devices import by_kind, hold, kind_of
 from ...model.needs import Resources, read_amounts
-from ...placement.columns import MOST, Columns, Mask
+from ...placement.columns import UNLIMITED_TASKS, Columns, Mask
 from ...placement.strategy import Ints
 
 Held = Sequence[Mapping[str, int]]
@@ -49,9 +49,9 @@ class Left:
         if len(needs.amounts) == 1 and not self._columns.devices and needs.amounts[0][1]:
             ((name, amount),) = needs.amounts  # the usual case, in a fourth of the time
             return np.maximum(self.of_nodes(name, nodes) // amount, 0)
-        most = np.full(len(nodes), MOST, dtype=np.int64)
+        most = np.full(len(nodes), UNLIMITED_TASKS, dtype=np.int64)
         for kind, some in by_kind(needs.amounts).items():
-            own = np.full(len(nodes), MOST, dtype=np.int64)
+            own = np.full(len(nodes), UNLIMITED_TASKS, dtype=np.int64)
             for name, amount in some:
                 if amount:
                     own = np.minimum(own, np.maximum(self.of_nodes(name, nodes), 0) // amount)

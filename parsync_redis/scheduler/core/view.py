@@ -12,10 +12,10 @@ from ...model.needs import Resources
 from ...model.views import AGES_TOLD, VIEW_AGES
 from ...placement.facts import NodeFacts
 from ...placement.reasons import (
+    MAX_NAMED,
     NAMES_UNREAD,
     NO_NAME,
     NO_NODE,
-    SHOWN,
     explain_fitting,
     explain_none,
 )
@@ -151,15 +151,15 @@ class View:
         shown = list[NodeFacts]()
         total = 0
         for partition in self.partitions:
-            some, count = fitting(partition, needs, knowers, SHOWN)
+            some, count = fitting(partition, needs, knowers, MAX_NAMED)
             shown = [*shown, *some]
             total = total + count
         if total:
             shown.sort(key=lambda node: not node.open)
             whom = {name: (booked or {}).get(name, "") for name in barred}
             kept = [
-                replace(node, booked=whom.get(node.name, ""), held=whom.get(node.name) == "")
-                for node in shown[:SHOWN]
+                replace(node, booked=whom.get(node.name, ""), held_back=whom.get(node.name) == "")
+                for node in shown[:MAX_NAMED]
             ]
             return explain_fitting(needs, kept, total)
         if near := near_of(needs):

@@ -16,9 +16,9 @@ from ...model.near import settled
 from ...model.needs import Resources, parse_needs
 from ...model.node import Node
 from ...model.times import LearntTimes
-from ...placement.backfill import MOST, Waits, choose, nearest, unused
+from ...placement.backfill import MAX_BOOKINGS, LargeTask, choose, nearest, unused
 from ...placement.facts import NodeFacts
-from ...placement.forecast import Held
+from ...placement.forecast import ExpectedEnd
 from ...store.reads.facts import facts_of, read_holders
 from ...store.reads.times import read_times
 from ...store.reads.views import Directory, read_booked, read_live_nodes
@@ -27,7 +27,7 @@ from ...store.store import Store
 from ..core.large_kinds import Large
 from ..process.lease_watch import AgeTracker
 
-WINDOW: Final = 2 * MOST
+WINDOW: Final = 2 * MAX_BOOKINGS
 """Waiting tasks of a kind that are looked at: when those in front have started, the leader has seen
 the next ones.
 """
@@ -80,7 +80,7 @@ class BackfillDuty:
             near.setdefault(states[name].partition, {})[name] = states[name].node
         now = now_ms(store)
         held = self._held(near, now)
-        waiting = [Waits(kind, needs[kind], task, 1000 * ages[task]) for task, kind in tasks]
+        waiting = [LargeTask(kind, needs[kind], task, 1000 * ages[task]) for task, kind in tasks]
         open_nodes = sum(
             state.node.state == "up" and not state.node.draining for state in states.values()
         )
@@ -101,10 +101,12 @@ class BackfillDuty:
                 tasks += [(order, readable(id), kind) for id, order in reply]
         return [(task, kind) for _, task, kind in sorted(tasks)]
 
-    def _held(self, near: Mapping[int, Mapping[str, Node]], now: int) -> dict[str, list[Held]]:
+    def _held(
+        self, near: Mapping[int, Mapping[str, Node]], now: int
+    ) -> dict[str, list[ExpectedEnd]]:
         """Return what holds these nodes, by node, with the expected end of each."""
         store = self._store
-        found = dict[str, list[Held]]()
+        found = dict[str, list[ExpectedEnd]]()
         holders = [
             one for p, nodes in near.items() for one in read_holders(store, p, [*nodes.values()])
         ]
@@ -120,5 +122,5 @@ class BackfillDuty:
         for one in holders:
             learnt = times.of(split_kind(self._kinds.get(one.task, "")).name, nodes[one.node].offer)
             until_ms = learnt.end_ms(one.since_ms, now) if learnt else None
-            found.setdefault(one.node, []).append(Held(one, until_ms))
+            found.setdefault(one.node, []).append(ExpectedEnd(one, until_ms))
         return found
