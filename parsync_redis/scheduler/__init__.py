@@ -1,1 +1,4 @@
-"""A scheduler: its view, its core without I/O, the loop around it, and the leader's work."""
+"""The scheduler.
+
+The core, which does no I/O, the process around the core, and the leader's work.
+"""

@@ -78,7 +78,7 @@ def test_the_view_has_just_the_seats_that_commit_would_give(
     )
     left = {f"n{at}": amounts_text(left.items()) for at, (_, left) in enumerate(nodes) if left}
     copy.set_free(b"\xff" * len(nodes), left, 1)
-    before = [copy.left.of_node(at) for at in range(len(nodes))]
+    before = [copy.amounts_left.of_node(at) for at in range(len(nodes))]
     seats = copy.seats(needs)
     expected = []
     for at, (offer, rest) in enumerate(nodes):
@@ -96,11 +96,11 @@ def test_the_view_has_just_the_seats_that_commit_would_give(
     if expected:
         reservation = copy.reserve(seats, np.arange(len(expected)), needs)
         for at, amounts in enumerate(before):
-            left_now = copy.left.of_node(at)
+            left_now = copy.amounts_left.of_node(at)
             assert all(left_now[name] >= min(0, amount) for name, amount in amounts.items())
         assert len(copy.seats(needs).leads) == 0, "all of them are taken"
         reservation.give_back()
-    after = [copy.left.of_node(at) for at in range(len(nodes))]
+    after = [copy.amounts_left.of_node(at) for at in range(len(nodes))]
     assert after == before, "the amounts taken go back"
 
 

@@ -16,8 +16,8 @@ from parsync_redis.placement.backfill import LargeTask, choose, nearest, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import ExpectedEnd
 from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
-from parsync_redis.scheduler.core.reservations import Bars
-from parsync_redis.scheduler.leader.backfill import WINDOW
+from parsync_redis.scheduler.core.reservations import BarredNodes
+from parsync_redis.scheduler.leader.backfill import TASKS_PER_KIND
 from parsync_redis.scheduler.process.lease_watch import AgeTracker
 from parsync_redis.store.reference.queue import Queue
 
@@ -33,7 +33,7 @@ LARGE_AT_S = tuple(40.0 + 23.0 * number for number in range(6))
 def first_of(queue: Queue, kind: str) -> Sequence[tuple[str, int]]:
     """Return the first waiting tasks of a kind, each with its order."""
     waits = queue.kinds.get(kind)
-    return sorted(waits.orders.items(), key=lambda pair: pair[1])[:WINDOW] if waits else ()
+    return sorted(waits.orders.items(), key=lambda pair: pair[1])[:TASKS_PER_KIND] if waits else ()
 
 
 class Backfilled(Simulation):
@@ -89,9 +89,9 @@ class Backfilled(Simulation):
             for b in self.bookings
             for name, times in self.times.items()
         }
-        bars = Bars(self.bookings, runs_ms, round(1000 * (now_s + self.parameters.gap_s)))
+        bars = BarredNodes(self.bookings, runs_ms, round(1000 * (now_s + self.parameters.gap_s)))
         for one in self.schedulers:
-            one.core.on_bars(bars)
+            one.core.on_barred(bars)
 
 
 def play(

@@ -14,9 +14,9 @@ from parsync_redis.placement.backfill import CLOCKS_MS, LEAST_MS, LargeTask, cho
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import ExpectedEnd
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.large_kinds import MOST as MOST_LARGE
+from parsync_redis.scheduler.core.large_kinds import MAX_LARGE_KINDS as MOST_LARGE
 from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
-from parsync_redis.scheduler.core.reservations import Bars
+from parsync_redis.scheduler.core.reservations import BarredNodes
 
 from .core_rig import Queue, bitmap, claims_of, judge, make, node, see, waiting
 
@@ -165,8 +165,8 @@ def test_a_booking_reads_back_and_bars_others_that_may_run_too_long() -> None:
 # -- the core --------------------------------------------------------------------------------------
 
 
-def bars(runs_ms: float | None = None, name: str = "n1") -> Bars:
-    return Bars(
+def bars(runs_ms: float | None = None, name: str = "n1") -> BarredNodes:
+    return BarredNodes(
         [Booking(name, BIG, "t", NOW)],
         {} if runs_ms is None else {(name, "work"): runs_ms},
         NOW - 1000,
@@ -185,7 +185,7 @@ def two_nodes(free: int = 8) -> Core:
 
 def test_others_go_to_another_node_and_wait_when_that_is_full() -> None:
     core = two_nodes()
-    core.on_bars(bars())
+    core.on_barred(bars())
     queue = waiting(core, 6)
     plan = queue.turn()
     assert sorted(claims_of(plan)) == ["n2/0", "n2/1", "n2/2", "n2/3"]
@@ -199,7 +199,7 @@ def test_others_go_to_another_node_and_wait_when_that_is_full() -> None:
 
 def test_a_name_that_a_node_holds_back_goes_to_another_node_and_other_names_go_there() -> None:
     core = two_nodes()
-    core.on_bars(Bars(held={"work": frozenset({"n1"})}))
+    core.on_barred(BarredNodes(held_back={"work": frozenset({"n1"})}))
     queue = waiting(core, 5)
     plan = queue.turn()
     assert sorted(claims_of(plan)) == ["n2/0", "n2/1", "n2/2", "n2/3"]
@@ -209,14 +209,14 @@ def test_a_name_that_a_node_holds_back_goes_to_another_node_and_other_names_go_t
     why = "n1 holds such tasks back, because they fail there; n2 is full"
     assert plan.reasons[0] == [("work slots=1", f"2 nodes fit: {why}")]
     assert claims_of(waiting(core, 1, name="other").turn()) == ["n1/0"]
-    core.on_bars(Bars())
+    core.on_barred(BarredNodes())
     assert [claim[:2] for claim in claims_of(queue.turn())] == ["n1"]
 
 
 @pytest.mark.parametrize(("runs_ms", "goes"), [(999.0, True), (1001.0, False), (None, False)])
 def test_a_task_goes_to_a_booked_node_if_it_ends_before(runs_ms: float | None, goes: bool) -> None:
     core = two_nodes(free=4)
-    core.on_bars(bars(runs_ms))
+    core.on_barred(bars(runs_ms))
     assert (
         claims_of(waiting(core, 1).turn()) != []
         if goes
@@ -226,28 +226,28 @@ def test_a_task_goes_to_a_booked_node_if_it_ends_before(runs_ms: float | None, g
 
 def test_the_kind_itself_takes_its_node() -> None:
     core = two_nodes(free=4)
-    core.on_bars(bars())
+    core.on_barred(bars())
     assert claims_of(waiting(core, 1, "slots=4", name="big").turn()) == ["n1/0"]
 
 
 def test_when_the_booking_ends_what_was_barred_is_placed_there() -> None:
     core = two_nodes(free=4)
-    core.on_bars(bars())
+    core.on_barred(bars())
     queue = waiting(core, 2)
     assert not queue.turn().commit
-    core.on_bars(bars(name="n2"))
+    core.on_barred(bars(name="n2"))
     assert [claim[:2] for claim in claims_of(queue.turn())] == ["n1", "n1"]
-    core.on_bars(Bars())
-    assert not core.queue.bars.bookings
+    core.on_barred(BarredNodes())
+    assert not core.queue.barred.bookings
 
 
 def test_names_of_one_group_part_while_one_of_them_is_barred() -> None:
     core = two_nodes(free=4)
     queue = Queue(core).add("work slots=1", 1).add("long slots=1", 1, first=2)
     queue.tell()
-    core.on_bars(bars(runs_ms=10.0))
+    core.on_barred(bars(runs_ms=10.0))
     assert len(claims_of(queue.turn())) == 1
-    core.on_bars(Bars())
+    core.on_barred(BarredNodes())
     assert len(claims_of(queue.turn())) == 1
 
 
@@ -255,7 +255,7 @@ def test_without_bookings_nothing_is_grouped_anew() -> None:
     core = two_nodes()
     waiting(core, 1)
     group = next(iter(core.queue.kinds[0].values())).group
-    core.on_bars(Bars())
+    core.on_barred(BarredNodes())
     core.plan()
     assert next(iter(core.queue.kinds[0].values())).group is group
 

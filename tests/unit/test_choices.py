@@ -18,7 +18,7 @@ from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Snapshot
 from parsync_redis.placement.rules import RULES
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.placement_log import AT_ONCE
+from parsync_redis.scheduler.core.placement_log import CHOICES_PER_GAP
 from parsync_redis.scheduler.core.plan import Plan
 from tests.model.test_fits import NEEDS, OFFERS
 
@@ -122,12 +122,12 @@ def test_a_lost_claim_is_in_the_choice_that_wins_with_the_task_that_had_the_slot
 
 def test_only_some_choices_of_a_gap_are_noted_and_they_wait_for_the_gap() -> None:
     core = make()
-    see(core, 0, [node("n", 2 * AT_ONCE)], 2 * AT_ONCE)
-    queue = Queue(core).add("work slots=1", 2 * AT_ONCE)
+    see(core, 0, [node("n", 2 * CHOICES_PER_GAP)], 2 * CHOICES_PER_GAP)
+    queue = Queue(core).add("work slots=1", 2 * CHOICES_PER_GAP)
     queue.tell()
     judge(core, queue.turn(), ClaimOutcome.HELD)
     assert not core.plan(confirm=False).choices
-    assert len(at_gap(core).choices) == AT_ONCE
+    assert len(at_gap(core).choices) == CHOICES_PER_GAP
 
 
 @pytest.mark.parametrize(

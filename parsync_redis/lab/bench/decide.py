@@ -99,7 +99,7 @@ class Decider:
         plan = core.plan(confirm=False, room=len(kinds) * count)
         tasks = [
             Taken(f"{text} {number}", f"1@{number}", waiting[text], 0)
-            for text, limit in plan.looks[0].take
+            for text, limit in plan.shard_looks[0].take
             for number in range(limit)
         ]
         core.on_took(Took("2", 0, changes=[(text, "") for text in waiting], tasks=tasks))

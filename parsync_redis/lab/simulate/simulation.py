@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...model.replies import Judged
-from ...scheduler.core.core import CHANGES
+from ...scheduler.core.core import MAX_KINDS_PER_LOOK
 from ...scheduler.core.plan import Plan
 from .cluster import SimCluster
 from .measure import SimMeasure
@@ -122,8 +122,8 @@ class Simulation:
 
     def _take(self, one: SimScheduler, plan: Plan) -> None:
         queue, core = self.cluster.queues[one.group], one.core
-        for look in plan.looks.values():
-            core.on_took(queue.took(core.name, look.take, look.since, CHANGES))
+        for look in plan.shard_looks.values():
+            core.on_took(queue.took(core.name, look.take, look.since, MAX_KINDS_PER_LOOK))
 
     def _commit(self, one: SimScheduler, plan: Plan, now_s: float) -> None:
         core, cluster, measure = one.core, self.cluster, self.measure

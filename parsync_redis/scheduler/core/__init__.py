@@ -1,3 +1,4 @@
-"""What a scheduler decides, without I/O: its copies of the state, its queue, and the seats that it
-chooses.
+"""What a scheduler decides, without I/O.
+
+Its copies of the state, its queue, the seats it chooses.
 """
