@@ -6,12 +6,14 @@ import numpy as np
 
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.kind import Kind
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Judged, Snapshot, Took
+from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.plan import ShardLook
 
@@ -534,3 +536,14 @@ def test_kinds_are_grouped_anew_once_nodes_have_changed() -> None:
     core.on_names(both.digest, both.declared)
     core.on_snapshot(Snapshot(0, 2, 2, bitmap(8), {}), 1.0)
     assert sorted(tasks_of(queue.turn())) == ["t0", "t1", "t2", "t3", "t4"]
+
+
+def test_a_partition_whose_reserved_seats_got_no_task_is_sent_no_commit() -> None:
+    core = make(partitions=2)
+    for p in range(2):
+        see(core, p, [node(f"n{p}", 2)], 2)
+    waiting(core, 4)
+    assert takes(core.plan(confirm=False)) == [("work slots=1", 4)]
+    core.on_took(Took("2", 0, tasks=[Taken("t1", "1@1", Kind("work", "slots=1"), 0)]))
+    plan = core.plan(place=False, confirm=False)
+    assert [len(claims) for claims in plan.commit.values()] == [1]
