@@ -42,9 +42,9 @@ STAYS: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LargeTask:
-    """A task of a large kind that waits for room. waited_ms.
+    """A task of a large kind that waits for room.
 
-    For how long the leader has seen it wait.
+    waited_ms: for how long the leader has seen the task wait.
     """
 
     kind: str
@@ -56,9 +56,9 @@ class LargeTask:
 def nearest(
     needs: Resources, nodes: Sequence[NodeFacts], booked: Collection[str] = ()
 ) -> list[NodeFacts]:
-    """Return the open nodes that could hold a task of these needs.
+    """Return the open nodes that could hold a task of these needs, those that lack least first.
 
-    Booked ones, then by what they lack.
+    Nodes that are booked for the task's kind go before all other nodes.
     """
     able = [node for node in find_fitting(needs, nodes) if node.open]
 

@@ -33,17 +33,17 @@ LEAST_DRAWS: Final = 40
 """Minimum number of times that the queue is played."""
 
 MOST_PLAYED: Final = 20_000
-"""Approximate maximum of tasks played, in all draws.
+"""Approximate maximum of tasks played in all draws.
 
-With more tasks ahead there are fewer draws.
+The more tasks wait ahead, the fewer draws are made.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedEnd:
-    """A task that holds a node, and when it is expected to end (server time).
+    """A task that holds a node, and when the task is expected to end (server time).
 
-    None if nobody knows.
+    until_ms: None if nobody knows the end.
     """
 
     holder: Holder
@@ -90,7 +90,7 @@ _End = tuple[float, int, Holder]
 
 
 def _rooms(nodes: Iterable[NodeFacts], holders: Iterable[Holder]) -> dict[str, _Room]:
-    """Return what each node has amounts_left, computed from its holders.
+    """Return what each node has left, computed from its holders.
 
     The free slots in a node's facts were read at another moment, so a task that ended in between
     would be in neither.
@@ -184,19 +184,14 @@ def forecast_start(
             for learnt_times in learnt.values()
             if learnt_times is not None
         }
-        of = {
-            (name, node): drawn[id(learnt_times)] for (name, node), learnt_times in learnt.items()
-        }
-        ends: list[_End] = [
-            (
-                holder.since_ms + of[name, holder.node].draw_ms(now_ms - holder.since_ms),
-                number_of_end,
-                holder,
-            )
-            for number_of_end, (holder, name) in enumerate(holders)
-            if holder.node in nodes
-        ]
-        start_ms = _play(task, ahead, _copy(rooms), ends, now_ms, partial(_draw_ms, of))
+        times_of = {key: drawn[id(learnt_times)] for key, learnt_times in learnt.items()}
+        ends: list[_End] = []
+        for tie_breaker, (holder, name) in enumerate(holders):
+            if holder.node in nodes:
+                ran_ms = now_ms - holder.since_ms
+                end_ms = holder.since_ms + times_of[name, holder.node].draw_ms(ran_ms)
+                ends.append((end_ms, tie_breaker, holder))
+        start_ms = _play(task, ahead, _copy(rooms), ends, now_ms, partial(_draw_ms, times_of))
         if start_ms is None:
             return "the tasks that are known do not leave it enough room"
         starts.append(start_ms)
@@ -213,7 +208,7 @@ def forecast_end(
 ) -> Forecast | None:
     """Forecast when a task that holds a node of this offer ends.
 
-    None if too little is known of its name.
+    Returns None if too little is known of the task's name.
     """
     learnt = times.enough_of(name, offer, LEARNT)
     if learnt is None:

@@ -34,7 +34,7 @@ ROOM: Final = "has room: a scheduler's next turn places it there"
 def find_fitting(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
     """Return the nodes that could hold the task if they were empty.
 
-    Those with room first, then open.
+    Nodes with room go first, then open nodes.
     """
     fitting = [
         node for node in nodes if node.knows and is_near(needs, node) and fits(node.offer, needs)
@@ -172,6 +172,6 @@ _PATTERNS: Final = tuple(
 def reason_class(why: str) -> str:
     """Return the class of a reason that a scheduler wrote.
 
-    OTHER_REASON for a text that is no reason.
+    Returns OTHER_REASON for a text that is no reason.
     """
     return next((name for name, pattern in _PATTERNS if pattern.match(why)), OTHER_REASON)

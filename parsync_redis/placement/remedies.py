@@ -52,9 +52,9 @@ def can_hold(node_class: NodeClass) -> bool:
 
 
 def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
-    """Yield the acts that give a node that fits room for the task.
+    """Yield the acts that give the task room on a node that fits.
 
-    First open it, then free what lacks.
+    The node is opened first; then what lacks is freed.
     """
     if node.state in ("down", "leaving"):
         yield f"start the worker of node {node.name} again"

@@ -77,9 +77,9 @@ class StrategySelector:
         self.late = late
 
     def resolve(self, wish: str) -> Strategy:
-        """Return LATENCY or QUALITY. wish: the task's own strategy.
+        """Return LATENCY or QUALITY.
 
-        '' leaves it to the scheduler.
+        wish: the task's own strategy; '' leaves the choice to the scheduler.
         """
         strategy = Strategy(wish) if wish else self.strategy
         if strategy is Strategy.ADAPTIVE:

@@ -1,4 +1,1 @@
-"""The scheduler.
-
-The core, which does no I/O, the process around the core, and the leader's work.
-"""
+"""The scheduler: the core without I/O, the process around the core, and the leader's work."""

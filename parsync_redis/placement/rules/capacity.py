@@ -116,7 +116,7 @@ class AmountsRule(Rule):
 def _too_much(name: str, amount: int, offers: Mapping[str, Resources]) -> str:
     """Return why no node has enough of a resource that is no kind of devices.
 
-    '' if some node has.
+    Returns '' if some node has enough.
     """
     most = {node: dict(offer.amounts).get(name, 0) for node, offer in sorted(offers.items())}
     largest = max(most, key=lambda node: most[node])

@@ -46,7 +46,7 @@ def lack(kind: str, amounts: Amounts, offered: Mapping[str, int]) -> str:
 def nowhere(kind: str, needed: Amounts, offers: Mapping[str, Resources]) -> str:
     """Return why no node's devices of a kind are enough, with the most there is.
 
-    '' if some node's are.
+    Returns '' if some node's devices are enough.
     """
     amounts = {node: dict(offer.amounts) for node, offer in sorted(offers.items())}
     if any(hold(offered, needed) is not None for offered in amounts.values()):
@@ -56,12 +56,13 @@ def nowhere(kind: str, needed: Amounts, offers: Mapping[str, Resources]) -> str:
     text = f"task needs {needs_shown(amounts_text(needed))}"
     if share_and_count is None:
         return f"{text}; devices are given whole, or a share of one below 1"
+    _, count = share_and_count
     sizes = {
         node: len(indexes_of(a).get(kind, ())) or a.get(kind, 0) // THOUSANDTHS
         for node, a in amounts.items()
     }
     largest = max(sizes, key=lambda node: sizes[node])
-    if share_and_count[1] > sizes[largest]:
+    if count > sizes[largest]:
         return f"{text}; the most is {sizes[largest]} ({largest})"
     for name, amount in attributes_of(kind, needed):
         most = {
@@ -79,7 +80,6 @@ def nowhere(kind: str, needed: Amounts, offers: Mapping[str, Resources]) -> str:
             )
         if most[best] < amount:
             return f"{text}; no device has more {name} than {shown_amount(most[best])} ({best})"
-    count = share_and_count[1]
     return f"{text}; no node has {count} such device{'s' if count > 1 else ''}"
 
 
@@ -94,7 +94,7 @@ def shortage(kind: str, amounts: Amounts) -> str:
 def what_is_left(kind: str, amounts: Amounts, amounts_left: Mapping[str, int]) -> str:
     """Return how much a node's devices have left, for a task that gets none.
 
-    Names the freest device.
+    The text names the freest device.
     """
     share, count = share_of(kind, amounts) or (0, 0)
     shares = {index: amounts_left[f"{kind}@{index}"] for index in indexes_of(amounts_left)[kind]}

@@ -49,11 +49,11 @@ class LabelsRule(Rule):
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
         """Name each condition that no node meets, and the values or the labels that there are."""
-        return [
-            _nowhere(name, condition, offers)
-            for name, condition in _conditions(needs)
-            if not any(_meets(offer, [(name, condition)]) for offer in offers.values())
-        ]
+        sentences = []
+        for name, condition in _conditions(needs):
+            if not any(_meets(offer, [(name, condition)]) for offer in offers.values()):
+                sentences.append(_nowhere(name, condition, offers))
+        return sentences
 
 
 def _conditions(needs: Resources) -> Sequence[tuple[str, str]]:

@@ -45,9 +45,9 @@ class Rule(ABC):
 
     @abstractmethod
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
-        """Return a sentence for each need that no node meets, with the most there is. offers.
+        """Return a sentence for each need that no node meets, with the most there is.
 
-        By node.
+        offers: by node.
         """
 
 

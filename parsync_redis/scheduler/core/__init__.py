@@ -1,4 +1,1 @@
-"""What a scheduler decides, without I/O.
-
-Its copies of the state, its queue, the seats it chooses.
-"""
+"""The decisions of a scheduler, without I/O: copies of the state, queue, choice of seats."""

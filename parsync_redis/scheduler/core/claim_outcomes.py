@@ -87,7 +87,7 @@ class WonClaims:
     def confirmed(self, count: int, but: Iterable[Place] = ()) -> None:
         """Drop the first `count` claims, except those in `but`.
 
-        All that remain are due the next time.
+        All claims that remain are due the next time.
         """
         self.unconfirmed[:count] = but
         self._due = len(self.unconfirmed)

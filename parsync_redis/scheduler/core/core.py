@@ -162,7 +162,7 @@ class Core:
     def on_judged(self, judged: Judged, now_s: float = 0.0) -> None:
         """Take in the verdicts on claims.
 
-        Won claims are confirmed, the tasks of lost claims placed again.
+        Won claims are to be confirmed. The tasks of lost claims are placed again.
         """
         partition = self.view.partitions[judged.partition]
         freshness = self._freshness
@@ -246,7 +246,7 @@ class Core:
     def at_rest(self) -> bool:
         """True if nothing depends on the view.
 
-        No tasks, no looks that are due, no group that may fit.
+        The scheduler has no tasks, no look is due, and no group may fit.
         """
         return not (self._polling or self.in_flight or self.queue.any_open)
 
@@ -254,7 +254,7 @@ class Core:
     def due(self) -> bool:
         """True if partitions are to be read.
 
-        The freshest copy may be another scheduler's by now.
+        The freshest copy may be of a partition whose turn is another scheduler's by now.
         """
         return bool(self._freshness.to_read or self._freshness.nodes_due)
 

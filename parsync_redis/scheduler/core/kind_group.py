@@ -1,6 +1,6 @@
 """The kinds that wait, in groups that the same seats fit.
 
-Equal needs, and names known by equal nodes.
+The kinds of a group have equal needs, and the same nodes know their names.
 """
 
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ from ...model.needs import Resources
 from .offers import Knowers
 
 OF_PRIORITY: Final = 10**12
-"""Distance of the orders of two priorities.
+"""Distance between the orders of two neighbouring priorities.
 
-(9 - priority) times this, plus the submission's number.
+An order is (9 - priority) times this, plus the number of the submission.
 """
 
 BLOCK: Final = 256

@@ -67,18 +67,15 @@ def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[LargeKin
     A stream of smaller tasks could keep them waiting for ever. All other tasks get their turn when
     they are the oldest.
     """
-    waits: dict[str, list[WaitingKind]] = {}
+    by_text: dict[str, list[WaitingKind]] = {}
     for group in groups:
         if not least.makes_large(group.needs):
             continue
         for waiting in group.waiting.values():
-            waits.setdefault(waiting.kind.text, []).append(waiting)
-    large = (
-        LargeKind(
-            kind,
-            tuple(sorted(waiting.shard for waiting in shards)),
-            min(waiting.first for waiting in shards),
-        )
-        for kind, shards in waits.items()
-    )
-    return tuple(heapq.nsmallest(MAX_LARGE_KINDS, large, key=lambda waiting: waiting.first))
+            by_text.setdefault(waiting.kind.text, []).append(waiting)
+    large = list[LargeKind]()
+    for text, in_shards in by_text.items():
+        shards = sorted(waiting.shard for waiting in in_shards)
+        first = min(waiting.first for waiting in in_shards)
+        large.append(LargeKind(text, tuple(shards), first))
+    return tuple(heapq.nsmallest(MAX_LARGE_KINDS, large, key=lambda kind: kind.first))

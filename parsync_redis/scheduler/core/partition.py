@@ -343,11 +343,11 @@ class PartitionCopy:
         self._free_of = None
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
-        """Return the most that any open node has free, by resource, with `slots` and `seats`.
+        """Return the most that any open node has free: by resource, and as `slots` and `seats`.
 
-        Cached. seats: its free slots, or 1 if only waiting seats are free there. labels: needs of
-        one slot, with the labels that a node must have and the least of each resource. knowers: as
-        in `seats`.
+        seats: its free slots, or 1 if only waiting seats are free there. labels: needs of one slot,
+        with the labels that a node must have and the least of each resource. knowers: as in
+        `seats`. Cached.
         """
         most, change_number = self._most.get((labels.text, knowers)) or (None, 0)
         if most is None or self._has_changed(labels, knowers, change_number):

@@ -129,9 +129,9 @@ class Placer:
     # -- tasks that are taken ----------------------------------------------------------------------
 
     def on_took(self, shard: int, tasks: Sequence[Taken]) -> None:
-        """Claim the seats reserved for a shard for the tasks that came.
+        """Claim the seats reserved for a shard for the tasks that came there.
 
-        Put back the other seats.
+        All other seats that were reserved for the shard are put back.
         """
         reserved = self._reserved.pop(shard, {})
         for kind, tasks_of_kind in by_kind(tasks).items():

@@ -153,7 +153,7 @@ class QueueCopy:
     def set_barred(self, barred: BarredNodes) -> bool:
         """Take in which nodes are barred for which kinds.
 
-        True if the kinds must be grouped again.
+        Returns True if the kinds must be grouped again.
         """
         before = self.barred
         self.barred = barred
@@ -213,9 +213,9 @@ class QueueCopy:
         return order // BLOCK, (waiting.shard - self.home) % self.shards, order, number, waiting
 
     def ahead(self, waiting: WaitingKind, done: int, following: SeatTurn) -> int:
-        """Estimate how many tasks of a kind, from number `done` on, go before another kind.
+        """Estimate how many tasks of a kind go before another kind; at least 1.
 
-        At least 1.
+        The count begins with task number `done`.
         """
         if following[-1].shard == waiting.shard:
             return waiting.before(following[2], done)
@@ -225,7 +225,7 @@ class QueueCopy:
     def block(self, group: KindGroup) -> None:
         """Mark a group that found no seat.
 
-        It is tried again after a partition has changed that may fit.
+        The group is tried again when a partition has changed in which it may fit.
         """
         group.blocked = True
         self._open.pop(group, None)

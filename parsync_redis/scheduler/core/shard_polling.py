@@ -50,7 +50,7 @@ class ShardPolling:
     def on_gap(self, ordinal: int, members: int, gap: int) -> None:
         """Look at the scheduler's share of the shards.
 
-        Of equally old tasks, its first shard's go first.
+        Among equally old tasks, those of the first shard of the share go first.
         """
         self._queue.home = (ordinal + gap) % self._queue.shards
         self._due.update(shards_of(ordinal, members, gap, self._queue.shards), self._queue.away)

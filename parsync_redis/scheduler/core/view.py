@@ -81,7 +81,7 @@ class View:
     def rescale(self) -> None:
         """Compute what depends on all nodes.
 
-        Their quality, who knows which names, what is scarce.
+        This is the quality of each node, who knows which names, and which resources are scarce.
         """
         self._digests = frozenset(
             digest for p in self.partitions for digest in p.offers.digests if digest
@@ -110,9 +110,9 @@ class View:
         return [now_s - p.read_s for p in self.partitions if p.read_s > float("-inf")]
 
     def age_figures(self, now_s: float) -> dict[str, str | float]:
-        """Return the ages for people.
+        """Return the ages of the copies for people, in milliseconds.
 
-        The mean, the oldest, and each, once all partitions were read.
+        They are the mean, the oldest, and, once all partitions were read, each age.
         """
         ages = self.ages_s(now_s)
         ages_text = " ".join(f"{1e3 * age:.0f}" for age in ages[:AGES_TOLD])

@@ -30,7 +30,7 @@ from ..process.lease_watch import AgeTracker
 TASKS_PER_KIND: Final = 2 * MAX_BOOKINGS
 """Number of waiting tasks of a kind that are read.
 
-Later tasks are seen before the first have started.
+When the first tasks have started, the leader has already seen the next ones wait.
 """
 
 
@@ -70,9 +70,9 @@ class BackfillDuty:
         tasks: Sequence[tuple[str, str]],
         ages: Mapping[Any, float],
     ) -> list[Booking]:
-        """Return the nodes to book for these tasks. ages.
+        """Return the nodes to book for these tasks.
 
-        By task, for how long it was seen, in seconds.
+        ages: by task, for how long the leader has seen the task wait, in seconds.
         """
         store = self._store
         apps = self._apps.by_digest()

@@ -143,19 +143,17 @@ class BlackHoleDuty:
     def _suspect(
         self, p: int, name: str, inc: int, damning_streaks: list[Streak], times: int
     ) -> bool:
-        """Make a node suspect if it is up; the pauses before its trials double.
+        """Make a node suspect if it is up. Returns whether the node is suspect.
 
-        True if it is suspect.
+        The pauses before its trials double.
         """
         if (
             not 0 <= p < self._partitions
             or getattr(self._store.nodes(p).get(name), "state", "") != "up"
         ):
             return False
-        why = trial_note(
-            reason(damning_streaks),
-            min(PROBATION_LEASES * self._lease_s * 2**times, MAX_PROBATION_S),
-        )
+        probation_s = min(PROBATION_LEASES * self._lease_s * 2**times, MAX_PROBATION_S)
+        why = trial_note(reason(damning_streaks), probation_s)
         state = self._store.run(self._store.commands.set_node(p, name, "suspect", inc, why))[1:2]
         if state == ["suspect"]:
             log.warning("node %s is suspect: %s", name, why)
@@ -165,11 +163,9 @@ class BlackHoleDuty:
 def reason(streaks: list[Streak]) -> str:
     """Return the sentence of the streaks that show a black hole; it names the longest three."""
     streaks = sorted(streaks, key=lambda streak: -streak.length)
-    parts = [
-        f"{streak.length} tasks of {streak.name} in a row, while {streak.runs - streak.failed} of "
-        f"{streak.runs} "
-        "succeeded on other nodes"
-        for streak in streaks[:3]
-    ]
+    parts = []
+    for streak in streaks[:3]:
+        succeeded = f"{streak.runs - streak.failed} of {streak.runs} succeeded on other nodes"
+        parts.append(f"{streak.length} tasks of {streak.name} in a row, while {succeeded}")
     uncounted = f", and of {len(streaks) - 3} other names" if len(streaks) > 3 else ""
     return f"tasks fail there at once: {'; '.join(parts)}{uncounted}"

@@ -30,7 +30,7 @@ Each looks at this part of the partitions, so that all have a turn.
 TASKS_PER_CALL: Final = 200
 """Number of tasks that one call looks at.
 
-Some milliseconds, in which the server does nothing else.
+The call takes some milliseconds, in which the server does nothing else.
 """
 
 HASTE_PART: Final = 1 / 16
@@ -114,7 +114,7 @@ class DamageDuty:
     def _note_losses(self, counts: Sequence[QueueCounts | None]) -> None:
         """Record which numbers of submissions decreased.
 
-        They are repaired now, so nobody else sees that.
+        The numbers are repaired now, so no other process can notice the decrease.
         """
         lost = []
         for shard, counts_of_shard in enumerate(counts):

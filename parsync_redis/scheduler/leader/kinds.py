@@ -1,7 +1,7 @@
-"""The duties on kinds and tasks.
+"""The duty to cancel expired tasks, and the duty to compare the index of kinds with their queues.
 
-Expiry, and the comparison of the index of kinds with their queues. Only damage makes index and
-queues differ. The reads are not atomic, so a difference is a suspicion; the scripts judge it again.
+Only damage makes index and queues differ. The reads are not atomic, so a difference is a suspicion;
+the scripts judge it again.
 """
 
 from typing import Any, Final, cast
@@ -98,9 +98,8 @@ class KindDuty:
             *replies, current = pipe.execute(raise_on_error=False)
         latest = int(current or 0) if not isinstance(current, Exception) else 0
         firsts: dict[bytes, str] = {}
-        for kind, line, version, count, first in zip(
-            kinds, *(replies[offset::4] for offset in range(4)), strict=True
-        ):
+        columns = (replies[offset::4] for offset in range(4))
+        for kind, line, version, count, first in zip(kinds, *columns, strict=True):
             if isinstance(count, Exception):
                 if not isinstance(count, ResponseError) or not is_damage(count):
                     raise count
@@ -112,9 +111,9 @@ class KindDuty:
             if count:
                 firsts[kind] = readable(first[0][0]) if first else ""
             is_known = version is not None and version <= latest
-            if (version is not None and not is_known) or not _agree(
-                line, is_known, count, first[0][1] if first else 0.0
-            ):
+            is_wrong = version is not None and version > latest
+            order = first[0][1] if first else 0.0
+            if is_wrong or not _agree(line, is_known, count, order):
                 guarded(store, "repair_kind", store.run, store.commands.repair_kind(kind, shard))
         self._judge_firsts(firsts)
 
@@ -128,10 +127,9 @@ class KindDuty:
 
 
 def _agree(line: bytes | None, is_known: bool, count: int, first: float) -> bool:
-    """Return whether a kind's line is what its queue says.
+    """Return whether a kind's line has its queue's count, and the order of its first task.
 
-    The count, and the order of the first task. is_known: the version at which the line changed is
-    not above the present version.
+    is_known: the version at which the line changed is not above the present version.
     """
     if not line or not count or not is_known:
         return not line and not count

@@ -69,7 +69,7 @@ class LeaderWork(threading.Thread):
     def next_lost(self) -> str:
         """Return 'NAME COUNTER' of a scheduler that was judged lost, each once.
 
-        '' if there is none.
+        Returns '' if there is none.
         """
         with self._lock:
             return self._lost.pop() if self._lost else ""

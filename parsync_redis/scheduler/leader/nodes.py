@@ -42,9 +42,10 @@ def are_consistent(
             return False
         state, inc, drain, first, span = match.group("state", "inc", "drain", "first", "span")
         note = notes.get(name, b"")
-        if (drain != b"0") != (TERMS.match(note) is not None) or (
-            state == b"suspect" and (drain != b"0" or not note)
-        ):
+        is_drained = drain != b"0"
+        if is_drained != (TERMS.match(note) is not None):
+            return False
+        if state == b"suspect" and (is_drained or not note):
             return False
         counter = counters.get(name, b"").split(b" ")
         if counter[0] != b"inc=" + inc or (counter[-1] == b"down") != (state == b"down"):
@@ -175,16 +176,16 @@ class NodeDuty:
         self.names = names if len(replies) == self._partitions else None
         for p, (counters, lost, noted, records) in replies.items():
             for name, line in counters.items():
-                (down if line.endswith(b"down") else up)[p, readable(name)] = readable(line)
-            for name, line in counters.items():
-                record = (
-                    NODE.read(readable(records.get(name, b""))) if line.endswith(b"down") else None
-                )
+                node = p, readable(name)
+                if not line.endswith(b"down"):
+                    up[node] = readable(line)
+                    continue
+                down[node] = readable(line)
+                record = NODE.read(readable(records.get(name, b"")))
                 if record and record["drain"] != "0":
-                    drained.add((p, readable(name)))
-            if not all(map(COUNTER.match, counters.values())) or not are_consistent(
-                records, counters, noted
-            ):
+                    drained.add(node)
+            well_formed = all(map(COUNTER.match, counters.values()))
+            if not (well_formed and are_consistent(records, counters, noted)):
                 guarded(self._store, "repair_partition", repair_partition, self._store, p, "shut")
             all_lost += ((p, readable(node)) for node in lost)
             for name, text in noted.items():
@@ -200,8 +201,8 @@ class NodeDuty:
     def _read(self) -> dict[int, list[Any]]:
         """Return by partition what its KEYS_READ hold.
 
-        Empty where a key was damaged and is repaired. Partitions whose primary is away are left
-        out, so that their nodes are watched anew when it is back.
+        The value of a damaged key is empty, and the key is repaired. Partitions whose primary is
+        away are left out, so that their nodes are watched anew when it is back.
         """
         keys = self._store.keys
         with self._store.client.pipeline(transaction=False) as pipe:
@@ -219,9 +220,9 @@ class NodeDuty:
         return values_by_partition
 
     def _readable(self, reply: Any, p: int) -> Any:
-        """Return a reply.
+        """Return a reply; None for an error that says that a key is damaged.
 
-        None for the error that a key of partition p is damaged, which is repaired.
+        The damaged partition is repaired.
         """
         if not isinstance(reply, Exception):
             return reply
@@ -281,7 +282,7 @@ class NodeDuty:
     def _forget(self, nodes: Mapping[tuple[int, str], int]) -> None:
         """Forget nodes that are still down at this incarnation.
 
-        Leader/offers.py forgets their offers.
+        The duty of leader/offers.py forgets their offers later.
         """
         calls = [self._store.commands.forget_node(p, node, inc) for (p, node), inc in nodes.items()]
         for (_, node), word in zip(nodes, run_guarded(self._store, "forget", calls), strict=True):

@@ -44,7 +44,7 @@ class OrderDuty:
     def _number(self, key: str, reply: Any) -> int:
         """Return a shard's number of submissions.
 
-        0 if its primary is away or the number is damaged.
+        Returns 0 if the shard's primary is away, or if the number is damaged.
         """
         if reply is None or isinstance(reply, Exception):
             return 0

@@ -1,4 +1,4 @@
-"""What one observer has watched, by its own monotonic clock: counters, ages, numbers, the leader.
+"""What one observer has watched by its own monotonic clock: counters, ages, and the leader's lease.
 
 A holder of a lease whose counter does not move for one lease is lost. Only an observer that has
 itself watched the counter for that long may judge this (the rule of Kubernetes' leases: act only on
@@ -73,7 +73,7 @@ class AgeTracker:
     def forget_unseen(self) -> None:
         """Forget the keys that were not seen since the last call.
 
-        Call it when all has been looked at.
+        Call this when all keys have been looked at.
         """
         self._since_s = {
             key: since_s for key, since_s in self._since_s.items() if key in self._seen

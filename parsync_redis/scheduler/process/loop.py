@@ -1,6 +1,6 @@
 """The loop of a scheduler.
 
-It hears ticks and wake-ups, asks the core for a plan, carries it out.
+It hears ticks and wake-ups, asks the core for a plan, and carries the plan out.
 """
 
 import logging
@@ -190,7 +190,7 @@ class Scheduler:
     def _wait_s(self, now_s: float) -> float:
         """Return how long to wait for a message.
 
-        Until an own tick, a delayed task or a rest's end is due.
+        The wait ends when an own tick, a delayed task or the end of a rest is due.
         """
         due_s = self.ticks.due_s(self._interval_s)
         if self._rests and not self.ticks.is_own:
@@ -210,7 +210,7 @@ class Scheduler:
     def _hear(self, timeout_s: float) -> None:
         """Take in the messages that are there.
 
-        Tick by the own clock if the leader's ticks do not come.
+        If the leader's ticks do not come, the scheduler ticks by its own clock.
         """
         due_s = 0.0
         while messages := self.listener.hear(timeout_s, ticks=not self._rests):
@@ -313,9 +313,9 @@ class Scheduler:
         self._stats = figures_of(self.core, now_s)
 
     def _say_well(self) -> None:
-        """Renew the health file, as of the last renewal.
+        """Renew the health file, as of the last renewal of the membership.
 
-        Then this loop and membership are both well.
+        A fresh file says that both this loop and the membership thread are well.
         """
         leads = ", the leader" if self.membership.leads else ""
         self._health.renew(

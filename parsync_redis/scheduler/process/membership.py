@@ -224,10 +224,8 @@ class Membership(threading.Thread):
         """
         keys = self.store.keys
         before = self._runs
-        homes = {
-            "": keys.shared("config"),
-            **{f"q{n}": key for n, key in enumerate(keys.queues("meta"))},
-        }
+        homes = {"": keys.shared("config")}
+        homes |= {f"q{shard}": key for shard, key in enumerate(keys.queues("meta"))}
         homes |= {f"p{p}": keys.partition(p, "meta") for p in range(self.config.partitions)}
         now = self.store.server_runs([*homes.values()])
         none = ServerRun()
@@ -282,18 +280,15 @@ class Membership(threading.Thread):
             for p in partitions:
                 pipe.hget(keys.partition(p, "meta"), "version")
             replies: list[Any] = pipe.execute(raise_on_error=False)
-        counts = (
-            ["submitted"]
-            if keys.shards == 1
-            else [f"submitted_q{shard}" for shard in range(keys.shards)]
-        )
-        read = zip([*counts, *(f"p{p}" for p in partitions)], replies, strict=True)
+        names = ["submitted"]
+        if keys.shards > 1:
+            names = [f"submitted_q{shard}" for shard in range(keys.shards)]
+        names += [f"p{p}" for p in partitions]
         away = any(isinstance(number, ParsyncError) for number in replies)
-        numbers = {
-            name: int(number or 0)
-            for name, number in read
-            if number is None or (isinstance(number, bytes) and number.isdigit())
-        }
+        numbers = dict[str, int]()
+        for name, number in zip(names, replies, strict=True):
+            if number is None or (isinstance(number, bytes) and number.isdigit()):
+                numbers[name] = int(number or 0)
         if decreased := self._marks.see(numbers):
             log.warning(
                 "the server has lost its last writes: %s; see `parsync doctor`",
@@ -316,4 +311,7 @@ class Membership(threading.Thread):
 
 def _shown_homes(homes: Sequence[str]) -> str:
     """Return for people what a server has; '' for the server that has the cluster's settings."""
-    return "" if "" in homes else f" of {', '.join(homes[:8])}{', ...' if len(homes) > 8 else ''}"
+    if "" in homes:
+        return ""
+    more = ", ..." if len(homes) > 8 else ""
+    return f" of {', '.join(homes[:8])}{more}"

@@ -1,6 +1,6 @@
 """The tasks that Redis has in `taken` for a scheduler.
 
-Placed ones are confirmed, others go back.
+Tasks that were placed are confirmed; all other tasks are given back.
 """
 
 import logging
@@ -45,26 +45,21 @@ class TakenTasks:
         self._core.won.confirmed(len(places), but=self.confirm(places))
 
     def confirm(self, places: Sequence[Place]) -> Sequence[Place]:
-        """Confirm those of these places whose tasks are still in `taken`.
+        """Confirm the places whose tasks are still in `taken`.
 
-        Return those of servers away.
+        Returns the places whose servers are away.
         """
         store = self._store
         away = list[Place]()
         for start in range(0, len(places), MAX_BATCH):
             places_by_shard = store.keys.by_shard(places[start : start + MAX_BATCH], TASK_OF)
             late = list[Place]()
-            reads = [
-                (
-                    "hmget",
-                    store.keys.queue("taken", shard),
-                    [place.task for place in places_of_shard],
-                )
-                for shard, places_of_shard in places_by_shard
-            ]
-            for (_, places_of_shard), attempts in zip(
-                places_by_shard, store.pipe_each(reads), strict=True
-            ):
+            reads = []
+            for shard, places_of_shard in places_by_shard:
+                tasks = [place.task for place in places_of_shard]
+                reads.append(("hmget", store.keys.queue("taken", shard), tasks))
+            replies = store.pipe_each(reads)
+            for (_, places_of_shard), attempts in zip(places_by_shard, replies, strict=True):
                 if is_away(store, attempts):
                     away += places_of_shard
                 else:

@@ -29,10 +29,11 @@ SILENT_INTERVALS: Final = 3
 """Number of intervals without a tick after which a scheduler goes on by its own clock."""
 
 DEAF_S: Final = 1.0
-"""Seconds without a tick after which it subscribes anew, at least SILENT_INTERVALS intervals.
+"""Seconds without a tick after which a scheduler subscribes anew.
 
-If a server stands still for a moment, all schedulers go on by their own clocks. If all of them
-subscribed anew, the server would stand still for longer.
+The wait is at least SILENT_INTERVALS intervals. If a server stands still for a moment, all
+schedulers go on by their own clocks. If all of them subscribed anew, the server would stand still
+for longer.
 """
 
 
