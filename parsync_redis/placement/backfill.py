@@ -31,7 +31,7 @@ CLOCKS_MS: Final = 1000
 """Maximum difference of the clocks of two servers."""
 
 PATIENCE: Final = 0.5
-"""A task gets a booking after it has waited this part of the time until a node has room for it."""
+"""A task gets a booking after waiting this part of the time until a node has room for the task."""
 
 LEAST_MS: Final = 500
 """A task gets no booking before it has waited so long."""

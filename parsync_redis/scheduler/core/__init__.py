@@ -1,1 +1,1 @@
-"""The decisions of a scheduler, without I/O: copies of the state, queue, choice of seats."""
+"""The decisions of a scheduler, without I/O: its view, its queue, and its choice of seats."""

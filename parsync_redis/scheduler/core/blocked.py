@@ -1,4 +1,4 @@
-"""The groups without a seat, as arrays: one comparison finds those that may fit into a partition.
+"""The groups without a seat, as arrays: a single comparison finds those that may fit a partition.
 
 A group is compared with the most that any open node of the partition has free, of each resource by
 itself. So a group may be tried in vain, but no group that fits is left out.

@@ -141,7 +141,7 @@ class AmountsLeft:
         return most
 
     def of_node(self, index: int) -> dict[str, int]:
-        """Return what a node has left of what it declares, and 0 for each apart word it has."""
+        """Return what a node has left of what it declares, and 0 for each apart word there."""
         declared = self._columns.amounts
         amounts_of_node = {
             name: int(amounts[index])

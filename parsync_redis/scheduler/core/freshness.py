@@ -58,8 +58,8 @@ class Freshness:
 
     to_read: partitions to read. nodes_due: partitions whose nodes are read first. asks: partitions
     are asked to tell of freed slots, and read out of turn. A fetched partition is read out of turn,
-    to place something there. An asked partition tells this scheduler of a freed slot; it is asked
-    again when it is due. passes: how often claims were made, or could have been.
+    to place something there. An asked partition tells this scheduler of a freed slot; the request
+    ends when the partition is due. passes: how often claims were made, or could have been.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Freshness:
         self.to_read |= self._fetched
 
     def ask(self, plan: Plan) -> None:
-        """Ask each partition to tell of a freed slot, unless it was asked since it was last due."""
+        """Ask each partition to tell of a freed slot, unless asked since its last turn."""
         plan.ask = {
             p.number for p in self._partitions if p.nodes and p.number not in self._asked
         } - self.nodes_due

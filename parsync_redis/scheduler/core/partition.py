@@ -63,12 +63,12 @@ class BitLayout:
 
 
 READS_PER_WHOLE_READ: Final = 64
-"""Of so many reads of a partition, one reads all of it."""
+"""Every so many reads of a partition, all of the partition is read."""
 
 
 @dataclass(slots=True)
 class Seats:
-    """The seats for one set of needs in one partition.
+    """The seats for given needs in one partition.
 
     bits: positions of free slots, those of a node next to each other. leads: seat i is `size` slots
     from `bits[leads[i]]` on. nodes: the index of each seat's node. paces: how good each seat is,

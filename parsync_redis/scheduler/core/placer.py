@@ -75,11 +75,11 @@ nearly in the order of their tasks.
 class Placer:
     """Turns what waits into claims.
 
-    plan: the plan of the next round trip; a claim goes into it when it is made. unplaced: the taken
-    tasks without a place. changed: the partitions that changed since seats were last searched.
-    choices: why some tasks got their places. ticks: number of ticks until now. ticks_of_gap: number
-    of ticks in a gap. least: tells which tasks are large. left_behind: the shards with tasks that
-    have seats, but that one round trip could not take.
+    plan: the plan of the next round trip; each new claim goes into it. unplaced: the taken tasks
+    without a place. changed: the partitions that changed since seats were last searched. choices:
+    why some tasks got their places. ticks: number of ticks until now. ticks_of_gap: number of ticks
+    in a gap. least: tells which tasks are large. left_behind: the shards with tasks that have
+    seats, but that one round trip could not take.
     """
 
     def __init__(
@@ -219,11 +219,12 @@ class Placer:
         return attempts | {claim.task: claim.attempt for claim in unsent}
 
     def retry(self) -> None:
-        """Claim other seats for tasks without a seat; give back those without one for a whole gap.
+        """Claim other seats for tasks without a seat.
 
-        Their takes are undone, because no claim of theirs has won. While nodes are read, all tasks
-        are kept: the seats of those partitions are not known yet. Large tasks go back at once,
-        because the leader books nodes only for tasks that wait.
+        Give back tasks that found none for a whole gap. Their takes are undone, because no claim of
+        theirs has won. While nodes are read, all tasks are kept: the seats of those partitions are
+        not known yet. Large tasks go back at once, because the leader books nodes only for tasks
+        that wait.
         """
         plan = self.plan
         tasks = self.unplaced.seatless

@@ -1,4 +1,4 @@
-"""A scheduler's copy of the queue: by shard, which kinds of task wait, and how many tasks of each.
+"""A scheduler's copy of the queue: which kinds wait in each shard, and how many tasks of each.
 
 A group of kinds (kind_group.py) that finds no seat is blocked until a partition changes in which
 the group may fit. So what waits costs nothing while nothing changes.

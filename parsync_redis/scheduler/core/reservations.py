@@ -69,7 +69,7 @@ class BarredNodes:
 
 
 def seats_for(group: KindGroup, partition: PartitionCopy, ahead: bool = False) -> Seats:
-    """Return the seats for a group in a partition, without those on nodes barred for it."""
+    """Return the seats for a group in a partition, without those on nodes barred for the group."""
     seats = partition.seats(group.needs, group.knowers, ahead)
     return _without(seats, group.barred) if group.barred else seats
 

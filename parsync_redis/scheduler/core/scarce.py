@@ -44,7 +44,7 @@ def keep_back(
 
 
 def _split(seats: Seats, unasked: frozenset[str]) -> tuple[Seats, Seats]:
-    """Split the seats of a partition: those without, and those with one of these resources."""
+    """Split the seats of a partition into those without these resources, and the rest."""
     having = seats.partition.offers.having(unasked)[seats.nodes]
     first = np.flatnonzero(~having)
     last = np.flatnonzero(having)

@@ -102,7 +102,7 @@ class SeatFinder:
     ) -> Reservation | None:
         """Return a reservation whose first seat is not on this node; None if there is none.
 
-        It is one of those that are reserved already, else a new reservation of one seat.
+        A reservation of `reserved` goes before a new reservation, which has one seat.
         """
         for reservation in reserved:
             if _move_up(reservation, node):

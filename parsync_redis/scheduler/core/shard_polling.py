@@ -1,8 +1,8 @@
 """The shards of the queue at which a scheduler looks in a turn.
 
-A look costs the server as much as ten tasks. So a scheduler looks only at the shards from which it
-takes, to which it gives back, and that woke it. Once in a gap it also looks at its share of all
-shards, so that none is forgotten.
+A look costs the server as much as ten tasks. So a scheduler looks only at shards from which tasks
+are taken, to which tasks go back, or that woke the scheduler. Once in a gap it also looks at its
+share of all shards, so that none is forgotten.
 """
 
 from collections.abc import Iterable, Set
@@ -60,7 +60,7 @@ class ShardPolling:
         self._due.add(shard)
 
     def on_took(self, took: Took) -> None:
-        """Look at a shard again if it has more changes than one look returns."""
+        """Look at a shard again if it has more changes than a single look returns."""
         if took.more:
             self._due.add(took.shard)
 

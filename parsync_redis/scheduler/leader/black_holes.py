@@ -90,9 +90,9 @@ _Node = tuple[int, str, int]
 class BlackHoleDuty:
     """Makes nodes suspect by their streaks, and drops old streaks.
 
-    It counts how often it made each incarnation suspect, and the tries then. An earlier leader may
-    have judged the streaks that a new leader finds, so a new leader waits for another try of each
-    node. held: a node holds back a name.
+    The duty counts how often each incarnation was made suspect, and the tries at that time. An
+    earlier leader may have judged the streaks that a new leader finds, so a new leader waits for
+    another try of each node. held: a node holds back a name.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:

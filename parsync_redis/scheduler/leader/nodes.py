@@ -62,9 +62,10 @@ def are_consistent(
 class SupersededNodes:
     """The nodes that registered anew while earlier processes held leases, as one observer saw them.
 
-    A superseded process can no longer renew its lease. Its guard ends it within a lease of its last
-    renewal, but until then it may run its tasks. So its leases are cleared a lease after the new
-    registration was seen. All times are seconds of the observer's monotonic clock.
+    A superseded process can no longer renew its lease. The guard ends the process within a lease of
+    the last renewal, but until then the process may run its tasks. So its leases are cleared a
+    lease after the new registration was seen. All times are seconds of the observer's monotonic
+    clock.
     """
 
     def __init__(self, lease_s: float) -> None:

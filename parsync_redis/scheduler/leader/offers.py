@@ -119,7 +119,7 @@ def spare_offers(offers: Mapping[str, bytes], idle: Mapping[str, float]) -> set[
 def _wrong_digests(
     shapes: dict[bytes, bytes], names: dict[bytes, bytes], apps: list[bytes]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the digests to repair: those with another's text, and those that no node offers."""
+    """Yield the digests to repair: those of another text, and those that no node offers."""
     label = f" {TASKS_LABEL}:".encode()
     used = {digest.split(b" ")[0] for offer in shapes.values() for digest in offer.split(label)[1:]}
     for digest in {*names, *apps}:

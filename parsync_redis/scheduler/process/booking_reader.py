@@ -71,7 +71,10 @@ class BookingReader:
         self._core.on_barred(barred)
 
     def _read_held(self) -> dict[str, frozenset[str]]:
-        """Return by name the nodes that hold it back, without those that have restarted since."""
+        """Return by name the nodes that hold the name back.
+
+        Nodes that have restarted since they said so are left out.
+        """
         alive = {(node.name, node.inc) for p in self._core.view.partitions for node in p.nodes}
         holds = read_holds(self._store)
         held_back = {

@@ -34,7 +34,7 @@ _MESSAGE: Final = re.compile(
 _READ_BYTES: Final = 1 << 16
 
 FOLLOW_EVERY_S: Final = 1.0
-"""How often it checks that its channels are still on the servers that it listens to."""
+"""How often the listener checks that its channels are still on the servers it listens to."""
 
 CONNECT_S: Final = 1.0
 """How long one of several servers may take to accept a subscription: the loop waits meanwhile."""

@@ -153,7 +153,7 @@ class Scheduler:
             self._close()
 
     def enter(self) -> bool:
-        """Join the cluster. Returns False if it has as many schedulers as it may have."""
+        """Join the cluster. Returns False if the cluster has as many schedulers as it may have."""
         self.membership.enter()
         if self.membership.out:
             return False

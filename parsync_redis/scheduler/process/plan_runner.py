@@ -27,7 +27,7 @@ from .guarded import run_apart
 log = logging.getLogger("parsync.scheduler")
 
 DELAYED_PAUSE_S: Final = 0.005
-"""Minimum time until a due delayed task is taken, so that one take covers those due until then."""
+"""Minimum time until a due delayed task is taken, so that one take covers several tasks."""
 
 
 @dataclass(slots=True)

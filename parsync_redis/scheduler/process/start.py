@@ -30,9 +30,9 @@ class Standby:
     """A scheduler that watches the members of a cluster, and joins when there is room.
 
     It asks to join again and again; lua/verbs/renew_scheduler.lua decides whether there is room. A
-    member that was killed is still listed, until the leader removes it. If no leader lives, this
-    scheduler removes it by the same rule: it has itself watched the counter stand still for one
-    lease. at_most: maximum number of members.
+    member that was killed stays listed until the leader removes it. If no leader lives, this
+    scheduler removes the member by the leader's rule: the counter stood still for a lease while
+    this scheduler watched. at_most: maximum number of members.
     """
 
     def __init__(
