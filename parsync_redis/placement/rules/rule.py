@@ -47,7 +47,7 @@ class Rule(ABC):
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
         """Return a sentence for each need that no node meets, with the most there is.
 
-        offers: by node.
+        offers: by node, what it has when it is empty.
         """
 
 

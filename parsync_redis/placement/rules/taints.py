@@ -35,7 +35,7 @@ class TaintsRule(Rule):
         )
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
-        """Return the taints that the task does not tolerate, and the option that would."""
+        """Return the taints that the task does not tolerate, and the option that tolerates them."""
         if not (missing := self._missing(needs, offer)):
             return []
         taints = f"taint{'s' if len(missing) > 1 else ''} {', '.join(missing)}"

@@ -16,7 +16,7 @@ from ...model.replies import Judged, Snapshot
 
 
 class KnownVersions:
-    """By partition, the version of which the scheduler knows every change, its own included."""
+    """By partition, the version up to which the scheduler knows every change, its own included."""
 
     def __init__(self) -> None:
         self._versions: dict[int, int] = {}

@@ -105,7 +105,10 @@ class AmountsLeft:
         for name, amount in amounts:
             if undeclared(name):
                 nodes_with_word = self._apart.setdefault(name, set())
-                (nodes_with_word.update if sign < 0 else nodes_with_word.difference_update)(nodes)
+                if sign < 0:
+                    nodes_with_word.update(nodes)
+                else:
+                    nodes_with_word.difference_update(nodes)
             elif name in self._amounts:
                 np.add.at(self._amounts[name], nodes, sign * amount)
 

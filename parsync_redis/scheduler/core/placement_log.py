@@ -30,7 +30,11 @@ MAX_LOST_CLAIMS: Final = 1000
 
 
 class Choices:
-    """The choices of some claims: drafts until the claims are judged, then ready to be written."""
+    """Why this scheduler chose the places of some claims.
+
+    A choice is a draft until its claim is judged. If the claim won, the choice is ready to be
+    written.
+    """
 
     def __init__(self, view: View, scheduler: str) -> None:
         self._view = view

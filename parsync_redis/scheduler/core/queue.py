@@ -69,7 +69,7 @@ class QueueCopy:
             self._forget(shard, text)
 
     def update(self, took: Took) -> None:
-        """Take in the changed lines of kinds of a shard."""
+        """Take in the kinds of a shard that have changed."""
         if took.anew:
             self.clear_shard(took.shard)
         self.versions[took.shard] = took.version

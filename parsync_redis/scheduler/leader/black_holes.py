@@ -24,7 +24,11 @@ SUSPECT_WITHIN_LEASES: Final = 5
 
 
 class Suspects:
-    """The tasks put back from each incarnation of a node since a task last started there."""
+    """Requeues tasks that do not start, and makes a node suspect that starts none of several.
+
+    It keeps when tasks were put back from each incarnation of a node since a task last started
+    there.
+    """
 
     def __init__(self, store: Store, lease_s: float) -> None:
         self._store = store

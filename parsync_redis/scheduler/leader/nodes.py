@@ -6,6 +6,7 @@ It marks lost nodes down, requeues their tasks, frees their slots, and forgets o
 import logging
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
 from ...model.ids import readable
@@ -209,7 +210,8 @@ class NodeDuty:
         with self._store.client.pipeline(transaction=False) as pipe:
             for p in range(self._partitions):
                 for name in KEYS_READ:
-                    (pipe.smembers if name == "lost" else pipe.hgetall)(keys.partition(p, name))
+                    read = pipe.smembers if name == "lost" else pipe.hgetall
+                    read(keys.partition(p, name))
             replies = pipe.execute(raise_on_error=False)
         values_by_partition = {}
         for p in range(self._partitions):
@@ -292,9 +294,9 @@ class NodeDuty:
 
 
 def reclaim_nodes(store: Store, nodes: Sequence[NodeToReclaim], whys: Mapping[str, str]) -> None:
-    """Mark each node down if its counter still is `moved`.
+    """Mark nodes down whose counters still are `moved`, and clear the leases of processes that ended.
 
-    Clear the leases of processes that ended. whys: by node, why it was lost, if this leader knows.
+    whys: by node, why it was lost, if this leader knows.
     """
     reclaim = store.commands.reclaim
     cleared = dict[tuple[int, str], list[Lease]]()
@@ -305,17 +307,16 @@ def reclaim_nodes(store: Store, nodes: Sequence[NodeToReclaim], whys: Mapping[st
             for reclaimed in nodes
         ]
         for reclaimed, reply in zip(nodes, run_guarded(store, "reclaim", calls), strict=True):
-            leases = (
-                [lease for lease in reply[1] if lease.place.inc not in reclaimed.live]
-                if reply
-                else []
-            )
-            # a damaged lease may stay for the next pass
+            leases = [
+                lease
+                for lease in (reply[1] if reply else ())
+                if lease.place.inc not in reclaimed.live
+            ]
+            # the same leases again: they are damaged, and stay for the next pass
             if leases and leases != cleared.get(reclaimed[:2]):
                 leases_by_node[reclaimed[:2]] = leases
-        clear_leases(
-            store, [lease.place for leases in leases_by_node.values() for lease in leases], whys
-        )
+        places = [lease.place for lease in chain.from_iterable(leases_by_node.values())]
+        clear_leases(store, places, whys)
         nodes = [
             reclaimed._replace(inc=0, moved=None)
             for reclaimed in nodes

@@ -35,10 +35,10 @@ class SchedulerDuty:
     def work(
         self, clock: Callable[[], float], members: Mapping[str, int], seen_s: float | None = None
     ) -> None:
-        """Give back the tasks of lost members, and of owners that are no members.
+        """Give back the tasks of lost members, and tasks whose owner in `taken` is no member.
 
         A member is lost if its counter stood still for a lease. members: by name, the counters as
-        they were at `seen_s`; None for now.
+        they were at `seen_s` (monotonic); None for now.
         """
         taken: dict[str, dict[int, list[str]]] = {}
         for shard, key in enumerate(self._store.keys.queues("taken")):

@@ -38,9 +38,10 @@ T = TypeVar("T")
 
 
 def guarded(store: Store, duty: str, do: Callable[..., object], *args: Any) -> None:
-    """Call `do` with `args`; put damage that it meets into quarantine.
+    """Call `do` with `args`; put damage that `do` meets into quarantine.
 
-    duty: names the part of the leader's work there.
+    An error of a server that is away is ignored if there are several servers. duty: names the part
+    of the leader's work in the quarantine.
     """
     try:
         with unless_away(store):
@@ -54,7 +55,8 @@ def guarded(store: Store, duty: str, do: Callable[..., object], *args: Any) -> N
 def run_guarded(store: Store, duty: str, calls: Sequence[Call[Any]]) -> list[Any]:
     """Run calls in one round trip.
 
-    None takes the place of an error that `guarded` would survive.
+    Return None in the place of errors that `guarded` does not raise. Damage goes to quarantine.
+    duty: names the part of the leader's work there.
     """
     answers = store.run_each(calls)
     for index, answer in enumerate(answers):
@@ -69,8 +71,8 @@ def run_parts(
 ) -> list[T]:
     """Run the call of each part, all in one round trip; return the rows that were accepted.
 
-    Each row of a refused part is then a call by itself, so that a damaged row holds up no other
-    row. make: makes the call of some rows.
+    If a part is refused, each of its rows is sent again in a call by itself, so that a damaged row
+    holds up no other row. make: makes the call of some rows.
     """
     answers = store.run_each([make(part) for part in parts])
     singles: list[Sequence[T]] = []

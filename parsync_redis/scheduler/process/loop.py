@@ -157,7 +157,7 @@ class Scheduler:
         self.membership.enter()
         if self.membership.out:
             return False
-        # nothing is copied yet: copies are of these servers, or of later ones
+        # nothing is copied yet, so each copy will be of these servers, or of later ones
         self._rank = self.membership.rank
         self._run_id = self._rank.server
         self.core.on_members(self._rank.ordinal, self._rank.members)
@@ -238,7 +238,10 @@ class Scheduler:
         interval_s = self._interval_s
         self.ticks.start_own(now_s, interval_s)
         if self.ticks.becomes_deaf(now_s, interval_s):
-            (self.listener.listen_to_ticks if self.store.several else self.listener.listen)()
+            if self.store.several:
+                self.listener.listen_to_ticks()
+            else:
+                self.listener.listen()
         for number in self.ticks.own_ticks(now_s, interval_s):
             self.core.on_tick(number, is_own=True)
 
