@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ..model.human import needs_shown
 from ..model.needs import Resources
-from .rules import RULES
+from .rules import PLACEMENT_RULES
 from .rules.taints import TaintsRule
 
 
@@ -17,7 +17,7 @@ def explain_infeasible(needs: Resources, offers: Mapping[str, Resources]) -> str
     """
     if not offers:
         return f"task needs {needs_shown(needs.text)}; no node is registered"
-    if reasons := [reason for rule in RULES for reason in rule.nowhere(needs, offers)]:
+    if reasons := [reason for rule in PLACEMENT_RULES for reason in rule.nowhere(needs, offers)]:
         return "; ".join(reasons)
     closest = min(sorted(offers), key=lambda node: _distance(needs, offers[node]))
     lacks = ", ".join(lacking(needs, offers[closest]))
@@ -32,10 +32,10 @@ def _distance(needs: Resources, offer: Resources) -> tuple[int, int]:
 
     A taint counts less, because the task need only tolerate it.
     """
-    failed_rules = [rule.name for rule in RULES for _ in rule.lacking(needs, offer)]
+    failed_rules = [rule.name for rule in PLACEMENT_RULES for _ in rule.lacking(needs, offer)]
     return len(failed_rules), len(failed_rules) - failed_rules.count(TaintsRule.name)
 
 
 def lacking(needs: Resources, offer: Resources) -> list[str]:
     """Return the needs that a node does not meet, each as 'slots=4 (has 2)' or 'zone:a'."""
-    return [lack for rule in RULES for lack in rule.lacking(needs, offer)]
+    return [lack for rule in PLACEMENT_RULES for lack in rule.lacking(needs, offer)]

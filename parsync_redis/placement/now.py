@@ -12,7 +12,7 @@ from ..model.near import near_of
 from ..model.needs import Resources
 from ..model.node import drain_reason
 from .facts import NodeFacts
-from .rules import RULES
+from .rules import PLACEMENT_RULES
 from .rules.devices import fitting, shortage, split
 
 NO_NAME_HERE: Final = "does not know a task of that name"
@@ -29,7 +29,7 @@ def obstacles(needs: Resources, node: NodeFacts) -> tuple[Obstacle, ...]:
         obstacles_of_node.append(
             Obstacle("near", True, "near", f"is not {near_of(needs)}, where the task must be")
         )
-    for rule in RULES:
+    for rule in PLACEMENT_RULES:
         if not rule.admits(node.offer, needs):
             lacks = rule.lacking(needs, node.offer)
             obstacles_of_node += [

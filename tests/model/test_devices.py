@@ -10,7 +10,7 @@ from parsync_redis.model.apart import undeclared
 from parsync_redis.model.devices import hold, kind_of
 from parsync_redis.model.needs import Resources, amounts_text, parse_resources
 from parsync_redis.model.node import Node
-from parsync_redis.placement.rules import RULES
+from parsync_redis.placement.rules import PLACEMENT_RULES
 from parsync_redis.scheduler.core.partition import PartitionCopy
 from parsync_redis.store import Store
 from tests.model.libraries import library_text
@@ -84,7 +84,7 @@ def test_the_view_has_just_the_seats_that_commit_would_give(
     for at, (offer, rest) in enumerate(nodes):
         rest = dict(rest)
         free = offer.slots
-        while all(rule.admits(offer, needs) for rule in RULES) and free >= needs.slots:
+        while all(rule.admits(offer, needs) for rule in PLACEMENT_RULES) and free >= needs.slots:
             held = hold(rest, needs.amounts)
             if held is None:
                 break

@@ -16,7 +16,7 @@ from parsync_redis.model.explanation import Choice, Step
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Snapshot
-from parsync_redis.placement.rules import RULES
+from parsync_redis.placement.rules import PLACEMENT_RULES
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.placement_log import CHOICES_PER_GAP
 from parsync_redis.scheduler.core.plan import Plan
@@ -64,7 +64,7 @@ def test_a_choice_can_be_derived_again_from_the_view(
     (choice,) = at_gap(core).choices.values()
     able = nodes
     expected = [Step("nodes", len(able)), Step("name", len(able)), Step("near", len(able))]
-    for rule in RULES:
+    for rule in PLACEMENT_RULES:
         able = [one for one in able if rule.admits(one.offer, needs)]
         expected.append(Step(rule.name, len(able)))
     able = [one for one in able if one.state == "up"]

@@ -17,7 +17,7 @@ from ...model.options import Strategy
 from ...model.replies import Judged, Snapshot, Took
 from ...model.taints import offered_taints, tolerance
 from ...model.task import Taken
-from ...placement.rules import RULES
+from ...placement.rules import PLACEMENT_RULES
 from ...scheduler.core.core import Core
 from .figures import ratio
 from .placement import Say
@@ -25,7 +25,14 @@ from .placement import Say
 SLOTS_OF_NODE: Final = 10
 PARTITIONS: Final = 20
 
-STEPS: Final = ("name", "near", *(rule.name for rule in RULES), "state", "free", "kept back")
+STEPS: Final = (
+    "name",
+    "near",
+    *(rule.name for rule in PLACEMENT_RULES),
+    "state",
+    "free",
+    "kept back",
+)
 """The rules that a decision applies."""
 
 

@@ -9,7 +9,7 @@ from .protection import ProtectionRule
 from .rule import Rule
 from .taints import TaintsRule
 
-RULES: Final[Sequence[Rule]] = (
+PLACEMENT_RULES: Final[Sequence[Rule]] = (
     SlotsRule(),
     AmountsRule(),
     LabelsRule(),

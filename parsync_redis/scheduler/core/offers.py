@@ -12,7 +12,7 @@ from ...model.node import Node
 from ...model.options import ONE_SLOT
 from ...placement.columns import Columns, Mask
 from ...placement.fitting import fitting
-from ...placement.rules import RULES
+from ...placement.rules import PLACEMENT_RULES
 from ...placement.strategy import Floats
 from .free_amounts import AmountsLeft, AmountsReader
 
@@ -98,7 +98,7 @@ class Offers:
         if counts is None:
             masks = [self._columns.everyone(), self._knowing(knowers)]
             masks.append(self._near(masks[-1], needs))
-            for rule in RULES:
+            for rule in PLACEMENT_RULES:
                 masks.append(masks[-1] & rule.mask(self._columns, needs))
             counts = [int(mask.sum()) for mask in (*masks, masks[-1] & self._open)]
             keep(self._censuses, (needs.text, knowers), counts)

@@ -13,7 +13,7 @@ from ...model.options import Strategy
 from ...model.replies import Judged
 from ...model.task import Taken
 from ...placement.columns import Mask
-from ...placement.rules import RULES
+from ...placement.rules import PLACEMENT_RULES
 from ...placement.strategy import Floats
 from .kind_group import KindGroup
 from .partition import PartitionCopy
@@ -125,7 +125,9 @@ class Choices:
         The counts are over all partitions. The third value says which nodes with a seat are kept
         back. chosen: nodes of `copy` that had a seat until it was claimed.
         """
-        counts = np.zeros(len(RULES) + 5, dtype=np.int64)  # the last one is of nodes with a seat
+        counts = np.zeros(
+            len(PLACEMENT_RULES) + 5, dtype=np.int64
+        )  # the last one is of nodes with a seat
         scores = list[Floats]()
         last = list[Mask]()
         scarce = not_asked(group.needs, self._view.scarce)
@@ -140,6 +142,6 @@ class Choices:
             last.append(offers.having(scarce)[having])
         scores_of_all = np.concatenate(scores)
         counts[-1] = len(scores_of_all)
-        names = ["nodes", "name", "near", *(rule.name for rule in RULES), "state", "free"]
+        names = ["nodes", "name", "near", *(rule.name for rule in PLACEMENT_RULES), "state", "free"]
         steps = tuple(Step(name, count) for name, count in zip(names, counts.tolist(), strict=True))
         return steps, scores_of_all, np.concatenate(last)

@@ -69,7 +69,7 @@ class KindDuty:
             self._cursors = [0, 0]
 
     def _look(self) -> None:
-        """Repair the two keys of the present shard, and compare its next kinds with their queues."""
+        """Repair the two keys of the present shard; compare its next kinds with their queues."""
         store = self._store
         client = cast(Any, self._store.client)
         kinds, changed = (store.keys.queue(name, self._shard) for name in ("kinds", "changed"))

@@ -294,7 +294,7 @@ class NodeDuty:
 
 
 def reclaim_nodes(store: Store, nodes: Sequence[NodeToReclaim], whys: Mapping[str, str]) -> None:
-    """Mark nodes down whose counters still are `moved`, and clear the leases of processes that ended.
+    """Mark nodes down whose counters still are `moved`; clear the leases of ended processes.
 
     whys: by node, why it was lost, if this leader knows.
     """

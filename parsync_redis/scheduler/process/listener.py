@@ -28,7 +28,7 @@ from ...store.store import Store
 
 log = logging.getLogger("parsync.scheduler")
 
-_MESSAGE: Final = re.compile(
+_MESSAGE_FORMAT: Final = re.compile(
     rb"tick \d{1,18} \d{1,18}(?: booked)?|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}"
 )
 _READ_BYTES: Final = 1 << 16
@@ -50,7 +50,7 @@ def understand(data: bytes, word: str, number: int = 0) -> list[str]:
     messages. number: the channel's partition or shard; it is added to a wake-up, which does not
     name its shard.
     """
-    if not _MESSAGE.fullmatch(data):
+    if not _MESSAGE_FORMAT.fullmatch(data):
         return []
     words = data.decode().split()
     if words == ["wake"]:
