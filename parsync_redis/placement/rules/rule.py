@@ -1,7 +1,8 @@
 """The rule: one hard condition on a task's needs and an empty node, in all its forms.
 
 Rules are the validators of Protean (Hadary et al., OSDI 2020): a node that fails one is no
-candidate. The rules are judged in the order of PLACEMENT_RULES. Each rule can say why it turned nodes away.
+candidate. The rules are judged in the order of PLACEMENT_RULES. Each rule can say why it turned
+nodes away.
 """
 
 from __future__ import annotations

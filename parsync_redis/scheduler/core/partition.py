@@ -8,7 +8,7 @@ are still to be taken from the queue. Each reserved seat becomes a claim, or goe
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, Final, cast
+from typing import Final
 
 import numpy as np
 
@@ -132,10 +132,10 @@ class Reservation:
 
     def move_up(self, position: int) -> None:
         """Make the seat at this position the first."""
-        for column in filter(
-            None, cast(tuple[list[Any], ...], (self.owners, self.slots, self.device_amounts))
-        ):
-            column.insert(0, column.pop(position))
+        self.owners.insert(0, self.owners.pop(position))
+        self.slots.insert(0, self.slots.pop(position))
+        if self.device_amounts:
+            self.device_amounts.insert(0, self.device_amounts.pop(position))
 
     def keep(self, is_kept: Mask) -> None:
         """Forget the other seats: other claims have them.
@@ -171,7 +171,8 @@ class PartitionCopy:
         self._reads = 0
         self._bits = b""
         self.free = np.zeros(0, dtype=bool)
-        self.free_count = self.ahead_count = 0
+        self.free_count = 0
+        self.ahead_count = 0
         self.amounts_left = self.offers.amounts_left({})
         self.quality = np.zeros(0)
         self._paces = np.ones(0)
@@ -194,10 +195,7 @@ class PartitionCopy:
         self.amounts_left = self.offers.amounts_left({})
 
     def close(self) -> None:
-        """Leave the copy without seats until it is read again: its nodes have changed.
-
-        Every claim would be lost.
-        """
+        """Leave the copy without seats until it is read again, because every claim would be lost."""
         self.version = -1
         self.free = np.zeros(len(self._layout.is_slot), dtype=bool)
         self.free_count = 0

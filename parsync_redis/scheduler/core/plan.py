@@ -14,7 +14,8 @@ class ShardLook:
     """A look at a shard of the queue.
 
     take: how many tasks of which kinds to take. since: the version of this scheduler's copy of the
-    shard. waits: whom the shard wakes, see lua/verbs/take.lua.
+    shard. waits: 'wake' wakes another scheduler, 'wait' lets the next kind that begins to wait wake
+    this scheduler; see lua/verbs/take.lua.
     """
 
     take: list[tuple[str, int]] = field(default_factory=list)
@@ -24,7 +25,7 @@ class ShardLook:
 
 @dataclass(slots=True)
 class Plan:
-    """The steps of one round trip, in the order of the fields.
+    """The steps of one round trip; process/plan_runner.py has their order.
 
     The replies to commits, reads and looks come back to the core as events. confirm: won claims.
     reasons: by shard, (kind, why its tasks wait). give_back: (task, attempt, how). commit: by

@@ -31,7 +31,9 @@ log = logging.getLogger("parsync.scheduler")
 _MESSAGE_FORMAT: Final = re.compile(
     rb"tick \d{1,18} \d{1,18}(?: booked)?|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}"
 )
+"""The messages that schedulers and scripts send."""
 _READ_BYTES: Final = 1 << 16
+"""Maximum number of bytes read from a socket at once."""
 
 FOLLOW_EVERY_S: Final = 1.0
 """How often the listener checks that its channels are still on the servers it listens to."""

@@ -148,9 +148,9 @@ class Membership(threading.Thread):
             self._work.reset()
 
     def run(self) -> None:
-        """Renew eight times a lease.
+        """Renew eight times a lease; as leader also tick N times a gap.
 
-        As leader also tick N times a gap, and do a pass after each renewal.
+        While this scheduler leads, each renewal makes a pass of the leader's work due.
         """
         self._work.start()
         renew_s = self.config.lease_s / RENEWALS_PER_LEASE
