@@ -195,7 +195,7 @@ class PartitionCopy:
         self.amounts_left = self.offers.amounts_left({})
 
     def close(self) -> None:
-        """Leave the copy without seats until it is read again, because every claim would be lost."""
+        """Leave the copy without seats until it is read again: every claim would be lost."""
         self.version = -1
         self.free = np.zeros(len(self._layout.is_slot), dtype=bool)
         self.free_count = 0

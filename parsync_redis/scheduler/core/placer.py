@@ -327,7 +327,7 @@ class Placer:
             seated_by_kind[waiting] = seated + count
             room -= count
             if unseated > count:
-                heapq.heappush(heap, self._queue.entry(waiting, seated + count, number))
+                heapq.heappush(heap, self._queue.seat_turn(waiting, seated + count, number))
         if room:
             self.changed.clear()
         self._reserved = reserved

@@ -194,14 +194,14 @@ class QueueCopy:
             for waiting in group.waiting.values()
         )
         heap = [
-            self.entry(waiting, 0, number)
+            self.seat_turn(waiting, 0, number)
             for number, waiting in enumerate(waiting_kinds)
             if waiting.shard not in self.away
         ]
         heapq.heapify(heap)
         return heap
 
-    def entry(self, waiting: WaitingKind, done: int, number: int) -> SeatTurn:
+    def seat_turn(self, waiting: WaitingKind, done: int, number: int) -> SeatTurn:
         """Return the turn of a kind of which `done` tasks have seats. number: breaks ties.
 
         With one shard the age decides. With several shards, the kinds of one block follow by shard,

@@ -193,9 +193,8 @@ def fitting(
     if not len(fitting_nodes):
         return [], 0
     chosen = [*np.flatnonzero(partition.offers.open(needs, knowers))[:most], *fitting_nodes[:most]]
-    return [_facts(partition, index) for index in dict.fromkeys(map(int, chosen))][:most], len(
-        fitting_nodes
-    )
+    indexes = [*dict.fromkeys(map(int, chosen))][:most]
+    return [_facts(partition, index) for index in indexes], len(fitting_nodes)
 
 
 def _facts(partition: PartitionCopy, index: int) -> NodeFacts:

@@ -130,7 +130,8 @@ class Scheduler:
 
     def run(self, stop: threading.Event) -> None:
         """Run until `stop` is set or the cluster puts the scheduler out; then leave the cluster."""
-        entered = failed = False
+        entered = False
+        failed = False
         while not (stop.is_set() or self.membership.out):
             try:
                 if not entered:
