@@ -346,10 +346,10 @@ class Placer:
         group = waiting.group
         strategy = self._selector.resolve(waiting.kind.strategy)
         seats = self._finder.find(group, strategy, limit)
+        if count_seats(seats, kept_back=False):
+            return seats
         total = count_seats(seats)
-        if not count_seats(seats, kept_back=False) and self._finder.fetch(
-            group, strategy, unseated, kept_back=not total
-        ):
+        if self._finder.fetch(group, strategy, unseated, kept_back=not total):
             return None
         return seats if total else self._waiting_seats(group, strategy, limit, waiting.first)
 
