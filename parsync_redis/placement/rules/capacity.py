@@ -24,7 +24,7 @@ class SlotsRule(Rule):
     lua: ClassVar[str] = "amounts_fit"
 
     def concerns(self, needs: Resources) -> bool:
-        """Return whether the task holds more than one slot, which every node has."""
+        """Return whether the task holds several slots; every node has at least one."""
         return needs.slots > 1
 
     def admits(self, offer: Resources, needs: Resources) -> bool:
