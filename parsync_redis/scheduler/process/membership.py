@@ -313,5 +313,5 @@ def _shown_homes(homes: Sequence[str]) -> str:
     """Return for people what a server has; '' for the server that has the cluster's settings."""
     if "" in homes:
         return ""
-    more = ", ..." if len(homes) > 8 else ""
-    return f" of {', '.join(homes[:8])}{more}"
+    ellipsis = ", ..." if len(homes) > 8 else ""
+    return f" of {', '.join(homes[:8])}{ellipsis}"
