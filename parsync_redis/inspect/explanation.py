@@ -138,7 +138,9 @@ class _Explainer:
         able = not classes or can_hold(classes[0])
         by_name = {node.name: node for node in facts}
         nearest_first = [by_name[name] for some in classes if can_hold(some) for name in some.nodes]
-        open_now = [node for node in nearest_first if node.open and not (node.booked or node.held)]
+        open_now = [
+            node for node in nearest_first if node.open and not (node.booked or node.held_back)
+        ]
         waiting = WaitingTasks(task.name, needs, open_now)
         open_nodes = {node.name for node in waiting.nodes}
         position = self._position(order, nearest_first)
@@ -284,7 +286,7 @@ class _Explainer:
         )
         needs = self._looker.settled(kind.needs)
         facts = find_fitting(needs, self._looker.facts(kind.name, kind.needs))
-        nodes = [node for node in facts if node.open and not (node.booked or node.held)]
+        nodes = [node for node in facts if node.open and not (node.booked or node.held_back)]
         return WaitingTasks(
             kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply)
         )

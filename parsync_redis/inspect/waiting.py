@@ -18,7 +18,7 @@ from ..model.times import LearntTimes
 from ..placement.facts import Holder, NodeFacts
 from ..placement.fits import fits
 from ..placement.now import clock_text
-from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
+from ..placement.reasons import MAX_NAMED, ROOM, explain_waiting, find_fitting
 from ..store.reads.facts import facts_of, read_holders
 from ..store.reads.live_nodes import live_nodes
 from ..store.reads.purge import server_ms
@@ -166,7 +166,7 @@ class Looker:
             return f"its record is damaged: needs={needs!r:.80}"
         needed = self.settled(needs)
         facts = self.facts(name, needs)
-        full = [node for node in find_fitting(needed, facts)[:SHOWN] if node.open]
+        full = [node for node in find_fitting(needed, facts)[:MAX_NAMED] if node.open]
         holders = self.holders_of([node.name for node in full])
         return explain_waiting(needed, facts, holders)
 
@@ -183,7 +183,7 @@ class Looker:
             replace(
                 node,
                 booked=barred.get(node.name, ""),
-                held=(node.name, self.states[node.name].node.inc) in held,
+                held_back=(node.name, self.states[node.name].node.inc) in held,
             )
             if node.name in barred or held
             else node

@@ -1,3 +1,1 @@
-"""Find the nodes that fit a task, and the best of them: pure functions of a view and a task's
-needs.
-"""
+"""Placement: which nodes fit a task, which are best, and why none fits. Pure functions."""

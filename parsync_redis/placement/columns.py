@@ -1,4 +1,4 @@
-"""What nodes offer, in arrays: a rule judges all nodes of a partition with a few comparisons."""
+"""The offers of nodes as arrays: a rule judges all nodes of a partition with a few comparisons."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,41 +11,42 @@ from ..model.devices import attributes_of, indexes_of, kind_of, share_of
 from ..model.needs import SHARED_LABEL, Resources
 from .strategy import Ints
 
-MOST: Final = 10**9
-"""More tasks than a node has slots."""
+UNLIMITED_TASKS: Final = 10**9
+"""Stands for any number of tasks: more than any node has slots."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class LabelColumn:
-    """A label of all nodes: node i has the values `values[codes[i]]`; the first of `values` are
-    none.
+    """The values of one label on all nodes: node i has the values `values[codes[i]]`.
+
+    The first entry of `values` is (): the node does not have the label.
     """
 
     values: Sequence[tuple[str, ...]]
     codes: Ints
 
     def judge(self, judge: Callable[[tuple[str, ...]], bool]) -> Mask:
-        """Return what is true of each node; each distinct set of values is judged once."""
+        """Return which nodes have values that `judge` accepts, asked once for each distinct set."""
         mask: Mask = np.array([judge(values) for values in self.values], dtype=bool)[self.codes]
         return mask
 
 
 class Columns:
-    """The offers of some nodes, by their index.
+    """The offers of some nodes, by the index of the node.
 
-    amounts: of each resource, in thousandths. indexes: of the devices that some node has, by kind.
-    devices: which nodes have devices of a kind. declaring: which nodes declare some of a resource,
-    or have such devices. protected: which nodes keep theirs for tasks that ask for them; protects:
-    some node does.
+    amounts: by resource, the amount of each node in thousandths. indexes: by kind of devices, the
+    indexes that some node has. devices: by kind, which nodes have such devices. declaring: by
+    resource or kind of devices, which nodes have some. protected: which nodes keep their devices
+    for tasks that ask for devices. protects: whether any node is protected.
     """
 
     def __init__(self, offers: Sequence[Resources]) -> None:
         self.size = len(offers)
         self.slots: Ints = np.array([offer.slots for offer in offers], dtype=np.int64)
         self.amounts: Mapping[str, Ints] = self.spread(
-            (at, dict(o.amounts)) for at, o in enumerate(offers)
+            (index, dict(offer.amounts)) for index, offer in enumerate(offers)
         )
         self.labels: Mapping[str, LabelColumn] = _index_labels(offers)
         self._judged: dict[tuple[str, str], Mask] = {}
@@ -61,65 +62,73 @@ class Columns:
         self.protects = bool(self.protected.any())
 
     def everyone(self) -> Mask:
-        """Return a mask of all nodes, new each time."""
+        """Return a mask of all nodes, a new one for each call."""
         return np.full(self.size, True)
 
     def _have(self, kind: str) -> Mask:
+        """Return which nodes have devices of a kind."""
         mask: Mask = np.any(
             [self.amounts[f"{kind}@{index}"] > 0 for index in self.indexes[kind]], axis=0
         )
         return mask
 
     def tasks_on_devices(
-        self, kind: str, asked: Sequence[tuple[str, int]], left: Mapping[str, Ints]
+        self, kind: str, amounts: Sequence[tuple[str, int]], amounts_left: Mapping[str, Ints]
     ) -> Ints:
-        """Return how many tasks that ask this of devices of a kind each node could hold at once;
-        left: its amounts.
+        """Return how many tasks the devices of each node could hold at once.
 
-        Each device counts by itself: the amounts left on two devices do not add up.
+        Each device counts by itself: the amounts left on two devices do not add up. amounts: what a
+        task asks of devices of this kind. amounts_left: by resource, what each node has left.
         """
         none = np.zeros(self.size, dtype=np.int64)
-        found = share_of(kind, asked)
-        if found is None:
+        share_and_count = share_of(kind, amounts)
+        if share_and_count is None:
             return none
-        share, count = found
+        share, count = share_and_count
         if not count:
-            return none + MOST
+            return none + UNLIMITED_TASKS
         total = none
-        attributes = attributes_of(kind, asked)
+        attributes = attributes_of(kind, amounts)
         for index in self.indexes[kind]:
-            fit = left.get(f"{kind}@{index}", none) // share
+            fit = amounts_left.get(f"{kind}@{index}", none) // share
             for name, amount in attributes:
-                fit = np.minimum(fit, left.get(f"{name}@{index}", none) // amount)
+                fit = np.minimum(fit, amounts_left.get(f"{name}@{index}", none) // amount)
             total = total + np.maximum(fit, 0)
         return total // count
 
-    def have_devices(self, kind: str, asked: Sequence[tuple[str, int]], others: Mask) -> Mask:
-        """Return which empty nodes can give a task devices of a kind; others: the answer for nodes
-        without the kind.
+    def have_devices(
+        self, kind: str, amounts: Sequence[tuple[str, int]], without_kind: Mask
+    ) -> Mask:
+        """Return which empty nodes can give a task devices of a kind.
+
+        without_kind: the answer for nodes that have no devices of the kind.
         """
         return np.where(
-            self.devices[kind], self.tasks_on_devices(kind, asked, self.amounts) >= 1, others
+            self.devices[kind],
+            self.tasks_on_devices(kind, amounts, self.amounts) >= 1,
+            without_kind,
         )
 
     def spread(self, amounts: Iterable[tuple[int, Mapping[str, int]]]) -> dict[str, Ints]:
-        """Return, by resource, the amount of each node (thousandths), 0 for one of which `amounts`
-        has none.
+        """Return the amount of each resource on each node in thousandths, 0 where a node has none.
 
-        amounts: the index of a node, and its amounts by resource.
+        amounts: the index of each node, with its amounts by resource.
         """
-        found: dict[str, Ints] = {}
-        for index, some in amounts:
-            for name, amount in some.items():
-                if name not in found:
-                    found[name] = np.zeros(self.size, dtype=np.int64)
-                found[name][index] = amount
-        return found
+        spread: dict[str, Ints] = {}
+        for index, amounts_of_node in amounts:
+            for name, amount in amounts_of_node.items():
+                if name not in spread:
+                    spread[name] = np.zeros(self.size, dtype=np.int64)
+                spread[name][index] = amount
+        return spread
 
     def judge_label(
         self, name: str, condition: str, judge: Callable[[tuple[str, ...]], bool]
     ) -> Mask:
-        """Return what is true of each node's values of a label. Cached by name and condition."""
+        """Return which nodes have values of a label that `judge` accepts.
+
+        The answer is cached by label and condition.
+        """
         mask = self._judged.get((name, condition))
         if mask is None:
             column = self.labels.get(name)
@@ -131,12 +140,13 @@ class Columns:
 
 
 def _index_labels(offers: Sequence[Resources]) -> dict[str, LabelColumn]:
-    found: dict[str, dict[int, list[str]]] = {}
+    """Return a column for each label that some node has."""
+    values_by_label: dict[str, dict[int, list[str]]] = {}
     for index, offer in enumerate(offers):
         for name, value in offer.labels:
-            found.setdefault(name, {}).setdefault(index, []).append(value)
+            values_by_label.setdefault(name, {}).setdefault(index, []).append(value)
     columns = {}
-    for name, by_node in found.items():
+    for name, by_node in values_by_label.items():
         numbers: dict[tuple[str, ...], int] = {(): 0}
         codes = np.zeros(len(offers), dtype=np.int64)
         for index, values in by_node.items():

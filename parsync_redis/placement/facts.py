@@ -1,4 +1,4 @@
-"""What is known of a node when a task is judged, and who holds it."""
+"""Facts about a node that a task is judged by, and about the tasks that hold the node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,13 @@ from ..model.needs import Resources
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """Facts that decide if a node can take a task now: its record, what is free, and whether it
-    knows the task's name.
+    """The facts about a node by which a task is judged.
 
-    left: by resource, in thousandths. note: the terms of its drain, or why it is suspect. down_ms:
-    when it was found to be down (server time). booked: for whom it is kept, if the task may not go
-    there for that; else ''. held: it holds back the task's name, because such tasks fail there.
+    They are the node's record, what is free there, and whether the node knows the task's name.
+    free: number of free slots. amounts_left: by resource, in thousandths. note: the terms of the
+    drain, or why the node is suspect. down_ms: when the node was found down (server time). booked:
+    the task that the node is kept for, if this keeps the judged task away; else ''. held_back: the
+    node holds back the task's name, because such tasks fail there.
     """
 
     name: str
@@ -22,25 +23,25 @@ class NodeFacts:
     draining: bool
     offer: Resources
     free: int
-    left: Mapping[str, int] = field(default_factory=dict)
+    amounts_left: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
     down_ms: int | None = None
     knows: bool = True
     booked: str = ""
-    held: bool = False
+    held_back: bool = False
 
     @property
     def open(self) -> bool:
-        """True if claims may go there."""
+        """True if the node takes claims."""
         return self.state == "up" and not self.draining
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A task that holds slots of a node, and amounts (thousandths) of its resources.
+    """A task that holds slots of a node, and amounts of its resources in thousandths.
 
-    slots: how many. since_ms: when its claim was committed (server time). attempt: which attempt of
-    the task holds them. ended: that attempt is over, and only its slots are not free yet.
+    slots: number of slots. since_ms: when the claim was committed (server time). attempt: the
+    attempt that holds them. ended: the attempt is over, but its slots are not free yet.
     """
 
     node: str
@@ -52,7 +53,8 @@ class Holder:
     ended: bool = False
 
     def holds(self, name: str) -> bool:
-        """Return whether it holds some of a resource, or of devices of that kind."""
+        """Return whether the task holds some of a resource, or of a kind of devices."""
         return any(
-            amount and name in (held, kind_of(held)) for held, amount in self.resources.items()
+            amount and name in (resource, kind_of(resource))
+            for resource, amount in self.resources.items()
         )

@@ -1,14 +1,12 @@
-"""Judge whether a node fits a task, for the view.
+"""The judgement whether one node fits a task.
 
-lua/lib/kind/fits.lua does so for scripts; a test compares them.
+lua/lib/kind/fits.lua judges the same for scripts; a test compares the two.
 """
 
 from ..model.needs import Resources
-from .rules import RULES
+from .rules import PLACEMENT_RULES
 
 
 def fits(offer: Resources, needs: Resources) -> bool:
-    """Return whether a node that offers `offer` can hold a task that needs `needs` when it is
-    empty.
-    """
-    return all(rule.admits(offer, needs) for rule in RULES)
+    """Return whether an empty node with this offer can hold a task with these needs."""
+    return all(rule.admits(offer, needs) for rule in PLACEMENT_RULES)

@@ -1,9 +1,9 @@
-"""Forecast when a waiting task starts, from what its nodes hold and how long such tasks run.
+"""Forecasts when a waiting task starts, from what its nodes hold and how long such tasks run.
 
 People read a range, not one moment: run times of one name may differ a thousandfold, and their mean
-promises too much. So the queue and the nodes are played to the task's start many times, each time
-with other run times that the learnt ones allow. The leader's bookings need one moment, and only of
-nodes without a queue: `expected_start_ms`.
+promises too much. So the queue and the nodes are played until the task starts, many times, each
+time with other run times that the learnt ones allow. The leader's bookings need one moment, and
+only for nodes without a queue: `expected_start_ms`.
 """
 
 import heapq
@@ -24,21 +24,26 @@ from ..model.times import KEPT, LEARNT, LearntTimes, PossibleTimes
 from .facts import Holder, NodeFacts
 
 MOST_AHEAD: Final = 1000
-"""With more tasks before it, no forecast is made."""
+"""No forecast is made for a task that has more tasks before it."""
 
 DRAWS: Final = 100
-"""How often the queue is played, at most."""
+"""Maximum number of times that the queue is played."""
 
 LEAST_DRAWS: Final = 40
+"""Minimum number of times that the queue is played."""
 
 MOST_PLAYED: Final = 20_000
-"""Tasks that are played in all, about: the more tasks wait before it, the fewer draws there are."""
+"""Approximate maximum of tasks played in all draws.
+
+The more tasks wait ahead, the fewer draws are made.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A task that holds a node, and when it is expected to end (server time, ms); None if nobody
-    knows.
+class ExpectedEnd:
+    """A task that holds a node, and when the task is expected to end (server time).
+
+    until_ms: None if nobody knows the end.
     """
 
     holder: Holder
@@ -49,8 +54,8 @@ class Held:
 class WaitingTasks:
     """A task that waits, or the tasks of one kind before it.
 
-    nodes: those that could hold it and take new tasks. orders: of the tasks, in order; () for the
-    task itself.
+    nodes: open nodes that could hold these tasks. orders: the tasks' orders in the queue,
+    ascending; () for the task itself.
     """
 
     name: str
@@ -61,31 +66,34 @@ class WaitingTasks:
 
 @dataclass(slots=True)
 class _Room:
+    """What a node has amounts_left: free slots, and amounts in thousandths."""
+
     free: int
-    left: dict[str, int]
+    amounts_left: dict[str, int]
 
     def holds(self, needs: Resources) -> dict[str, int] | None:
-        """Return the amounts that a task would hold; None if there is no room."""
-        return hold(self.left, needs.amounts) if self.free >= needs.slots else None
+        """Return the amounts that a task would hold here; None if there is no room."""
+        return hold(self.amounts_left, needs.amounts) if self.free >= needs.slots else None
 
     def change(self, slots: int, amounts: Mapping[str, int], sign: int) -> None:
+        """Put slots and amounts back (sign 1), or take them (-1)."""
         self.free += sign * slots
         for name, amount in amounts.items():
-            if name in self.left or undeclared(name):
-                self.left[name] = self.left.get(name, undeclared(name)) + sign * amount
+            if name in self.amounts_left or undeclared(name):
+                self.amounts_left[name] = (
+                    self.amounts_left.get(name, undeclared(name)) + sign * amount
+                )
 
 
 _End = tuple[float, int, Holder]
-"""When a task ends (server time, ms), a number that no other end has, and the room that the task
-holds.
-"""
+"""The end of a task (server time, ms), a number that breaks ties, and what the task holds."""
 
 
 def _rooms(nodes: Iterable[NodeFacts], holders: Iterable[Holder]) -> dict[str, _Room]:
-    """Return what nodes have left.
+    """Return what each node has left, computed from its holders.
 
-    It is reckoned from the holders, because the free slots in a node's facts were read at another
-    moment: a task that ended in between would be in neither.
+    The free slots in a node's facts were read at another moment, so a task that ended in between
+    would be in neither.
     """
     rooms = {node.name: _Room(node.offer.slots, dict(node.offer.amounts)) for node in nodes}
     for holder in holders:
@@ -95,18 +103,17 @@ def _rooms(nodes: Iterable[NodeFacts], holders: Iterable[Holder]) -> dict[str, _
 
 
 def expected_start_ms(
-    needs: Resources, nodes: Sequence[NodeFacts], held: Sequence[Held], now_ms: int
+    needs: Resources, nodes: Sequence[NodeFacts], ends_of_tasks: Sequence[ExpectedEnd], now_ms: int
 ) -> int | None:
-    """Return when the first of some nodes is expected to have room (server time); None if that
-    cannot be said.
+    """Return when the first of these nodes is expected to have room (server time); None if unknown.
 
-    nodes: those that could hold the task. held: all that holds them, read at one moment of each
-    node.
+    nodes: those that could hold the task. ends_of_tasks: all tasks on them, read at one moment of
+    each node.
     """
-    rooms = _rooms(nodes, (task.holder for task in held))
+    rooms = _rooms(nodes, (task.holder for task in ends_of_tasks))
     ends: list[_End] = [
         (max(task.until_ms, now_ms), number, task.holder)
-        for number, task in enumerate(held)
+        for number, task in enumerate(ends_of_tasks)
         if task.until_ms is not None and task.holder.node in rooms
     ]
     start_ms = _play(
@@ -118,68 +125,73 @@ def expected_start_ms(
 def has_room_now(
     task: WaitingTasks,
     ahead: Sequence[WaitingTasks],
-    held: Sequence[tuple[Holder, str]],
+    holders: Sequence[tuple[Holder, str]],
     nodes: Sequence[str],
 ) -> bool:
-    """Return whether some of the nodes, `nodes`, have room for a task beside all that comes before
-    it.
+    """Return whether a node of `nodes` has room for a task beside all that goes before it.
+
+    holders: the tasks on the nodes, each with its task's name.
     """
-    every = {node.name: node for waiting in (*ahead, task) for node in waiting.nodes}
-    rooms = _rooms([every[name] for name in nodes], (holder for holder, _ in held))
+    nodes_by_name = {node.name: node for waiting in (*ahead, task) for node in waiting.nodes}
+    rooms = _rooms([nodes_by_name[name] for name in nodes], (holder for holder, _ in holders))
     return _play(task, ahead, rooms, [], 0, lambda name, node: None) is not None
 
 
 def forecast_start(
     task: WaitingTasks,
     ahead: Sequence[WaitingTasks],
-    held: Sequence[tuple[Holder, str]],
+    holders: Sequence[tuple[Holder, str]],
     times: LearntTimes,
     now_ms: int,
     seed: str,
 ) -> Forecast | str:
-    """Forecast when a task starts, if no task is submitted that comes before it; a text if that is
-    not known, and why.
+    """Forecast when a task starts; a text that says why this is not known, if it is not.
 
-    ahead: the tasks that come before it, by kind. held: all that holds the nodes of the task and of
-    those, read at one moment of each node, each with its task's name. times: of each name must have
-    as many runs as tasks of the name come before: a rare long run among them would otherwise be one
-    that nobody has seen. seed: a page that is loaded again then says the same.
+    The forecast counts on no further submission that goes before the task. ahead: the tasks before
+    it, by kind. holders: all tasks on the nodes of `task` and `ahead`, each with its name, read at
+    one moment of each node. times: must have as many runs of each name as tasks of that name are
+    ahead, else a rare long run among them would never have been seen. seed: the same seed gives the
+    same forecast, so that a page that is loaded again says the same.
     """
     if not task.nodes:
         return "no node that could hold it takes new tasks"
     nodes = {node.name: node for waiting in (*ahead, task) for node in waiting.nodes}
-    if any(holder.ended and holder.node in nodes for holder, _ in held):
+    if any(holder.ended and holder.node in nodes for holder, _ in holders):
         return "slots of a task that has ended are not free yet"
-    rooms = _rooms(nodes.values(), (holder for holder, _ in held))
+    rooms = _rooms(nodes.values(), (holder for holder, _ in holders))
     number = sum(len(waiting.orders) for waiting in ahead)
-    asked = {(name, holder.node) for holder, name in held if holder.node in nodes}
-    asked |= {(waiting.name, node.name) for waiting in ahead for node in waiting.nodes}
+    names_on_nodes = {(name, holder.node) for holder, name in holders if holder.node in nodes}
+    names_on_nodes |= {(waiting.name, node.name) for waiting in ahead for node in waiting.nodes}
     runs = Counter[str]()
     for waiting in ahead:
         runs[waiting.name] += len(waiting.orders)
-    least = {name: max(LEARNT, min(runs[name], KEPT // 4)) for name, _ in asked}
+    least = {name: max(LEARNT, min(runs[name], KEPT // 4)) for name, _ in names_on_nodes}
     learnt = {
-        (name, node): times.enough_of(name, nodes[node].offer, least[name]) for name, node in asked
+        (name, node): times.enough_of(name, nodes[node].offer, least[name])
+        for name, node in names_on_nodes
     }
-    if few := sorted({name for (name, _), known in learnt.items() if known is None}):
-        also = f", and too few of {len(few) - 1} more names" if len(few) > 1 else ""
-        return (
-            f"fewer than {least[few[0]]} runs of {few[0] or 'a task that holds a node'} are "
-            f"known{also}"
-        )
+    if rare_names := sorted(
+        {name for (name, _), learnt_times in learnt.items() if learnt_times is None}
+    ):
+        also = f", and too few of {len(rare_names) - 1} more names" if len(rare_names) > 1 else ""
+        rare_name = rare_names[0] or "a task that holds a node"
+        return f"fewer than {least[rare_names[0]]} runs of {rare_name} are known{also}"
     starts: list[float] = []
     dice = random.Random(seed)
-    for _ in range(max(LEAST_DRAWS, min(DRAWS, MOST_PLAYED // (number + len(held) + 1)))):
+    for _ in range(max(LEAST_DRAWS, min(DRAWS, MOST_PLAYED // (number + len(holders) + 1)))):
         drawn = {
-            id(known): PossibleTimes(known, dice) for known in learnt.values() if known is not None
+            id(learnt_times): PossibleTimes(learnt_times, dice)
+            for learnt_times in learnt.values()
+            if learnt_times is not None
         }
-        of = {(name, node): drawn[id(known)] for (name, node), known in learnt.items()}
-        ends: list[_End] = [
-            (holder.since_ms + of[name, holder.node].draw_ms(now_ms - holder.since_ms), at, holder)
-            for at, (holder, name) in enumerate(held)
-            if holder.node in nodes
-        ]
-        start_ms = _play(task, ahead, _copy(rooms), ends, now_ms, partial(_draw_ms, of))
+        times_of = {key: drawn[id(learnt_times)] for key, learnt_times in learnt.items()}
+        ends: list[_End] = []
+        for tie_breaker, (holder, name) in enumerate(holders):
+            if holder.node in nodes:
+                ran_ms = now_ms - holder.since_ms
+                end_ms = holder.since_ms + times_of[name, holder.node].draw_ms(ran_ms)
+                ends.append((end_ms, tie_breaker, holder))
+        start_ms = _play(task, ahead, _copy(rooms), ends, now_ms, partial(_draw_ms, times_of))
         if start_ms is None:
             return "the tasks that are known do not leave it enough room"
         starts.append(start_ms)
@@ -187,14 +199,16 @@ def forecast_start(
 
 
 def _draw_ms(times: Mapping[tuple[str, str], PossibleTimes], name: str, node: str) -> float:
+    """Return a run time of a task of this name on this node."""
     return times[name, node].draw_ms()
 
 
 def forecast_end(
     name: str, holder: Holder, offer: Resources, times: LearntTimes, now_ms: int
 ) -> Forecast | None:
-    """Forecast when a task ends that holds a node of this offer; None if too little is known of its
-    name.
+    """Forecast when a task that holds a node of this offer ends.
+
+    Returns None if too little is known of the task's name.
     """
     learnt = times.enough_of(name, offer, LEARNT)
     if learnt is None:
@@ -213,7 +227,10 @@ def _forecast(moments: Sequence[float]) -> Forecast:
 
 
 def _copy(rooms: Mapping[str, _Room]) -> dict[str, _Room]:
-    return {name: replace(room, left=dict(room.left)) for name, room in rooms.items()}
+    """Return a copy that can be changed."""
+    return {
+        name: replace(room, amounts_left=dict(room.amounts_left)) for name, room in rooms.items()
+    }
 
 
 def _play(
@@ -224,12 +241,10 @@ def _play(
     now_ms: float,
     run_ms: Callable[[str, str], float | None],
 ) -> float | None:
-    """Play what waits and what ends until the task starts; return when it does, None if it never
-    does.
+    """Return when the task starts if all that waits and ends is played until then; None for never.
 
-    Whenever room comes free on a node, it goes to the first task in the order that it is enough
-    for. rooms and ends are used up. run_ms: how long a task of a name runs on a node, None for
-    ever.
+    Room that comes free on a node goes to the first task in the queue that fits. This consumes
+    rooms and ends. run_ms: how long a task of a name runs on a node; None for ever.
     """
     able = [frozenset(node.name for node in waiting.nodes) for waiting in (*ahead, task)]
     queue = sorted(

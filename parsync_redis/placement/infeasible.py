@@ -1,22 +1,23 @@
-"""Why no node could ever hold a task, in words that name the largest there is."""
+"""The explanation why no node could ever hold a task: it names the largest amount that exists."""
 
 from collections.abc import Mapping
 
 from ..model.human import needs_shown
 from ..model.needs import Resources
-from .rules import RULES
+from .rules import PLACEMENT_RULES
 from .rules.taints import TaintsRule
 
 
 def explain_infeasible(needs: Resources, offers: Mapping[str, Resources]) -> str:
-    """Say which of the needs is beyond every node of `offers` (node -> what it has when empty).
+    """Return which of the needs no node of `offers` meets, for people.
 
-    Each need that no node meets is named with the most that there is; where every need is met by
-    some node but all of them by none, the node that comes closest is named with what it lacks.
+    Each need that no node meets is named with the largest amount of any node. If some node meets
+    each need but no node meets all of them, the closest node is named with what it lacks. offers:
+    by node, what it has when it is empty.
     """
     if not offers:
         return f"task needs {needs_shown(needs.text)}; no node is registered"
-    if reasons := [reason for rule in RULES for reason in rule.nowhere(needs, offers)]:
+    if reasons := [reason for rule in PLACEMENT_RULES for reason in rule.nowhere(needs, offers)]:
         return "; ".join(reasons)
     closest = min(sorted(offers), key=lambda node: _distance(needs, offers[node]))
     lacks = ", ".join(lacking(needs, offers[closest]))
@@ -27,13 +28,14 @@ def explain_infeasible(needs: Resources, offers: Mapping[str, Resources]) -> str
 
 
 def _distance(needs: Resources, offer: Resources) -> tuple[int, int]:
-    """Return how many needs a node does not meet; a taint is nearer, which the task need only
-    tolerate.
+    """Return how many needs a node does not meet, and how many of these are no taints.
+
+    A taint counts less, because the task need only tolerate it.
     """
-    found = [rule.name for rule in RULES for _ in rule.lacking(needs, offer)]
-    return len(found), len(found) - found.count(TaintsRule.name)
+    failed_rules = [rule.name for rule in PLACEMENT_RULES for _ in rule.lacking(needs, offer)]
+    return len(failed_rules), len(failed_rules) - failed_rules.count(TaintsRule.name)
 
 
 def lacking(needs: Resources, offer: Resources) -> list[str]:
     """Return the needs that a node does not meet, each as 'slots=4 (has 2)' or 'zone:a'."""
-    return [lack for rule in RULES for lack in rule.lacking(needs, offer)]
+    return [lack for rule in PLACEMENT_RULES for lack in rule.lacking(needs, offer)]

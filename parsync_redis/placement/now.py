@@ -1,4 +1,4 @@
-"""The rules on the present: a node takes new tasks, and has enough slots and resources free."""
+"""The obstacles of now: a node takes no new tasks, or has too few slots or resources free."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,35 +12,35 @@ from ..model.near import near_of
 from ..model.needs import Resources
 from ..model.node import drain_reason
 from .facts import NodeFacts
-from .rules import RULES
+from .rules import PLACEMENT_RULES
 from .rules.devices import fitting, shortage, split
 
 NO_NAME_HERE: Final = "does not know a task of that name"
 
 
 def obstacles(needs: Resources, node: NodeFacts) -> tuple[Obstacle, ...]:
-    """Return what keeps a node from a task now, in the order of the rules; nothing if it has room.
+    """Return what keeps a node from a task now, in the order of the rules; () if the node has room.
 
-    Of a node that takes no new tasks nothing is free, so its state stands for that; so does that it
-    is reserved.
+    A node that takes no new tasks has one obstacle for all of its slots and resources: its state.
+    The same holds for a node that is reserved.
     """
-    found = [] if node.knows else [Obstacle("name", True, "name", NO_NAME_HERE)]
+    obstacles_of_node = [] if node.knows else [Obstacle("name", True, "name", NO_NAME_HERE)]
     if not is_near(needs, node):
-        found.append(
+        obstacles_of_node.append(
             Obstacle("near", True, "near", f"is not {near_of(needs)}, where the task must be")
         )
-    for rule in RULES:
+    for rule in PLACEMENT_RULES:
         if not rule.admits(node.offer, needs):
             lacks = rule.lacking(needs, node.offer)
-            found += [
-                Obstacle(rule.name, True, what.partition(" (has ")[0], f"lacks {what}")
-                for what in lacks
+            obstacles_of_node += [
+                Obstacle(rule.name, True, lack.partition(" (has ")[0], f"lacks {lack}")
+                for lack in lacks
             ]
-    return (*found, *(_closed(node) or shortages(needs, node)))
+    return (*obstacles_of_node, *(_closed(node) or shortages(needs, node)))
 
 
 def is_near(needs: Resources, node: NodeFacts) -> bool:
-    """Return whether a node is the one that needs are for, if they are for one."""
+    """Return whether the needs name this node, or no node (model/near.py)."""
     return near_of(needs) in ("", node.name)
 
 
@@ -50,22 +50,20 @@ def has_room(needs: Resources, node: NodeFacts) -> bool:
 
 
 def what_keeps(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
-    """Return what keeps a node that fits: its state, else the slots, else the resources of which
-    too little is free.
-    """
-    return _closed(node) or _free_slots(needs, node) or _left(needs, node)
+    """Return what keeps a node that fits: its state, else its slots, else its resources."""
+    return _closed(node) or _free_slots(needs, node) or _free_resources(needs, node)
 
 
 def shortages(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
-    """Return of what a node that is open has too little free for a task."""
-    return (*_free_slots(needs, node), *_left(needs, node))
+    """Return the slots and resources of which an open node has too little free for a task."""
+    return (*_free_slots(needs, node), *_free_resources(needs, node))
 
 
 def _closed(node: NodeFacts) -> Sequence[Obstacle]:
-    """Return why a node takes no new tasks, or keeps its room for another one."""
+    """Return why a node takes no new tasks, or keeps its room for another task; () if open."""
     if node.open and node.booked:
         return (Obstacle("reserved", False, "reserved", f"is reserved for {node.booked}"),)
-    if node.open and node.held:
+    if node.open and node.held_back:
         return (
             Obstacle("held", False, "held back", "holds such tasks back, because they fail there"),
         )
@@ -73,6 +71,7 @@ def _closed(node: NodeFacts) -> Sequence[Obstacle]:
 
 
 def _state(node: NodeFacts) -> Sequence[Obstacle]:
+    """Return the state of a node that is closed; () if it is open."""
     if node.open:
         return ()
     if node.state == "down":
@@ -91,38 +90,39 @@ def _state(node: NodeFacts) -> Sequence[Obstacle]:
 
 
 def _free_slots(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
+    """Return the obstacle that too few slots are free; () if enough are."""
     if node.free >= needs.slots:
         return ()
     why = "is full" if needs.slots == 1 else f"has fewer than {needs.slots} free slots"
     return (Obstacle("free slots", False, "full", why, float(needs.slots - node.free)),)
 
 
-def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
+def _free_resources(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
+    """Return the resources and devices that a node has, but of which too little is free."""
     plain, of_devices = split(needs, node.offer)
     offered = dict(node.offer.amounts)
-    found = []
+    obstacles_of_node = []
     for name, amount in plain:
-        if (
-            (left := node.left.get(name, undeclared(name)))
-            < amount
-            <= offered.get(name, undeclared(name))
-        ):
+        available = node.amounts_left.get(name, undeclared(name))
+        if available < amount <= offered.get(name, undeclared(name)):
             rule = "free resources"
             why = f"is short of {name}: the task needs {shown_amount(amount)}"
             if undeclared(name):
                 rule = "apart"
                 why = f"has a task with apart={name.removeprefix(PREFIX)}"
-            found.append(Obstacle(rule, False, name, why, (amount - left) / THOUSANDTHS))
-    for kind, some in of_devices.items():
-        free = {name: node.left.get(name, 0) for name in offered}
-        if hold(free, some) is None and hold(offered, some) is not None:
-            (_, count) = share_of(kind, some) or (0, 0)
-            fit = fitting(kind, some, free)
-            why = f"is short of {kind}: the task needs {shortage(kind, some)}"
-            found.append(Obstacle("free devices", False, kind, why, float(count - fit)))
-    return found
+            obstacles_of_node.append(
+                Obstacle(rule, False, name, why, (amount - available) / THOUSANDTHS)
+            )
+    for kind, amounts in of_devices.items():
+        free = {name: node.amounts_left.get(name, 0) for name in offered}
+        if hold(free, amounts) is None and hold(offered, amounts) is not None:
+            (_, count) = share_of(kind, amounts) or (0, 0)
+            fit = fitting(kind, amounts, free)
+            why = f"is short of {kind}: the task needs {shortage(kind, amounts)}"
+            obstacles_of_node.append(Obstacle("free devices", False, kind, why, float(count - fit)))
+    return obstacles_of_node
 
 
 def clock_text(ms: int) -> str:
-    """Return a server time (ms) for people."""
+    """Return a server time (POSIX, ms) as text for people, in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

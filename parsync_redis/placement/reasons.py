@@ -1,9 +1,7 @@
-"""The reason why a task waits: which nodes fit it, and what keeps each of them.
+"""The reason why a task waits: which nodes fit the task, and what keeps each of them.
 
-Pure: facts in, a sentence out.
-
-Schedulers write this reason to the records of tasks without a place. Commands make it anew with
-more facts: who holds what, and since when a node is down.
+Schedulers write this reason to the lines of kinds without a place. Commands make the reason anew
+with more facts: who holds what, and since when a node is down.
 """
 
 import re
@@ -19,8 +17,8 @@ from .infeasible import explain_infeasible
 from .now import has_room, is_near, what_keeps
 from .rules.devices import split, what_is_left
 
-SHOWN: Final = 3
-"""At most so many nodes and tasks are named; the rest are counted."""
+MAX_NAMED: Final = 3
+"""At most so many nodes, and so many tasks, are named in a reason; further ones are counted."""
 
 NO_NODE: Final = "the cluster has no node: start a worker of your app with --parsync"
 
@@ -34,19 +32,23 @@ ROOM: Final = "has room: a scheduler's next turn places it there"
 
 
 def find_fitting(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
-    """Return the nodes that could hold the task if they were empty: those with room first, then the
-    open ones.
+    """Return the nodes that could hold the task if they were empty.
+
+    Nodes with room go first, then open nodes.
     """
-    found = [
+    fitting = [
         node for node in nodes if node.knows and is_near(needs, node) and fits(node.offer, needs)
     ]
-    return sorted(found, key=lambda node: (not has_room(needs, node), not node.open, node.name))
+    return sorted(fitting, key=lambda node: (not has_room(needs, node), not node.open, node.name))
 
 
 def explain_waiting(
     needs: Resources, nodes: Collection[NodeFacts], holders: Sequence[Holder] | None = None
 ) -> str:
-    """Say why a task of these needs has no place, from the facts of all nodes."""
+    """Return why a task of these needs has no place, from the facts of all nodes.
+
+    holders: the tasks that hold the nodes; None leaves them out of the reason.
+    """
     if not nodes:
         return NO_NODE
     knowing = [node for node in nodes if node.knows]
@@ -57,11 +59,11 @@ def explain_waiting(
         return explain_none(
             needs, {node.name: node.offer for node in knowing if is_near(needs, node)}
         )
-    return explain_fitting(needs, fitting[:SHOWN], len(fitting), holders)
+    return explain_fitting(needs, fitting[:MAX_NAMED], len(fitting), holders)
 
 
 def explain_none(needs: Resources, offers: Mapping[str, Resources]) -> str:
-    """Say why no node could hold the task even if it were empty."""
+    """Return why no node could hold the task even if it were empty. offers: by node."""
     return f"no node fits: {explain_infeasible(needs, offers)}"
 
 
@@ -71,27 +73,34 @@ def explain_fitting(
     total: int,
     holders: Sequence[Holder] | None = None,
 ) -> str:
-    """Say what keeps the nodes that fit, `total` of them: each of `shown` with its reason."""
+    """Return what keeps the nodes that fit: each node of `shown` with its reason.
+
+    total: number of nodes that fit.
+    """
     for node in shown:
         if has_room(needs, node):
             return f"node {node.name} {ROOM}"
     keeps = [_sentence(needs, node, holders) for node in shown]
     if total == 1:
         return f"only node {shown[0].name} fits: it {keeps[0]}"
-    each = "; ".join(f"{node.name} {why}" for node, why in zip(shown, keeps, strict=True))
-    more = f"; and {total - len(shown)} more" if total > len(shown) else ""
-    return f"{total} nodes fit: {each}{more}"
+    sentences = "; ".join(f"{node.name} {why}" for node, why in zip(shown, keeps, strict=True))
+    uncounted = f"; and {total - len(shown)} more" if total > len(shown) else ""
+    return f"{total} nodes fit: {sentences}{uncounted}"
 
 
 def _sentence(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | None = None) -> str:
-    """Say why a node that fits has no room for the task: a sentence whose subject is its name.
+    """Return why a node that fits has no room for the task: the sentence after the node's name.
 
-    Without holders nothing in it changes with every task that ends: schedulers write it to the
-    record of each task.
+    Without holders the sentence does not change with every task that ends, because schedulers write
+    the sentence to the line of the kind.
     """
-    found = what_keeps(needs, node)
-    mine = None if holders is None else [holder for holder in holders if holder.node == node.name]
-    return "; ".join(obstacle.why + _until(needs, obstacle, node, mine) for obstacle in found)
+    obstacles = what_keeps(needs, node)
+    holders_of_node = (
+        None if holders is None else [holder for holder in holders if holder.node == node.name]
+    )
+    return "; ".join(
+        obstacle.why + _until(needs, obstacle, node, holders_of_node) for obstacle in obstacles
+    )
 
 
 def _until(
@@ -108,30 +117,30 @@ def _until(
         return until
     offered = dict(node.offer.amounts)
     if of_devices := split(needs, node.offer)[1].get(name):
-        left = {name: node.left.get(name, 0) for name in offered}
-        return f", and {what_is_left(name, of_devices, left)}{until}"
-    return (
-        f", and {shown_amount(node.left.get(name, 0))} of {shown_amount(offered.get(name, 0))} is "
-        f"left{until}"
-    )
+        free = {name: node.amounts_left.get(name, 0) for name in offered}
+        return f", and {what_is_left(name, of_devices, free)}{until}"
+    left_text = shown_amount(node.amounts_left.get(name, 0))
+    return f", and {left_text} of {shown_amount(offered.get(name, 0))} is left{until}"
 
 
 def _until_one_of(holders: Sequence[Holder]) -> str:
     """Return which tasks must end.
 
-    A slot of one that has ended is free soon, or what it started lives on.
+    A slot whose task has ended is free soon, or processes that the task started live on.
     """
     tasks = sorted({holder.task for holder in holders if not holder.ended})
     ended = sorted({holder.task for holder in holders if holder.ended})
-    more = f" or {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else ""
-    until = f" until one of the tasks {', '.join(tasks[:SHOWN])}{more} ends" if tasks else ""
+    uncounted = f" or {len(tasks) - MAX_NAMED} more" if len(tasks) > MAX_NAMED else ""
+    until = (
+        f" until one of the tasks {', '.join(tasks[:MAX_NAMED])}{uncounted} ends" if tasks else ""
+    )
     until = f" until task {tasks[0]} ends" if len(tasks) == 1 else until
     if ended:
         until += f"; task {ended[0]} has ended and its slots are not free yet"
     return until
 
 
-CLASSES: Final = (
+REASON_PATTERNS: Final = (
     ("unexplained", r"\Z"),
     ("no_node", re.escape(NO_NODE)),
     ("unknown_name", f"{re.escape(NO_NAME)}|{re.escape(NAMES_UNREAD)}"),
@@ -147,18 +156,22 @@ CLASSES: Final = (
     ("down", r"FITS is down"),
     ("leaving", r"FITS shuts down"),
 )
-"""The classes of reasons, and how the sentences of each begin.
+"""By class, the pattern that the sentences of its reasons begin with.
 
-If several nodes fit, the first that is named counts.
+If several nodes fit, the first node that is named decides.
 """
 
-OTHER: Final = "other"
+OTHER_REASON: Final = "other"
+"""The class of a text that is no known reason."""
 _PATTERNS: Final = tuple(
     (name, re.compile(text.replace("FITS", r"(?:only node \S+ fits: it|\d+ nodes fit: \S+)")))
-    for name, text in CLASSES
+    for name, text in REASON_PATTERNS
 )
 
 
 def reason_class(why: str) -> str:
-    """Return the class of a reason that a scheduler wrote; `other` for a text that is none."""
-    return next((name for name, pattern in _PATTERNS if pattern.match(why)), OTHER)
+    """Return the class of a reason that a scheduler wrote.
+
+    Returns OTHER_REASON for a text that is no reason.
+    """
+    return next((name for name, pattern in _PATTERNS if pattern.match(why)), OTHER_REASON)

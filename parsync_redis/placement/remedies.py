@@ -1,8 +1,6 @@
-"""What would let a waiting task run: acts and commands for people, each of them enough by itself.
+"""Remedies: acts and commands, each of which would let a waiting task run. Pure functions.
 
-Pure.
-
-Tasks that come before it are not looked at: they go first.
+The tasks that go before the waiting task are not considered.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +18,8 @@ from ..model.node import trust_remedy
 from .facts import NodeFacts
 from .now import NO_NAME_HERE, shortages
 
-START: Final = "start a worker of the app with --parsync"
+START_WORKER: Final = "start a worker of the app with --parsync"
+"""The remedy for a cluster that has no node."""
 
 
 def find_remedies(
@@ -30,14 +29,14 @@ def find_remedies(
     nodes: Mapping[str, NodeFacts],
     held_slots: Mapping[str, int],
 ) -> tuple[str, ...]:
-    """Return what would let a task of this name run, by the classes that lack least; () if a node
-    has room.
+    """Return what would let a task of this name run, by the classes that lack least.
 
-    A remedy mends all that keeps the first node of its class. held_slots: how many slots of each of
-    these nodes tasks hold: a closed node does not show what is free.
+    A remedy mends everything that keeps the first node of its class. Returns () if a node has room.
+    held_slots: by node, how many slots tasks hold, because the facts of a closed node do not show
+    what is free.
     """
     if not classes:
-        return (START,)
+        return (START_WORKER,)
     nearest = classes[0]
     if not nearest.obstacles:
         return ()
@@ -53,13 +52,18 @@ def can_hold(node_class: NodeClass) -> bool:
 
 
 def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
-    """Give what must be done so that a node that fits has room: it is opened first, then room is
-    made.
+    """Yield the acts that give the task room on a node that fits.
+
+    The node is opened first; then what lacks is freed.
     """
     if node.state in ("down", "leaving"):
         yield f"start the worker of node {node.name} again"
         node = replace(
-            node, state="up", free=node.offer.slots, left=dict(node.offer.amounts), held=False
+            node,
+            state="up",
+            free=node.offer.slots,
+            amounts_left=dict(node.offer.amounts),
+            held_back=False,
         )
         held_slots = 0
     if not node.open:
@@ -69,7 +73,7 @@ def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
         node = replace(node, state="up", draining=False, free=max(0, node.offer.slots - held_slots))
     if node.booked:
         yield f"{node.name} is not reserved for {node.booked} any more"
-    if node.held:
+    if node.held_back:
         yield (
             f"mend why such tasks fail on {node.name}: parsync events --event failed --node "
             f"{node.name}"
@@ -79,7 +83,7 @@ def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
 
 
 def _more(obstacle: Obstacle, needs: Resources, node: NodeFacts) -> str:
-    """Return what must be free besides so that an obstacle is gone. No amount is rounded."""
+    """Return what must be free besides, so that the obstacle is gone. No amount is rounded."""
     if obstacle.rule == "free slots":
         return (
             f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {node.name}"
@@ -88,7 +92,7 @@ def _more(obstacle: Obstacle, needs: Resources, node: NodeFacts) -> str:
         return f"the end of the task with apart={obstacle.what.removeprefix(PREFIX)} on {node.name}"
     if obstacle.rule == "free devices":
         return f"{obstacle.short:g} more {obstacle.what} with enough left on {node.name}"
-    missing = dict(needs.amounts)[obstacle.what] - node.left.get(obstacle.what, 0)
+    missing = dict(needs.amounts)[obstacle.what] - node.amounts_left.get(obstacle.what, 0)
     return f"{exact_text(missing)} more of {obstacle.what} free on {node.name}"
 
 
@@ -99,28 +103,28 @@ def _for_none(
     obstacles: Sequence[Obstacle],
     held_slots: Mapping[str, int],
 ) -> Iterator[str]:
-    """Give what would do if no node could hold the task: another worker, or other needs."""
+    """Yield the remedies if no node could hold the task: another worker, or other needs."""
     static = [obstacle for obstacle in obstacles if obstacle.static]
-    near = near_of(needs)
+    required_node = near_of(needs)
     who = (
-        f"start the worker of node {near} again so that it has"
-        if near
+        f"start the worker of node {required_node} again so that it has"
+        if required_node
         else "start a worker that has"
     )
     knows = f" and knows {name}" if any(obstacle.why == NO_NAME_HERE for obstacle in static) else ""
     bare = without(needs, NEAR_LABEL, TAINT_LABEL, QUEUE_LABEL)
-    amounts = [(what, amount) for what, amount in bare.amounts if not undeclared(what)]
-    wanted = Resources.made(bare.slots, amounts, bare.labels)
+    amounts = [(resource, amount) for resource, amount in bare.amounts if not undeclared(resource)]
+    shown_needs = Resources.made(bare.slots, amounts, bare.labels)
     consumes = "".join(f" and consumes queue {queue}" for queue in queues_of(needs))
-    yield f"{who} {needs_shown(wanted.text)}{consumes}{knows}"
+    yield f"{who} {needs_shown(shown_needs.text)}{consumes}{knows}"
     if any(obstacle.rule in ("name", "near") for obstacle in static):
         return  # other needs would not do
     lacks = ", ".join(obstacle.why.removeprefix("lacks ") for obstacle in static)
-    known = dict(nearest.offer.amounts)
+    amounts_of_nearest = dict(nearest.offer.amounts)
     amounts = [
-        (what, amount)
-        for what, amount in needs.amounts
-        if hold(known, [(what, amount)]) is not None
+        (resource, amount)
+        for resource, amount in needs.amounts
+        if hold(amounts_of_nearest, [(resource, amount)]) is not None
     ]
     less = Resources.made(min(needs.slots, nearest.offer.slots), amounts, ())
     acts = " and ".join(_acts(less, nearest, held_slots.get(nearest.name, 0)))

@@ -1,11 +1,12 @@
-"""Choose slots: weighted sampling by score, and the three strategies.
+"""The choice of slots: weighted sampling by score, and the three strategies.
 
-latency-first places in the partitions that were read last, freshest first; nobody else has seen
-them since, so that claims hardly ever conflict. quality-first samples the whole view, better slots
-more likely. adaptive is quality-first until the smoothed scheduling delay exceeds tau, then
-latency-first, and back below 0.8 tau. Source: Feng et al., "Scaling Large Production Clusters with
-Partitioned Synchronization", USENIX ATC 2021, section 5; the paper leaves open the smoothing
-constant and the hysteresis, both are ours.
+Latency-first places in the partitions that were read last, the freshest first. No other scheduler
+has read those partitions since, so claims hardly ever conflict. Quality-first samples the whole
+view; better slots are more likely. Adaptive is quality-first until the smoothed scheduling delay
+exceeds tau. Then it is latency-first until the delay is below 0.8 tau.
+
+Source: Feng et al., "Scaling Large Production Clusters with Partitioned Synchronization", USENIX
+ATC 2021, section 5. The paper leaves the smoothing constant and the hysteresis open; both are ours.
 """
 
 from collections.abc import Iterable
@@ -22,28 +23,28 @@ Ints = npt.NDArray[np.int64]
 SHARPNESS: Final = 4.0
 """A slot whose score is one standard deviation better is e^4 times as likely to be sampled."""
 
-MOST: Final = 100.0
-"""Standard deviations below the mean beyond which all candidates are the same, so that no weight
-leaves the floats.
-"""
+MAX_DEVIATIONS: Final = 100.0
+"""Nodes that are more standard deviations below the mean count as equal: else weights overflow."""
 
 EMA_WEIGHT: Final = 0.1
+"""The weight of the newest delay in the smoothed delay."""
 HYSTERESIS: Final = 0.8
+"""Latency-first ends when the smoothed delay is below this part of tau."""
 
 
 def pace(quality: Floats, sharpness: float = SHARPNESS) -> Floats:
-    """Return the inverse weights e^(-sharpness * quality); quality: scores in standard deviations
-    from the mean.
+    """Return the inverse weights e^(-sharpness * quality).
+
+    quality: scores in standard deviations from the mean.
     """
-    return np.asarray(np.exp(sharpness * np.minimum(-quality, MOST)))
+    return np.asarray(np.exp(sharpness * np.minimum(-quality, MAX_DEVIATIONS)))
 
 
 def sample(rng: np.random.Generator, paces: Floats, count: int) -> Ints:
-    """Sample indices of `count` candidates without replacement, each with the weight 1 / pace; best
-    first.
+    """Return the indices of `count` candidates, the best first, drawn with the weights 1 / pace.
 
-    A race: each candidate arrives after an exponential time with its pace as the mean, and the
-    first to arrive are that sampling (Efraimidis and Spirakis 2006).
+    The draw is without replacement. It is a race: each candidate arrives after an exponential time
+    whose mean is its pace, and the first to arrive are the sample (Efraimidis and Spirakis 2006).
     """
     arrivals = rng.standard_exponential(len(paces)) * paces
     if count < len(arrivals):
@@ -53,10 +54,9 @@ def sample(rng: np.random.Generator, paces: Floats, count: int) -> Ints:
 
 
 class StrategySelector:
-    """The strategy in force: the cluster's, with adaptive resolved by the scheduling delay,
-    smoothed.
+    """The strategy in force: adaptive becomes quality or latency by the smoothed scheduling delay.
 
-    `ema` is the weight of the newest delay in the smoothed one.
+    ema: the weight of the newest delay. late: the delay was too long at the last task.
     """
 
     def __init__(self, strategy: Strategy, tau_s: float, ema: float = EMA_WEIGHT) -> None:
@@ -67,7 +67,7 @@ class StrategySelector:
         self.late = False
 
     def observe(self, delays_s: Iterable[float]) -> None:
-        """Take in the scheduling delays of placed tasks, in seconds, in their order."""
+        """Take in the scheduling delays of placed tasks, in the order in which they were placed."""
         smoothed = self.delay_s
         late = self.late
         for delay_s in delays_s:
@@ -76,11 +76,12 @@ class StrategySelector:
         self.delay_s = smoothed
         self.late = late
 
-    def resolve(self, asked: str) -> Strategy:
-        """Return LATENCY or QUALITY for a task that asks for a strategy ('' is the scheduler's
-        own).
+    def resolve(self, wish: str) -> Strategy:
+        """Return LATENCY or QUALITY.
+
+        wish: the task's own strategy; '' leaves the choice to the scheduler.
         """
-        strategy = Strategy(asked) if asked else self.strategy
+        strategy = Strategy(wish) if wish else self.strategy
         if strategy is Strategy.ADAPTIVE:
             return Strategy.LATENCY if self.late else Strategy.QUALITY
         return strategy

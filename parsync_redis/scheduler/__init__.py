@@ -1,1 +1,1 @@
-"""A scheduler: its view, its core without I/O, the loop around it, and the leader's work."""
+"""The scheduler: the core without I/O, the process around the core, and the leader's work."""

@@ -17,7 +17,7 @@ from ..model.human import labels_shown
 from ..model.needs import are_needs, parse_needs
 from ..model.node import NodeState
 from ..model.views import NodeView
-from ..placement.reasons import CLASSES, OTHER, reason_class
+from ..placement.reasons import OTHER_REASON, REASON_PATTERNS, reason_class
 from ..store.reads.schedulers import SchedulerView
 from .survey import Survey, group_names
 from .surveyor import Latest
@@ -140,7 +140,7 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
         reasons[why] += kind.waiting
         wanted[why] += kind.waiting * slots
         names[group_of(kind.name)] += kind.waiting
-    words = [*(name for name, _ in CLASSES), OTHER]
+    words = [*(name for name, _ in REASON_PATTERNS), OTHER_REASON]
     family, add = _gauges(
         "parsync_waiting_tasks", "Tasks that wait for a place, by what keeps them", ("reason",)
     )

@@ -150,7 +150,7 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
     core.on_names(TASKS.digest, TASKS.declared)
     core.on_took(run(commands.take("s1")))
     plan = core.plan()
-    look = plan.looks[0]
+    look = plan.shard_looks[0]
     assert look.take == [(KIND, 1)]
     core.on_took(run(commands.take("s1", look.take, look.since, salt=SALT)))
     here.hop("2. take")

@@ -59,7 +59,7 @@ def copy_facts(core: Core, state: State, knows: Callable[[str], bool]) -> Iterat
         free = copy.free.copy()
         for reservation in copy.reserved:
             free[reservation.bits] = True
-        for claim in core._placer._ready.get(partition.number, ()):
+        for claim in core._placer.plan.commit.get(partition.number, ()):
             free[[claim.first + slot for slot in claim.slots]] = True
         bits = np.frombuffer(partition.bits or b"\0", dtype=np.uint8)
         right = np.unpackbits(bits, count=len(free)).view(bool)

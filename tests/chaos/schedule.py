@@ -16,7 +16,7 @@ import redis
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import parse_resources
-from parsync_redis.scheduler.core.core import CHANGES
+from parsync_redis.scheduler.core.core import MAX_KINDS_PER_LOOK
 from parsync_redis.store import Store
 from parsync_redis.store.repair.quarantine import entries
 
@@ -142,7 +142,7 @@ class Schedule:
             "linger": rng.choice((0.0, 0.5, 0.9)),
             "expiry": rng.choice((0.0, 0.0, 0.2, 0.6)),
         }
-        self.changes = rng.choice((CHANGES, CHANGES, 1, 2))
+        self.changes = rng.choice((MAX_KINDS_PER_LOOK, MAX_KINDS_PER_LOOK, 1, 2))
         self.drift = rng.choice((0.0, 0.0, 0.0, -0.5, 2.0))
         self.pace_s = LEASE_S * rng.choice((0.005, 0.01, 0.03))
         self.nodes = list(NODES)[: rng.choice((1, 2, 2, 3))]

@@ -101,7 +101,7 @@ class World:
         """Make the product's modules use this world's clock."""
         with (
             patch.object(loop, "time", self.clock),
-            patch.object(plan_runner, "CHANGES", self.dice.changes),
+            patch.object(plan_runner, "MAX_KINDS_PER_LOOK", self.dice.changes),
             patch.object(membership, "time", self.clock),
             patch.object(leader_work, "time", self.clock),
             patch.object(starter, "time", self.clock),

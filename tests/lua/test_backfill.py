@@ -14,10 +14,10 @@ from parsync_redis.model.kind import Kind
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.times import RunTimes
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.large_kinds import Large
+from parsync_redis.scheduler.core.large_kinds import LargeKind
 from parsync_redis.scheduler.leader.backfill import BackfillDuty
 from parsync_redis.scheduler.leader.black_holes import BlackHoleDuty
-from parsync_redis.scheduler.process.booking_reader import Backfill
+from parsync_redis.scheduler.process.booking_reader import BookingReader
 from parsync_redis.scheduler.process.membership import Membership
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig
@@ -53,7 +53,7 @@ class Waiting:
             place = drive.held(f"w{slot}", drive.take()[f"w{slot}"], slots=(slot,))
             assert drive.start(place) == "ok"
         drive.submit("b", {"slots": 2}, name="big")
-        self.large: Sequence[Large] = [Large(BIG, (0,), int(drive.kinds()[BIG].split()[1]))]
+        self.large: Sequence[LargeKind] = [LargeKind(BIG, (0,), int(drive.kinds()[BIG].split()[1]))]
         self.duty = BackfillDuty(drive.store, LEASE_S, lambda: self.large)
 
     def wait_s(self, seconds: int) -> tuple[Booking, ...]:
@@ -157,26 +157,26 @@ def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(
     core = Core("s2", 1, Strategy.QUALITY, 1.5, np.random.default_rng(1))
     core.on_nodes(0, drive.store.nodes(0).values(), 1)
     core.on_took(drive.run(drive.commands.take("s2")))
-    backfill = Backfill(drive.store, core, 0.5, LEASE_S)
+    backfill = BookingReader(drive.store, core, 0.5, LEASE_S)
     backfill.work(0.0)
-    assert not core.queue.bars.bookings, "no tick has said that there are any"
+    assert not core.queue.barred.bookings, "no tick has said that there are any"
     backfill.heard = True
     backfill.work(0.5)
     work = Kind.of("work slots=1")
-    assert core.queue.bars.of(work) == {"n1"}, "it runs too long"
-    assert core.queue.bars.of(Kind.of(BIG)) == frozenset()
+    assert core.queue.barred.of(work) == {"n1"}, "it runs too long"
+    assert core.queue.barred.of(Kind.of(BIG)) == frozenset()
     drive.run(
         drive.commands.learn_times(
             {"work": RunTimes(10_000, 1e4, RunTimes.of("1 1.000 9:900").bins)}
         )
     )
     backfill.work(1.0)
-    assert core.queue.bars.of(work) == {"n1"}, "it reads a run time once in a lease"
+    assert core.queue.barred.of(work) == {"n1"}, "it reads a run time once in a lease"
     backfill.work(LEASE_S + 1)
-    assert core.queue.bars.of(work) == frozenset()
+    assert core.queue.barred.of(work) == frozenset()
     backfill.heard = False
     backfill.work(LEASE_S + 2)
-    assert not core.queue.bars.bookings
+    assert not core.queue.barred.bookings
 
 
 def test_schedulers_and_people_are_told_which_names_a_node_holds_back(drive: Driver) -> None:
@@ -186,7 +186,7 @@ def test_schedulers_and_people_are_told_which_names_a_node_holds_back(drive: Dri
     inc = drive.node()
     core = Core("s2", 1, Strategy.QUALITY, 1.5, np.random.default_rng(1))
     core.on_nodes(0, drive.store.nodes(0).values(), 1)
-    backfill = Backfill(drive.store, core, 0.5, LEASE_S)
+    backfill = BookingReader(drive.store, core, 0.5, LEASE_S)
     duty = BlackHoleDuty(drive.store, 1, LEASE_S)
     backfill.heard = True
     found = []
@@ -196,8 +196,8 @@ def test_schedulers_and_people_are_told_which_names_a_node_holds_back(drive: Dri
         )
         duty.work()
         backfill.work(1.0)
-        found.append((duty.held, core.queue.bars.of(Kind.of("work slots=1"))))
-        assert core.queue.bars.of(Kind.of("other slots=1")) == frozenset()
+        found.append((duty.held, core.queue.barred.of(Kind.of("work slots=1"))))
+        assert core.queue.barred.of(Kind.of("other slots=1")) == frozenset()
     assert found == [(True, {"n1"}), (False, frozenset()), (True, frozenset())], (
         "n1 has no such incarnation"
     )

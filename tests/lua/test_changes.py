@@ -108,7 +108,7 @@ def test_copies_that_are_renewed_now_and_then_are_as_the_partition_is(
         drive.node(f"n{number}", 3, {"mem": 8, **devices})
     offers = Offers([*drive.store.nodes(0).values()])
     first = drive.run(drive.commands.read_partition(0))
-    assert offers.left_of(first.left).of_node(1) == {"mem": 8000, "gpu": 2000}
+    assert offers.amounts_left(first.left).of_node(1) == {"mem": 8000, "gpu": 2000}
     version = first.version
     partial = 0
     for step in range(150):
@@ -131,11 +131,11 @@ def test_copies_that_are_renewed_now_and_then_are_as_the_partition_is(
         if dice.random() < 0.3:
             found = drive.run(drive.commands.read_partition(0, version))
             if found.bits is not None:
-                left = offers.left_of(found.left, found.whole)
+                left = offers.amounts_left(found.left, found.whole)
                 version = found.version
                 partial = partial + 1
                 assert not found.whole
-                whole = Offers(offers.nodes).left_of(
+                whole = Offers(offers.nodes).amounts_left(
                     drive.run(drive.commands.read_partition(0)).left
                 )
                 assert [left.of_node(at) for at in range(4)] == [

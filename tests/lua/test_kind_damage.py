@@ -98,7 +98,7 @@ def test_the_leader_leaves_alone_what_is_sound(busy: Driver) -> None:
 def test_more_kinds_than_a_pass_looks_at_are_looked_at_in_turn(
     busy: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duty, "LOOKED_AT", 20)
+    monkeypatch.setattr(duty, "KINDS_PER_PASS", 20)
     for n in range(600):  # so many that the server scans them in pages
         busy.submit(f"t{n}", name=f"f{n}")
     busy.store.client.hset(

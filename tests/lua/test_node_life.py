@@ -9,7 +9,7 @@ import pytest
 from parsync_redis.errors import BrokenContract
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import Resources
-from parsync_redis.placement.forecast import Held, expected_start_ms
+from parsync_redis.placement.forecast import ExpectedEnd, expected_start_ms
 from parsync_redis.store.reads.facts import facts_of, read_holders
 from parsync_redis.store.reads.live_nodes import live_nodes
 from parsync_redis.store.reads.views import reads_of
@@ -269,7 +269,7 @@ def test_what_runs_behind_the_slots_leaves_no_room_in_a_forecast(drive: Driver):
     drive.held("b", slots=(3,))
     resize(drive, 2)
     (state,) = live_nodes(0, *drive.store.pipe(reads_of(drive.store, 0))[1:])
-    held = [Held(holder, None) for holder in read_holders(drive.store, 0, [state.node])]
+    held = [ExpectedEnd(holder, None) for holder in read_holders(drive.store, 0, [state.node])]
     facts = facts_of(state, "work", {})
     assert facts.free == 0
     assert expected_start_ms(Resources.needed(1), [facts], held, 0) is None

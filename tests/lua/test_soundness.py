@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.scheduler.leader.damage import REST, Rests
+from parsync_redis.scheduler.leader.damage import REST_FACTOR, PacedCalls
 from parsync_redis.store.repair import soundness
 from parsync_redis.store.repair.soundness import is_sound
 from parsync_redis.wire.keys import PARTITION_KINDS
@@ -106,8 +106,8 @@ def test_pieces_tell_a_key_that_is_gone_or_of_another_type(
 def test_a_pass_rests_four_times_as_long_as_a_call_took_until_its_time_is_over() -> None:
     now = [10.0]
     rests = list[float]()
-    pacer = Rests(lambda: now[0], 10.5, rests.append)
+    pacer = PacedCalls(lambda: now[0], 10.5, rests.append)
     for took in (0.01, 0.02, 0.1, 0.5):
         now[0] += took
         pacer.rest()
-    assert rests == pytest.approx([REST * 0.01, REST * 0.02, 10.5 - 10.13])
+    assert rests == pytest.approx([REST_FACTOR * 0.01, REST_FACTOR * 0.02, 10.5 - 10.13])

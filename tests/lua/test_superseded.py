@@ -3,7 +3,7 @@ elsewhere.
 """
 
 from parsync_redis.scheduler.leader.janitor import Janitor
-from parsync_redis.scheduler.leader.nodes import Superseded
+from parsync_redis.scheduler.leader.nodes import SupersededNodes
 from tests.lua.driver import Driver
 from tests.lua.test_leader_damage import LEASE_S, running
 
@@ -53,7 +53,7 @@ def test_what_a_superseded_process_ran_goes_back_after_a_lease_also_if_others_su
 
 
 def test_processes_before_a_registration_that_was_seen_a_lease_ago_have_ended() -> None:
-    watch = Superseded(10.0)
+    watch = SupersededNodes(10.0)
     assert watch.look(0.0, {"n": 3}) == {}
     assert watch.look(6.0, {"n": 5}) == {}
     assert watch.look(10.0, {"n": 5}) == {"n": 3}

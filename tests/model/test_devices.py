@@ -10,7 +10,7 @@ from parsync_redis.model.apart import undeclared
 from parsync_redis.model.devices import hold, kind_of
 from parsync_redis.model.needs import Resources, amounts_text, parse_resources
 from parsync_redis.model.node import Node
-from parsync_redis.placement.rules import RULES
+from parsync_redis.placement.rules import PLACEMENT_RULES
 from parsync_redis.scheduler.core.partition import PartitionCopy
 from parsync_redis.store import Store
 from tests.model.libraries import library_text
@@ -78,13 +78,13 @@ def test_the_view_has_just_the_seats_that_commit_would_give(
     )
     left = {f"n{at}": amounts_text(left.items()) for at, (_, left) in enumerate(nodes) if left}
     copy.set_free(b"\xff" * len(nodes), left, 1)
-    before = [copy.left.of_node(at) for at in range(len(nodes))]
+    before = [copy.amounts_left.of_node(at) for at in range(len(nodes))]
     seats = copy.seats(needs)
     expected = []
     for at, (offer, rest) in enumerate(nodes):
         rest = dict(rest)
         free = offer.slots
-        while all(rule.admits(offer, needs) for rule in RULES) and free >= needs.slots:
+        while all(rule.admits(offer, needs) for rule in PLACEMENT_RULES) and free >= needs.slots:
             held = hold(rest, needs.amounts)
             if held is None:
                 break
@@ -96,11 +96,11 @@ def test_the_view_has_just_the_seats_that_commit_would_give(
     if expected:
         reservation = copy.reserve(seats, np.arange(len(expected)), needs)
         for at, amounts in enumerate(before):
-            left_now = copy.left.of_node(at)
+            left_now = copy.amounts_left.of_node(at)
             assert all(left_now[name] >= min(0, amount) for name, amount in amounts.items())
         assert len(copy.seats(needs).leads) == 0, "all of them are taken"
         reservation.give_back()
-    after = [copy.left.of_node(at) for at in range(len(nodes))]
+    after = [copy.amounts_left.of_node(at) for at in range(len(nodes))]
     assert after == before, "the amounts taken go back"
 
 

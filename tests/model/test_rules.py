@@ -12,13 +12,13 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.placement.columns import Columns
 from parsync_redis.placement.fits import fits
 from parsync_redis.placement.fitting import fitting
-from parsync_redis.placement.rules import RULES
+from parsync_redis.placement.rules import PLACEMENT_RULES
 from parsync_redis.placement.rules.rule import Rule
 from parsync_redis.store import Store
 from tests.model.libraries import library_text
 from tests.model.test_fits import NEEDS, OFFERS
 
-each = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+each = pytest.mark.parametrize("rule", PLACEMENT_RULES, ids=lambda rule: rule.name)
 
 
 @each
@@ -40,16 +40,16 @@ def test_many_nodes_are_judged_as_each_is(
 
 @given(offers=st.lists(OFFERS, max_size=6), needs=NEEDS)
 def test_a_node_fits_if_every_rule_admits_it(offers: list[Resources], needs: Resources) -> None:
-    each = [all(rule.admits(offer, needs) for rule in RULES) for offer in offers]
+    each = [all(rule.admits(offer, needs) for rule in PLACEMENT_RULES) for offer in offers]
     assert [fits(offer, needs) for offer in offers] == each
     assert fitting(Columns(offers), needs).tolist() == each
 
 
 @pytest.mark.unaudited
-@pytest.mark.parametrize("verb", dict.fromkeys(rule.lua for rule in RULES))
+@pytest.mark.parametrize("verb", dict.fromkeys(rule.lua for rule in PLACEMENT_RULES))
 def test_a_rule_in_lua_says_the_same(any_store: Store, verb: str) -> None:
     client: Any = any_store.client
-    rules = [rule for rule in RULES if rule.lua == verb]
+    rules = [rule for rule in PLACEMENT_RULES if rule.lua == verb]
     script = f"{library_text('kind/fits')} return {verb}(ARGV[1], ARGV[2]) and 1 or 0"
 
     @settings(max_examples=150)
@@ -62,5 +62,5 @@ def test_a_rule_in_lua_says_the_same(any_store: Store, verb: str) -> None:
 
 
 def test_rules_have_names_of_their_own_and_say_what_they_read() -> None:
-    assert len({rule.name for rule in RULES}) == len(RULES)
-    assert all(rule.reads for rule in RULES)
+    assert len({rule.name for rule in PLACEMENT_RULES}) == len(PLACEMENT_RULES)
+    assert all(rule.reads for rule in PLACEMENT_RULES)

@@ -98,7 +98,7 @@ def waiting(
 
 
 def takes(plan: Plan, shard: int = 0) -> list[tuple[str, int]]:
-    return plan.looks[shard].take if shard in plan.looks else []
+    return plan.shard_looks[shard].take if shard in plan.shard_looks else []
 
 
 def reasons(plan: Plan, shard: int = 0) -> list[tuple[str, str]]:

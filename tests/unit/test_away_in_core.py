@@ -67,7 +67,7 @@ def test_tasks_whose_claims_nobody_answers_go_back_and_are_never_claimed_again()
     core.on_snapshot(Snapshot(1, 9, 1, bitmap(2), {}), 1.0)
     plan = core.plan(confirm=False)
     assert sorted(id for id, *_ in plan.give_back) == sorted(lost)
-    assert {shard_of(id, SHARDS) for id in lost} <= plan.looks.keys()
+    assert {shard_of(id, SHARDS) for id in lost} <= plan.shard_looks.keys()
     assert not tasks_of(plan)
     assert core.in_flight == 0
 
@@ -84,17 +84,17 @@ def test_a_shard_without_an_answer_keeps_no_seats_and_is_asked_again_once_a_gap(
         == 0
     )
     plan = core.plan(confirm=False)
-    assert [shard for shard in plan.looks if takes(plan, shard)] == [2]
+    assert [shard for shard in plan.shard_looks if takes(plan, shard)] == [2]
     queues[2].answer(plan)
     core.on_freed(0)
     core.on_freed(1)
-    assert 0 not in core.plan(confirm=False).looks
-    assert not core.plan(confirm=False).looks
+    assert 0 not in core.plan(confirm=False).shard_looks
+    assert not core.plan(confirm=False).shard_looks
     core.on_members(0, 3)
     core.on_tick(3)
     plan = core.plan(confirm=False)
-    assert (list(plan.looks), takes(plan, 0)) == ([0, 1], []), "its share is shard 1"
-    assert plan.looks[0].since == "0", (
+    assert (list(plan.shard_looks), takes(plan, 0)) == ([0, 1], []), "its share is shard 1"
+    assert plan.shard_looks[0].since == "0", (
         "all of it: another server may have taken over, which has lost some"
     )
     core.on_took(Took("1", 0, changes=[(WORK, "2 1 2")]))

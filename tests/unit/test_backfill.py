@@ -10,13 +10,13 @@ from parsync_redis.model.booking import Booking, read_booking, read_bookings
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.placement.backfill import CLOCKS_MS, LEAST_MS, Waits, choose, nearest, unused
+from parsync_redis.placement.backfill import CLOCKS_MS, LEAST_MS, LargeTask, choose, nearest, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
-from parsync_redis.placement.forecast import Held
+from parsync_redis.placement.forecast import ExpectedEnd
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.large_kinds import MOST as MOST_LARGE
+from parsync_redis.scheduler.core.large_kinds import MAX_LARGE_KINDS as MOST_LARGE
 from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
-from parsync_redis.scheduler.core.reservations import Bars
+from parsync_redis.scheduler.core.reservations import BarredNodes
 
 from .core_rig import Queue, bitmap, claims_of, judge, make, node, see, waiting
 
@@ -28,9 +28,9 @@ def facts(name: str, free: int = 0, slots: int = 4, **changes: Any) -> NodeFacts
     return NodeFacts(name, changes.pop("state", "up"), False, Resources.of(slots), free, **changes)
 
 
-def held(node: str, *left_ms: int | None) -> list[Held]:
+def held(node: str, *left_ms: int | None) -> list[ExpectedEnd]:
     return [
-        Held(Holder(node, f"{node}-{at}", {}, 1, NOW), None if ms is None else NOW + ms)
+        ExpectedEnd(Holder(node, f"{node}-{at}", {}, 1, NOW), None if ms is None else NOW + ms)
         for at, ms in enumerate(left_ms)
     ]
 
@@ -41,7 +41,7 @@ def booked(
     """Return which node is booked for BIG, and how long it takes until it has room; None if none
     is.
     """
-    waits = [Waits(BIG, parse_needs("slots=4"), "t", waited_ms)]
+    waits = [LargeTask(BIG, parse_needs("slots=4"), "t", waited_ms)]
     found = choose(waits, {BIG: nodes}, dict(ends), before, count, NOW)
     return (found[0].node, found[0].from_ms - NOW) if found else None
 
@@ -86,7 +86,7 @@ def several(
     before: Any = (), tasks: Any = ("t1", "t2", "t3"), count: int = 8, **ends: int
 ) -> dict[str, str]:
     """Return for which task each node is booked; ends: how long the tasks of a node run yet."""
-    waits = [Waits(BIG, parse_needs("slots=4"), task, 10_000) for task in tasks]
+    waits = [LargeTask(BIG, parse_needs("slots=4"), task, 10_000) for task in tasks]
     lengths = {name: held(name, *[left_ms] * 4) for name, left_ms in ends.items()}
     found = choose(waits, {BIG: [facts(name) for name in ends]}, lengths, before, count, NOW)
     assert all(
@@ -114,7 +114,9 @@ def test_a_task_that_got_the_node_of_its_kind_uses_the_booking_up() -> None:
     kinds = {"n1-0": BIG, "n1-1": "work slots=1"}
 
     def left(since_ms: int, kinds: Any, node: str = "n1") -> list[Booking]:
-        holders = [Held(Holder(node, f"{node}-{at}", {}, 1, since_ms), None) for at in (0, 1)]
+        holders = [
+            ExpectedEnd(Holder(node, f"{node}-{at}", {}, 1, since_ms), None) for at in (0, 1)
+        ]
         return unused([booking], {node: holders}, kinds)
 
     assert left(NOW + 5, kinds) == []
@@ -126,7 +128,7 @@ def test_a_task_that_got_the_node_of_its_kind_uses_the_booking_up() -> None:
 
 def test_few_nodes_are_booked_and_each_for_one_kind() -> None:
     kinds = [f"big{number} slots=4" for number in range(20)]
-    waits = [Waits(kind, parse_needs("slots=4"), "t", 10_000) for kind in kinds]
+    waits = [LargeTask(kind, parse_needs("slots=4"), "t", 10_000) for kind in kinds]
     nodes = [facts(f"n{number:02}") for number in range(20)]
     ends = {one.name: held(one.name, 1, 1, 1, 1) for one in nodes}
     for count, most in ((1, 1), (4, 1), (7, 2), (12, 3), (1000, 20)):
@@ -163,8 +165,8 @@ def test_a_booking_reads_back_and_bars_others_that_may_run_too_long() -> None:
 # -- the core --------------------------------------------------------------------------------------
 
 
-def bars(runs_ms: float | None = None, name: str = "n1") -> Bars:
-    return Bars(
+def bars(runs_ms: float | None = None, name: str = "n1") -> BarredNodes:
+    return BarredNodes(
         [Booking(name, BIG, "t", NOW)],
         {} if runs_ms is None else {(name, "work"): runs_ms},
         NOW - 1000,
@@ -183,7 +185,7 @@ def two_nodes(free: int = 8) -> Core:
 
 def test_others_go_to_another_node_and_wait_when_that_is_full() -> None:
     core = two_nodes()
-    core.on_bars(bars())
+    core.on_barred(bars())
     queue = waiting(core, 6)
     plan = queue.turn()
     assert sorted(claims_of(plan)) == ["n2/0", "n2/1", "n2/2", "n2/3"]
@@ -197,7 +199,7 @@ def test_others_go_to_another_node_and_wait_when_that_is_full() -> None:
 
 def test_a_name_that_a_node_holds_back_goes_to_another_node_and_other_names_go_there() -> None:
     core = two_nodes()
-    core.on_bars(Bars(held={"work": frozenset({"n1"})}))
+    core.on_barred(BarredNodes(held_back={"work": frozenset({"n1"})}))
     queue = waiting(core, 5)
     plan = queue.turn()
     assert sorted(claims_of(plan)) == ["n2/0", "n2/1", "n2/2", "n2/3"]
@@ -207,14 +209,14 @@ def test_a_name_that_a_node_holds_back_goes_to_another_node_and_other_names_go_t
     why = "n1 holds such tasks back, because they fail there; n2 is full"
     assert plan.reasons[0] == [("work slots=1", f"2 nodes fit: {why}")]
     assert claims_of(waiting(core, 1, name="other").turn()) == ["n1/0"]
-    core.on_bars(Bars())
+    core.on_barred(BarredNodes())
     assert [claim[:2] for claim in claims_of(queue.turn())] == ["n1"]
 
 
 @pytest.mark.parametrize(("runs_ms", "goes"), [(999.0, True), (1001.0, False), (None, False)])
 def test_a_task_goes_to_a_booked_node_if_it_ends_before(runs_ms: float | None, goes: bool) -> None:
     core = two_nodes(free=4)
-    core.on_bars(bars(runs_ms))
+    core.on_barred(bars(runs_ms))
     assert (
         claims_of(waiting(core, 1).turn()) != []
         if goes
@@ -224,28 +226,28 @@ def test_a_task_goes_to_a_booked_node_if_it_ends_before(runs_ms: float | None, g
 
 def test_the_kind_itself_takes_its_node() -> None:
     core = two_nodes(free=4)
-    core.on_bars(bars())
+    core.on_barred(bars())
     assert claims_of(waiting(core, 1, "slots=4", name="big").turn()) == ["n1/0"]
 
 
 def test_when_the_booking_ends_what_was_barred_is_placed_there() -> None:
     core = two_nodes(free=4)
-    core.on_bars(bars())
+    core.on_barred(bars())
     queue = waiting(core, 2)
     assert not queue.turn().commit
-    core.on_bars(bars(name="n2"))
+    core.on_barred(bars(name="n2"))
     assert [claim[:2] for claim in claims_of(queue.turn())] == ["n1", "n1"]
-    core.on_bars(Bars())
-    assert not core.queue.bars.bookings
+    core.on_barred(BarredNodes())
+    assert not core.queue.barred.bookings
 
 
 def test_names_of_one_group_part_while_one_of_them_is_barred() -> None:
     core = two_nodes(free=4)
     queue = Queue(core).add("work slots=1", 1).add("long slots=1", 1, first=2)
     queue.tell()
-    core.on_bars(bars(runs_ms=10.0))
+    core.on_barred(bars(runs_ms=10.0))
     assert len(claims_of(queue.turn())) == 1
-    core.on_bars(Bars())
+    core.on_barred(BarredNodes())
     assert len(claims_of(queue.turn())) == 1
 
 
@@ -253,7 +255,7 @@ def test_without_bookings_nothing_is_grouped_anew() -> None:
     core = two_nodes()
     waiting(core, 1)
     group = next(iter(core.queue.kinds[0].values())).group
-    core.on_bars(Bars())
+    core.on_barred(BarredNodes())
     core.plan()
     assert next(iter(core.queue.kinds[0].values())).group is group
 

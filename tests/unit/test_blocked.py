@@ -7,7 +7,7 @@ from parsync_redis.model.kind import Kind, KindLine
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Took
-from parsync_redis.scheduler.core.queue import AT_ONCE, QueueCopy
+from parsync_redis.scheduler.core.queue import GROUPS_AT_ONCE, QueueCopy
 from parsync_redis.scheduler.core.view import View
 
 from .core_rig import bitmap
@@ -45,7 +45,7 @@ def test_none_that_fits_is_left_out(
         queue.block(waiting.group)  # as a placer does that finds no seat
     assert not queue.any_open, "there is nothing free"
     view.partitions[1].set_free(bitmap(first), left, 1)
-    for _ in range(1 + len(needs) // AT_ONCE):
+    for _ in range(1 + len(needs) // GROUPS_AT_ONCE):
         queue.open_kinds([0, 1], [])
     groups = {waiting.group.needs.text: waiting.group for waiting in queue.kinds[0].values()}
     fits = {

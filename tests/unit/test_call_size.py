@@ -2,7 +2,7 @@
 
 from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.limits import MAX_BATCH
-from parsync_redis.scheduler.core.claim_outcomes import LEAST, MANY, CallSize
+from parsync_redis.scheduler.core.claim_outcomes import MAX_LOST_SHARE, MIN_TASKS, CallSize
 
 from .core_rig import judge, make, node, see, waiting
 
@@ -12,10 +12,10 @@ def test_calls_are_small_while_claims_are_lost_and_large_again_afterwards() -> N
     assert size.tasks == MAX_BATCH
     for _ in range(10):
         size.on_judged(500, 10)
-    assert size.tasks == LEAST
+    assert size.tasks == MIN_TASKS
     for _ in range(20):
-        size.on_judged(1000, int(1000 * MANY * 0.75))
-    assert size.tasks == LEAST, "between the two bounds it stays"
+        size.on_judged(1000, int(1000 * MAX_LOST_SHARE * 0.75))
+    assert size.tasks == MIN_TASKS, "between the two bounds it stays"
     for _ in range(20):
         size.on_judged(500, 0)
     assert size.tasks == MAX_BATCH
@@ -39,4 +39,4 @@ def test_a_scheduler_that_loses_many_claims_takes_less_in_a_round_trip() -> None
         judge(core, plan, ClaimOutcome.CONFLICT)
         judge(core, core.plan(room=0), ClaimOutcome.HELD)  # the seats that they got instead
     assert asked[0] == MAX_BATCH
-    assert asked[-1] == LEAST
+    assert asked[-1] == MIN_TASKS

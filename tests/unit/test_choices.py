@@ -16,9 +16,9 @@ from parsync_redis.model.explanation import Choice, Step
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Snapshot
-from parsync_redis.placement.rules import RULES
+from parsync_redis.placement.rules import PLACEMENT_RULES
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.placement_log import AT_ONCE
+from parsync_redis.scheduler.core.placement_log import CHOICES_PER_GAP
 from parsync_redis.scheduler.core.plan import Plan
 from tests.model.test_fits import NEEDS, OFFERS
 
@@ -64,7 +64,7 @@ def test_a_choice_can_be_derived_again_from_the_view(
     (choice,) = at_gap(core).choices.values()
     able = nodes
     expected = [Step("nodes", len(able)), Step("name", len(able)), Step("near", len(able))]
-    for rule in RULES:
+    for rule in PLACEMENT_RULES:
         able = [one for one in able if rule.admits(one.offer, needs)]
         expected.append(Step(rule.name, len(able)))
     able = [one for one in able if one.state == "up"]
@@ -122,12 +122,12 @@ def test_a_lost_claim_is_in_the_choice_that_wins_with_the_task_that_had_the_slot
 
 def test_only_some_choices_of_a_gap_are_noted_and_they_wait_for_the_gap() -> None:
     core = make()
-    see(core, 0, [node("n", 2 * AT_ONCE)], 2 * AT_ONCE)
-    queue = Queue(core).add("work slots=1", 2 * AT_ONCE)
+    see(core, 0, [node("n", 2 * CHOICES_PER_GAP)], 2 * CHOICES_PER_GAP)
+    queue = Queue(core).add("work slots=1", 2 * CHOICES_PER_GAP)
     queue.tell()
     judge(core, queue.turn(), ClaimOutcome.HELD)
     assert not core.plan(confirm=False).choices
-    assert len(at_gap(core).choices) == AT_ONCE
+    assert len(at_gap(core).choices) == CHOICES_PER_GAP
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,16 @@ import numpy as np
 
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.kind import Kind
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Judged, Snapshot, Took
+from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.plan import Look
+from parsync_redis.scheduler.core.plan import ShardLook
 
 from .core_rig import (
     Queue,
@@ -59,12 +61,18 @@ def test_seats_of_lost_claims_are_free_again_when_the_partition_has_not_changed(
     plan = waiting(core, 2, "slots=1 mem=1").turn()
     assert sorted(claims_of(plan)) == ["n/0", "n/1"]
     judge(core, plan, ClaimOutcome.CONFLICT)
-    assert (core.view.partitions[0].free_count, core.view.partitions[0].left.of_node(0)) == (
+    assert (
+        core.view.partitions[0].free_count,
+        core.view.partitions[0].amounts_left.of_node(0),
+    ) == (
         0,
         {"mem": 0},
     )
     core.on_snapshot(Snapshot(0, 7, 1, None, {}), 1.0)
-    assert (core.view.partitions[0].free_count, core.view.partitions[0].left.of_node(0)) == (
+    assert (
+        core.view.partitions[0].free_count,
+        core.view.partitions[0].amounts_left.of_node(0),
+    ) == (
         2,
         {"mem": 2000},
     )
@@ -242,10 +250,10 @@ def test_one_round_trip_takes_a_batch_and_then_another_scheduler_is_woken_for_th
     see(core, 0, [node("n", 2 * MAX_BATCH)], 2 * MAX_BATCH)
     queue = waiting(core, MAX_BATCH + 7)
     plan = core.plan()
-    assert plan.looks == {0: Look([("work slots=1", MAX_BATCH)], "1", "wake")}
+    assert plan.shard_looks == {0: ShardLook([("work slots=1", MAX_BATCH)], "1", "wake")}
     queue.answer(plan)
     plan = core.plan()
-    assert plan.looks == {0: Look([("work slots=1", 7)], "1", "wait")}
+    assert plan.shard_looks == {0: ShardLook([("work slots=1", 7)], "1", "wait")}
     assert len(plan.commit[0]) == MAX_BATCH, "what it took before is claimed in the same request"
 
 
@@ -397,18 +405,18 @@ def test_who_is_woken_looks_at_the_queue_and_a_turn_is_for_one_a_tick() -> None:
         core.plan()
         assert core.at_rest
     cores[2].on_wake()
-    assert [bool(core.plan().looks) for core in cores] == [False, False, True, False]
+    assert [bool(core.plan().shard_looks) for core in cores] == [False, False, True, False]
     for core in cores:
         core.on_tick(1)
-    assert [bool(core.plan().looks) for core in cores] == [False, False, False, True]
+    assert [bool(core.plan().shard_looks) for core in cores] == [False, False, False, True]
 
 
 def test_a_queue_with_more_changes_than_one_look_returns_is_looked_at_again() -> None:
     core = make()
     core.on_took(Took("1", 0, more=True))
-    assert core.plan().looks
+    assert core.plan().shard_looks
     core.on_took(Took("2", 0))
-    assert not core.plan().looks
+    assert not core.plan().shard_looks
 
 
 def test_with_tasks_and_no_seat_each_partition_is_asked_once_a_gap_to_tell_of_a_freed_slot() -> (
@@ -437,7 +445,7 @@ def test_turns_orders_and_asking_can_be_others() -> None:
         Strategy.QUALITY,
         1.5,
         np.random.default_rng(1),
-        turns=lambda ordinal, members, tick, partitions: [tick % partitions],
+        turn_rule=lambda ordinal, members, tick, partitions: [tick % partitions],
         orders=last_only,
         asks=False,
     )
@@ -473,7 +481,7 @@ def test_after_an_outage_it_reads_everything_and_has_nothing_in_flight() -> None
     plan = core.plan()
     assert core.in_flight == 0
     assert plan.read_nodes == [0, 1, 2]
-    assert plan.looks == {0: Look([], "0", "wait")}
+    assert plan.shard_looks == {0: ShardLook([], "0", "wait")}
 
 
 # -- which nodes know the name of a task -----------------------------------------------------------
@@ -528,3 +536,14 @@ def test_kinds_are_grouped_anew_once_nodes_have_changed() -> None:
     core.on_names(both.digest, both.declared)
     core.on_snapshot(Snapshot(0, 2, 2, bitmap(8), {}), 1.0)
     assert sorted(tasks_of(queue.turn())) == ["t0", "t1", "t2", "t3", "t4"]
+
+
+def test_a_partition_whose_reserved_seats_got_no_task_is_sent_no_commit() -> None:
+    core = make(partitions=2)
+    for p in range(2):
+        see(core, p, [node(f"n{p}", 2)], 2)
+    waiting(core, 4)
+    assert takes(core.plan(confirm=False)) == [("work slots=1", 4)]
+    core.on_took(Took("2", 0, tasks=[Taken("t1", "1@1", Kind("work", "slots=1"), 0)]))
+    plan = core.plan(place=False, confirm=False)
+    assert [len(claims) for claims in plan.commit.values()] == [1]

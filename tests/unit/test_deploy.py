@@ -16,7 +16,7 @@ from parsync_redis.model.devices import read_indexes
 from parsync_redis.model.node import NodeState
 from parsync_redis.model.octaves import TimeHistogram
 from parsync_redis.model.views import KindView, NodeView
-from parsync_redis.placement.reasons import CLASSES, OTHER
+from parsync_redis.placement.reasons import OTHER_REASON, REASON_PATTERNS
 from parsync_redis.serve.api import MACHINE, SLOTS
 from parsync_redis.serve.counting import Counted
 from parsync_redis.serve.demand import Machine, measure_demand
@@ -57,7 +57,7 @@ SURVEY = Survey(
 )
 TIMES = {"proj.train": TimeHistogram.of("7000 12:1")}
 COUNTED = Counted({}, TIMES, TIMES)
-REASONS = [*dict(CLASSES), OTHER]
+REASONS = [*dict(REASON_PATTERNS), OTHER_REASON]
 LABELS: dict[str, set[str] | None] = {
     "state": {*NodeState, "alive", "silent"},
     "reason": {*REASONS},

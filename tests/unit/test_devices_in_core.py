@@ -53,13 +53,13 @@ def test_what_is_not_claimed_goes_back_to_the_devices_that_it_was_taken_from() -
     copy = copy_of(gpus("n1", slots=1), gpus("n2", first=1))
     reservation = copy.reserve(copy.seats(HALF), np.arange(4), HALF)
     assert reservation.owners == [0, 1, 1, 1]
-    held = [dict(some) for some in reservation.held]
+    held = [dict(some) for some in reservation.device_amounts]
     assert held == [{"gpu@0": 500}, {"gpu@0": 500}, {"gpu@0": 500}, {"gpu@1": 500}]
     reservation.move_up(3)
     assert [*reservation.claim(1)] == [(copy.nodes[1], (2,))]
     reservation.give_back()
-    assert copy.left.of_node(0) == dict(copy.nodes[0].offer.amounts)
-    assert copy.left.of_node(1) == {**dict(copy.nodes[1].offer.amounts), "gpu@1": 500}
+    assert copy.amounts_left.of_node(0) == dict(copy.nodes[0].offer.amounts)
+    assert copy.amounts_left.of_node(1) == {**dict(copy.nodes[1].offer.amounts), "gpu@1": 500}
 
 
 def test_two_devices_that_are_half_full_have_no_room_for_a_whole_one() -> None:

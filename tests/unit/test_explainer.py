@@ -6,7 +6,7 @@ from parsync_redis.model.kind import KindLine
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Took
-from parsync_redis.scheduler.core.wait_reasons import AGAIN
+from parsync_redis.scheduler.core.wait_reasons import EXPLAINED_AGAIN
 from tests.unit.core_rig import Queue, make, see
 
 NODES = [Node("n", "up", 1, False, 0, 4, 1.0, Resources.of(4, {"mem": 1000}))]
@@ -38,11 +38,13 @@ def gap(core):
 
 
 def test_a_kind_that_joins_an_explained_group_has_its_reason_by_the_next_gap():
-    core, queue = blocked(3 * AGAIN)
-    other = f"work slots=1 mem={3 * AGAIN} quality"
+    core, queue = blocked(3 * EXPLAINED_AGAIN)
+    other = f"work slots=1 mem={3 * EXPLAINED_AGAIN} quality"
     queue.add(other, 1, 10**6)
     queue.tell()
-    assert gap(core) == {other: f"only node n fits: it is short of mem: the task needs {3 * AGAIN}"}
+    assert gap(core) == {
+        other: f"only node n fits: it is short of mem: the task needs {3 * EXPLAINED_AGAIN}"
+    }
 
 
 def test_a_reason_that_the_line_has_is_not_written_again():
@@ -53,12 +55,12 @@ def test_a_reason_that_the_line_has_is_not_written_again():
 
 
 def test_a_gap_looks_at_some_groups_again_and_at_each_in_its_turn():
-    core, _ = blocked(3 * AGAIN)
+    core, _ = blocked(3 * EXPLAINED_AGAIN)
     blocked_groups = core.queue.blocked
     for _ in range(4):
-        oldest = list(blocked_groups.explained)[:AGAIN]
+        oldest = list(blocked_groups.explained)[:EXPLAINED_AGAIN]
         gap(core)
-        assert list(blocked_groups.explained)[-AGAIN:] == oldest
+        assert list(blocked_groups.explained)[-EXPLAINED_AGAIN:] == oldest
         assert not blocked_groups.unexplained
 
 

@@ -18,7 +18,7 @@ from parsync_redis.model.times import LEARNT, LearntTimes, RunTimes, bin_of
 from parsync_redis.placement.classes import classify
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import (
-    Held,
+    ExpectedEnd,
     WaitingTasks,
     expected_start_ms,
     forecast_end,
@@ -89,7 +89,7 @@ def test_without_the_rules_that_are_named_the_node_has_room(
 def mended(node: NodeFacts, needs: Resources) -> NodeFacts:
     amounts = dict(node.offer.amounts)
     labels = [*node.offer.labels]
-    left = dict(node.left)
+    left = dict(node.amounts_left)
     slots = node.offer.slots
     free = node.free
     for obstacle in obstacles(needs, node):
@@ -125,9 +125,14 @@ def mended(node: NodeFacts, needs: Resources) -> NodeFacts:
                 *[label for label in node.offer.labels if label == SHARED_LABEL],
             ]
             return replace(
-                node, offer=Resources.made(slots, amounts.items(), meet), left=left, free=free
+                node,
+                offer=Resources.made(slots, amounts.items(), meet),
+                amounts_left=left,
+                free=free,
             )
-    return replace(node, offer=Resources.made(slots, amounts.items(), labels), left=left, free=free)
+    return replace(
+        node, offer=Resources.made(slots, amounts.items(), labels), amounts_left=left, free=free
+    )
 
 
 def with_devices(amounts: dict[str, int], kind: str, needs: Resources) -> dict[str, int]:
@@ -213,8 +218,10 @@ def test_classes_put_nodes_together_that_lack_the_same_the_nearest_first() -> No
 def test_the_leader_expects_a_start_when_the_tasks_that_hold_a_node_leave_enough(
     slots: int, expected: int | None
 ) -> None:
-    held = [Held(Holder("n1", f"t{n}", {}, 1, 0), until) for n, until in enumerate([100, 300])]
-    held.append(Held(Holder("n2", "t9", {}, 2, 0), None))
+    held = [
+        ExpectedEnd(Holder("n1", f"t{n}", {}, 1, 0), until) for n, until in enumerate([100, 300])
+    ]
+    held.append(ExpectedEnd(Holder("n2", "t9", {}, 2, 0), None))
     nodes = [facts("n1"), facts("n2")]
     assert expected_start_ms(Resources.needed(slots), nodes, held, 10) == expected
     assert expected_start_ms(Resources.needed(1), nodes, [], 10) == 10
@@ -223,7 +230,7 @@ def test_the_leader_expects_a_start_when_the_tasks_that_hold_a_node_leave_enough
 def test_a_task_that_ended_between_the_two_reads_of_a_node_does_not_keep_it() -> None:
     node = NodeFacts("n1", "up", False, Resources.of(4, {"gpu": 1}), 0, {"gpu": 0})
     held = [
-        Held(Holder("n1", task, {}, 1, 0), until_ms)
+        ExpectedEnd(Holder("n1", task, {}, 1, 0), until_ms)
         for task, until_ms in (("a", 50), ("b", 70), ("c", 90))
     ]
     assert expected_start_ms(Resources.needed(4, {"gpu": 1}), [node], held, 0) == 90
@@ -233,7 +240,10 @@ def test_a_task_that_ended_between_the_two_reads_of_a_node_does_not_keep_it() ->
 def test_what_is_held_of_a_resource_comes_back_when_its_holder_ends() -> None:
     needs = Resources.needed(1, {"gpu": 0.5})
     node = NodeFacts("n1", "up", False, Resources.of(4, {"gpu": 1}), 2, {"gpu": 250})
-    held = [Held(Holder("n1", "a", {"gpu": 125}), 50), Held(Holder("n1", "b", {"gpu": 625}), 70)]
+    held = [
+        ExpectedEnd(Holder("n1", "a", {"gpu": 125}), 50),
+        ExpectedEnd(Holder("n1", "b", {"gpu": 625}), 70),
+    ]
     assert expected_start_ms(needs, [node], held, 0) == 70
 
 

@@ -7,6 +7,7 @@ Files that break a rule today are listed, with the reason or the size. The lists
 import ast
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import parsync_redis
@@ -93,6 +94,43 @@ def test_no_part_imports_the_lab() -> None:
         name for name, file in own.items() if re.search(r"\bparsync_lab\b", file.read_text())
     ]
     none_wrong("the lab is a distribution of its own, which parsync-redis does not name", importers)
+
+
+ROOMS = {
+    "scheduler/core": (
+        "numpy",
+        "parsync_redis.model",
+        "parsync_redis.placement",
+        "parsync_redis.scheduler.core",
+    )
+}
+"""What the files of a room may import besides the standard library."""
+
+
+def imported_modules(file: Path) -> set[str]:
+    """Return the full names of the modules that a file imports."""
+    package = file.relative_to(ROOT).parent.parts
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else ()
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            modules |= {".".join((*base, name)) for name in names}
+    return modules
+
+
+def test_a_room_imports_only_what_it_may() -> None:
+    offenders = [
+        f"{file.relative_to(ROOT)}: {module}"
+        for room, allowed in ROOMS.items()
+        for file in sorted((PACKAGE / room).rglob("*.py"))
+        for module in sorted(imported_modules(file))
+        if module.partition(".")[0] not in sys.stdlib_module_names
+        and not any(f"{module}.".startswith(f"{name}.") for name in allowed)
+    ]
+    none_wrong("a room imports only what ROOMS lists, and the standard library", offenders)
 
 
 CIRCLES_TO_REPAIR: set[frozenset[str]] = set()

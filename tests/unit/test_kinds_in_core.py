@@ -9,8 +9,8 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Snapshot, Took
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.queue import AT_ONCE
-from parsync_redis.scheduler.core.wait_reasons import AGAIN
+from parsync_redis.scheduler.core.queue import GROUPS_AT_ONCE
+from parsync_redis.scheduler.core.wait_reasons import EXPLAINED_AGAIN
 
 from .core_rig import Queue, after_a_gap, bitmap, judge, make, node, see, takes, waiting
 
@@ -48,7 +48,7 @@ def test_what_is_given_back_is_looked_at_in_the_same_request() -> None:
     judge(core, waiting(core, 1).turn(), ClaimOutcome.CONFLICT)
     plan = after_a_gap(core)
     assert plan.give_back
-    assert plan.looks
+    assert plan.shard_looks
 
 
 def test_who_is_told_of_a_freed_slot_looks_who_wants_it() -> None:
@@ -58,7 +58,7 @@ def test_who_is_told_of_a_freed_slot_looks_who_wants_it() -> None:
     core.plan()
     core.on_freed(0)
     plan = core.plan()
-    assert (plan.read, list(plan.looks)) == ([0], [0])
+    assert (plan.read, list(plan.shard_looks)) == ([0], [0])
 
 
 def test_nothing_is_asked_before_what_waits_was_compared_with_the_seats() -> None:
@@ -91,9 +91,9 @@ def test_reasons_are_written_anew_by_who_becomes_their_writer() -> None:
 def test_a_new_kind_beside_many_explained_ones_gets_its_reason_at_once() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)
-    for number in range(3 * AGAIN):
+    for number in range(3 * EXPLAINED_AGAIN):
         change(core, f"work slots=1 label:v{number}", "1 5 5")
-    assert len(own_turn(core)) == 3 * AGAIN
+    assert len(own_turn(core)) == 3 * EXPLAINED_AGAIN
     change(core, "other slots=1 label:v0", "1 9 9")
     assert list(own_turn(core)) == ["other slots=1 label:v0"]
 
@@ -103,14 +103,14 @@ def test_one_freed_slot_is_offered_to_some_kinds_at_a_time_and_goes_to_the_oldes
     core.on_nodes(0, [Node("n", "up", 1, 0, 0, 4, 1.0, Resources.of(4, {"mem": 10_000}))], 1)
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(0), {"n": "mem=10000"}), 0.0)
     queue = Queue(core)
-    for number in range(5 * AT_ONCE):
+    for number in range(5 * GROUPS_AT_ONCE):
         queue.add(f"work slots=1 mem={1 + number}", 1, 9_000 - number)
     queue.tell()
     assert not takes(core.plan())
     core.on_snapshot(Snapshot(0, 2, 1, bitmap(1), {"n": "mem=10000"}), 0.0)
     plan = core.plan()
-    assert takes(plan) == [(f"work slots=1 mem={5 * AT_ONCE}", 1)]
-    assert len(core.queue.blocked) >= 4 * AT_ONCE, "the others were not tried"
+    assert takes(plan) == [(f"work slots=1 mem={5 * GROUPS_AT_ONCE}", 1)]
+    assert len(core.queue.blocked) >= 4 * GROUPS_AT_ONCE, "the others were not tried"
     queue.answer(plan)
     core.on_snapshot(Snapshot(0, 3, 1, bitmap(4), {"n": "mem=10000"}), 0.0)
     assert len(takes(core.plan())) == 4
@@ -119,15 +119,28 @@ def test_one_freed_slot_is_offered_to_some_kinds_at_a_time_and_goes_to_the_oldes
 def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_time() -> None:
     core = make()
     core.on_nodes(
-        0, [Node("n", "up", 1, 0, 0, 4 * AT_ONCE, 1.0, Resources.of(4 * AT_ONCE, {"mem": 1}))], 1
+        0,
+        [
+            Node(
+                "n",
+                "up",
+                1,
+                0,
+                0,
+                4 * GROUPS_AT_ONCE,
+                1.0,
+                Resources.of(4 * GROUPS_AT_ONCE, {"mem": 1}),
+            )
+        ],
+        1,
     )
-    core.on_snapshot(Snapshot(0, 1, 1, bitmap(4 * AT_ONCE), {"n": "mem=1"}), 0.0)
+    core.on_snapshot(Snapshot(0, 1, 1, bitmap(4 * GROUPS_AT_ONCE), {"n": "mem=1"}), 0.0)
     queue = Queue(core)
-    for number in range(3 * AT_ONCE):
+    for number in range(3 * GROUPS_AT_ONCE):
         queue.add(f"work{number} slots=1 zero={0}", 1, number)
         queue.add(f"work slots=1 n{number}=0", 1, 5000 + number)
     queue.tell()
-    assert len(takes(core.plan())) == 4 * AT_ONCE
+    assert len(takes(core.plan())) == 4 * GROUPS_AT_ONCE
 
 
 def test_one_urgent_task_does_not_carry_others_of_its_kind_past_more_urgent_ones() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from parsync_redis.model.needs import Resources
 from parsync_redis.placement.columns import Columns
-from parsync_redis.scheduler.core.free_amounts import LeftReader
+from parsync_redis.scheduler.core.free_amounts import AmountsReader
 
 OFFER = Resources.of(2, {"mem": 8, "cpu": 4})
 INDEX = {f"n{at}": at for at in range(3)}
@@ -17,8 +17,8 @@ SNAPSHOTS = st.lists(
 )
 
 
-def reader() -> LeftReader:
-    return LeftReader(Columns([OFFER] * len(INDEX)), INDEX)
+def reader() -> AmountsReader:
+    return AmountsReader(Columns([OFFER] * len(INDEX)), INDEX)
 
 
 @given(SNAPSHOTS)

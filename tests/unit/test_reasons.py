@@ -193,7 +193,7 @@ def test_the_device_that_is_freest_is_named_with_what_it_has(
                 (node(free=0), "full"),
                 (node(left={"gpu": 0}), "resources"),
                 (node(booked="a task"), "reserved"),
-                (node(held=True), "held_back"),
+                (node(held_back=True), "held_back"),
                 (
                     node(offer=OFFER.replace("kind:gpu", "kind:cpu")),
                     "no_fit" if not more else "down",

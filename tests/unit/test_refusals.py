@@ -8,12 +8,12 @@ from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import parse_resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.scheduler.core.claim_outcomes import IN_A_ROW, Refusing
+from parsync_redis.scheduler.core.claim_outcomes import REFUSALS_IN_A_ROW, RefusingNode
 
 from .core_rig import bitmap, claims_of, make, node, see, takes, waiting
 
 
-def refuse(core, plan, verdict, moved=0, turns=IN_A_ROW):
+def refuse(core, plan, verdict, moved=0, turns=REFUSALS_IN_A_ROW):
     """Refuse the claim of a plan and of those that follow; moved: changes of others meanwhile."""
     found = []
     version = 1
@@ -27,7 +27,7 @@ def refuse(core, plan, verdict, moved=0, turns=IN_A_ROW):
     return plan, found
 
 
-def refusing(word, detail, moved=0, turns=IN_A_ROW):
+def refusing(word, detail, moved=0, turns=REFUSALS_IN_A_ROW):
     core = make()
     see(core, 0, [node("n", 1)], 1)
     return refuse(core, waiting(core, 1).turn(), Verdict(word, detail), moved, turns)[1]
@@ -44,12 +44,12 @@ def refusing(word, detail, moved=0, turns=IN_A_ROW):
 )
 def test_refusals_in_a_row_by_the_present_state_make_a_node_suspect_once(word, detail, last):
     why = f"5 claims in a row were refused although it looks free; the last: {last}"
-    assert refusing(word, detail) == [Refusing(0, "n", 1, why)]
-    assert refusing(word, detail, turns=IN_A_ROW - 1) == []
+    assert refusing(word, detail) == [RefusingNode(0, "n", 1, why)]
+    assert refusing(word, detail, turns=REFUSALS_IN_A_ROW - 1) == []
 
 
 def test_claims_that_others_were_faster_with_are_no_refusals():
-    assert refusing(ClaimOutcome.CONFLICT, "a", moved=1, turns=3 * IN_A_ROW) == []
+    assert refusing(ClaimOutcome.CONFLICT, "a", moved=1, turns=3 * REFUSALS_IN_A_ROW) == []
 
 
 def test_a_claim_that_wins_begins_the_row_anew():
@@ -57,11 +57,11 @@ def test_a_claim_that_wins_begins_the_row_anew():
     see(core, 0, [node("n", 1)], 1)
     queue = waiting(core, 2)
     refused = Verdict(ClaimOutcome.CONFLICT, "a")
-    plan, found = refuse(core, queue.turn(), refused, turns=IN_A_ROW - 1)
+    plan, found = refuse(core, queue.turn(), refused, turns=REFUSALS_IN_A_ROW - 1)
     assert found == []
     core.on_judged(Judged(0, 2, 1000, plan.commit[0], [Verdict(ClaimOutcome.HELD, "1000")]))
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(1), {}), 0.0)
-    assert refuse(core, queue.turn(), refused, turns=IN_A_ROW - 1)[1] == []
+    assert refuse(core, queue.turn(), refused, turns=REFUSALS_IN_A_ROW - 1)[1] == []
 
 
 def test_a_seat_whose_amounts_others_took_in_the_meantime_is_not_claimed():

@@ -19,7 +19,7 @@ from parsync_redis.model.node import trial_note
 from parsync_redis.placement.classes import classify
 from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.now import obstacles
-from parsync_redis.placement.remedies import START, can_hold, find_remedies
+from parsync_redis.placement.remedies import START_WORKER, can_hold, find_remedies
 from tests.model.test_fits import NEEDS
 from tests.unit.test_explanations import clusters
 
@@ -44,11 +44,13 @@ def situations(draw: st.DrawFn) -> tuple[Resources, list[NodeFacts], dict[str, i
     words = [name for name, _ in needs.amounts if name.startswith("apart_")]
     for node in facts:
         state = draw(st.sampled_from([node.state, "leaving"]))
-        left = {**node.left, **{word: 0 for word in words if draw(st.booleans())}}
+        left = {**node.amounts_left, **{word: 0 for word in words if draw(st.booleans())}}
         booked = draw(st.sampled_from(["", "", "task x (big slots=4)"]))
         is_held = draw(st.booleans())
         note = draw(st.sampled_from(NOTES.get(state, [""])))
-        node = replace(node, state=state, left=left, booked=booked, held=is_held, note=note)
+        node = replace(
+            node, state=state, amounts_left=left, booked=booked, held_back=is_held, note=note
+        )
         held[node.name] = (
             node.offer.slots - node.free if node.open else draw(st.integers(0, node.offer.slots))
         )
@@ -86,25 +88,31 @@ def done(act: str, node: NodeFacts, needs: Resources, held: dict[str, int]) -> N
     full = dict(node.offer.amounts)
     if re.match(r"(re)?start the worker of node ", act):
         held[node.name] = 0
-        return replace(node, state="up", free=slots, left=full, held=False)
+        return replace(node, state="up", free=slots, amounts_left=full, held_back=False)
     if re.search(r"parsync undrain \S+$", act):
         state = "up" if node.state == "suspect" else node.state
         return replace(node, state=state, draining=False, free=slots - held[node.name])
     if "is not reserved for" in act:
         return replace(node, booked="")
     if act.startswith("mend why such tasks fail"):
-        return replace(node, held=False)
+        return replace(node, held_back=False)
     if found := re.match(r"(\d+) more free slots? on ", act):
         return replace(node, free=node.free + int(found[1]))
     if found := re.match(r"the end of the task with apart=(\S+) on ", act):
-        return replace(node, left={**node.left, f"apart_{found[1]}": 1000})
+        return replace(node, amounts_left={**node.amounts_left, f"apart_{found[1]}": 1000})
     if found := re.match(r"(\d+) more (\S+) with enough left on ", act):
-        return replace(node, left={**node.left, **emptied(node, needs, found[2], int(found[1]))})
+        return replace(
+            node,
+            amounts_left={**node.amounts_left, **emptied(node, needs, found[2], int(found[1]))},
+        )
     found = re.match(r"(\S+) more of (\S+) free on ", act)
     assert found, act
     return replace(
         node,
-        left={**node.left, found[2]: node.left.get(found[2], 0) + parse_amount(found[2], found[1])},
+        amounts_left={
+            **node.amounts_left,
+            found[2]: node.amounts_left.get(found[2], 0) + parse_amount(found[2], found[1]),
+        },
     )
 
 
@@ -117,7 +125,7 @@ def emptied(node: NodeFacts, needs: Resources, kind: str, count: int) -> dict[st
     def enough(amounts: dict[str, int], index: int) -> bool:
         return all(amounts.get(f"{name}@{index}", 0) >= amount for name, amount in wanted)
 
-    left = dict(node.left)
+    left = dict(node.amounts_left)
     some = [i for i in indexes_of(offered)[kind] if enough(offered, i) and not enough(left, i)][
         :count
     ]
@@ -143,7 +151,7 @@ ZONE = Resources.needed(1, {}, {"zone": "z"})
 @pytest.mark.parametrize(
     ("needs", "nodes", "held", "remedies"),
     [
-        (Resources.needed(1), [], {}, (START,)),
+        (Resources.needed(1), [], {}, (START_WORKER,)),
         (Resources.needed(1), [facts()], {}, ()),
         (
             APART,

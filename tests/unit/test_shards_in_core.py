@@ -11,7 +11,7 @@ from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.kind_group import BLOCK, OF_PRIORITY
 from parsync_redis.scheduler.core.plan import Plan
-from parsync_redis.scheduler.core.shard_polling import FURTHER, shards_of
+from parsync_redis.scheduler.core.shard_polling import TASKS_PER_FURTHER_SHARD, shards_of
 
 from .core_rig import Queue, after_a_gap, judge, make, node, reasons, see, takes
 
@@ -44,7 +44,7 @@ def taken(plan: Plan) -> dict[int, int]:
     """How many tasks a plan takes from each shard, in the order of its looks."""
     return {
         shard: count
-        for shard, look in plan.looks.items()
+        for shard, look in plan.shard_looks.items()
         if (count := sum(n for _, n in look.take))
     }
 
@@ -54,13 +54,13 @@ def taken(plan: Plan) -> dict[int, int]:
 
 def test_a_new_scheduler_looks_at_all_shards_and_then_where_it_is_woken() -> None:
     core = make(shards=SHARDS)
-    assert list(core.plan().looks) == [0, 1, 2]
-    assert not core.plan().looks
+    assert list(core.plan().shard_looks) == [0, 1, 2]
+    assert not core.plan().shard_looks
     core.on_wake(2)
     plan = core.plan()
-    assert {shard: look.waits for shard, look in plan.looks.items()} == {2: "wait"}
+    assert {shard: look.waits for shard, look in plan.shard_looks.items()} == {2: "wait"}
     core.on_took(Took("1", 0, more=True, shard=1))
-    assert list(core.plan().looks) == [1], "it has more changes"
+    assert list(core.plan().shard_looks) == [1], "it has more changes"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_at_its_own_tick_a_scheduler_looks_at_its_share() -> None:
     looks = []
     for tick in range(1, 9):
         core.on_tick(tick)
-        looks.append(list(core.plan().looks))
+        looks.append(list(core.plan().shard_looks))
     assert looks == [[0, 2], [], [1], [], [0, 2], [], [1], []]
 
 
@@ -102,11 +102,11 @@ def test_a_freed_slot_is_worth_one_look_at_one_shard_after_the_other() -> None:
     for _ in range(4):
         core.on_freed(0)
         core.on_freed(0)
-        looks += list(core.plan().looks)
+        looks += list(core.plan().shard_looks)
     assert looks == [0, 1, 2, 0]
     core.on_freed(0)
     core.on_wake(2)
-    assert list(core.plan().looks) == [2], "it looks somewhere as it is"
+    assert list(core.plan().shard_looks) == [2], "it looks somewhere as it is"
 
 
 def test_a_task_that_goes_back_is_looked_at_in_its_shard() -> None:
@@ -117,7 +117,7 @@ def test_a_task_that_goes_back_is_looked_at_in_its_shard() -> None:
     core.on_members(0, 9)  # its own tick is not the last one of the gap
     plan = after_a_gap(core)
     assert [id for id, *_ in plan.give_back] == ["t7"]
-    assert list(plan.looks) == [shard]
+    assert list(plan.shard_looks) == [shard]
 
 
 def test_what_one_round_trip_cannot_take_wakes_others_and_at_the_end_it_waits_in_every_shard() -> (
@@ -131,10 +131,10 @@ def test_what_one_round_trip_cannot_take_wakes_others_and_at_the_end_it_waits_in
     turns = []
     while plan := core.plan(confirm=False):
         turns.append(sum(taken(plan).values()))
-        assert turns[-1] < MAX_BATCH or "wake" in {look.waits for look in plan.looks.values()}
-        waits |= {shard: look.waits for shard, look in plan.looks.items()}
+        assert turns[-1] < MAX_BATCH or "wake" in {look.waits for look in plan.shard_looks.values()}
+        waits |= {shard: look.waits for shard, look in plan.shard_looks.items()}
         for queue in queues:
-            if queue.shard in plan.looks:
+            if queue.shard in plan.shard_looks:
                 queue.answer(plan)
     assert sum(turns) == SHARDS * (MAX_BATCH + 1)
     assert turns[:SHARDS] == [MAX_BATCH] * SHARDS
@@ -148,16 +148,16 @@ def test_while_tasks_are_left_behind_further_shards_are_looked_at_for_what_it_ta
     for queue in queues:
         queue.add(WORK, BLOCK, 1)
     tell(core, *queues)
-    room = 2 * FURTHER
+    room = 2 * TASKS_PER_FURTHER_SHARD
     plan = core.plan(room=room)
     assert sum(taken(plan).values()) == room
-    assert len(plan.looks) == len(taken(plan)) + 2
-    looked = set(plan.looks)
+    assert len(plan.shard_looks) == len(taken(plan)) + 2
+    looked = set(plan.shard_looks)
     for _ in range(shards):
-        for shard in plan.looks:
+        for shard in plan.shard_looks:
             queues[shard].answer(plan)
         plan = core.plan(room=room)
-        looked |= plan.looks.keys()
+        looked |= plan.shard_looks.keys()
     assert looked == set(range(shards))
 
 
@@ -268,5 +268,5 @@ def test_each_shard_has_a_version_and_is_begun_anew_by_itself() -> None:
     assert [list(kinds) for kinds in core.queue.kinds] == [[WORK], [WORK], ["other slots=1"]]
     core.forget()
     assert core.queue.versions == ["0"] * SHARDS
-    assert list(core.plan().looks) == [0, 1, 2]
+    assert list(core.plan().shard_looks) == [0, 1, 2]
     assert not core.queue.any_open

@@ -7,7 +7,7 @@ import pytest
 from parsync_redis.model.node import drain_terms
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import TaskState
-from parsync_redis.scheduler.leader.black_holes import TRIES
+from parsync_redis.scheduler.leader.black_holes import TASKS_TO_SUSPECT
 from parsync_redis.scheduler.leader.drains import PROBATION_LEASES
 from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.store import Store
@@ -72,7 +72,7 @@ def test_a_task_that_does_not_start_for_a_lease_goes_back_and_its_slot_is_free(
 
 
 def test_a_node_that_starts_nothing_of_what_it_gets_is_suspect(rounds: Rounds) -> None:
-    for slot, task in enumerate("abc"[:TRIES]):
+    for slot, task in enumerate("abc"[:TASKS_TO_SUSPECT]):
         rounds.place(task, slot)
     rounds.go(1.5 * LEASE_S)
     assert (rounds.state, rounds.drive.bits(4)) == ("suspect", "0000")
@@ -82,7 +82,7 @@ def test_a_node_that_starts_nothing_of_what_it_gets_is_suspect(rounds: Rounds) -
 
 
 def test_it_is_suspect_too_if_they_come_one_after_the_other(rounds: Rounds) -> None:
-    for _ in range(TRIES):
+    for _ in range(TASKS_TO_SUSPECT):
         assert rounds.state == "up"
         rounds.place("a")
         rounds.go(1.5 * LEASE_S)
@@ -90,7 +90,7 @@ def test_it_is_suspect_too_if_they_come_one_after_the_other(rounds: Rounds) -> N
 
 
 def test_a_start_in_between_clears_it(rounds: Rounds) -> None:
-    for _ in range(TRIES):
+    for _ in range(TASKS_TO_SUSPECT):
         rounds.place("a")
         rounds.go(1.5 * LEASE_S)
         runs = rounds.place("runs")

@@ -3,7 +3,7 @@
 Pure, in a time of its own.
 """
 
-from parsync_redis.scheduler.process.tick_clock import DEAF_S, SILENCE, TickClock
+from parsync_redis.scheduler.process.tick_clock import DEAF_S, SILENT_INTERVALS, TickClock
 
 INTERVAL_S = 0.05
 
@@ -11,11 +11,11 @@ INTERVAL_S = 0.05
 def test_after_three_intervals_without_a_tick_the_own_clock_goes_on_until_a_tick_is_heard() -> None:
     clock = TickClock(0.0)
     clock.on_tick(7, 0.0)
-    clock.start_own(SILENCE * INTERVAL_S - 0.001, INTERVAL_S)
+    clock.start_own(SILENT_INTERVALS * INTERVAL_S - 0.001, INTERVAL_S)
     assert not clock.is_own
-    clock.start_own(SILENCE * INTERVAL_S, INTERVAL_S)
+    clock.start_own(SILENT_INTERVALS * INTERVAL_S, INTERVAL_S)
     assert clock.is_own
-    assert clock.own_ticks(SILENCE * INTERVAL_S, INTERVAL_S) == [8]
+    assert clock.own_ticks(SILENT_INTERVALS * INTERVAL_S, INTERVAL_S) == [8]
     clock.on_tick(12, 0.2)
     assert not clock.is_own
     assert clock.own_ticks(0.3, INTERVAL_S) == []
@@ -38,7 +38,7 @@ def test_a_short_silence_is_no_reason_to_subscribe_anew_and_a_long_one_is_once()
 def test_rare_ticks_are_no_silence() -> None:
     clock = TickClock(0.0)
     assert not clock.becomes_deaf(2 * DEAF_S, DEAF_S)
-    assert clock.becomes_deaf(SILENCE * DEAF_S, DEAF_S)
+    assert clock.becomes_deaf(SILENT_INTERVALS * DEAF_S, DEAF_S)
 
 
 def test_what_is_known_to_be_lost_is_subscribed_to_at_once() -> None:

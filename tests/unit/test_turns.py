@@ -15,7 +15,7 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.process import loop, tick_clock
-from parsync_redis.scheduler.process.loop import RESTS, Scheduler
+from parsync_redis.scheduler.process.loop import RESTS_PER_GAP, Scheduler
 from parsync_redis.store import Store
 from tests.lua.driver import Driver
 from tests.waiting import until
@@ -127,11 +127,11 @@ def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: S
     made = scheduler(fake_store)
     Driver(fake_store).node("n1", slots=1)
     turn_until_at_rest(made)
-    made._rank = replace(made._rank, members=RESTS)
+    made._rank = replace(made._rank, members=RESTS_PER_GAP)
     assert not made._rests, "each tick is as far away as a rest would be"
-    made._rank = replace(made._rank, members=RESTS + 1)
+    made._rank = replace(made._rank, members=RESTS_PER_GAP + 1)
     assert made._rests
-    assert made._wait_s(made.ticks.heard_s) == pytest.approx(made.config.gap_s / RESTS)
+    assert made._wait_s(made.ticks.heard_s) == pytest.approx(made.config.gap_s / RESTS_PER_GAP)
     made.core.on_wake()
     assert not made._rests
 

@@ -19,7 +19,7 @@ from parsync_redis.model.options import Strategy
 from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.model.taints import offered_taints, tolerance
 from parsync_redis.model.task import Taken
-from parsync_redis.placement.rules import RULES
+from parsync_redis.placement.rules import PLACEMENT_RULES
 from parsync_redis.scheduler.core.core import Core
 
 from .figures import ratio
@@ -28,7 +28,14 @@ from .placement import Say
 SLOTS_OF_NODE: Final = 10
 PARTITIONS: Final = 20
 
-STEPS: Final = ("name", "near", *(rule.name for rule in RULES), "state", "free", "kept back")
+STEPS: Final = (
+    "name",
+    "near",
+    *(rule.name for rule in PLACEMENT_RULES),
+    "state",
+    "free",
+    "kept back",
+)
 """The rules that a decision applies."""
 
 
@@ -110,7 +117,7 @@ class Decider:
         plan = core.plan(confirm=False, room=len(kinds) * count)
         tasks = [
             Taken(f"{text} {number}", f"1@{number}", waiting[text], 0)
-            for text, limit in plan.looks[0].take
+            for text, limit in plan.shard_looks[0].take
             for number in range(limit)
         ]
         core.on_took(Took("2", 0, changes=[(text, "") for text in waiting], tasks=tasks))

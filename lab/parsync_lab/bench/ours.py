@@ -217,7 +217,7 @@ def scheduler_job(
                 settings.strategy,
                 settings.tau_s,
                 dice,
-                turns=whole_state,
+                turn_rule=whole_state,
                 asks=False,
                 shards=config.shards,
             )

@@ -9,7 +9,7 @@ import numpy as np
 
 from parsync_redis.model.options import ONE_SLOT, Strategy
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.freshness import ORDERS, Order, Turns, partitioned
+from parsync_redis.scheduler.core.freshness import ORDERS, PartitionOrder, TurnRule, partitioned
 from parsync_redis.scheduler.core.partition import PartitionCopy
 
 from .parameters import Parameters, SimStrategy, Sync
@@ -34,12 +34,15 @@ def best_partition(known: Sequence[PartitionCopy]) -> Sequence[Sequence[Partitio
     return [[partition] for partition in sorted(known, key=mean, reverse=True)]
 
 
-TURNS: Final[Mapping[Sync, Turns]] = {
+TURNS: Final[Mapping[Sync, TurnRule]] = {
     Sync.PARSYNC: partitioned,
     Sync.STATE: whole_state,
     Sync.SAME: all_the_same,
 }
-_BEST_PARTITION: Final[Mapping[Strategy, Order]] = {**ORDERS, Strategy.QUALITY: best_partition}
+_BEST_PARTITION: Final[Mapping[Strategy, PartitionOrder]] = {
+    **ORDERS,
+    Strategy.QUALITY: best_partition,
+}
 
 
 def make_core(name: str, parameters: Parameters, rng: np.random.Generator) -> Core:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from parsync_redis.model.replies import Judged
-from parsync_redis.scheduler.core.core import CHANGES
+from parsync_redis.scheduler.core.core import MAX_KINDS_PER_LOOK
 from parsync_redis.scheduler.core.plan import Plan
 
 from .cluster import SimCluster
@@ -131,8 +131,8 @@ class Simulation:
     def _take(self, one: SimScheduler, plan: Plan) -> None:
         queue = self.cluster.queues[one.group]
         core = one.core
-        for look in plan.looks.values():
-            core.on_took(queue.took(core.name, look.take, look.since, CHANGES))
+        for look in plan.shard_looks.values():
+            core.on_took(queue.took(core.name, look.take, look.since, MAX_KINDS_PER_LOOK))
 
     def _commit(self, one: SimScheduler, plan: Plan, now_s: float) -> None:
         core = one.core

@@ -14,12 +14,12 @@ from parsync_redis.model.booking import Booking
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import parse_needs
 from parsync_redis.model.times import RunTimes
-from parsync_redis.placement.backfill import Waits, choose, nearest, unused
+from parsync_redis.placement.backfill import LargeTask, choose, nearest, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
-from parsync_redis.placement.forecast import Held
+from parsync_redis.placement.forecast import ExpectedEnd
 from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
-from parsync_redis.scheduler.core.reservations import Bars
-from parsync_redis.scheduler.leader.backfill import WINDOW
+from parsync_redis.scheduler.core.reservations import BarredNodes
+from parsync_redis.scheduler.leader.backfill import TASKS_PER_KIND
 from parsync_redis.scheduler.process.lease_watch import AgeTracker
 from parsync_redis.store.reference.queue import Queue
 
@@ -35,7 +35,7 @@ LARGE_AT_S = tuple(40.0 + 23.0 * number for number in range(6))
 def first_of(queue: Queue, kind: str) -> Sequence[tuple[str, int]]:
     """Return the first waiting tasks of a kind, each with its order."""
     waits = queue.kinds.get(kind)
-    return sorted(waits.orders.items(), key=lambda pair: pair[1])[:WINDOW] if waits else ()
+    return sorted(waits.orders.items(), key=lambda pair: pair[1])[:TASKS_PER_KIND] if waits else ()
 
 
 class Backfilled(Simulation):
@@ -70,7 +70,7 @@ class Backfilled(Simulation):
         )
         ages = self.ages.look(now_s, [id for _, id, _ in tasks])
         facts = list[NodeFacts]()
-        held = dict[str, list[Held]]()
+        held = dict[str, list[ExpectedEnd]]()
         kinds = dict[str, str]()
         for partition in self.cluster.partitions:
             for place in {place.task: place for place in partition.leases.values()}.values():
@@ -79,14 +79,14 @@ class Backfilled(Simulation):
                 learnt = self.times.get(name)
                 until_ms = learnt.end_ms(place.since_ms, now_ms) if learnt else None
                 holder = Holder(place.node, place.task, {}, len(place.slots), place.since_ms)
-                held.setdefault(place.node, []).append(Held(holder, until_ms))
+                held.setdefault(place.node, []).append(ExpectedEnd(holder, until_ms))
             for node in partition.nodes.values():
                 free = sum(partition.is_free(node, slot) for slot in range(node.offer.slots))
                 facts.append(NodeFacts(node.name, node.state, False, node.offer, free))
         needs = {one.kind: parse_needs(Kind.of(one.kind).needs) for one in large}
         mine = {kind: [b.node for b in self.bookings if b.kind == kind] for kind in needs}
         nodes = {kind: nearest(asked, facts, mine[kind]) for kind, asked in needs.items()}
-        waiting = [Waits(kind, needs[kind], id, 1000 * ages[id]) for _, id, kind in tasks]
+        waiting = [LargeTask(kind, needs[kind], id, 1000 * ages[id]) for _, id, kind in tasks]
         before = unused(self.bookings, held, kinds)
         self.bookings = choose(waiting, nodes, held, before, len(facts), now_ms)
 
@@ -97,9 +97,9 @@ class Backfilled(Simulation):
             for b in self.bookings
             for name, times in self.times.items()
         }
-        bars = Bars(self.bookings, runs_ms, round(1000 * (now_s + self.parameters.gap_s)))
+        bars = BarredNodes(self.bookings, runs_ms, round(1000 * (now_s + self.parameters.gap_s)))
         for one in self.schedulers:
-            one.core.on_bars(bars)
+            one.core.on_barred(bars)
 
 
 def play(

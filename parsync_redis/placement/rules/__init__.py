@@ -1,6 +1,4 @@
-"""The hard rules that say which nodes could hold a task if they were empty, in the order in which
-they are judged.
-"""
+"""The hard rules: which nodes could hold a task if they were empty, in the order of judgement."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,13 +9,14 @@ from .protection import ProtectionRule
 from .rule import Rule
 from .taints import TaintsRule
 
-RULES: Final[Sequence[Rule]] = (
+PLACEMENT_RULES: Final[Sequence[Rule]] = (
     SlotsRule(),
     AmountsRule(),
     LabelsRule(),
     TaintsRule(),
     ProtectionRule(),
 )
-"""A new rule is a class here and a function of lua/lib/kind/fits.lua or of what it includes.
+"""All rules. A new rule is a class here and a function in lua/lib/kind/fits.lua or its includes.
 
-The function `fits`, the view, submit and all reasons follow."""
+The function `fits`, the view, submit and all reasons follow from this list.
+"""

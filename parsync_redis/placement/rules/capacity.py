@@ -24,7 +24,7 @@ class SlotsRule(Rule):
     lua: ClassVar[str] = "amounts_fit"
 
     def concerns(self, needs: Resources) -> bool:
-        """Return whether the task holds more than one slot, which every node has."""
+        """Return whether the task holds several slots; every node has at least one."""
         return needs.slots > 1
 
     def admits(self, offer: Resources, needs: Resources) -> bool:
@@ -52,8 +52,9 @@ class SlotsRule(Rule):
 
 
 class AmountsRule(Rule):
-    """A node has at least the amount of each resource that a task holds; of devices, on single
-    ones.
+    """A node has at least the amount of each resource that a task holds.
+
+    Of devices, single ones must have enough.
     """
 
     name: ClassVar[str] = "resources"
@@ -71,18 +72,22 @@ class AmountsRule(Rule):
     def mask(self, columns: Columns, needs: Resources) -> Mask:
         """Return which nodes have enough of each resource."""
         mask = columns.everyone()
-        for kind, some in by_kind(needs.amounts).items():
-            own = columns.everyone()
-            for name, amount in some:
+        for kind, amounts in by_kind(needs.amounts).items():
+            enough_of_kind = columns.everyone()
+            for name, amount in amounts:
                 enough = amount <= undeclared(name)
-                own = own & (columns.amounts[name] >= amount if name in columns.amounts else enough)
+                enough_of_kind = enough_of_kind & (
+                    columns.amounts[name] >= amount if name in columns.amounts else enough
+                )
             mask = mask & (
-                columns.have_devices(kind, some, own) if kind in columns.devices else own
+                columns.have_devices(kind, amounts, enough_of_kind)
+                if kind in columns.devices
+                else enough_of_kind
             )
         return mask
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
-        """Return each resource that is too little."""
+        """Return each resource of which the node has too little, with the amount that it has."""
         has = dict(offer.amounts)
         (plain, of_devices) = split(needs, offer)
         lacks = [
@@ -90,31 +95,41 @@ class AmountsRule(Rule):
             for name, amount in plain
             if amount > has.get(name, undeclared(name))
         ]
-        return [*lacks, *filter(None, (lack(kind, some, has) for kind, some in of_devices.items()))]
+        return [
+            *lacks,
+            *filter(None, (lack(kind, amounts, has) for kind, amounts in of_devices.items())),
+        ]
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
         """Name each resource of which no node has enough, with the most that there is."""
         devices = {kind for offer in offers.values() for kind in indexes_of(dict(offer.amounts))}
         reasons = []
-        for kind, some in by_kind(needs.amounts).items():
+        for kind, amounts in by_kind(needs.amounts).items():
             reasons += (
-                [nowhere(kind, some, offers)]
+                [nowhere(kind, amounts, offers)]
                 if kind in devices
-                else [_too_much(*one, offers) for one in some]
+                else [_too_much(*pair, offers) for pair in amounts]
             )
         return [reason for reason in reasons if reason]
 
 
 def _too_much(name: str, amount: int, offers: Mapping[str, Resources]) -> str:
-    """Say why no node has enough of a resource, of which no devices are; '' if some node has."""
+    """Return why no node has enough of a resource that is no kind of devices.
+
+    Returns '' if some node has enough.
+    """
     most = {node: dict(offer.amounts).get(name, 0) for node, offer in sorted(offers.items())}
     largest = max(most, key=lambda node: most[node])
     if amount <= max(most[largest], undeclared(name)):
         return ""
-    asked = f"task needs {name}={shown_amount(amount)}"
+    need = f"task needs {name}={shown_amount(amount)}"
     if not any(name in dict(offer.amounts) for offer in offers.values()):
-        known = sorted(
-            {known.partition("@")[0] for offer in offers.values() for known, _ in offer.amounts}
+        names_of_resources = sorted(
+            {
+                names_of_resources.partition("@")[0]
+                for offer in offers.values()
+                for names_of_resources, _ in offer.amounts
+            }
         )
-        return f"{asked}; no node declares {name}; {there_are('resources', known)}"
-    return f"{asked}; the most is {shown_amount(most[largest])} ({largest})"
+        return f"{need}; no node declares {name}; {there_are('resources', names_of_resources)}"
+    return f"{need}; the most is {shown_amount(most[largest])} ({largest})"

@@ -1,5 +1,6 @@
-"""The rule on labels: a node meets each condition of a task; a Celery queue that it must consume is
-one of them.
+"""The rule on labels: a node meets each condition of a task.
+
+A Celery queue that the node must consume is such a condition.
 """
 
 from __future__ import annotations
@@ -48,18 +49,20 @@ class LabelsRule(Rule):
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
         """Name each condition that no node meets, and the values or the labels that there are."""
-        return [
-            _nowhere(name, condition, offers)
-            for name, condition in _conditions(needs)
-            if not any(_meets(offer, [(name, condition)]) for offer in offers.values())
-        ]
+        sentences = []
+        for name, condition in _conditions(needs):
+            if not any(_meets(offer, [(name, condition)]) for offer in offers.values()):
+                sentences.append(_nowhere(name, condition, offers))
+        return sentences
 
 
 def _conditions(needs: Resources) -> Sequence[tuple[str, str]]:
+    """Return the task's conditions without those that other rules judge."""
     return [label for label in needs.labels if not label[0].startswith(OWN)]
 
 
 def _meets(offer: Resources, conditions: Iterable[tuple[str, str]]) -> bool:
+    """Return whether an offer meets all of these conditions."""
     values: dict[str, list[str]] = {}
     for name, value in offer.labels:
         values.setdefault(name, []).append(value)
@@ -78,6 +81,7 @@ def _lack(name: str, condition: str) -> str:
 
 
 def _nowhere(name: str, condition: str, offers: Mapping[str, Resources]) -> str:
+    """Return that no node meets a condition, and the values or labels that nodes have."""
     if name == QUEUE_LABEL:
         queues = sorted({queue for offer in offers.values() for queue in queues_of(offer)})
         return (
@@ -86,11 +90,11 @@ def _nowhere(name: str, condition: str, offers: Mapping[str, Resources]) -> str:
         )
     if condition == "!*":
         return f"every node has label {name}"
-    known = {label for offer in offers.values() for label in offer.labels}
-    asked = describe(name, condition)
-    if asked == f"{name}:{condition}":
-        asked = f"label {asked}"
-    if values := sorted(v for n, v in known if n == name):
-        return f"no node has {asked}; there are {name}: {', '.join(values)}"
-    names = sorted({n for n, _ in known if not n.startswith(RESERVED)})
-    return f"no node has {asked}; {there_are('labels', names)}"
+    labels = {label for offer in offers.values() for label in offer.labels}
+    shown_condition = describe(name, condition)
+    if shown_condition == f"{name}:{condition}":
+        shown_condition = f"label {shown_condition}"
+    if values := sorted(v for n, v in labels if n == name):
+        return f"no node has {shown_condition}; there are {name}: {', '.join(values)}"
+    names = sorted({n for n, _ in labels if not n.startswith(RESERVED)})
+    return f"no node has {shown_condition}; {there_are('labels', names)}"

@@ -1,5 +1,6 @@
-"""The rule that protects devices: their node takes only tasks that ask for some of them, unless it
-says otherwise.
+"""The rule that protects devices: their node takes only tasks that ask for some of them.
+
+A node may share its devices; then it takes all tasks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProtectionRule(Rule):
-    """A task asks for some of the node's devices, if it has any and does not share them."""
+    """A task asks for some of the devices of a node that has devices and does not share them."""
 
     name: ClassVar[str] = "protection"
     reads: ClassVar[str] = (
@@ -25,13 +26,11 @@ class ProtectionRule(Rule):
     lua: ClassVar[str] = "protection_fits"
 
     def concerns(self, needs: Resources) -> bool:
-        """Return True: only the nodes tell whether some are protected."""
+        """Return True: only nodes tell whether they are protected."""
         return True
 
     def admits(self, offer: Resources, needs: Resources) -> bool:
-        """Return whether the node has no devices, shares them, or has some that the
-        task asks for.
-        """
+        """Return whether the node keeps no devices, or has devices that the task asks for."""
         kinds = protected_kinds(offer)
         return not kinds or asks_any(kinds, needs.amounts)
 

@@ -1,7 +1,8 @@
-"""What a rule is: one hard condition on a task's needs and a node that is empty, in all its forms.
+"""The rule: one hard condition on a task's needs and an empty node, in all its forms.
 
 Rules are the validators of Protean (Hadary et al., OSDI 2020): a node that fails one is no
-candidate. They are judged in the order of RULES, and each can say why it turned nodes away.
+candidate. The rules are judged in the order of PLACEMENT_RULES. Each rule can say why it turned
+nodes away.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Rule(ABC):
-    """A hard rule. All forms of a rule say the same; tests/model/test_rules.py compares them.
+    """A hard rule. All its forms say the same; tests/model/test_rules.py compares them.
 
-    name: for people. reads: what it reads of the needs and of the offer. lua: the function that
-    judges the same in scripts, `lua(offer, needs)` of lua/lib/kind/fits.lua.
+    name: for people. reads: the parts of needs and offer that the rule reads. lua: the function
+    that judges the same in scripts, `lua(offer, needs)` in lua/lib/kind/fits.lua.
     """
 
     name: ClassVar[str]
@@ -29,11 +30,11 @@ class Rule(ABC):
 
     @abstractmethod
     def concerns(self, needs: Resources) -> bool:
-        """Return whether the rule could turn a node away; others need not be judged."""
+        """Return whether the rule could turn a node away; if not, it need not be judged."""
 
     @abstractmethod
     def admits(self, offer: Resources, needs: Resources) -> bool:
-        """Return whether one node passes: the definition."""
+        """Return whether an empty node with this offer passes. This form defines the rule."""
 
     @abstractmethod
     def mask(self, columns: Columns, needs: Resources) -> Mask:
@@ -41,15 +42,16 @@ class Rule(ABC):
 
     @abstractmethod
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
-        """Return what a node lacks, each as 'slots=4 (has 2)'; nothing if it passes."""
+        """Return what a node lacks, each as 'slots=4 (has 2)'; nothing if the node passes."""
 
     @abstractmethod
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
-        """Return a sentence for each need that no node of `offers` (node -> offer) meets, with the
-        most there is.
+        """Return a sentence for each need that no node meets, with the most there is.
+
+        offers: by node, what it has when it is empty.
         """
 
 
-def there_are(what: str, names: Sequence[str]) -> str:
-    """Return which of some things there are, for the end of a sentence."""
-    return f"there are {what} {', '.join(names)}" if names else f"there are no {what}"
+def there_are(plural: str, names: Sequence[str]) -> str:
+    """Return which things exist, as the end of a sentence. plural: what the things are."""
+    return f"there are {plural} {', '.join(names)}" if names else f"there are no {plural}"

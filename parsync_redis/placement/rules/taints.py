@@ -21,7 +21,7 @@ class TaintsRule(Rule):
     lua: ClassVar[str] = "taints_fit"
 
     def concerns(self, needs: Resources) -> bool:
-        """Return True: a task that tolerates nothing is the one that taints turn away."""
+        """Return True: a task that tolerates nothing is what taints turn away."""
         return True
 
     def admits(self, offer: Resources, needs: Resources) -> bool:
@@ -35,16 +35,14 @@ class TaintsRule(Rule):
         )
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
-        """Return the taints that the task does not tolerate, and the option that would."""
+        """Return the taints that the task does not tolerate, and the option that tolerates them."""
         if not (missing := self._missing(needs, offer)):
             return []
         taints = f"taint{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
         return [f"the absence of {taints} ({_would_do(needs, missing)})"]
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
-        """Say that every node has a taint, if it is so, and what would let the task go to the one
-        with the fewest.
-        """
+        """Return that every node has a taint, if so, and the option that opens one node."""
         missing = {node: self._missing(needs, offer) for node, offer in sorted(offers.items())}
         if not all(missing.values()):
             return []
@@ -53,9 +51,11 @@ class TaintsRule(Rule):
         return [f"every node has a taint that the task does not tolerate; {would_do}"]
 
     def _missing(self, needs: Resources, offer: Resources) -> Sequence[str]:
-        known = tolerated(needs)
-        return [taint for taint in taints_of(offer) if taint not in known]
+        """Return the taints of the node that the task does not tolerate."""
+        tolerated_taints = tolerated(needs)
+        return [taint for taint in taints_of(offer) if taint not in tolerated_taints]
 
 
 def _would_do(needs: Resources, missing: Sequence[str]) -> str:
+    """Return the option that tolerates these taints too, as a sentence."""
     return f"{tolerate_text(sorted({*tolerated(needs), *missing}))} would do"

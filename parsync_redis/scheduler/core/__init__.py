@@ -1,3 +1,1 @@
-"""What a scheduler decides, without I/O: its copies of the state, its queue, and the seats that it
-chooses.
-"""
+"""The decisions of a scheduler, without I/O: its view, its queue, and its choice of seats."""

@@ -1,8 +1,7 @@
-"""The groups that have no seat, in arrays: which of ten thousand may fit into a partition is one
-comparison.
+"""The groups without a seat, as arrays: a single comparison finds those that may fit a partition.
 
 A group is compared with the most that any open node of the partition has free, of each resource by
-itself. So a group may be tried in vain, but none that fits is left out.
+itself. So a group may be tried in vain, but no group that fits is left out.
 """
 
 from collections import OrderedDict
@@ -17,23 +16,23 @@ from .kind_group import KindGroup
 from .offers import Knowers
 from .partition import PartitionCopy
 
-_LEAST: Final = 64
+MIN_ROWS: Final = 64
+"""Number of rows that the arrays begin with."""
 
 
-class Blocked:
-    """Groups without a seat: a row of amounts each, and the number of its labels and knowers among
-    those that occur.
+class BlockedGroups:
+    """The groups without a seat: for each, a row of amounts and the number of its filter.
 
-    unexplained: those with a kind whose line has no reason, as far as is known. explained: those
-    whose reason was found out since they were added, the latest last. strict: those that need
-    slots, because a waiting seat will not do.
+    A filter is labels and knowers; groups share filters. unexplained: groups with a kind whose line
+    has no reason, as far as is known. explained: groups whose reason was found since they were
+    added, the latest last. strict: groups that need slots, because a waiting seat does not do.
     """
 
     def __init__(self) -> None:
         self._columns: dict[str, int] = {"slots": 0, "seats": 1}
-        self._needs = np.zeros((_LEAST, 2), dtype=np.int64)
-        self._filter_of = np.zeros(_LEAST, dtype=np.int64)
-        self._used = np.zeros(_LEAST, dtype=bool)
+        self._needs = np.zeros((MIN_ROWS, 2), dtype=np.int64)
+        self._filter_of = np.zeros(MIN_ROWS, dtype=np.int64)
+        self._used = np.zeros(MIN_ROWS, dtype=bool)
         self._rows: dict[KindGroup, int] = {}
         self.unexplained: dict[KindGroup, None] = {}
         self.explained: OrderedDict[KindGroup, None] = OrderedDict()
@@ -53,11 +52,11 @@ class Blocked:
         return group in self._rows
 
     def add(self, group: KindGroup) -> None:
-        """Add a group, once."""
+        """Add a group, unless it is here."""
         if group in self._rows:
             return
         needs = group.needs
-        # words that keep tasks apart are too many for columns: such a group may be tried in vain
+        # there are too many `apart` words for columns, so such a group may be tried in vain
         amounts = [(name, amount) for name, amount in needs.amounts if not undeclared(name)]
         for name, _ in amounts:
             self._columns.setdefault(name, len(self._columns))
@@ -89,13 +88,13 @@ class Blocked:
             self.unexplained[group] = None
 
     def on_explained(self, group: KindGroup) -> None:
-        """Note that the reason of a blocked group has just been found out."""
+        """Note that the reason of a blocked group has just been found."""
         self.unexplained.pop(group, None)
         self.explained[group] = None
         self.explained.move_to_end(group)
 
     def discard(self, group: KindGroup) -> None:
-        """Remove a group, if it is there."""
+        """Remove a group, if it is here."""
         row = self._rows.pop(group, None)
         if row is not None:
             self.unexplained.pop(group, None)
@@ -108,7 +107,10 @@ class Blocked:
     def fitting(
         self, partitions: Sequence[PartitionCopy], groups: Sequence[KindGroup] | None = None
     ) -> list[KindGroup]:
-        """Return the groups that may have a seat in one of these partitions: of all, or of some."""
+        """Return the groups that may have a seat in one of these partitions.
+
+        groups: the blocked groups to compare; None compares all.
+        """
         partitions = [
             partition for partition in partitions if partition.free_count or partition.ahead_count
         ]
@@ -118,7 +120,7 @@ class Blocked:
         rows = (
             np.flatnonzero(self._used[:size])
             if groups is None
-            else np.array([self._rows[one] for one in groups])
+            else np.array([self._rows[group] for group in groups])
         )
         most = np.zeros((len(self._filters), len(self._columns)), dtype=np.int64)
         for number in set(self._filter_of[rows].tolist()):
@@ -131,10 +133,11 @@ class Blocked:
         return [group for row in rows[fit].tolist() if (group := self._groups[row]) is not None]
 
     def _grow(self, row: int) -> None:
+        """Enlarge the arrays so that they have this row and all columns."""
         height, width = self._needs.shape
         if row >= height or len(self._columns) > width:
             needs = np.zeros(
-                (max(2 * height if row >= height else height, _LEAST), len(self._columns)),
+                (max(2 * height if row >= height else height, MIN_ROWS), len(self._columns)),
                 dtype=np.int64,
             )
             needs[:height, :width] = self._needs

@@ -1,9 +1,7 @@
-"""Find nodes that refuse claims which the present state allows: a scheduler would claim there again
-and again.
+"""What a scheduler learns from the verdicts on its claims.
 
-A claim is usually lost because the copy was old: another scheduler was first. If the copy was the
-present state, the copy and the commit disagree, as when a bit says that a slot is free which has a
-lease. Such a node becomes suspect.
+It counts merged claims, chooses how many tasks go into a call, confirms won claims, and finds nodes
+that refuse claims which the present state allows.
 """
 
 from collections.abc import Iterable
@@ -16,112 +14,101 @@ from ...model.place import Place
 from ...model.printable import printable
 from ...model.replies import Judged, Snapshot
 
-# Count merged claims: those that won although their partition had changed since the scheduler read
-# it.
 
-
-class Merges:
-    """The version of each partition of which the scheduler's copy knows every change, its own ones
-    as well.
-    """
+class KnownVersions:
+    """By partition, the version up to which the scheduler knows every change, its own included."""
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}
+        self._versions: dict[int, int] = {}
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Take in a partition that was read."""
-        self._known[snapshot.partition] = snapshot.version
+        self._versions[snapshot.partition] = snapshot.version
 
     def is_current(self, judged: Judged, won: int) -> bool:
-        """Return True if the scheduler knew every change before a commit of which `won` claims won:
-        none is merged.
+        """Return True if the scheduler knew every change before this commit: no claim is merged.
 
-        A commit in which some claim won moves the version on by one.
+        won: number of claims that won. A commit in which a claim won raises the version by one.
         """
-        known = self._known.get(judged.partition, -1) + (won > 0)
+        version = self._versions.get(judged.partition, -1) + (won > 0)
         # changes of others are unknown until the partition is read
-        self._known[judged.partition] = known
-        return known == judged.version
+        self._versions[judged.partition] = version
+        return version == judged.version
 
 
-# How many tasks a scheduler takes and claims in one round trip: fewer where its claims are lost.
-#
-# A large call costs the server less a task. But the seats are chosen before the call, so the larger
-# it is, the more other schedulers have taken some of them meanwhile. At the highest rates, calls of
-# 100 instead of 500 cost 7 % more and cut lost claims from 1 to 0.1 % (docs/performance.md).
+MIN_TASKS: Final = 100
+"""Minimum number of tasks in a call."""
+MAX_LOST_SHARE: Final = 0.005
+"""Share of lost claims above which calls become smaller; below half of it they grow again."""
 
-LEAST: Final = 100
-MANY: Final = 0.005
-"""Lost claims, as a share of all, above which calls become smaller; below half of it they grow
-again.
-"""
-
-WINDOW: Final = 1000
-"""Claims over which that share is smoothed."""
+SMOOTHED_CLAIMS: Final = 1000
+"""Number of claims over which the share of lost claims is smoothed."""
 
 
 class CallSize:
-    """The number of tasks in a call, by the verdicts of the latest claims."""
+    """The number of tasks that a scheduler takes and claims in one round trip.
+
+    A large call costs the server less for each task. But seats are chosen before the call, so in a
+    larger call more of them are lost to other schedulers. At the highest rates, calls of 100
+    instead of 500 tasks cost 7 % more and cut lost claims from 1 to 0.1 % (docs/performance.md).
+    """
 
     def __init__(self) -> None:
         self.tasks = MAX_BATCH
         self._lost = 0.0
 
     def on_judged(self, claims: int, lost: int) -> None:
-        """Take in the verdicts on so many claims."""
+        """Take in the verdicts on `claims` claims, of which `lost` were lost."""
         if not claims:
             return
-        self._lost += min(1.0, claims / WINDOW) * (lost / claims - self._lost)
-        if self._lost > MANY:
-            self.tasks = max(LEAST, self.tasks // 2)
-        elif self._lost < MANY / 2:
+        self._lost += min(1.0, claims / SMOOTHED_CLAIMS) * (lost / claims - self._lost)
+        if self._lost > MAX_LOST_SHARE:
+            self.tasks = max(MIN_TASKS, self.tasks // 2)
+        elif self._lost < MAX_LOST_SHARE / 2:
             self.tasks = min(MAX_BATCH, self.tasks * 2)
 
 
-# The won claims of a scheduler that are not confirmed yet.
-
-
 class WonClaims:
-    """Won claims, in the order in which they were won.
+    """The won claims that are not confirmed yet, in the order in which they were won.
 
-    A worker that starts a task confirms it as well.
+    A worker that starts a task confirms the claim as well.
     """
 
     def __init__(self) -> None:
         self.unconfirmed: list[Place] = []
-        self._due = 0  # how many of them were won before the last look at them
+        # number of claims that had been won when `confirmed` was called last
+        self._due = 0
 
     @property
     def due(self) -> list[Place]:
-        """The won claims that had been won when `confirmed` was called last."""
+        """The claims that had been won when `confirmed` was called last."""
         return self.unconfirmed[: self._due]
 
     def confirmed(self, count: int, but: Iterable[Place] = ()) -> None:
-        """Drop the first `count`, `but` some; those that are left are due to confirm
-        the next time.
+        """Drop the first `count` claims, except those in `but`.
+
+        All claims that remain are due the next time.
         """
         self.unconfirmed[:count] = but
         self._due = len(self.unconfirmed)
 
     def take(self) -> list[Place]:
-        """Return the first MAX_BATCH, and drop them: a plan confirms them."""
-        found = self.unconfirmed[:MAX_BATCH]
+        """Return the first MAX_BATCH claims, for a plan to confirm, and drop them."""
+        places = self.unconfirmed[:MAX_BATCH]
         self.unconfirmed = self.unconfirmed[MAX_BATCH:]
         self._due = max(0, self._due - MAX_BATCH)
-        return found
+        return places
 
 
-IN_A_ROW: Final = 5
-"""A node becomes suspect after so many refusals in a row, each of a claim by another read of its
-partition.
-"""
+REFUSALS_IN_A_ROW: Final = 5
+"""A node becomes suspect after so many refusals in a row, each after another read."""
 
-LONGEST: Final = 500
-"""Characters of a note that tell the last refusal: a damaged lease may be of any length."""
+MAX_NOTE_CHARACTERS: Final = 500
+"""Maximum length of the last refusal in a note: a damaged lease may be of any length."""
 
 
-class Refusing(NamedTuple):
-    """A node that is to be made suspect, and why."""
+class RefusingNode(NamedTuple):
+    """A node to be made suspect, and why."""
 
     partition: int
     node: str
@@ -130,8 +117,11 @@ class Refusing(NamedTuple):
 
 
 class Refusals:
-    """Counts the claims that each incarnation of a node refused in a row, one for each read of its
-    partition.
+    """The number of claims that each incarnation of a node refused in a row, one for each read.
+
+    A claim is usually lost because the copy was old: another scheduler was first. If the copy was
+    the present state, the copy and `commit` disagree. An example is a bit that says that a slot is
+    free which has a lease. A scheduler would claim there for ever, so the node becomes suspect.
     """
 
     def __init__(self) -> None:
@@ -142,15 +132,15 @@ class Refusals:
         """Note that a partition was read."""
         self._reads[partition] = self._reads.get(partition, 0) + 1
 
-    def on_judged(self, judged: Judged, current: bool, lost: int) -> list[Refusing]:
-        """Return the nodes that refuse claims.
+    def on_judged(self, judged: Judged, current: bool, lost: int) -> list[RefusingNode]:
+        """Return the nodes that have refused too many claims.
 
-        current: the copy was the present state. lost: how many claims are.
+        current: the copy was the present state. lost: number of lost claims.
         """
         if not (self._rows or (lost and current)):
             return []
         read = self._reads.get(judged.partition, 0)
-        found = list[Refusing]()
+        refusing = list[RefusingNode]()
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             key = judged.partition, claim.node, claim.inc
             if verdict.won:
@@ -160,14 +150,14 @@ class Refusals:
                 if last == read:
                     continue
                 self._rows[key] = count + 1, read
-                if count + 1 == IN_A_ROW:
+                if count + 1 == REFUSALS_IN_A_ROW:
                     del self._rows[key]
-                    found.append(Refusing(*key, _why(verdict)))
-        return found
+                    refusing.append(RefusingNode(*key, _why(verdict)))
+        return refusing
 
 
 def _why(verdict: Verdict) -> str:
-    """Return the note of a node whose last claim got this verdict."""
+    """Return the note for a node whose last claim got this verdict."""
     if verdict.word is ClaimOutcome.SHORT:
         last = f"it has left {verdict.detail or 'nothing'}"
     elif verdict.detail:
@@ -175,6 +165,6 @@ def _why(verdict: Verdict) -> str:
     else:
         last = "the slot takes no claims"
     return (
-        f"{IN_A_ROW} claims in a row were refused although it looks free; the last: "
-        f"{printable(last)[:LONGEST]}"
+        f"{REFUSALS_IN_A_ROW} claims in a row were refused although it looks free; the last: "
+        f"{printable(last)[:MAX_NOTE_CHARACTERS]}"
     )

@@ -1,5 +1,6 @@
-"""The amounts left on the nodes of a partition, as arrays, and the nodes that have a task of each
-`apart` word.
+"""The amounts left on the nodes of a partition, as arrays.
+
+For each `apart` word they include the nodes that have a task with the word.
 """
 
 from collections import defaultdict
@@ -12,26 +13,27 @@ from ...model.amount import THOUSANDTHS
 from ...model.apart import undeclared
 from ...model.devices import by_kind, hold, kind_of
 from ...model.needs import Resources, read_amounts
-from ...placement.columns import MOST, Columns, Mask
+from ...placement.columns import UNLIMITED_TASKS, Columns, Mask
 from ...placement.strategy import Ints
 
-Held = Sequence[Mapping[str, int]]
-"""The amounts that a task holds on each of some nodes; none if no devices are among them: then it
-is what they ask.
+DeviceAmounts = Sequence[Mapping[str, int]]
+"""By node, the amounts that a task holds there; empty if no devices are among them.
+
+Without devices a task holds what its needs ask for.
 """
 
 
-class Left:
-    """The amounts left on each node, by its index, in thousandths.
+class AmountsLeft:
+    """The amounts left on each node, by the node's index, in thousandths.
 
-    A word that keeps tasks apart is a resource of which each node has 1. There may be many words,
-    of few nodes each, so they have sets of nodes and no arrays.
+    A word that keeps tasks apart is a resource of which each node has 1. There may be many such
+    words, each on few nodes, so each word has a set of nodes instead of an array.
     """
 
     def __init__(
         self, columns: Columns, amounts: Mapping[str, Ints], apart: Mapping[str, Collection[int]]
     ) -> None:
-        """columns: the amounts of the empty nodes."""
+        """columns: the amounts of the empty nodes. amounts: by resource. apart: by word, nodes."""
         self._columns = columns
         self._amounts = dict(amounts)
         self._apart = {name: set(nodes) for name, nodes in apart.items()}
@@ -43,22 +45,24 @@ class Left:
         return self._amounts[name][nodes] if name in self._amounts else np.zeros_like(nodes)
 
     def tasks(self, needs: Resources, nodes: Ints) -> Ints:
-        """Return how many tasks of these needs each of these nodes could hold at once by what it
-        has left.
-        """
+        """Return how many tasks of these needs each of these nodes could hold at once."""
         if len(needs.amounts) == 1 and not self._columns.devices and needs.amounts[0][1]:
             ((name, amount),) = needs.amounts  # the usual case, in a fourth of the time
             return np.maximum(self.of_nodes(name, nodes) // amount, 0)
-        most = np.full(len(nodes), MOST, dtype=np.int64)
-        for kind, some in by_kind(needs.amounts).items():
-            own = np.full(len(nodes), MOST, dtype=np.int64)
-            for name, amount in some:
+        most = np.full(len(nodes), UNLIMITED_TASKS, dtype=np.int64)
+        for kind, amounts in by_kind(needs.amounts).items():
+            tasks_of_kind = np.full(len(nodes), UNLIMITED_TASKS, dtype=np.int64)
+            for name, amount in amounts:
                 if amount:
-                    own = np.minimum(own, np.maximum(self.of_nodes(name, nodes), 0) // amount)
+                    tasks_of_kind = np.minimum(
+                        tasks_of_kind, np.maximum(self.of_nodes(name, nodes), 0) // amount
+                    )
             if kind in self._columns.devices:
-                on_devices = self._columns.tasks_on_devices(kind, some, self._amounts)
-                own = np.where(self._columns.devices[kind][nodes], on_devices[nodes], own)
-            most = np.minimum(most, own)
+                on_devices = self._columns.tasks_on_devices(kind, amounts, self._amounts)
+                tasks_of_kind = np.where(
+                    self._columns.devices[kind][nodes], on_devices[nodes], tasks_of_kind
+                )
+            most = np.minimum(most, tasks_of_kind)
         return most
 
     def within(self, needs: Resources, nodes: Sequence[int], seats: Mask) -> Mask:
@@ -74,123 +78,129 @@ class Left:
         return seats
 
     def take(self, needs: Resources, nodes: Sequence[int]) -> list[dict[str, int]]:
-        """Take what tasks of these needs hold on these nodes; return it if some of it may be
-        devices.
+        """Take what a task of these needs holds on each of these nodes; return `DeviceAmounts`.
 
-        The devices are those that commit would choose now.
+        The devices are those that `commit` would choose now.
         """
         if not any(kind_of(name) in self._columns.devices for name, _ in needs.amounts):
             self._change(needs.amounts, nodes, -1)
             return []
-        held = []
+        device_amounts = []
         for node in nodes:
-            held.append(hold(self.of_node(node), needs.amounts) or {})
-            self._change(held[-1].items(), [node], -1)
-        return held
+            device_amounts.append(hold(self.of_node(node), needs.amounts) or {})
+            self._change(device_amounts[-1].items(), [node], -1)
+        return device_amounts
 
-    def put_back(self, needs: Resources, nodes: Sequence[int], held: Held) -> None:
-        """Put back the amounts that `take` took; held: its result."""
-        if not held:
+    def put_back(
+        self, needs: Resources, nodes: Sequence[int], device_amounts: DeviceAmounts
+    ) -> None:
+        """Put back the amounts that `take` took. device_amounts: the result of `take`."""
+        if not device_amounts:
             self._change(needs.amounts, nodes, 1)
-        for node, some in zip(nodes, held, strict=False):
-            self._change(some.items(), [node], 1)
+        for node, amounts in zip(nodes, device_amounts, strict=False):
+            self._change(amounts.items(), [node], 1)
 
     def _change(self, amounts: Iterable[tuple[str, int]], nodes: Sequence[int], sign: int) -> None:
+        """Add amounts to these nodes (sign 1), or take them (-1)."""
         for name, amount in amounts:
             if undeclared(name):
-                held = self._apart.setdefault(name, set())
-                (held.update if sign < 0 else held.difference_update)(nodes)
+                nodes_with_word = self._apart.setdefault(name, set())
+                if sign < 0:
+                    nodes_with_word.update(nodes)
+                else:
+                    nodes_with_word.difference_update(nodes)
             elif name in self._amounts:
                 np.add.at(self._amounts[name], nodes, sign * amount)
 
     def most(self, nodes: Mask) -> dict[str, int]:
-        """Return the most that any of these nodes could give one task, by resource, without words
-        that keep apart.
+        """Return the most that any of these nodes could give one task, by resource.
+
+        Words that keep tasks apart are left out.
         """
-        found = {
-            name: int(left.max(where=nodes, initial=0)) for name, left in self._amounts.items()
+        most = {
+            name: int(amounts.max(where=nodes, initial=0))
+            for name, amounts in self._amounts.items()
         }
-        for name, left in self._most_on_devices().items():
-            found[name] = max(found.get(name, 0), int(left.max(where=nodes, initial=0)))
-        return found
+        for name, amounts in self._most_on_devices().items():
+            most[name] = max(most.get(name, 0), int(amounts.max(where=nodes, initial=0)))
+        return most
 
     def _most_on_devices(self) -> dict[str, Ints]:
-        """Return the most of each kind that each node's devices could give one task, and of each
-        attribute.
-        """
-        found: dict[str, Ints] = {}
+        """Return the most that each node's devices could give one task, by kind and attribute."""
+        most: dict[str, Ints] = {}
         for kind, indexes in self._columns.indexes.items():
             shares = np.array(
                 [self._amounts[name] for i in indexes if (name := f"{kind}@{i}") in self._amounts]
             )
             if len(shares):
                 whole = (shares >= THOUSANDTHS).sum(axis=0) * THOUSANDTHS
-                found[kind] = np.maximum(whole, shares.max(axis=0))
+                most[kind] = np.maximum(whole, shares.max(axis=0))
         for name, amounts in self._amounts.items():
-            attribute, at, _ = name.partition("@")
-            if at and "." in attribute:
-                found[attribute] = (
-                    np.maximum(found[attribute], amounts) if attribute in found else amounts
+            attribute, separator, _ = name.partition("@")
+            if separator and "." in attribute:
+                most[attribute] = (
+                    np.maximum(most[attribute], amounts) if attribute in most else amounts
                 )
-        return found
+        return most
 
     def of_node(self, index: int) -> dict[str, int]:
-        """Return what one node has left of what it declares, and 0 of the words of tasks that it
-        has.
-        """
+        """Return what a node has left of what it declares, and 0 for each apart word there."""
         declared = self._columns.amounts
-        found = {
+        amounts_of_node = {
             name: int(amounts[index])
             for name, amounts in self._amounts.items()
             if name in declared and declared[name][index]
         }
-        return found | {name: 0 for name, nodes in self._apart.items() if index in nodes}
+        return amounts_of_node | {name: 0 for name, nodes in self._apart.items() if index in nodes}
 
 
-class LeftReader:
-    """Reads what snapshots say of the nodes of a partition; it keeps what the last one said,
-    without later claims.
+class AmountsReader:
+    """Reads what snapshots say is left on the nodes of a partition.
+
+    The reader keeps what the last snapshot said, without later claims.
     """
 
     def __init__(self, columns: Columns, index: Mapping[str, int]) -> None:
-        """index: of each node, by its name."""
+        """index: by name of a node."""
         self._columns = columns
         self._index = index
         self._amounts: dict[str, Ints] = {}
         self._apart: dict[str, set[int]] = {}
 
-    def read(self, texts: Mapping[str, str], whole: bool = True) -> Left:
-        """Return what is left by the texts of a snapshot, by the name of each node; it leaves out
-        unknown names.
+    def read(self, texts: Mapping[str, str], whole: bool = True) -> AmountsLeft:
+        """Return what is left by the texts of a snapshot, by node; unknown names are ignored.
 
-        whole: nodes without a text have nothing left, else they have what they had.
+        whole: nodes without a text have nothing left; else they have what they had.
         """
         if whole:
             self._amounts = {}
             self._apart = {}
         by_text = defaultdict[str, list[int]](list)
-        found = dict[str, tuple[list[int], list[int]]]()
+        nodes_and_amounts = dict[str, tuple[list[int], list[int]]]()
         for name, text in texts.items():
             if name in self._index:
                 by_text[text].append(self._index[name])
         for text, rows in by_text.items():
             for resource, amount in read_amounts(text).items():
-                some, amounts = found.setdefault(resource, ([], []))
-                some += rows
+                indexes, amounts = nodes_and_amounts.setdefault(resource, ([], []))
+                indexes += rows
                 amounts += [amount] * len(rows)
         rows = [*chain.from_iterable(by_text.values())]
-        for left in self._amounts.values():
-            left[rows] = 0
+        for amounts_left in self._amounts.values():
+            amounts_left[rows] = 0
         for nodes in self._apart.values():
             nodes.difference_update(rows)
-        for resource, (some, amounts) in found.items():
+        for resource, (indexes, amounts) in nodes_and_amounts.items():
             if undeclared(resource):
-                self._apart.setdefault(resource, set()).update(some)
+                self._apart.setdefault(resource, set()).update(indexes)
             else:
-                self._amounts.setdefault(resource, np.zeros(self._columns.size, dtype=np.int64))[
-                    some
-                ] = amounts
+                amounts_left = self._amounts.setdefault(
+                    resource, np.zeros(self._columns.size, dtype=np.int64)
+                )
+                amounts_left[indexes] = amounts
         self._apart = {name: nodes for name, nodes in self._apart.items() if nodes}
-        return Left(
-            self._columns, {name: left.copy() for name, left in self._amounts.items()}, self._apart
+        return AmountsLeft(
+            self._columns,
+            {name: amounts_left.copy() for name, amounts_left in self._amounts.items()},
+            self._apart,
         )

@@ -1,8 +1,8 @@
-"""Choose the partitions to read, and the copies that are fresh enough to claim by.
+"""The partitions to read next, and the copies that are fresh enough to claim by.
 
 The schedulers take turns at reading, so that no two read the same partition at the same tick.
-Latency-first claims only where no other scheduler's turn has come since this one read the
-partition.
+Latency-first claims in a partition only if no other scheduler's turn has come since this scheduler
+read the partition.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,12 +13,12 @@ from .partition import PartitionCopy
 from .plan import Counters, Plan
 
 FRESH_TICKS: Final = 1
-"""Latency-first claims in a partition for this many ticks after our turn there; later it must be
-read again first.
-"""
+"""Number of ticks after its turn in which latency-first claims in a partition without a read."""
 
-Turns = Callable[[int, int, int, int], Iterable[int]]
-Order = Callable[[Sequence[PartitionCopy]], Sequence[Sequence[PartitionCopy]]]
+TurnRule = Callable[[int, int, int, int], Iterable[int]]
+"""Returns the partitions due for (ordinal, members, tick, partitions)."""
+PartitionOrder = Callable[[Sequence[PartitionCopy]], Sequence[Sequence[PartitionCopy]]]
+"""Returns groups of partitions, in the order in which a strategy searches the groups for seats."""
 
 
 def partitioned(ordinal: int, members: int, tick: int, partitions: int) -> range:
@@ -29,45 +29,49 @@ def partitioned(ordinal: int, members: int, tick: int, partitions: int) -> range
     return range((ordinal + tick) % members, partitions, members)
 
 
-def all_at_once(known: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
-    """Return one group, in which the score alone decides: quality-first."""
-    return [known] if known else []
+def all_at_once(partitions: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
+    """Return a single group, in which the score alone decides: quality-first."""
+    return [partitions] if partitions else []
 
 
-def freshest_first(known: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
-    """Return groups by the turn and the time at which they were read, the last first:
-    latency-first.
+def freshest_first(partitions: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
+    """Return groups by the turn and the time of their last read, the last first: latency-first.
 
-    The turn goes first: a scheduler that hears several ticks at once reads partitions that are
-    another's by now along with its own.
+    The turn goes before the time, because a scheduler that hears several ticks at once reads
+    partitions of an earlier turn along with those of the present turn.
     """
-    found: dict[tuple[int, float], list[PartitionCopy]] = {}
-    for partition in known:
-        found.setdefault((partition.turn, partition.read_s), []).append(partition)
-    return [found[turn] for turn in sorted(found, reverse=True)]
+    by_turn: dict[tuple[int, float], list[PartitionCopy]] = {}
+    for partition in partitions:
+        by_turn.setdefault((partition.turn, partition.read_s), []).append(partition)
+    return [by_turn[turn] for turn in sorted(by_turn, reverse=True)]
 
 
-ORDERS: Final[Mapping[Strategy, Order]] = {
+ORDERS: Final[Mapping[Strategy, PartitionOrder]] = {
     Strategy.QUALITY: all_at_once,
     Strategy.LATENCY: freshest_first,
 }
+"""The partition order of each strategy."""
 
 
 class Freshness:
-    """The partitions to read next, whose nodes are read first if these are due, and those stale for
-    latency-first.
+    """The partitions to read with the next plan, and the judgement which copies are stale.
 
-    Fetched partitions are read out of turn, to place something there. Asked ones will tell this
-    scheduler of a freed slot; each is asked anew when it is due. passes: how often claims were
-    made, or could have been.
+    to_read: partitions to read. nodes_due: partitions whose nodes are read first. asks: partitions
+    are asked to tell of freed slots, and read out of turn. A fetched partition is read out of turn,
+    to place something there. An asked partition tells this scheduler of a freed slot; the request
+    ends when the partition is due. passes: how often claims were made, or could have been.
     """
 
     def __init__(
-        self, partitions: Sequence[PartitionCopy], counters: Counters, turns: Turns, asks: bool
+        self,
+        partitions: Sequence[PartitionCopy],
+        counters: Counters,
+        turn_rule: TurnRule,
+        asks: bool,
     ) -> None:
         self._partitions = partitions
         self._counters = counters
-        self._turns = turns
+        self._turns = turn_rule
         self.asks = asks
         self.to_read: set[int] = set(range(len(partitions)))
         self.nodes_due: set[int] = set(range(len(partitions)))
@@ -89,7 +93,7 @@ class Freshness:
         self._fetched.add(partition)
 
     def on_read(self, partition: PartitionCopy, now_s: float) -> None:
-        """Mark a partition as read."""
+        """Note that a partition was read at `now_s` (monotonic)."""
         partition.read_s = now_s
         partition.turn = partition.due
         if partition.number in self._fetched:
@@ -97,9 +101,7 @@ class Freshness:
             partition.fetched_pass = self.passes
 
     def on_unread(self, partition: PartitionCopy) -> None:
-        """Let a partition have no seats whose server does not answer, until it is read at its next
-        turn.
-        """
+        """Close a partition whose server does not answer, until it is read at its next turn."""
         self._fetched.discard(partition.number)
         partition.close()
 
@@ -109,11 +111,11 @@ class Freshness:
         self.to_read = set(self.nodes_due)
 
     def is_stale(self, partition: PartitionCopy, strategy: Strategy) -> bool:
-        """Return True if latency-first must re-read this partition before it claims there.
+        """Return True if latency-first must read this partition again before it claims there.
 
-        Another scheduler's turn has come since, and it places there now. A copy that was fetched
-        since the last pass is never stale, however many ticks came meanwhile: passes may be slower
-        than ticks.
+        Another scheduler's turn has come since, and that scheduler places there now. A copy that
+        was fetched since the last pass is never stale, however many ticks came meanwhile, because
+        passes may be slower than ticks.
         """
         latency = self.asks and strategy is Strategy.LATENCY
         late = self._counters.ticks - partition.turn > FRESH_TICKS
@@ -125,9 +127,7 @@ class Freshness:
         self.to_read |= self._fetched
 
     def ask(self, plan: Plan) -> None:
-        """While kinds have no seat, ask each partition to tell of a freed slot, until it does or is
-        due again.
-        """
+        """Ask each partition to tell of a freed slot, unless asked since its last turn."""
         plan.ask = {
             p.number for p in self._partitions if p.nodes and p.number not in self._asked
         } - self.nodes_due
@@ -135,7 +135,7 @@ class Freshness:
         self.to_read |= plan.ask
 
     def fill(self, plan: Plan) -> None:
-        """Put what is to be read into a plan."""
+        """Put the partitions to read into a plan."""
         plan.read = sorted(self.to_read | self.nodes_due)
         self.to_read.clear()
         self.nodes_due = set()

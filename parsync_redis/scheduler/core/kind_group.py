@@ -1,5 +1,6 @@
-"""The kinds that wait, in groups of those that the same seats fit: equal needs, and the same nodes
-for their names.
+"""The kinds that wait, in groups that the same seats fit.
+
+The kinds of a group have equal needs, and the same nodes know their names.
 """
 
 from dataclasses import dataclass, field
@@ -10,24 +11,29 @@ from ...model.needs import Resources
 from .offers import Knowers
 
 OF_PRIORITY: Final = 10**12
-"""Orders of one priority: an order is (9 - priority) times this, and the number of the submission.
+"""Distance between the orders of two neighbouring priorities.
+
+An order is (9 - priority) times this, plus the number of the submission.
 """
 
 BLOCK: Final = 256
-"""Orders of different shards in one block of so many are equally old: once in a gap the leader lets
-all shards begin a new block, and between two gaps each shard counts by itself.
+"""Number of orders in a block; orders of one block in different shards count as equally old.
+
+Once in a gap the leader lets all shards begin a new block. Between two gaps each shard counts by
+itself.
 """
 
 
 GroupKey = tuple[str, Knowers, frozenset[str]]
+"""The text of the needs, the knowers, and the barred nodes of a group."""
 
 
 @dataclass(slots=True, eq=False)
 class KindGroup:
-    """Kinds with equal needs whose names the same nodes know, by shard and text.
+    """Kinds with equal needs whose names the same nodes know.
 
-    barred: nodes that are booked for others, where its tasks may not go. blocked: none of the seats
-    in the view fits.
+    knowers: who knows the names. barred: nodes where its tasks may not go now. waiting: the kinds,
+    by shard and text. blocked: no seat in the view fits.
     """
 
     needs: Resources
@@ -38,7 +44,7 @@ class KindGroup:
 
     @property
     def key(self) -> GroupKey:
-        """What is equal in all kinds of the group: needs, knowers and barred nodes."""
+        """What all kinds of the group have in common: needs, knowers and barred nodes."""
         return self.needs.text, self.knowers, self.barred
 
     @property
@@ -51,7 +57,7 @@ class KindGroup:
 class WaitingKind:
     """A kind of which `count` tasks wait in a shard, at orders from `first` to `last`.
 
-    why: the reason in its line, '' if there is none, None if another scheduler may have written one
+    why: the reason in its line; '' for none; None if another scheduler may have written a reason
     since.
     """
 
@@ -64,18 +70,18 @@ class WaitingKind:
     shard: int = 0
 
     def order(self, number: int) -> float:
-        """Estimate the order of task `number`, from 0: those of one priority lie evenly between
-        first and last.
+        """Estimate the order of task `number`, counted from 0.
 
-        If the tasks are of several priorities, all but the first are taken to have the lowest: the
-        next look tells.
+        Tasks of one priority are assumed to lie evenly between first and last. If the tasks have
+        several priorities, all but the first are assumed to have the lowest, until the next look
+        tells.
         """
         if number and self.first // OF_PRIORITY != self.last // OF_PRIORITY:
             return float(self.last // OF_PRIORITY * OF_PRIORITY)
         return self.first + number * (self.last - self.first) / max(1, self.count - 1)
 
     def before(self, order: float, number: int) -> int:
-        """Estimate how many tasks from `number` on come before `order`; at least 1."""
+        """Estimate how many tasks from `number` on go before `order`; at least 1."""
         if self.last // OF_PRIORITY != self.first // OF_PRIORITY:
             return 1
         step = (self.last - self.first) / max(1, self.count - 1)

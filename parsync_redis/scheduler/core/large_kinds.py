@@ -1,6 +1,4 @@
-"""The large kinds that find no room: the leader's scheduler tells the leader's work, which books
-nodes for them.
-"""
+"""The large kinds that find no room; the leader's work books nodes for them."""
 
 import heapq
 from collections.abc import Iterable
@@ -10,13 +8,14 @@ from ...model.apart import undeclared
 from ...model.needs import Resources
 from .kind_group import KindGroup, WaitingKind
 
-MOST: Final = 32
-"""So many kinds are told, the oldest first."""
+MAX_LARGE_KINDS: Final = 32
+"""Maximum number of large kinds, the oldest first."""
 
 
-class Large(NamedTuple):
-    """A kind whose tasks need more than any node has free, the shards where they wait, and the
-    order of the first.
+class LargeKind(NamedTuple):
+    """A kind that smaller tasks may keep waiting.
+
+    shards: where its tasks wait. first: the order of its first task.
     """
 
     kind: str
@@ -25,9 +24,10 @@ class Large(NamedTuple):
 
 
 class LeastAsked:
-    """The amounts of each resource that tasks asked for lately, whether they waited long or not.
+    """The least amount of each resource that tasks have lately asked for.
 
-    keep_s: so long an amount counts after it was seen last.
+    Tasks count whether they waited long or not. keep_s: how long an amount counts after it was
+    seen.
     """
 
     def __init__(self, keep_s: float) -> None:
@@ -36,13 +36,13 @@ class LeastAsked:
         self._least: dict[str, int] = {}
 
     def see(self, groups: Iterable[KindGroup], now_s: float) -> None:
-        """Take in groups that wait now."""
-        asked_now = (asked for group in groups for asked in group.needs.amounts)
-        self._seen_s |= {
-            asked: now_s for asked in asked_now if asked[1] and not undeclared(asked[0])
-        }
+        """Take in groups that wait now, at `now_s` (monotonic)."""
+        for group in groups:
+            for name, amount in group.needs.amounts:
+                if amount and not undeclared(name):
+                    self._seen_s[name, amount] = now_s
         self._seen_s = {
-            asked: at_s for asked, at_s in self._seen_s.items() if now_s - at_s <= self._keep_s
+            key: seen_s for key, seen_s in self._seen_s.items() if now_s - seen_s <= self._keep_s
         }
         self._least = {}
         for name, amount in self._seen_s:
@@ -53,27 +53,29 @@ class LeastAsked:
         return any(self._least.get(name, amount) < amount for name, amount in needs.amounts)
 
     def makes_large(self, needs: Resources) -> bool:
-        """Return whether tasks with these needs are large: smaller tasks could keep them waiting
-        for ever.
+        """Return whether tasks of these needs are large.
+
+        Smaller tasks could keep them waiting for ever.
         """
         return needs.slots > 1 or self.exceeded_by(needs)
 
 
-def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[Large, ...]:
-    """Return the large kinds of some groups, the oldest first.
+def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[LargeKind, ...]:
+    """Return the large kinds among these groups, the oldest first.
 
-    Tasks of several slots are large, and those that ask for more of a resource than others do. A
-    stream of smaller tasks could keep them waiting for ever. Other tasks get their turn as the
-    oldest.
+    Tasks of several slots are large, and tasks that ask for more of a resource than other tasks do.
+    A stream of smaller tasks could keep them waiting for ever. All other tasks get their turn when
+    they are the oldest.
     """
-    waits: dict[str, list[WaitingKind]] = {}
+    by_text: dict[str, list[WaitingKind]] = {}
     for group in groups:
         if not least.makes_large(group.needs):
             continue
         for waiting in group.waiting.values():
-            waits.setdefault(waiting.kind.text, []).append(waiting)
-    large = (
-        Large(kind, tuple(sorted(one.shard for one in shards)), min(one.first for one in shards))
-        for kind, shards in waits.items()
-    )
-    return tuple(heapq.nsmallest(MOST, large, key=lambda one: one.first))
+            by_text.setdefault(waiting.kind.text, []).append(waiting)
+    large = list[LargeKind]()
+    for text, in_shards in by_text.items():
+        shards = sorted(waiting.shard for waiting in in_shards)
+        first = min(waiting.first for waiting in in_shards)
+        large.append(LargeKind(text, tuple(shards), first))
+    return tuple(heapq.nsmallest(MAX_LARGE_KINDS, large, key=lambda kind: kind.first))

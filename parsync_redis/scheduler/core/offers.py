@@ -1,6 +1,4 @@
-"""The nodes of a partition as a scheduler judges them: which fit a task, and which take
-new tasks.
-"""
+"""The offers of a partition's nodes: which nodes fit a task, and which take new tasks."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -14,30 +12,30 @@ from ...model.node import Node
 from ...model.options import ONE_SLOT
 from ...placement.columns import Columns, Mask
 from ...placement.fitting import fitting
-from ...placement.rules import RULES
+from ...placement.rules import PLACEMENT_RULES
 from ...placement.strategy import Floats
-from .free_amounts import Left, LeftReader
+from .free_amounts import AmountsLeft, AmountsReader
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Knowers = frozenset[str] | None
-"""The digests (model/apps.py) of the nodes that know a task's name, None for all."""
+"""The digests (model/apps.py) of the nodes that know a task's name; None if all nodes do."""
 
-MOST: Final = 256
-"""Needs whose answers a partition keeps, until its nodes change."""
+MAX_CACHED: Final = 256
+"""Maximum number of answers in a cache of a partition."""
 
 
 def keep(cache: dict[K, V], key: K, value: V) -> None:
-    """Add an answer to a cache, which begins anew when it is full."""
-    if len(cache) >= MOST:
+    """Add an answer to a cache; a full cache is emptied first."""
+    if len(cache) >= MAX_CACHED:
         cache.clear()
     cache[key] = value
 
 
 class Offers:
-    """The offers and scores of some nodes, by their index.
+    """The offers and scores of some nodes, by the node's index.
 
-    choosy: some turn away tasks that ask for one slot only.
+    choosy: some node turns away tasks that ask for one slot only.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -55,16 +53,17 @@ class Offers:
         self._fitting: dict[tuple[str, Knowers], Mask] = {}
         self._fitting_open: dict[tuple[str, Knowers], Mask] = {}
         self._censuses: dict[tuple[str, Knowers], Sequence[int]] = {}
-        self._left = LeftReader(self._columns, self._index)
+        self._amounts_reader = AmountsReader(self._columns, self._index)
         self.choosy = not fitting(self._columns, ONE_SLOT).all()
 
     def index_of(self, name: str) -> int:
-        """Return the index of the node of this name, -1 if it is not here."""
+        """Return the index of the node of this name; -1 if it is not here."""
         return self._index.get(name, -1)
 
     def _knowing(self, knowers: Knowers) -> Mask:
-        """Return which nodes know a task's name; a node that does not say which tasks it knows
-        knows all. Cached.
+        """Return which nodes know a task's name. Cached.
+
+        A node that does not say which tasks it knows counts as knowing all.
         """
         mask = self._known.get(knowers)
         if mask is None:
@@ -85,22 +84,23 @@ class Offers:
         return mask
 
     def _near(self, mask: Mask, needs: Resources) -> Mask:
-        """Return a mask with only the node that needs are for, if they are for one."""
+        """Return the mask, with only one node if the needs name one (model/near.py)."""
         if node := near_of(needs):
-            mask = mask & np.array([known.name == node for known in self.nodes], dtype=bool)
+            mask = mask & np.array([candidate.name == node for candidate in self.nodes], dtype=bool)
         return mask
 
     def census(self, needs: Resources, knowers: Knowers) -> Sequence[int]:
-        """Return how many nodes are left at the beginning, after name and near, each rule, and
-        state. Cached.
+        """Return how many nodes remain after each test, beginning with all nodes. Cached.
+
+        The tests are: name, near, each rule in order, and state.
         """
         counts = self._censuses.get((needs.text, knowers))
         if counts is None:
-            found = [self._columns.everyone(), self._knowing(knowers)]
-            found.append(self._near(found[-1], needs))
-            for rule in RULES:
-                found.append(found[-1] & rule.mask(self._columns, needs))
-            counts = [int(mask.sum()) for mask in (*found, found[-1] & self._open)]
+            masks = [self._columns.everyone(), self._knowing(knowers)]
+            masks.append(self._near(masks[-1], needs))
+            for rule in PLACEMENT_RULES:
+                masks.append(masks[-1] & rule.mask(self._columns, needs))
+            counts = [int(mask.sum()) for mask in (*masks, masks[-1] & self._open)]
             keep(self._censuses, (needs.text, knowers), counts)
         return counts
 
@@ -112,13 +112,13 @@ class Offers:
             keep(self._fitting_open, (needs.text, knowers), mask)
         return mask
 
-    def others(self, names: Iterable[str]) -> Mask | None:
+    def without(self, names: Iterable[str]) -> Mask | None:
         """Return which nodes have none of these names; None if all."""
-        found = [self._index[name] for name in names if name in self._index]
-        if not found:
+        indexes = [self._index[name] for name in names if name in self._index]
+        if not indexes:
             return None
         mask = self._columns.everyone()
-        mask[found] = False
+        mask[indexes] = False
         return mask
 
     def looks_ahead(self, needs: Resources, knowers: Knowers) -> bool:
@@ -127,7 +127,7 @@ class Offers:
 
     @property
     def declaring(self) -> Mapping[str, Mask]:
-        """Return, by resource, which nodes declare some; by kind of devices, which have some."""
+        """Which nodes declare some of each resource, or have devices of each kind."""
         return self._columns.declaring
 
     def having(self, names: frozenset[str]) -> Mask:
@@ -140,6 +140,6 @@ class Offers:
             self._having[names] = mask
         return mask
 
-    def left_of(self, texts: Mapping[str, str], whole: bool = True) -> Left:
-        """Return what each node has left, by the texts of a snapshot; whole: as in `Snapshot`."""
-        return self._left.read(texts, whole)
+    def amounts_left(self, texts: Mapping[str, str], whole: bool = True) -> AmountsLeft:
+        """Return what each node has left, by the texts of a snapshot. whole: as in `Snapshot`."""
+        return self._amounts_reader.read(texts, whole)

@@ -1,14 +1,14 @@
-"""A scheduler's copy of one partition, in numpy arrays: one bit a slot (free or not), each slot's
-node, amounts left.
+"""A scheduler's copy of one partition, as numpy arrays.
 
-`seats` computes where a task of given needs could go. `reserve` takes seats out of the copy for
-tasks that are still to be taken from the queue; each reserved seat ends as a claim, or goes back.
+The copy has one bit for each slot (free or not), each slot's node, and the amounts left. `seats`
+computes where a task of given needs could go. `reserve` takes seats out of the copy for tasks that
+are still to be taken from the queue. Each reserved seat becomes a claim, or goes back.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, Final, cast
+from typing import Final
 
 import numpy as np
 
@@ -18,20 +18,18 @@ from ...placement.columns import Mask
 from ...placement.strategy import SHARPNESS, Floats, Ints, pace
 from .offers import Knowers, Offers, keep
 
-# Where the bits of a partition's nodes are in its bitmap.
-
 Key = tuple[str, Knowers, bool]
-"""The text of needs, who knows the task's name, and whether waiting seats are meant."""
+"""The text of needs, who knows the task's name, and True for waiting seats, False for slots."""
 
-KEPT: Final = 1000
-"""Positions that are kept for one key at most: more cost more memory than time."""
+MAX_CACHED_BITS: Final = 1000
+"""Maximum number of positions cached for one key: more cost more memory than time."""
 
 
 class BitLayout:
-    """The bits of a partition, by their position.
+    """Where the bits of a partition's nodes are in its bitmap, by position.
 
-    node_of: the index of the node, -1 for a bit of no node. is_slot: True for a slot, False for a
-    waiting seat. first_of: the first bit of each node.
+    node_of: the index of the node; -1 for a bit of no node. is_slot: True for a slot, False for a
+    waiting seat. first_of: by index of a node, its first bit.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -46,35 +44,35 @@ class BitLayout:
             self.is_slot[node.first : node.first + node.offer.slots] = True
 
     def bits_of(self, key: Key, nodes: Mask) -> Ints:
-        """Return the positions of all slots, or waiting seats, of the nodes that fit some needs.
+        """Return the positions of all slots, or waiting seats, of these nodes.
 
-        nodes: which nodes these are. Few positions are cached, by `key`.
+        key: names the answer; short answers are cached.
         """
-        found = self._kept.get(key)
-        if found is None:
-            found = (
-                nodes[self.node_of] & (self.is_slot != key[2]) & (self.node_of >= 0)
-            ).nonzero()[0]
-            if len(found) <= KEPT:
-                keep(self._kept, key, found)
-        return found
+        bits = self._kept.get(key)
+        if bits is None:
+            bits = (nodes[self.node_of] & (self.is_slot != key[2]) & (self.node_of >= 0)).nonzero()[
+                0
+            ]
+            if len(bits) <= MAX_CACHED_BITS:
+                keep(self._kept, key, bits)
+        return bits
 
     def count(self, bits: Mask) -> Ints:
         """Return how many of these bits each node has."""
         return np.bincount(self.node_of[bits.nonzero()[0]], minlength=self._nodes)
 
 
-WHOLE: Final = 64
-"""Of so many reads of a partition one is whole."""
+READS_PER_WHOLE_READ: Final = 64
+"""Every so many reads of a partition, all of the partition is read."""
 
 
 @dataclass(slots=True)
 class Seats:
-    """The seats for one set of needs in one partition.
+    """The seats for given needs in one partition.
 
-    bits: free slots, those of a node next to each other; seat i is `size` of them from position
-    `leads[i]` on. nodes[i]: the index of seat i's node. paces[i]: how good the seat is, see
-    placement/strategy.py. kept_back: they come last, see scheduler/core/scarce.py.
+    bits: positions of free slots, those of a node next to each other. leads: seat i is `size` slots
+    from `bits[leads[i]]` on. nodes: the index of each seat's node. paces: how good each seat is,
+    see placement/strategy.py. kept_back: the seats come last, see scheduler/core/scarce.py.
     """
 
     partition: "PartitionCopy"
@@ -88,24 +86,24 @@ class Seats:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of
-    node `owners[i]`.
+    """Seats that the copy keeps for tasks of equal needs, the best first.
 
-    held: the result of `Left.take` for them.
+    Seat i is `slots[i]` of node `owners[i]`. device_amounts: the result of `AmountsLeft.take` for
+    them.
     """
 
     partition: "PartitionCopy"
     needs: Resources
     owners: list[int]
     slots: list[tuple[int, ...]]
-    held: list[dict[str, int]] = field(default_factory=list)
+    device_amounts: list[dict[str, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.owners)
 
     @property
     def bits(self) -> Ints:
-        """The positions of the seats' slots in the partition's bitmap, a row a seat."""
+        """The positions of the seats' slots in the partition's bitmap, one row for each seat."""
         nodes = self.partition.nodes
         firsts = np.array([nodes[owner].first for owner in self.owners], dtype=np.int64)
         return firsts[:, None] + np.array(self.slots, dtype=np.int64).reshape(
@@ -113,48 +111,50 @@ class Reservation:
         )
 
     def claim(self, count: int) -> Iterator[tuple[Node, tuple[int, ...]]]:
-        """Return node and slots of the first `count` seats: they stay taken in the copy until the
-        partition is read.
+        """Return node and slots of the first `count` seats.
+
+        The copy keeps them taken until the next read.
         """
         nodes = self.partition.nodes
         claimed = zip(
             [nodes[owner] for owner in self.owners[:count]], self.slots[:count], strict=True
         )
-        del self.owners[:count], self.slots[:count], self.held[:count]
+        del self.owners[:count], self.slots[:count], self.device_amounts[:count]
         return claimed
 
     def give_back(self) -> None:
-        """Free the seats that are left: no tasks came for them."""
+        """Free the remaining seats: no tasks came for them."""
         self.partition.reserved.pop(self, None)
         if self:
             self.partition.change(self, -1)
             self.owners = []
             self.slots = []
 
-    def move_up(self, at: int) -> None:
-        """Let seat `at` be the first."""
-        for column in filter(
-            None, cast(tuple[list[Any], ...], (self.owners, self.slots, self.held))
-        ):
-            column.insert(0, column.pop(at))
+    def move_up(self, position: int) -> None:
+        """Make the seat at this position the first."""
+        self.owners.insert(0, self.owners.pop(position))
+        self.slots.insert(0, self.slots.pop(position))
+        if self.device_amounts:
+            self.device_amounts.insert(0, self.device_amounts.pop(position))
 
-    def keep(self, which: Mask) -> None:
-        """Forget the other seats: others have them.
+    def keep(self, is_kept: Mask) -> None:
+        """Forget the other seats: other claims have them.
 
-        The caller must take the amounts of the rest anew.
+        The caller must take the amounts of the kept seats again.
         """
-        self.owners = list(compress(self.owners, which))
-        self.slots = list(compress(self.slots, which))
+        self.owners = list(compress(self.owners, is_kept))
+        self.slots = list(compress(self.slots, is_kept))
 
 
 class PartitionCopy:
     """A scheduler's copy of one partition.
 
-    read_s: when it was read, on the scheduler's monotonic clock. due: the last of the scheduler's
-    ticks at which this partition was due; turn: the value of `due` when it was last read.
-    fetched_pass: the scheduler's pass at which it was last read out of turn. free: slots and
-    waiting seats that may be claimed; free_count and ahead_count count each. version: that of the
-    snapshot, -1 if all must be read anew. judged: that after the last claims, -1 after a read.
+    read_s: when it was read (monotonic). due: the last tick of this scheduler at which the
+    partition was due. turn: the value of `due` when it was last read. fetched_pass: the pass of
+    this scheduler at which it was last read out of turn. free: the slots and waiting seats that may
+    be claimed, by position. free_count, ahead_count: number of free slots, and of free waiting
+    seats. version: of the snapshot; -1 if all must be read again. judged: the version after the
+    last claims; -1 after a read. quality: of each node, in standard deviations.
     """
 
     def __init__(self, number: int) -> None:
@@ -171,32 +171,31 @@ class PartitionCopy:
         self._reads = 0
         self._bits = b""
         self.free = np.zeros(0, dtype=bool)
-        self.free_count = self.ahead_count = 0
-        self.left = self.offers.left_of({})
+        self.free_count = 0
+        self.ahead_count = 0
+        self.amounts_left = self.offers.amounts_left({})
         self.quality = np.zeros(0)
         self._paces = np.ones(0)
         self.reserved: dict[Reservation, None] = {}
         self._free_of: Ints | None = None
         self._seats: dict[tuple[str, Knowers, bool], tuple[Seats, int]] = {}
-        # the nodes whose seats were taken or put back since these answers began
+        # the nodes whose seats were taken or put back since the caches were empty
         self._changed: list[int] = []
         self._layout = BitLayout([])
         self._most: dict[tuple[str, Knowers], tuple[dict[str, int], int]] = {}
 
     def set_nodes(self, nodes: Iterable[Node], epoch: int) -> None:
-        """Store the partition's nodes; the bits must be read again after that."""
+        """Store the partition's nodes; the bits must be read again."""
         self.nodes = sorted(nodes, key=lambda node: node.first)
         self.epoch = epoch
         self._layout = BitLayout(self.nodes)
         self.close()
         self.set_quality(np.zeros(len(self.nodes)))
         self.offers = Offers(self.nodes)
-        self.left = self.offers.left_of({})
+        self.amounts_left = self.offers.amounts_left({})
 
     def close(self) -> None:
-        """Let it have no seats until it is read again: its nodes are others by now, and every claim
-        would be lost.
-        """
+        """Leave the copy without seats until it is read again: every claim would be lost."""
         self.version = -1
         self.free = np.zeros(len(self._layout.is_slot), dtype=bool)
         self.free_count = 0
@@ -208,8 +207,9 @@ class PartitionCopy:
         self._forget_seats()
 
     def set_quality(self, quality: Floats, sharpness: float = SHARPNESS) -> None:
-        """Store each node's score among the nodes of all partitions, in standard deviations from
-        the mean.
+        """Store the quality of each node.
+
+        quality: the score among the nodes of all partitions, in standard deviations from the mean.
         """
         self.quality = quality
         self._paces = pace(quality, sharpness)
@@ -217,70 +217,78 @@ class PartitionCopy:
 
     @property
     def since(self) -> int:
-        """The version since which the changes are to be read, -1 for all: now and then, for what
-        nobody noted.
+        """The version since which changes are to be read; -1 for all.
+
+        Now and then all is read, for the sake of changes that no script noted.
         """
-        return self.version if self._reads % WHOLE else -1
+        return self.version if self._reads % READS_PER_WHOLE_READ else -1
 
     def set_free(
-        self, bits: bytes | None, left: Mapping[str, str], version: int, whole: bool = True
+        self, bits: bytes | None, amounts_left: Mapping[str, str], version: int, whole: bool = True
     ) -> None:
-        """Store a snapshot: the bitmap as Redis has it, None for that of the last one, and the
-        amounts left.
+        """Store a snapshot.
+
+        bits: the bitmap as Redis has it; None for that of the last snapshot. amounts_left: by node,
+        as text. whole: `amounts_left` has all nodes.
         """
         self._bits = self._bits if bits is None else bits
         self.judged = -1
         whole = whole and bits is not None
         self._reads += 1
-        # unpackbits fills a short bitmap up with 0, but makes garbage of no byte at all.
-        seen = np.unpackbits(
+        # unpackbits fills a short bitmap up with 0, but makes garbage of an empty bitmap
+        bits_read = np.unpackbits(
             np.frombuffer(self._bits or b"\0", dtype=np.uint8), count=len(self._layout.is_slot)
         )
-        self.free = seen.view(bool) & (self._layout.node_of >= 0)
+        self.free = bits_read.view(bool) & (self._layout.node_of >= 0)
         self.free_count = int(np.count_nonzero(self.free & self._layout.is_slot))
         self.ahead_count = int(np.count_nonzero(self.free)) - self.free_count
-        self.left = self.offers.left_of(left, whole)
+        self.amounts_left = self.offers.amounts_left(amounts_left, whole)
         self.version = version
         for reservation in filter(len, self.reserved):
-            found = np.asarray(self.free[reservation.bits].all(axis=1))
-            reservation.keep(self.left.within(reservation.needs, reservation.owners, found))
+            is_free = np.asarray(self.free[reservation.bits].all(axis=1))
+            reservation.keep(
+                self.amounts_left.within(reservation.needs, reservation.owners, is_free)
+            )
             if reservation:
                 self.change(reservation, 1)
         self._forget_seats()
 
     def _forget_seats(self) -> None:
+        """Empty the caches."""
         self._changed.clear()
         self._seats.clear()
         self._most.clear()
         self._free_of = None
 
     def forget_reservations(self) -> None:
-        """Forget what was reserved; the bits must be read again after that."""
+        """Forget all reservations; the bits must be read again."""
         self.reserved.clear()
         self.version = -1
 
     def seats(self, needs: Resources, knowers: Knowers = None, ahead: bool = False) -> Seats:
-        """Return the seats for these needs, by this copy. All of them could be taken at once.
+        """Return the seats for these needs, by this copy; all of them could be taken at once.
 
-        knowers: the digests of the nodes that know the task's name; None if all nodes do. Seats do
-        not share slots, and no node has more seats than its amounts allow. ahead: waiting seats,
+        Seats do not share slots, and no node has more seats than its amounts allow. knowers: the
+        digests of the nodes that know the task's name; None if all nodes do. ahead: waiting seats,
         not slots.
         """
-        found, at = self._seats.get((needs.text, knowers, ahead)) or (None, 0)
-        if found is None or self._has_changed(needs, knowers, at):
-            found = self._find_seats(needs, knowers, ahead)
-        self._seats[needs.text, knowers, ahead] = found, len(self._changed)
-        return found
+        seats, change_number = self._seats.get((needs.text, knowers, ahead)) or (None, 0)
+        if seats is None or self._has_changed(needs, knowers, change_number):
+            seats = self._find_seats(needs, knowers, ahead)
+        self._seats[needs.text, knowers, ahead] = seats, len(self._changed)
+        return seats
 
-    def _has_changed(self, needs: Resources, knowers: Knowers, at: int) -> bool:
-        """Return whether seats were taken or put back on a node that fits these needs, since change
-        number `at`.
+    def _has_changed(self, needs: Resources, knowers: Knowers, change_number: int) -> bool:
+        """Return whether seats have changed on a node that fits these needs.
+
+        change_number: earlier changes do not count.
         """
-        return at < len(self._changed) and bool(
-            self.offers.open(needs, knowers)[self._changed[at:]].any()
+        return change_number < len(self._changed) and bool(
+            self.offers.open(needs, knowers)[self._changed[change_number:]].any()
         )
 
     def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
+        """Return the seats for these needs, without the cache."""
         if needs.amounts or needs.labels or knowers is not None or self.offers.choosy:
             of_nodes = self._layout.bits_of(
                 (needs.text, knowers, ahead), self.offers.open(needs, knowers)
@@ -291,14 +299,14 @@ class PartitionCopy:
         nodes = self._layout.node_of[bits]
         if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
-        held = np.bincount(nodes, minlength=len(self.nodes))
-        counts = held[owners := held.nonzero()[0]]
-        most = np.minimum(counts // needs.slots, self.left.tasks(needs, owners))
+        free_bits = np.bincount(nodes, minlength=len(self.nodes))
+        owners = free_bits.nonzero()[0]
+        counts = free_bits[owners]
+        seats_of_owner = np.minimum(counts // needs.slots, self.amounts_left.tasks(needs, owners))
         rank = np.arange(len(bits)) - np.repeat(np.cumsum(counts) - counts, counts)
-        of_seats = rank < np.repeat(most * needs.slots, counts)
-        leads = (of_seats if needs.slots == 1 else of_seats & (rank % needs.slots == 0)).nonzero()[
-            0
-        ]
+        of_seats = rank < np.repeat(seats_of_owner * needs.slots, counts)
+        is_lead = of_seats if needs.slots == 1 else of_seats & (rank % needs.slots == 0)
+        leads = is_lead.nonzero()[0]
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
 
     def reserve(self, seats: Seats, chosen: Ints, needs: Resources) -> Reservation:
@@ -312,8 +320,9 @@ class PartitionCopy:
         return reservation
 
     def change(self, reservation: Reservation, sign: int, bits: Ints | None = None) -> None:
-        """Take the seats of a reservation out of the copy (sign 1), or put them back (-1); bits:
-        their positions.
+        """Take the seats of a reservation out of the copy (sign 1), or put them back (-1).
+
+        bits: the positions of their slots, if the caller has them.
         """
         bits = reservation.bits if bits is None else bits
         self.free[bits] = sign < 0
@@ -321,33 +330,35 @@ class PartitionCopy:
         self.free_count -= sign * slots
         self.ahead_count -= sign * (bits.size - slots)
         if sign > 0:
-            reservation.held = self.left.take(reservation.needs, reservation.owners)
+            reservation.device_amounts = self.amounts_left.take(
+                reservation.needs, reservation.owners
+            )
         else:
-            self.left.put_back(reservation.needs, reservation.owners, reservation.held)
+            self.amounts_left.put_back(
+                reservation.needs, reservation.owners, reservation.device_amounts
+            )
         self._changed += reservation.owners
         self._free_of = None
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
-        """Return the most that any open node has free of each resource, of `slots`, and of `seats`.
+        """Return the most that any open node has free: by resource, and as `slots` and `seats`.
 
-        Cached.
-
-        seats: its free slots, or 1 if only waiting seats are free there. labels: needs of one slot
-        with the labels that the nodes must have, and the least of each resource; knowers: as in
-        `seats`.
+        seats: its free slots, or 1 if only waiting seats are free there. labels: needs of one slot,
+        with the labels that a node must have and the least of each resource. knowers: as in
+        `seats`. Cached.
         """
-        found, at = self._most.get((labels.text, knowers)) or (None, 0)
-        if found is None or self._has_changed(labels, knowers, at):
+        most, change_number = self._most.get((labels.text, knowers)) or (None, 0)
+        if most is None or self._has_changed(labels, knowers, change_number):
             if self._free_of is None:
                 self._free_of = self._layout.count(self.free & self._layout.is_slot)
             fitting = self.offers.open(labels, knowers)
             nodes = fitting & (self._free_of > 0)
-            found = {"slots": int(self._free_of.max(where=nodes, initial=0))}
-            waits = (
-                self.ahead_count
-                and (fitting & (self._layout.count(self.free & ~self._layout.is_slot) > 0)).any()
-            )
-            found["seats"] = max(found["slots"], int(bool(waits)))
-            found |= self.left.most(nodes)
-        self._most[labels.text, knowers] = found, len(self._changed)
-        return found
+            most = {"slots": int(self._free_of.max(where=nodes, initial=0))}
+            has_waiting_seat = False
+            if self.ahead_count:
+                waiting_seats = self._layout.count(self.free & ~self._layout.is_slot)
+                has_waiting_seat = bool((fitting & (waiting_seats > 0)).any())
+            most["seats"] = max(most["slots"], int(has_waiting_seat))
+            most |= self.amounts_left.most(nodes)
+        self._most[labels.text, knowers] = most, len(self._changed)
+        return most

@@ -1,4 +1,4 @@
-"""Note why this scheduler chose a place: of a few tasks in each gap, so that people can ask."""
+"""Notes why this scheduler chose a place: of a few tasks in each gap, so that people can ask."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from ...model.options import Strategy
 from ...model.replies import Judged
 from ...model.task import Taken
 from ...placement.columns import Mask
-from ...placement.rules import RULES
+from ...placement.rules import PLACEMENT_RULES
 from ...placement.strategy import Floats
 from .kind_group import KindGroup
 from .partition import PartitionCopy
@@ -22,35 +22,41 @@ from .reservations import seats_for
 from .scarce import not_asked
 from .view import View
 
-AT_ONCE: Final = 5
-"""Choices that are noted in each gap."""
+CHOICES_PER_GAP: Final = 5
+"""Number of choices noted in each gap."""
 
-KEPT: Final = 1000
-"""Tasks whose lost claims are kept."""
+MAX_LOST_CLAIMS: Final = 1000
+"""Maximum number of tasks whose lost claims are kept."""
 
 
 class Choices:
-    """The choices of some claims: drafts until the claims are judged, then ready to be written."""
+    """Why this scheduler chose the places of some claims.
+
+    A choice is a draft until its claim is judged. If the claim won, the choice is ready to be
+    written.
+    """
 
     def __init__(self, view: View, scheduler: str) -> None:
         self._view = view
         self._scheduler = scheduler
-        self._left = AT_ONCE
+        self._left = CHOICES_PER_GAP
         self._due = False
         self._drafts: dict[str, Choice] = {}
-        self._lost: dict[str, tuple[str, ...]] = {}  # task -> those that had its slots
+        # by task, the tasks that had its slots
+        self._lost: dict[str, tuple[str, ...]] = {}
         self._ready: dict[str, Choice] = {}
 
     @property
     def wanted(self) -> bool:
-        """True while this gap allows more."""
+        """True while this gap allows more notes."""
         return self._left > 0
 
     def on_gap(self) -> None:
-        """Write those that are ready, and allow as many again."""
-        self._left = AT_ONCE
+        """Begin a gap: write the choices that are ready, and allow CHOICES_PER_GAP notes again."""
+        self._left = CHOICES_PER_GAP
         self._due = True
-        if len(self._lost) > KEPT:  # tasks that were cancelled, or whose next claim was not noted
+        # some tasks were cancelled, or their next claims were not noted
+        if len(self._lost) > MAX_LOST_CLAIMS:
             self._lost.clear()
 
     def on_claim(
@@ -62,23 +68,23 @@ class Choices:
         strategy: Strategy,
     ) -> None:
         """Note the choice of nodes[i] for tasks[i], as far as this gap allows."""
-        some = list(zip(tasks, nodes, strict=True))[: self._left]
-        self._left -= len(some)
-        steps, every, last = self._census(group, copy, nodes)
+        noted = list(zip(tasks, nodes, strict=True))[: self._left]
+        self._left -= len(noted)
+        steps, scores_of_all, last = self._census(group, copy, nodes)
         scarce = copy.offers.having(not_asked(group.needs, self._view.scarce))
-        first = every[~last]
-        for task, node in some:
-            scores = every
-            more = tuple[Step, ...]()
+        first = scores_of_all[~last]
+        for task, node in noted:
+            scores = scores_of_all
+            last_step = tuple[Step, ...]()
             if last.any() and not scarce[copy.offers.index_of(node.name)]:
                 scores = first
-                more = (Step("not kept back", len(first)),)
+                last_step = (Step("not kept back", len(first)),)
             self._drafts[task.id] = Choice(
                 self._scheduler,
                 node.name,
                 strategy.value,
                 copy.read_s,
-                (*steps, *more),
+                (*steps, *last_step),
                 node.score,
                 float(scores.max()),
                 int((scores > node.score).sum()) + 1,
@@ -86,9 +92,7 @@ class Choices:
             )
 
     def on_judged(self, judged: Judged, now_s: float) -> None:
-        """Let the choices of claims that have won be written; note who has the slots of
-        the others.
-        """
+        """Make the choices ready whose claims won; note who has the slots of lost claims."""
         if not self._drafts:
             return
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
@@ -107,7 +111,7 @@ class Choices:
         self._ready.clear()
 
     def fill(self, plan: Plan) -> None:
-        """Plan to write the choices that are ready, once in a gap: they wait, tasks do not."""
+        """Plan once in a gap to write the choices that are ready."""
         if self._due:
             plan.choices = self._ready
             self._ready = {}
@@ -116,12 +120,14 @@ class Choices:
     def _census(
         self, group: KindGroup, copy: PartitionCopy, chosen: Sequence[Node]
     ) -> tuple[tuple[Step, ...], Floats, Mask]:
-        """Return how many nodes each rule left, over all partitions; the scores of those with a
-        seat; who is kept back.
+        """Return the counts of nodes after each test, and the scores of the nodes with a seat.
 
-        chosen: nodes of `copy` that had a seat before it was claimed.
+        The counts are over all partitions. The third value says which nodes with a seat are kept
+        back. chosen: nodes of `copy` that had a seat until it was claimed.
         """
-        counts = np.zeros(len(RULES) + 5, dtype=np.int64)  # the last one is of nodes with a seat
+        counts = np.zeros(
+            len(PLACEMENT_RULES) + 5, dtype=np.int64
+        )  # the last one is of nodes with a seat
         scores = list[Floats]()
         last = list[Mask]()
         scarce = not_asked(group.needs, self._view.scarce)
@@ -134,8 +140,8 @@ class Choices:
                 having[[offers.index_of(node.name) for node in chosen]] = True
             scores.append(offers.scores[having])
             last.append(offers.having(scarce)[having])
-        every = np.concatenate(scores)
-        counts[-1] = len(every)
-        names = ["nodes", "name", "near", *(rule.name for rule in RULES), "state", "free"]
+        scores_of_all = np.concatenate(scores)
+        counts[-1] = len(scores_of_all)
+        names = ["nodes", "name", "near", *(rule.name for rule in PLACEMENT_RULES), "state", "free"]
         steps = tuple(Step(name, count) for name, count in zip(names, counts.tolist(), strict=True))
-        return steps, every, np.concatenate(last)
+        return steps, scores_of_all, np.concatenate(last)

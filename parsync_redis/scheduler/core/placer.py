@@ -1,14 +1,13 @@
-"""Place tasks: reserve seats for what waits, have exactly as many tasks taken, and claim the seats
-for them.
+"""The placement of tasks: seats are reserved for what waits, as many tasks are taken, and claimed.
 
     kind waits -> seats reserved -> that many tasks taken -> claimed -> judged: won
                                                                 ^        lost: seat was another's
                                                                 |------- another seat
                                                                 `------- kept a gap, given back
 
-A task is taken only for a seat that the view has. A task whose seat was another's is kept for a
-gap, in which every partition is read once: it gets the next slot or waiting seat that this
-scheduler sees, and in a full cluster that comes soon.
+A task is taken only for a seat that the view has. If another scheduler has got the seat meanwhile,
+the task is kept for a gap, in which every partition is read once. The task gets the next slot or
+waiting seat that this scheduler sees, and in a full cluster such a seat comes soon.
 """
 
 import heapq
@@ -27,33 +26,31 @@ from ...model.kind import Kind
 from ...model.options import Strategy
 from ...model.task import Taken
 from ...placement.strategy import StrategySelector
-from .freshness import Freshness, Order
+from .freshness import Freshness, PartitionOrder
 from .kind_group import GroupKey, KindGroup, WaitingKind
 from .large_kinds import LeastAsked
 from .partition import Reservation, Seats
 from .placement_log import Choices
 from .plan import Plan
 from .queue import QueueCopy
-from .seats import SeatFinder, count_seats, elsewhere, sample_seats
+from .seats import SeatFinder, count_seats, sample_seats
 from .view import View
-
-# The tasks that a scheduler has taken and not placed.
 
 
 def by_kind(tasks: Iterable[Taken]) -> dict[Kind, list[Taken]]:
-    """Return tasks by their kinds, in their order."""
-    found: dict[Kind, list[Taken]] = {}
+    """Return the tasks of each kind, in their order."""
+    tasks_by_kind: dict[Kind, list[Taken]] = {}
     for task in tasks:
-        found.setdefault(task.kind, []).append(task)
-    return found
+        tasks_by_kind.setdefault(task.kind, []).append(task)
+    return tasks_by_kind
 
 
 @dataclass(slots=True)
-class Unplaced:
+class UnplacedTasks:
     """The tasks that this scheduler has taken and not placed.
 
-    claimed: claims are not judged yet. seatless: they need another seat. doubtful: nobody answered
-    whether their claims won, so they go back.
+    claimed: by id, tasks whose claims are not judged yet. seatless: tasks that need another seat.
+    doubtful: tasks whose claims got no answer; nobody knows whether they won, so the tasks go back.
     """
 
     claimed: dict[str, Taken]
@@ -68,19 +65,21 @@ class Unplaced:
 
 
 PORTIONS: Final = 16
-"""If several kinds wait, one gets at most one in so many of the seats that it sees before the next
-is looked at, unless its tasks are older: so kinds that share seats get them in the order of their
-tasks, nearly.
+"""While other kinds wait, a kind gets one in so many of its seats before the next kind's turn.
+
+Older tasks than those of the next kind get all seats they need. So kinds that share seats get them
+nearly in the order of their tasks.
 """
 
 
 class Placer:
     """Turns what waits into claims.
 
-    left_behind: the shards with seats beyond what one round trip may take.
-
-    choices: why some tasks got their places. ticks: how many there were; ticks_of_gap: how many a
-    gap has. least: tells which tasks are large.
+    plan: the plan of the next round trip; each new claim goes into it. unplaced: the taken tasks
+    without a place. changed: the partitions that changed since seats were last searched. choices:
+    why some tasks got their places. ticks: number of ticks until now. ticks_of_gap: number of ticks
+    in a gap. least: tells which tasks are large. left_behind: the shards with tasks that have
+    seats, but that one round trip could not take.
     """
 
     def __init__(
@@ -90,9 +89,10 @@ class Placer:
         queue: QueueCopy,
         freshness: Freshness,
         selector: StrategySelector,
-        orders: Mapping[Strategy, Order],
+        orders: Mapping[Strategy, PartitionOrder],
         rng: np.random.Generator,
     ) -> None:
+        self.plan = Plan()
         self.choices = Choices(view, name)
         self._view = view
         self._queue = queue
@@ -100,24 +100,26 @@ class Placer:
         self._selector = selector
         self._rng = rng
         self._finder = SeatFinder(view, freshness, orders, rng)
-        self.unplaced = Unplaced({}, [])
+        self.unplaced = UnplacedTasks({}, [])
         self.changed: set[int] = set()
         self.ticks = 0
         self.ticks_of_gap = 1
         self.least = LeastAsked(0.0)
-        # the tick after which a task without a seat goes back
+        # by task without a seat, the tick after which it goes back
         self._kept_until: dict[str, int] = {}
-        self._in_vain: dict[Kind, KindGroup] = {}  # found no seat since a partition changed
-        self._strict = 0  # the groups that went before others at waiting seats then
+        # kinds that found no seat since a partition changed
+        self._in_vain: dict[Kind, KindGroup] = {}
+        # number of groups that went first at waiting seats when `_in_vain` began
+        self._strict = 0
         self.left_behind: set[int] = set()
-        self._ready: dict[int, list[Claim]] = {}
-        self._reserved: dict[int, dict[Kind, list[Reservation]]] = {}  # by shard
+        # by shard
+        self._reserved: dict[int, dict[Kind, list[Reservation]]] = {}
 
     def forget(self) -> None:
-        """Drop all tasks and reservations."""
-        self.unplaced = Unplaced({}, [])
+        """Drop all tasks, claims and reservations."""
+        self.plan = Plan()
+        self.unplaced = UnplacedTasks({}, [])
         self.choices.forget()
-        self._ready.clear()
         self._reserved.clear()
         self._kept_until.clear()
         self._in_vain.clear()
@@ -127,63 +129,82 @@ class Placer:
     # -- tasks that are taken ----------------------------------------------------------------------
 
     def on_took(self, shard: int, tasks: Sequence[Taken]) -> None:
-        """Claim the seats that are reserved for a shard for the tasks that came, and put the other
-        seats back.
+        """Claim the seats reserved for a shard for the tasks that came there.
+
+        All other seats that were reserved for the shard are put back.
         """
         reserved = self._reserved.pop(shard, {})
-        for kind, some in by_kind(tasks).items():
-            self.unplaced.seatless += self._claim_all(kind, some, reserved.get(kind, ()))
-        for seats in reserved.values():
-            for reservation in seats:
-                if reservation:
-                    self.changed.add(reservation.partition.number)
-                reservation.give_back()
+        for kind, tasks_of_kind in by_kind(tasks).items():
+            seatless = self._claim(kind, tasks_of_kind, reserved.get(kind, ()))
+            self.unplaced.seatless += seatless
+        for reservation in chain.from_iterable(reserved.values()):
+            if reservation:
+                self.changed.add(reservation.partition.number)
+            reservation.give_back()
 
-    def _claim_all(
-        self, kind: Kind, tasks: Sequence[Taken], reserved: Sequence[Reservation]
+    def _claim(
+        self, kind: Kind, tasks: Sequence[Taken], reservations: Sequence[Reservation]
     ) -> Sequence[Taken]:
-        """Claim seats for tasks of a kind, on others than their last nodes where there are some."""
-        if any(task.last for task in tasks):
-            group = self._queue.group_of(kind)
-            strategy = self._selector.resolve(kind.strategy)
-            every = partial(self._finder.find, group, strategy, wanted=inf)
-            for task, seat in elsewhere(tasks, reserved, group.needs, every, self._rng):
-                self._claim([task], [seat])
-                if not seat:
-                    seat.give_back()
-            tasks = [task for task in tasks if task.id not in self.unplaced.claimed]
-        return self._claim(tasks, reserved)
+        """Claim reserved seats for tasks of a kind; return the tasks for which too few are there.
 
-    def _claim(self, tasks: Sequence[Taken], reserved: Iterable[Reservation]) -> Sequence[Taken]:
-        """Claim reserved seats for tasks of a kind; return the tasks for which there are not
-        enough.
+        A task that ran before gets a seat on another node than its last, if there is such a seat.
         """
-        for reservation in reserved:
-            some = tasks[: len(reservation)]
-            tasks = tasks[len(reservation) :]
-            copy = reservation.partition
-            asked = reservation.needs.asked
-            p = copy.number
-            epoch = copy.epoch
-            seats = list(reservation.claim(len(some)))
-            self._ready.setdefault(p, []).extend(
-                Claim(
-                    task.id, task.attempt, p, node.name, slots, node.inc, asked, node.first, epoch
-                )
-                for task, (node, slots) in zip(some, seats, strict=True)
-            )
-            if some and self.choices.wanted:
-                kind = some[0].kind
-                strategy = self._selector.resolve(kind.strategy)
-                self.choices.on_claim(
-                    some, self._queue.group_of(kind), copy, [node for node, _ in seats], strategy
-                )
-            self.unplaced.claimed.update((task.id, task) for task in some)
+        if any(task.last for task in tasks):
+            self._claim_elsewhere(kind, tasks, reservations)
+            tasks = [task for task in tasks if task.id not in self.unplaced.claimed]
+        for reservation in reservations:
+            count = len(reservation)
+            self._claim_seats(reservation, tasks[:count])
+            tasks = tasks[count:]
         return tasks
 
+    def _claim_elsewhere(
+        self, kind: Kind, tasks: Sequence[Taken], reservations: Sequence[Reservation]
+    ) -> None:
+        """Claim a seat on another node for each task that avoids its last node, if there is one."""
+        group = self._queue.group_of(kind)
+        strategy = self._selector.resolve(kind.strategy)
+        for task in tasks:
+            if not task.last:
+                continue
+            seat = self._finder.find_elsewhere(task.last, group, strategy, reservations)
+            if seat is not None:
+                self._claim_seats(seat, [task])
+                if not seat:
+                    seat.give_back()
+
+    def _claim_seats(self, reservation: Reservation, tasks: Sequence[Taken]) -> None:
+        """Put claims of the first seats of a reservation into the plan, one for each task."""
+        if not tasks:
+            return
+        copy = reservation.partition
+        amounts = reservation.needs.asked
+        seats = list(reservation.claim(len(tasks)))
+        self.plan.commit.setdefault(copy.number, []).extend(
+            Claim(
+                task.id,
+                task.attempt,
+                copy.number,
+                node.name,
+                slots,
+                node.inc,
+                amounts,
+                node.first,
+                copy.epoch,
+            )
+            for task, (node, slots) in zip(tasks, seats, strict=True)
+        )
+        self.unplaced.claimed.update((task.id, task) for task in tasks)
+        if self.choices.wanted:
+            kind = tasks[0].kind
+            group = self._queue.group_of(kind)
+            strategy = self._selector.resolve(kind.strategy)
+            self.choices.on_claim(tasks, group, copy, [node for node, _ in seats], strategy)
+
     def on_unjudged(self, claims: Iterable[Claim]) -> None:
-        """Let the tasks of claims go back that nobody answers; if one has won, its attempt can
-        start no more.
+        """Let the tasks of claims go back that got no answer.
+
+        If such a claim has won, its attempt can no longer start.
         """
         claimed = self.unplaced.claimed
         self.unplaced.doubtful += [
@@ -192,174 +213,173 @@ class Placer:
 
     @property
     def unclaimed(self) -> dict[str, str]:
-        """The taken tasks of which no claim can have won, with their attempts: no claim was sent,
-        or it was lost.
+        """The attempts, by task, of which no claim can have won: none was sent, or it was lost."""
+        attempts = {task.id: task.attempt for task in self.unplaced.seatless}
+        unsent = chain.from_iterable(self.plan.commit.values())
+        return attempts | {claim.task: claim.attempt for claim in unsent}
+
+    def retry(self) -> None:
+        """Claim other seats for tasks without a seat.
+
+        Give back tasks that found none for a whole gap. Their takes are undone, because no claim of
+        theirs has won. While nodes are read, all tasks are kept: the seats of those partitions are
+        not known yet. Large tasks go back at once, because the leader books nodes only for tasks
+        that wait.
         """
-        ready = (claim for claims in self._ready.values() for claim in claims)
-        return {task.id: task.attempt for task in self.unplaced.seatless} | {
-            c.task: c.attempt for c in ready
-        }
-
-    def commit(self, plan: Plan) -> None:
-        """Plan to send the claims that are ready."""
-        plan.commit = self._ready
-        self._ready = {}
-        self.choices.fill(plan)
-
-    def retry(self, plan: Plan) -> None:
-        """Claim other seats for tasks without one; plan to give back those that have found none for
-        a whole gap.
-
-        Their takes are undone, as no claim of theirs has won. While nodes are read, all are kept:
-        the seats of those partitions are not known yet. Large tasks go back at once: the leader
-        books nodes only for tasks that wait.
-        """
+        plan = self.plan
         tasks = self.unplaced.seatless
         self.unplaced.seatless = []
-        back = self.unplaced.doubtful
+        doubtful = self.unplaced.doubtful
         self.unplaced.doubtful = []
         undone: list[Taken] = []
-        before = self._kept_until
+        kept_until_before = self._kept_until
         self._kept_until = {}
-        for group, left in self._claim_others(tasks):
+        for group, seatless in self._claim_others(tasks):
             keeps = self._freshness.asks and not self.least.makes_large(group.needs)
-            for task in left:
-                until = before.get(task.id, self.ticks + self.ticks_of_gap)
+            for task in seatless:
+                until = kept_until_before.get(task.id, self.ticks + self.ticks_of_gap)
                 if plan.read_nodes or (keeps and self.ticks <= until):
                     self.unplaced.seatless.append(task)
                     self._kept_until[task.id] = until
                 else:
                     undone.append(task)
-        plan.give_back += [(task.id, task.attempt, "") for task in back]
+        plan.give_back += [(task.id, task.attempt, "") for task in doubtful]
         plan.give_back += [(task.id, task.attempt, "undo") for task in undone]
-        for task in (*back, *undone):
+        for task in (*doubtful, *undone):
             plan.look_at(shard_of(task.id, self._queue.shards))
 
     def _claim_others(self, tasks: Sequence[Taken]) -> Iterator[tuple[KindGroup, list[Taken]]]:
-        """Claim seats for tasks without one; return those for which there are none, by groups of
-        their kinds.
+        """Claim seats for tasks without a seat; yield by group the tasks for which there are none.
 
-        A kind that found no seat is not tried again until a partition changes, or the tasks that go
-        before it at waiting seats.
+        A kind that found no seat is tried again after a partition has changed, or the number of
+        groups that go first at waiting seats.
         """
         if self.changed or self._strict != len(self._queue.blocked.strict):
             self._in_vain.clear()
         self._strict = len(self._queue.blocked.strict)
-        found: dict[tuple[GroupKey, Strategy], tuple[KindGroup, dict[Kind, list[Taken]]]] = {}
-        for kind, some in by_kind(tasks).items():
+        kinds_by_group: dict[
+            tuple[GroupKey, Strategy], tuple[KindGroup, dict[Kind, list[Taken]]]
+        ] = {}
+        for kind, tasks_of_kind in by_kind(tasks).items():
             if kind in self._in_vain:
-                yield self._in_vain[kind], some
+                yield self._in_vain[kind], tasks_of_kind
                 continue
             group = self._queue.group_of(kind)
             strategy = self._selector.resolve(kind.strategy)
-            found.setdefault((group.key, strategy), (group, {}))[1][kind] = some
-        for (_, strategy), (group, kinds) in found.items():
-            left = self._claim_in(group, strategy, kinds)
-            if left and not self._finder.fetch(group, strategy, len(left), kept_back=True):
-                self._in_vain |= dict.fromkeys((task.kind for task in left), group)
-            yield group, left
+            _, kinds = kinds_by_group.setdefault((group.key, strategy), (group, {}))
+            kinds[kind] = tasks_of_kind
+        for (_, strategy), (group, kinds) in kinds_by_group.items():
+            seatless = self._claim_in(group, strategy, kinds)
+            if seatless and not self._finder.fetch(group, strategy, len(seatless), kept_back=True):
+                self._in_vain |= dict.fromkeys((task.kind for task in seatless), group)
+            yield group, seatless
 
     def _claim_in(
         self, group: KindGroup, strategy: Strategy, kinds: Mapping[Kind, Sequence[Taken]]
     ) -> list[Taken]:
-        """Claim slots for tasks of a group, then waiting seats; return the tasks for which there
-        are not enough.
-        """
+        """Claim slots, then waiting seats, for tasks of a group; return the tasks that got none."""
         finds = (self._finder.find, partial(self._waiting_seats, first=inf))
         for find in finds:
-            wanted = sum(map(len, kinds.values()))
-            seats = (
-                self._reserve(group, find(group, strategy, wanted=wanted), wanted) if wanted else []
-            )
-            kinds = {kind: self._claim_all(kind, some, seats) for kind, some in kinds.items()}
-            for reservation in seats:
+            count = sum(map(len, kinds.values()))
+            if not count:
+                break
+            reservations = self._reserve(group, find(group, strategy, count), count)
+            kinds = {kind: self._claim(kind, kinds[kind], reservations) for kind in kinds}
+            for reservation in reservations:
                 reservation.give_back()
-        return [task for some in kinds.values() for task in some]
+        return [*chain.from_iterable(kinds.values())]
 
     # -- seats for what waits ----------------------------------------------------------------------
 
-    def reserve(self, plan: Plan, room: int) -> None:
-        """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many of
-        each kind.
-        """
+    def reserve(self, room: int) -> None:
+        """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many."""
         reserved: dict[int, dict[Kind, list[Reservation]]] = {}
-        asked: dict[WaitingKind, int] = {}
+        seated_by_kind: dict[WaitingKind, int] = {}
         reading: set[KindGroup] = set()
         tried: set[KindGroup] = set()
         heap = self._queue.open_kinds(self.changed, tried)
         while room and (heap or (heap := self._queue.open_kinds(self.changed, tried))):
             *_, number, waiting = heapq.heappop(heap)
             group = waiting.group
-            kind = waiting.kind
-            done = asked.get(waiting, 0)
-            left = waiting.count - done
-            if group.blocked or group in reading or left <= 0:
+            seated = seated_by_kind.get(waiting, 0)
+            unseated = waiting.count - seated
+            if group.blocked or group in reading or unseated <= 0:
                 tried.add(group)
                 continue
-            strategy = self._selector.resolve(kind.strategy)
-            wanted = min(left, room)
-            found = self._finder.find(group, strategy, wanted)
-            total = count_seats(found)
-            if not count_seats(found, kept_back=False) and self._finder.fetch(
-                group, strategy, left, kept_back=not total
-            ):
+            limit = min(unseated, room)
+            seats = self._seats_of_kind(waiting, limit, unseated)
+            if seats is None:
                 reading.add(group)
                 tried.add(group)
                 continue
-            if not total:
-                found = self._waiting_seats(group, strategy, wanted, waiting.first)
-                total = count_seats(found)
-            if not total:
+            count = min(limit, count_seats(seats))
+            if not count:
                 self._queue.block(group)
                 tried.add(group)
                 continue
-            count = min(wanted, total)
             if heap:
-                count = min(
-                    count, max(self._queue.ahead(waiting, done, heap[0]), -(-count // PORTIONS))
-                )
-            reserved.setdefault(waiting.shard, {}).setdefault(kind, []).extend(
-                self._reserve(group, found, count)
+                older = self._queue.ahead(waiting, seated, heap[0])
+                count = min(count, max(older, -(-count // PORTIONS)))
+            reserved_in_shard = reserved.setdefault(waiting.shard, {})
+            reserved_in_shard.setdefault(waiting.kind, []).extend(
+                self._reserve(group, seats, count)
             )
-            asked[waiting] = done + count
+            seated_by_kind[waiting] = seated + count
             room -= count
-            if left > count:
-                heapq.heappush(heap, self._queue.entry(waiting, done + count, number))
+            if unseated > count:
+                heapq.heappush(heap, self._queue.seat_turn(waiting, seated + count, number))
         if room:
             self.changed.clear()
         self._reserved = reserved
         self.left_behind = set() if room else {*reserved, *(waiting.shard for *_, waiting in heap)}
-        for waiting, count in asked.items():
-            plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
+        for waiting, count in seated_by_kind.items():
+            self.plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
         self._freshness.passes += 1
 
+    def _seats_of_kind(
+        self, waiting: WaitingKind, limit: int, unseated: int
+    ) -> Sequence[Sequence[Seats]] | None:
+        """Return seats for up to `limit` tasks of a kind, waiting seats if no slot is free.
+
+        None: partitions with seats for the `unseated` tasks are read first.
+        """
+        group = waiting.group
+        strategy = self._selector.resolve(waiting.kind.strategy)
+        seats = self._finder.find(group, strategy, limit)
+        if count_seats(seats, kept_back=False):
+            return seats
+        total = count_seats(seats)
+        if self._finder.fetch(group, strategy, unseated, kept_back=not total):
+            return None
+        return seats if total else self._waiting_seats(group, strategy, limit, waiting.first)
+
     def _waiting_seats(
-        self, group: KindGroup, strategy: Strategy, wanted: float, first: float
+        self, group: KindGroup, strategy: Strategy, limit: float, first: float
     ) -> Sequence[Sequence[Seats]]:
-        """Return the waiting seats for a group of which no slot is free, unless an older task needs
-        one of those slots.
+        """Return the waiting seats for a group without a free slot, unless an older task needs one.
 
         Short tasks that take turns at a slot would keep it from a task that needs amounts or
-        several slots. first: the order of the first task; that of a taken task is not known, so all
-        that wait may be older.
+        several slots. first: the order of the group's first task; inf for a taken task, whose order
+        is not known, so that every task that waits counts as older.
         """
-        if not group.may_wait or not any(p.ahead_count for p in self._view.partitions):
+        partitions = self._view.partitions
+        if not group.may_wait or not any(p.ahead_count for p in partitions):
             return []
-        for other in self._queue.blocked.strict:
-            older = min(waiting.first for waiting in other.waiting.values()) < first
-            if older and any(
-                p.offers.looks_ahead(other.needs, other.knowers) for p in self._view.partitions
+        for strict in self._queue.blocked.strict:
+            is_older = min(waiting.first for waiting in strict.waiting.values()) < first
+            if is_older and any(
+                p.offers.looks_ahead(strict.needs, strict.knowers) for p in partitions
             ):
                 return []
-        return self._finder.find(group, strategy, wanted, ahead=True)
+        return self._finder.find(group, strategy, limit, ahead=True)
 
     def _reserve(
-        self, group: KindGroup, found: Sequence[Sequence[Seats]], count: int
+        self, group: KindGroup, seat_lists: Sequence[Sequence[Seats]], count: int
     ) -> list[Reservation]:
-        """Sample up to `count` of these seats by their score, all of one list before the next."""
-        made: list[Reservation] = []
-        for seats in found:
+        """Reserve up to `count` seats, sampled by score; all of a list go before the next list."""
+        reservations: list[Reservation] = []
+        for seats in seat_lists:
             if seats and count:
-                made += sample_seats(seats, count, group.needs, self._rng)
-                count -= min(count, sum(len(some.leads) for some in seats))
-        return made
+                reservations += sample_seats(seats, count, group.needs, self._rng)
+                count -= min(count, sum(len(of_partition.leads) for of_partition in seats))
+        return reservations

@@ -6,14 +6,16 @@ from ...model.claim import Claim
 from ...model.explanation import Choice
 from ...model.place import GiveBack, Place
 from ...model.replies import Waits
-from .claim_outcomes import Refusing
+from .claim_outcomes import RefusingNode
 
 
 @dataclass(slots=True)
-class Look:
-    """A look at a shard of the queue, whose copy stands at version `since`.
+class ShardLook:
+    """A look at a shard of the queue.
 
-    take: how many tasks to take of which kinds. waits: as in lua/verbs/take.lua.
+    take: how many tasks of which kinds to take. since: the version of this scheduler's copy of the
+    shard. waits: 'wake' wakes another scheduler, 'wait' lets the next kind that begins to wait wake
+    this scheduler; see lua/verbs/take.lua.
     """
 
     take: list[tuple[str, int]] = field(default_factory=list)
@@ -23,13 +25,13 @@ class Look:
 
 @dataclass(slots=True)
 class Plan:
-    """The steps of one round trip, in this order; the replies of commits, reads and looks come back
-    as events.
+    """The steps of one round trip; process/plan_runner.py has their order.
 
-    read_nodes: partitions whose nodes are read before all else. reasons: by shard, (kind, why its
-    tasks wait). give_back: (task, attempt, how). commit and read: by partition. ask: those of
-    `read` that are to tell this scheduler of the next slot that is freed in them. looks: by shard.
-    choices: by task, why it has its place. suspect: nodes that refuse claims.
+    The replies to commits, reads and looks come back to the core as events. confirm: won claims.
+    reasons: by shard, (kind, why its tasks wait). give_back: (task, attempt, how). commit: by
+    partition, claims. read: partitions. read_nodes: partitions whose nodes are read before all
+    else. ask: those of `read` that tell this scheduler of the next slot freed there. shard_looks:
+    by shard. choices: by task, why it has its place. suspect: nodes that refuse claims.
     """
 
     confirm: list[Place] = field(default_factory=list)
@@ -39,13 +41,13 @@ class Plan:
     read: list[int] = field(default_factory=list)
     read_nodes: list[int] = field(default_factory=list)
     ask: set[int] = field(default_factory=set)
-    looks: dict[int, Look] = field(default_factory=dict)
+    shard_looks: dict[int, ShardLook] = field(default_factory=dict)
     choices: dict[str, Choice] = field(default_factory=dict)
-    suspect: list[Refusing] = field(default_factory=list)
+    suspect: list[RefusingNode] = field(default_factory=list)
 
-    def look_at(self, shard: int) -> Look:
-        """Return the look at a shard, a new one if there is none yet."""
-        return self.looks.setdefault(shard, Look())
+    def look_at(self, shard: int) -> ShardLook:
+        """Return the look at a shard; add a look if there is none yet."""
+        return self.shard_looks.setdefault(shard, ShardLook())
 
     def __bool__(self) -> bool:
         return bool(
@@ -53,7 +55,7 @@ class Plan:
             or self.reasons
             or self.give_back
             or self.commit
-            or self.looks
+            or self.shard_looks
             or self.read
             or self.read_nodes
             or self.choices
@@ -65,7 +67,7 @@ class Plan:
 class Counters:
     """Counters of a scheduler since it started.
 
-    claims = placed + conflicts. merged: those of `placed` whose partition had changed since the
+    claims = placed + conflicts. merged: the placed claims whose partition had changed since the
     scheduler read it.
     """
 

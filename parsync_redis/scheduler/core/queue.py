@@ -1,29 +1,27 @@
-"""A scheduler's copy of the queue: which kinds of task wait in each shard, how many of each, and
-from which order on.
+"""A scheduler's copy of the queue: which kinds wait in each shard, and how many tasks of each.
 
-A group of kinds (kind_group.py) that finds no seat is blocked until a partition changes in which it
-may fit. So what waits costs nothing while nothing changes.
+A group of kinds (kind_group.py) that finds no seat is blocked until a partition changes in which
+the group may fit. So what waits costs nothing while nothing changes.
 """
 
 import heapq
 from collections.abc import Collection
+from itertools import chain
 from typing import Final
 
 from ...model.kind import Kind, KindLine
 from ...model.needs import parse_needs
 from ...model.replies import Took
-from .blocked import Blocked
+from .blocked import BlockedGroups
 from .kind_group import BLOCK, GroupKey, KindGroup, WaitingKind
-from .reservations import Bars
+from .reservations import BarredNodes
 from .view import View
 
-AT_ONCE: Final = 64
-"""Groups that are opened at a time: one freed slot is not offered to ten thousand."""
+GROUPS_AT_ONCE: Final = 64
+"""Maximum number of groups opened at a time: a freed slot is not offered to ten thousand groups."""
 
-Entry = tuple[float, int, float, int, WaitingKind]
-"""A kind in the order in which seats are given: block, rank of its shard, order, a number that
-breaks ties, kind.
-"""
+SeatTurn = tuple[float, int, float, int, WaitingKind]
+"""A kind's turn for seats: block, rank of its shard, order, a number that breaks ties, the kind."""
 
 
 def first_of(group: KindGroup) -> int:
@@ -34,10 +32,10 @@ def first_of(group: KindGroup) -> int:
 class QueueCopy:
     """The kinds that wait, by shard.
 
-    versions: what `take` is told to get the changes of each shard since.
-
-    home: the shard whose tasks go first among those of one block; the others follow by their
-    numbers. away: shards whose server does not answer; nothing is taken there.
+    versions: by shard, the version that the copy has; the next look gets the changes since. kinds:
+    by shard and text. barred: the nodes where kinds may not go. home: the shard whose tasks go
+    first among those of one block; the other shards follow by number. away: shards whose server
+    does not answer; nothing is taken there. blocked: the groups without a seat.
     """
 
     def __init__(self, view: View, shards: int = 1) -> None:
@@ -48,10 +46,11 @@ class QueueCopy:
         self.versions = ["0"] * shards
         self.kinds: list[dict[str, WaitingKind]] = [{} for _ in range(shards)]
         self._groups: dict[GroupKey, KindGroup] = {}
-        self.bars = Bars()
+        self.barred = BarredNodes()
         self._open: dict[KindGroup, None] = {}
-        self._fresh: dict[KindGroup, None] = {}  # they were never compared with the partitions
-        self.blocked = Blocked()
+        # groups that were never compared with the partitions
+        self._fresh: dict[KindGroup, None] = {}
+        self.blocked = BlockedGroups()
 
     @property
     def groups(self) -> Collection[KindGroup]:
@@ -70,7 +69,7 @@ class QueueCopy:
             self._forget(shard, text)
 
     def update(self, took: Took) -> None:
-        """Take in the lines of kinds of a shard that have changed."""
+        """Take in the kinds of a shard that have changed."""
         if took.anew:
             self.clear_shard(took.shard)
         self.versions[took.shard] = took.version
@@ -79,24 +78,26 @@ class QueueCopy:
             self._set(took.shard, text, line)
 
     def _set(self, shard: int, text: str, line: str) -> None:
+        """Take in the line of a kind; '' means that nothing of the kind waits."""
         try:
             now = KindLine.of(line) if line else None
-            known = self.kinds[shard].get(text)
+            waiting = self.kinds[shard].get(text)
         except ValueError:
             return  # damaged: the leader writes it anew, with a new version
         if now is None:
             self._forget(shard, text)
-        elif known is None:
+        elif waiting is None:
             self._add(shard, text, now)
         else:
-            known.count = now.count
-            known.first = now.first
-            known.last = now.last
-            known.why = now.why
+            waiting.count = now.count
+            waiting.first = now.first
+            waiting.last = now.last
+            waiting.why = now.why
             if not now.why:
-                self.blocked.on_unexplained(known.group)
+                self.blocked.on_unexplained(waiting.group)
 
     def _add(self, shard: int, text: str, line: KindLine) -> None:
+        """Add a kind that begins to wait."""
         try:
             kind = Kind.of(text)
         except ValueError:
@@ -108,15 +109,19 @@ class QueueCopy:
             self.blocked.on_unexplained(group)
 
     def group_of(self, kind: Kind) -> KindGroup:
-        """Return the group of a kind, also of one of which nothing waits any more."""
+        """Return the group of a kind, even if nothing of the kind waits any more."""
         knowers = self._view.knowers(kind.name)
-        barred = self.bars.of(kind)
+        barred = self.barred.of(kind)
         needs = self._view.settled(kind.needs)
         return self._groups.get((needs, knowers, barred)) or KindGroup(
             parse_needs(needs), knowers, barred
         )
 
     def _group(self, kind: Kind) -> KindGroup:
+        """Return the group of a kind that waits.
+
+        A new group is compared with the partitions first.
+        """
         group = self.group_of(kind)
         if group.key not in self._groups:
             self._groups[group.key] = group
@@ -125,10 +130,11 @@ class QueueCopy:
         return group
 
     def _forget(self, shard: int, text: str) -> None:
-        gone = self.kinds[shard].pop(text, None)
-        if gone is None:
+        """Drop a kind of which nothing waits any more."""
+        waiting = self.kinds[shard].pop(text, None)
+        if waiting is None:
             return
-        group = gone.group
+        group = waiting.group
         del group.waiting[shard, text]
         if not group.waiting:
             del self._groups[group.key]
@@ -137,36 +143,29 @@ class QueueCopy:
             self.blocked.discard(group)
 
     def forget_reasons(self, shard: int | None = None) -> None:
-        """Forget which reasons the lines of a shard, or all, have: others wrote some, or they were
-        not written.
-        """
+        """Forget the reasons in the lines of a shard, or of all: they may be other ones by now."""
         for kinds in self.kinds if shard is None else [self.kinds[shard]]:
             for waiting in kinds.values():
                 waiting.why = None
                 if waiting.group in self.blocked:
                     self.blocked.on_unexplained(waiting.group)
 
-    def set_bars(self, bars: Bars) -> bool:
+    def set_barred(self, barred: BarredNodes) -> bool:
         """Take in which nodes are barred for which kinds.
 
-        Returns True if the kinds are to be grouped again.
+        Returns True if the kinds must be grouped again.
         """
-        before = self.bars
-        self.bars = bars
-        if not before and not bars:
+        before = self.barred
+        self.barred = barred
+        if not before and not barred:
             return False
-        return any(
-            before.of(one.kind) != bars.of(one.kind)
-            for kinds in self.kinds
-            for one in kinds.values()
-        )
+        waiting_kinds = chain.from_iterable(kinds.values() for kinds in self.kinds)
+        return any(before.of(w.kind) != barred.of(w.kind) for w in waiting_kinds)
 
     def regroup(self) -> None:
-        """Group all kinds again: nodes have changed, and with them which nodes know which name; or
-        bookings have.
-        """
+        """Group all kinds again, because nodes or bookings have changed."""
         self._groups = {}
-        self.blocked = Blocked()
+        self.blocked = BlockedGroups()
         self._open.clear()
         self._fresh.clear()
         for shard, kinds in enumerate(self.kinds):
@@ -181,43 +180,42 @@ class QueueCopy:
         """True if some group may find a seat."""
         return bool(self._open or self._fresh)
 
-    def open_kinds(self, changed: Collection[int], tried: Collection[KindGroup]) -> list[Entry]:
-        """Return a heap of the kinds that may find a seat, in the order in which seats are given.
+    def open_kinds(self, changed: Collection[int], tried: Collection[KindGroup]) -> list[SeatTurn]:
+        """Return a heap of the kinds that may find a seat, in the order in which they get seats.
 
-        changed: partitions that have changed; the blocked groups that may fit there now are opened,
-        the oldest AT_ONCE of them. tried: groups that are left out.
+        changed: partitions that have changed; the oldest GROUPS_AT_ONCE of the blocked groups that
+        may fit there are opened. tried: groups that are left out.
         """
         self._reopen(changed, tried)
-        found = (
+        waiting_kinds = (
             waiting
             for group in self._open
             if group not in tried
             for waiting in group.waiting.values()
         )
         heap = [
-            self.entry(one, 0, number)
-            for number, one in enumerate(found)
-            if one.shard not in self.away
+            self.seat_turn(waiting, 0, number)
+            for number, waiting in enumerate(waiting_kinds)
+            if waiting.shard not in self.away
         ]
         heapq.heapify(heap)
         return heap
 
-    def entry(self, waiting: WaitingKind, done: int, number: int) -> Entry:
-        """Return where a kind stands in that order if `done` of its tasks have seats.
+    def seat_turn(self, waiting: WaitingKind, done: int, number: int) -> SeatTurn:
+        """Return the turn of a kind of which `done` tasks have seats. number: breaks ties.
 
-        With one shard the age decides.
-
-        With several, those of one block go shard by shard, so that a round trip takes from few
-        shards.
+        With one shard the age decides. With several shards, the kinds of one block follow by shard,
+        so that a round trip takes from few shards.
         """
         order = float(waiting.order(done))
         if self.shards == 1:
             return order, 0, order, number, waiting
         return order // BLOCK, (waiting.shard - self.home) % self.shards, order, number, waiting
 
-    def ahead(self, waiting: WaitingKind, done: int, following: Entry) -> int:
-        """Estimate how many tasks of a kind, from number `done` on, go before another kind; at
-        least 1.
+    def ahead(self, waiting: WaitingKind, done: int, following: SeatTurn) -> int:
+        """Estimate how many tasks of a kind go before another kind; at least 1.
+
+        The count begins with task number `done`.
         """
         if following[-1].shard == waiting.shard:
             return waiting.before(following[2], done)
@@ -225,31 +223,32 @@ class QueueCopy:
         return waiting.before(block * BLOCK - 1, done)
 
     def block(self, group: KindGroup) -> None:
-        """Mark a group that found no seat: it is not tried again until a partition changes in which
-        it may fit.
+        """Mark a group that found no seat.
+
+        The group is tried again when a partition has changed in which it may fit.
         """
         group.blocked = True
         self._open.pop(group, None)
         self.blocked.add(group)
 
     def _reopen(self, changed: Collection[int], tried: Collection[KindGroup]) -> None:
-        """Open the oldest of the blocked groups that may fit into a changed partition, or that are
-        new.
-        """
+        """Open the oldest blocked groups that may fit into a changed partition, or that are new."""
         partitions = self._view.partitions
-        found = self.blocked.fitting([partitions[p] for p in changed])
-        if len(self._fresh) <= AT_ONCE:
-            found += self._fresh
+        candidates = self.blocked.fitting([partitions[p] for p in changed])
+        if len(self._fresh) <= GROUPS_AT_ONCE:
+            candidates += self._fresh
         else:
             likely = max(partitions, key=lambda partition: partition.free_count)
-            some = dict.fromkeys(self.blocked.fitting([likely], list(self._fresh)))
-            rest = [group for group in self._fresh if group not in some]
-            self._fresh = some | dict.fromkeys(self.blocked.fitting(partitions, rest))
-            found += self._fresh
-        found = [group for group in dict.fromkeys(found) if group not in tried]
-        if len(found) > AT_ONCE:
-            found = heapq.nsmallest(AT_ONCE, found, key=first_of)
-        for group in found:
+            likely_groups = dict.fromkeys(self.blocked.fitting([likely], list(self._fresh)))
+            other_groups = [group for group in self._fresh if group not in likely_groups]
+            self._fresh = likely_groups | dict.fromkeys(
+                self.blocked.fitting(partitions, other_groups)
+            )
+            candidates += self._fresh
+        candidates = [group for group in dict.fromkeys(candidates) if group not in tried]
+        if len(candidates) > GROUPS_AT_ONCE:
+            candidates = heapq.nsmallest(GROUPS_AT_ONCE, candidates, key=first_of)
+        for group in candidates:
             group.blocked = False
             self.blocked.discard(group)
             self._fresh.pop(group, None)

@@ -1,10 +1,11 @@
-"""Bars: the nodes where a kind may place nothing now.
+"""Barred nodes: the nodes where a kind may place nothing now.
 
-A node may be booked for another kind; then tasks go there that end before. A node may hold back a
-name, because such tasks fail there (decision 0056).
+A node may be booked for another kind; then the kind's tasks may go there only if they end before
+the booking's task starts. A node may hold back a name, because such tasks fail there (decision
+0056).
 
-Only schedulers judge it. A copy that is a little old can delay a large task a little, or has a node
-give back a task whose name it holds back, and nothing else.
+Only schedulers judge this, by copies that may be a little old. So a large task may be delayed a
+little, or a node may give back a task whose name it holds back. Nothing else can happen.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,12 +17,14 @@ from .kind_group import KindGroup
 from .partition import PartitionCopy, Seats
 
 NOWHERE: Final[frozenset[str]] = frozenset()
+"""No node."""
 
 
-class Bars:
+class BarredNodes:
     """The effects of the bookings, and of the names that nodes hold back, at one moment.
 
-    held: by name the nodes that hold it back. for_whom: by booked node, for people.
+    bookings: the booked nodes. held_back: by name, the nodes that hold the name back. for_whom: by
+    booked node, the task it is booked for, for people.
     """
 
     def __init__(
@@ -29,57 +32,59 @@ class Bars:
         bookings: Sequence[Booking] = (),
         runs_ms: Mapping[tuple[str, str], float] | None = None,
         now_ms: int = 0,
-        held: Mapping[str, frozenset[str]] | None = None,
+        held_back: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
-        """runs_ms: by node and name, how long 95 % of such tasks run there at most, as far as it is
+        """Judge bookings at `now_ms` (server time).
+
+        runs_ms: by node and name, the time that 95 % of such tasks run there at most, as far as
         known.
         """
         self.bookings = bookings
         self._runs_ms = runs_ms or {}
         self._now_ms = now_ms
-        self.held = held or {}
+        self.held_back = held_back or {}
         self.for_whom = {booking.node: booking.whom for booking in bookings}
         self._barred: dict[tuple[str, str], frozenset[str]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.bookings or self.held)
+        return bool(self.bookings or self.held_back)
 
     def of(self, kind: Kind) -> frozenset[str]:
         """Return the nodes where tasks of a kind may not go now. Cached."""
         if not self:
             return NOWHERE
-        asked = kind.name, kind.needs
-        if asked not in self._barred:
-            self._barred[asked] = frozenset(
-                one.node
-                for one in self.bookings
-                if one.bars(*asked, self._runs_ms.get((one.node, kind.name)), self._now_ms)
-            ) | self.held.get(kind.name, NOWHERE)
-        return self._barred[asked]
+        key = kind.name, kind.needs
+        if key not in self._barred:
+            booked = set[str]()
+            for booking in self.bookings:
+                run_ms = self._runs_ms.get((booking.node, kind.name))
+                if booking.bars(kind.name, kind.needs, run_ms, self._now_ms):
+                    booked.add(booking.node)
+            self._barred[key] = self.held_back.get(kind.name, NOWHERE) | booked
+        return self._barred[key]
 
     def sentences(self, group: KindGroup) -> Mapping[str, str]:
-        """Return for whom each node is kept that is barred for a group."""
+        """Return for whom each node is booked that is barred for a group, by node."""
         return {node: self.for_whom[node] for node in group.barred if node in self.for_whom}
 
 
 def seats_for(group: KindGroup, partition: PartitionCopy, ahead: bool = False) -> Seats:
-    """Return the seats for the tasks of a group in a partition, without those on nodes that are
-    barred for it.
-    """
-    found = partition.seats(group.needs, group.knowers, ahead)
-    return _without(found, group.barred) if group.barred else found
+    """Return the seats for a group in a partition, without those on nodes barred for the group."""
+    seats = partition.seats(group.needs, group.knowers, ahead)
+    return _without(seats, group.barred) if group.barred else seats
 
 
-def _without(found: Seats, barred: Collection[str]) -> Seats:
-    others = found.partition.offers.others(barred)
-    if others is None:
-        return found
-    kept = others[found.nodes]
+def _without(seats: Seats, barred: Collection[str]) -> Seats:
+    """Return the seats that are not on barred nodes."""
+    is_open = seats.partition.offers.without(barred)
+    if is_open is None:
+        return seats
+    open_seats = is_open[seats.nodes]
     return Seats(
-        found.partition,
-        found.bits,
-        found.leads[kept],
-        found.nodes[kept],
-        found.paces[kept],
-        found.size,
+        seats.partition,
+        seats.bits,
+        seats.leads[open_seats],
+        seats.nodes[open_seats],
+        seats.paces[open_seats],
+        seats.size,
     )

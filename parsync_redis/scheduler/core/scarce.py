@@ -1,8 +1,7 @@
-"""Keep scarce resources for tasks that ask for them: nodes that declare some come last for all
-other tasks.
+"""Scarce resources are kept for the tasks that ask for them: other tasks get those nodes last.
 
-A resource is scarce if fewer than half of the nodes declare it. This is a preference: a task goes
-to such a node if no other node has a seat.
+A resource is scarce if fewer than half of the nodes declare it. The rule is a preference: a task
+goes to a node with a scarce resource if no other node has a seat.
 """
 
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from .partition import PartitionCopy, Seats
 
 
 def find_scarce(partitions: Iterable[PartitionCopy]) -> frozenset[str]:
-    """Return the resources, and the kinds of devices, that a minority of the nodes declares."""
+    """Return the resources, and the kinds of devices, that fewer than half of the nodes declare."""
     nodes = 0
     having = dict[str, int]()
     for partition in partitions:
@@ -27,37 +26,37 @@ def find_scarce(partitions: Iterable[PartitionCopy]) -> frozenset[str]:
 
 
 def not_asked(needs: Resources, scarce: frozenset[str]) -> frozenset[str]:
-    """Return the scarce resources that these needs do not ask for: nodes that have some are kept
-    back from them.
-    """
+    """Return the scarce resources that these needs do not ask for: their nodes are kept back."""
     return scarce.difference(kind_of(name) for name, _ in needs.amounts)
 
 
-def keep_back(found: Iterable[Seats], kept: frozenset[str]) -> tuple[list[Seats], list[Seats]]:
-    """Split seats into those that may be taken first and those on nodes with some of the resources
-    `kept`.
-    """
-    some = [seats for seats in found if len(seats.leads)]
-    if not kept:
-        return some, []
-    parts = [_split(seats, kept) for seats in some]
-    return [part for part, _ in parts if len(part.leads)], [
-        part for _, part in parts if len(part.leads)
-    ]
+def keep_back(
+    seat_list: Iterable[Seats], unasked: frozenset[str]
+) -> tuple[list[Seats], list[Seats]]:
+    """Split seats into those to take first, and those on nodes with a resource of `unasked`."""
+    nonempty = [seats for seats in seat_list if len(seats.leads)]
+    if not unasked:
+        return nonempty, []
+    parts = [_split(seats, unasked) for seats in nonempty]
+    first = [part for part, _ in parts if len(part.leads)]
+    last = [part for _, part in parts if len(part.leads)]
+    return first, last
 
 
-def _split(seats: Seats, kept: frozenset[str]) -> tuple[Seats, Seats]:
-    having = seats.partition.offers.having(kept)[seats.nodes]
+def _split(seats: Seats, unasked: frozenset[str]) -> tuple[Seats, Seats]:
+    """Split the seats of a partition into those without these resources, and the rest."""
+    having = seats.partition.offers.having(unasked)[seats.nodes]
     first = np.flatnonzero(~having)
     last = np.flatnonzero(having)
-    return _some(seats, first, False), _some(seats, last, True)
+    return _part(seats, first, False), _part(seats, last, True)
 
 
-def _some(seats: Seats, which: np.typing.NDArray[np.intp], last: bool) -> Seats:
+def _part(seats: Seats, chosen: np.typing.NDArray[np.intp], kept_back: bool) -> Seats:
+    """Return some of the seats, by their indices."""
     return replace(
         seats,
-        leads=seats.leads[which],
-        nodes=seats.nodes[which],
-        paces=seats.paces[which],
-        kept_back=last,
+        leads=seats.leads[chosen],
+        nodes=seats.nodes[chosen],
+        paces=seats.paces[chosen],
+        kept_back=kept_back,
     )

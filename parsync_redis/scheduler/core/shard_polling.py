@@ -1,9 +1,8 @@
-"""Choose the shards of the queue at which a scheduler looks in a turn: the few where it has
-something to do.
+"""The shards of the queue at which a scheduler looks in a turn.
 
-A look costs the server as much as ten tasks. So a scheduler looks at the shards from which it
-takes, to which it gives back, and that woke it. Once in a gap it looks at its share of all shards,
-so that none is forgotten.
+A look costs the server as much as ten tasks. So a scheduler looks only at shards from which tasks
+are taken, to which tasks go back, or that woke the scheduler. Once in a gap it also looks at its
+share of all shards, so that none is forgotten.
 """
 
 from collections.abc import Iterable, Set
@@ -13,25 +12,26 @@ from ...model.replies import Took
 from .plan import Plan
 from .queue import QueueCopy
 
-FURTHER: Final = 32
-"""While tasks with seats are left, a scheduler looks at one further shard that has some for every
-so many tasks that it takes. So it finds a task of high priority that came there meanwhile within a
-turn, for 2 to 4 % of a task's cost.
+TASKS_PER_FURTHER_SHARD: Final = 32
+"""While tasks with seats are left, one further shard is looked at for so many taken tasks.
+
+So a task of high priority that came to that shard meanwhile is found within a turn. This costs 2 to
+4 % of a task's cost.
 """
 
 
 def shards_of(ordinal: int, members: int, gap: int, shards: int) -> Iterable[int]:
-    """Return the shards at which scheduler `ordinal` of `members` looks at its own tick of a gap,
-    at least one.
+    """Return the shards at which a scheduler looks at its own tick of a gap, at least one.
 
-    Some scheduler looks at each shard in each gap. Each scheduler looks at all shards in as many
-    gaps as there are schedulers, or shards.
+    ordinal, members: the scheduler is number `ordinal` of `members`. In each gap some scheduler
+    looks at each shard. Each scheduler looks at all shards in as many gaps as there are schedulers,
+    or shards.
     """
     return range((ordinal + gap) % members, shards, members) or ((ordinal + gap) % shards,)
 
 
-class Looks:
-    """The shards that are due.
+class ShardPolling:
+    """The shards that are due for a look.
 
     A shard is left behind if more of its tasks had seats than one round trip may take.
     """
@@ -48,33 +48,31 @@ class Looks:
         return bool(self._due or self._behind or self._anywhere)
 
     def on_gap(self, ordinal: int, members: int, gap: int) -> None:
-        """Look at the shards that are due at the own tick of a gap; begin there with what is
-        equally old.
+        """Look at the scheduler's share of the shards.
+
+        Among equally old tasks, those of the first shard of the share go first.
         """
         self._queue.home = (ordinal + gap) % self._queue.shards
         self._due.update(shards_of(ordinal, members, gap, self._queue.shards), self._queue.away)
 
     def on_wake(self, shard: int) -> None:
-        """Look at a shard: something may wait there."""
+        """Look at a shard, because something may wait there."""
         self._due.add(shard)
 
     def on_took(self, took: Took) -> None:
-        """Look at a shard again that has more changes than one look returns."""
+        """Look at a shard again if it has more changes than a single look returns."""
         if took.more:
             self._due.add(took.shard)
 
     def on_freed(self) -> None:
-        """Look at some shard, if nothing else is looked at: the next ones in turn are as good as
-        any.
-        """
+        """Look at a shard, the next in turn, unless another look is due anyway."""
         self._anywhere = True
 
     def on_away(self, shard: int) -> None:
-        """Look at a shard whose server does not answer once in a gap only, or when it wakes this
-        scheduler.
+        """Look once in a gap at a shard whose server does not answer, or when the shard wakes it.
 
-        Then it reads all of the shard: another server may have taken over that lacks changes which
-        the copy's version counts.
+        That look reads all of the shard: another server may have taken over that lacks changes
+        which the copy's version counts.
         """
         self._queue.away.add(shard)
         self._queue.clear_shard(shard)
@@ -85,31 +83,31 @@ class Looks:
         self._due.update(range(self._queue.shards))
 
     def fill(self, plan: Plan, left_behind: Set[int]) -> None:
-        """Put the looks into a plan, beside those with takes.
+        """Put the looks that are due into a plan, beside those that take tasks.
 
-        A look at a shard with tasks left behind wakes another scheduler. At any other shard, the
-        next kind that begins to wait wakes this one.
+        A look at a shard with tasks left behind wakes another scheduler. A look at any other shard
+        lets the next kind that begins to wait wake this scheduler.
         """
         self._behind.update(left_behind - self._queue.away)
-        taken = sum(count for look in plan.looks.values() for _, count in look.take)
+        taken = sum(count for look in plan.shard_looks.values() for _, count in look.take)
         for shard in sorted(self._due):
             plan.look_at(shard)
-        for shard in self._in_turn(self._behind - plan.looks.keys(), max(1, taken // FURTHER)):
+        for shard in self._in_turn(
+            self._behind - plan.shard_looks.keys(), max(1, taken // TASKS_PER_FURTHER_SHARD)
+        ):
             plan.look_at(shard)
-        if self._anywhere and not plan.looks:
+        if self._anywhere and not plan.shard_looks:
             for shard in self._in_turn(set(range(self._queue.shards)) - self._queue.away, 1):
                 plan.look_at(shard)
-        for shard, look in plan.looks.items():
+        for shard, look in plan.shard_looks.items():
             look.since = self._queue.versions[shard]
             look.waits = "wake" if shard in left_behind else "wait"
-        self._behind.difference_update(plan.looks.keys() - left_behind)
+        self._behind.difference_update(plan.shard_looks.keys() - left_behind)
         self._due.clear()
         self._anywhere = False
 
-    def _in_turn(self, some: Iterable[int], count: int) -> list[int]:
-        """Return the next of some shards, `count` at most; those after them are next the other
-        time.
-        """
-        chosen = sorted(some, key=lambda shard: (shard - self._next) % self._queue.shards)[:count]
+    def _in_turn(self, shards: Iterable[int], count: int) -> list[int]:
+        """Return the next `count` of these shards, in turn after those of the last call."""
+        chosen = sorted(shards, key=lambda shard: (shard - self._next) % self._queue.shards)[:count]
         self._next = chosen[-1] + 1 if chosen else self._next
         return chosen

@@ -1,5 +1,6 @@
-"""The view: a scheduler's own, slightly stale copy of all partitions, and what follows from all
-nodes together.
+"""The view: a scheduler's own, slightly stale copy of all partitions.
+
+It also has what follows from all nodes together.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,10 +13,10 @@ from ...model.needs import Resources
 from ...model.views import AGES_TOLD, VIEW_AGES
 from ...placement.facts import NodeFacts
 from ...placement.reasons import (
+    MAX_NAMED,
     NAMES_UNREAD,
     NO_NAME,
     NO_NODE,
-    SHOWN,
     explain_fitting,
     explain_none,
 )
@@ -26,11 +27,11 @@ from .scarce import find_scarce
 
 
 class View:
-    """All partitions.
+    """The copies of all partitions.
 
-    A node's quality is its score among all nodes, in standard deviations from the mean.
-
-    scarce: the resources that a minority of the nodes declares.
+    A node's quality is its score among all nodes, in standard deviations from the mean. known: by
+    digest, the task names it stands for. scarce: the resources that a minority of the nodes
+    declares.
     """
 
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
@@ -44,34 +45,29 @@ class View:
         self._alive: set[str] = set()
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
-        """Store the task names that a digest stands for; that never changes."""
+        """Store the task names that a digest stands for; they never change."""
         self.known[digest] = names
 
     def unread(self) -> set[str]:
-        """Return the digests whose names the view does not know yet: nothing is placed on their
-        nodes.
-        """
+        """Return the digests whose names are not known yet: nothing is placed on their nodes."""
         return {
             digest for p in self.partitions for digest in p.offers.digests if digest
         } - self.known.keys()
 
     def knowers(self, name: str) -> Knowers:
-        """Return the digests of the nodes that know a task's name, None if every node does.
-
-        Cached.
-        """
+        """Return the digests of the nodes that know a task's name; None if all nodes do. Cached."""
         if name not in self._knowers:
-            found = frozenset(
+            digests = frozenset(
                 digest for digest in self._digests if name in self.known.get(digest, ())
             )
-            self._knowers[name] = None if found == self._digests else found
+            self._knowers[name] = None if digests == self._digests else digests
         return self._knowers[name]
 
     def settled(self, needs: str) -> str:
-        """Return needs as they count now: a node that is down, or that there is not, is not
-        required.
+        """Return the needs as they count now.
 
-        While a partition was never read, its nodes may be alive, so every node counts as required.
+        A node that is down or does not exist is not required. While a partition has never been
+        read, its nodes may be alive, so the needs stay as they are.
         """
         if any(p.read_s == float("-inf") for p in self.partitions):
             return needs
@@ -83,8 +79,9 @@ class View:
         return sum(partition.free_count for partition in self.partitions)
 
     def rescale(self) -> None:
-        """Compute again what depends on all nodes: their quality, who knows each name, which
-        resources are scarce.
+        """Compute what depends on all nodes.
+
+        This is the quality of each node, who knows which names, and which resources are scarce.
         """
         self._digests = frozenset(
             digest for p in self.partitions for digest in p.offers.digests if digest
@@ -109,21 +106,20 @@ class View:
             partition.set_quality(quality, self.sharpness)
 
     def ages_s(self, now_s: float) -> list[float]:
-        """Return the age of each partition's copy in seconds, without partitions that were never
-        read.
-        """
+        """Return the age of each copy in seconds, without partitions that were never read."""
         return [now_s - p.read_s for p in self.partitions if p.read_s > float("-inf")]
 
     def age_figures(self, now_s: float) -> dict[str, str | float]:
-        """Return the ages for people: their mean, the oldest, and each partition's, once all have
-        been read.
+        """Return the ages of the copies for people, in milliseconds.
+
+        They are the mean, the oldest, and, once all partitions were read, each age.
         """
         ages = self.ages_s(now_s)
-        every = " ".join(f"{1e3 * age:.0f}" for age in ages[:AGES_TOLD])
+        ages_text = " ".join(f"{1e3 * age:.0f}" for age in ages[:AGES_TOLD])
         return {
             "view_age_ms": round(1e3 * sum(ages) / len(ages), 1) if ages else 0,
             "view_age_max_ms": round(1e3 * max(ages), 1) if ages else 0,
-            VIEW_AGES: every if len(ages) == len(self.partitions) else "",
+            VIEW_AGES: ages_text if len(ages) == len(self.partitions) else "",
         }
 
     def explain(
@@ -135,10 +131,8 @@ class View:
     ) -> str:
         """Return the reason, in words, why a task of these needs finds no seat now.
 
-        booked: for whom nodes are kept.
-
-        barred: nodes where such tasks may not go, those that are booked and those that hold them
-        back.
+        booked: by node, for whom it is kept. barred: nodes where such tasks may not go, because
+        they are booked or hold such tasks back.
         """
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE
@@ -151,21 +145,21 @@ class View:
         shown = list[NodeFacts]()
         total = 0
         for partition in self.partitions:
-            some, count = fitting(partition, needs, knowers, SHOWN)
-            shown = [*shown, *some]
-            total = total + count
+            facts, count = fitting(partition, needs, knowers, MAX_NAMED)
+            shown += facts
+            total += count
         if total:
             shown.sort(key=lambda node: not node.open)
             whom = {name: (booked or {}).get(name, "") for name in barred}
-            kept = [
-                replace(node, booked=whom.get(node.name, ""), held=whom.get(node.name) == "")
-                for node in shown[:SHOWN]
+            facts_shown = [
+                replace(node, booked=whom.get(node.name, ""), held_back=whom.get(node.name) == "")
+                for node in shown[:MAX_NAMED]
             ]
-            return explain_fitting(needs, kept, total)
-        if near := near_of(needs):
+            return explain_fitting(needs, facts_shown, total)
+        if node_name := near_of(needs):
             nodes = (node for partition in self.partitions for node in partition.nodes)
             return explain_none(
-                needs, {node.name: node.offer for node in nodes if node.name == near}
+                needs, {node.name: node.offer for node in nodes if node.name == node_name}
             )
         offers = self._offers.items()
         knows = {
@@ -176,33 +170,42 @@ class View:
         return explain_none(needs, knows)
 
     def _find_offers(self) -> None:
-        """Find the different offers, each with its digest and the first node that has it: most
-        nodes are equal.
+        """Find the different offers, each with its digest and the first node that has it.
+
+        Most nodes are equal, so there are few different offers.
         """
         self._offers = {}
         for partition in self.partitions:
             for node, digest in zip(partition.nodes, partition.offers.digests, strict=True):
-                known = self._offers.get((node.offer.text, digest))
-                if known is None or node.name < known[0]:
+                first_with_offer = self._offers.get((node.offer.text, digest))
+                if first_with_offer is None or node.name < first_with_offer[0]:
                     self._offers[node.offer.text, digest] = node.name, node.offer
 
 
 def fitting(
     partition: PartitionCopy, needs: Resources, knowers: Knowers, most: int
 ) -> tuple[list[NodeFacts], int]:
-    """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of
-    all that fit.
+    """Return facts of up to `most` nodes that fit when empty, and the number of all that fit.
+
+    Open nodes come first.
     """
-    found = np.flatnonzero(partition.offers.fitting(needs, knowers))
-    if not len(found):
+    fitting_nodes = np.flatnonzero(partition.offers.fitting(needs, knowers))
+    if not len(fitting_nodes):
         return [], 0
-    chosen = [*np.flatnonzero(partition.offers.open(needs, knowers))[:most], *found[:most]]
-    return [_facts(partition, at) for at in dict.fromkeys(map(int, chosen))][:most], len(found)
+    chosen = [*np.flatnonzero(partition.offers.open(needs, knowers))[:most], *fitting_nodes[:most]]
+    indexes = [*dict.fromkeys(map(int, chosen))][:most]
+    return [_facts(partition, index) for index in indexes], len(fitting_nodes)
 
 
 def _facts(partition: PartitionCopy, index: int) -> NodeFacts:
+    """Return the facts of the node with this index."""
     node = partition.nodes[index]
     free = int(np.count_nonzero(partition.free[node.first : node.first + node.offer.slots]))
     return NodeFacts(
-        node.name, node.state, node.draining, node.offer, free, partition.left.of_node(index)
+        node.name,
+        node.state,
+        node.draining,
+        node.offer,
+        free,
+        partition.amounts_left.of_node(index),
     )

@@ -1,5 +1,6 @@
-"""Write why kinds wait: each kind's reason is one scheduler's to write, and is written when it has
-changed.
+"""The reasons why kinds wait.
+
+One scheduler writes the reason of a kind, when the reason has changed.
 """
 
 from collections import OrderedDict
@@ -13,22 +14,20 @@ from .plan import Plan
 from .queue import QueueCopy
 from .view import View
 
-AT_ONCE: Final = 50
-"""Groups that are explained in one turn of the loop."""
+GROUPS_PER_TURN: Final = 50
+"""Maximum number of groups explained in one turn of the loop."""
 
-AGAIN: Final = 10
-"""Blocked groups that are explained once more in each gap, by turns: their reason may be another
-one by now.
-"""
+EXPLAINED_AGAIN: Final = 10
+"""Number of blocked groups explained again in each gap, by turns, because reasons change."""
 
 
 def is_mine(waiting: WaitingKind, ordinal: int, members: int) -> bool:
-    """Return whether a kind's reason is for scheduler `ordinal` of `members` to write."""
+    """Return whether scheduler `ordinal` of `members` writes the reason of this kind."""
     return crc32(waiting.kind.text.encode()) % members == ordinal
 
 
 class Explainer:
-    """The groups whose reasons are to be found out."""
+    """The groups whose reasons are to be found."""
 
     def __init__(self, view: View, queue: QueueCopy) -> None:
         self._view = view
@@ -37,41 +36,42 @@ class Explainer:
         self._gap = False
 
     def on_gap(self) -> None:
-        """Once a gap: explain every blocked group with a kind that has no reason, and some others
-        again.
+        """Begin a gap.
+
+        Explain every blocked group with a kind without a reason, and a few groups again.
         """
         self._gap = True
 
     def _find_due(self) -> None:
-        """Find what is to be explained; it looks at no other group, because ten thousand may be
-        blocked.
+        """Find the groups to explain, without a look at all blocked groups.
+
+        There may be ten thousand.
         """
         blocked = self._queue.blocked
         self._gap = False
         self._due.update(blocked.unexplained)
-        self._due.update((group, None) for group in islice(blocked.explained, AGAIN))
+        self._due.update((group, None) for group in islice(blocked.explained, EXPLAINED_AGAIN))
 
     def explain(self, plan: Plan, ordinal: int, members: int) -> None:
-        """Plan to write the reasons of kinds that are this scheduler's, `ordinal` of `members`."""
+        """Plan to write the reasons of the kinds that are scheduler `ordinal`'s of `members`."""
         if self._gap:
             self._find_due()
-        left = AT_ONCE
+        room = GROUPS_PER_TURN
         written = 0
-        while left and self._due and written < MAX_BATCH:
+        while room and self._due and written < MAX_BATCH:
             group, _ = self._due.popitem(last=False)
             if not group.blocked or group not in self._queue.blocked:
                 continue
             self._queue.blocked.on_explained(group)
-            mine = [
-                waiting for waiting in group.waiting.values() if is_mine(waiting, ordinal, members)
-            ]
-            if not mine:
+            kinds = group.waiting.values()
+            own_kinds = [waiting for waiting in kinds if is_mine(waiting, ordinal, members)]
+            if not own_kinds:
                 continue
-            left -= 1
+            room -= 1
             why = self._view.explain(
-                group.needs, group.knowers, self._queue.bars.sentences(group), group.barred
+                group.needs, group.knowers, self._queue.barred.sentences(group), group.barred
             )
-            for waiting in mine:
+            for waiting in own_kinds:
                 if waiting.why != why:
                     plan.reasons.setdefault(waiting.shard, []).append((waiting.kind.text, why))
                     waiting.why = why

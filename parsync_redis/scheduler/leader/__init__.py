@@ -1,1 +1,1 @@
-"""The duties of the leader, one a module; janitor.py does them in turn."""
+"""The duties of the leader, one in a module; janitor.py does them in turn."""

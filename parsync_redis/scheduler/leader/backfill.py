@@ -1,11 +1,11 @@
-"""Book nodes for tasks that have waited long, so that small tasks do not starve large ones (EASY
-backfill).
+"""The duty to book nodes for tasks that have waited long (EASY backfill).
 
-The leader's ticks tell schedulers that there are bookings. The key has a TTL: the bookings of a
-dead leader lapse.
+So small tasks do not starve large ones. The leader's ticks tell schedulers that there are bookings.
+The key has a TTL, so the bookings of a dead leader lapse.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from math import ceil
 from typing import Any, Final, cast
 
@@ -16,84 +16,97 @@ from ...model.near import settled
 from ...model.needs import Resources, parse_needs
 from ...model.node import Node
 from ...model.times import LearntTimes
-from ...placement.backfill import MOST, Waits, choose, nearest, unused
+from ...placement.backfill import MAX_BOOKINGS, LargeTask, choose, nearest, unused
 from ...placement.facts import NodeFacts
-from ...placement.forecast import Held
+from ...placement.forecast import ExpectedEnd
 from ...store.reads.facts import facts_of, read_holders
 from ...store.reads.times import read_times
 from ...store.reads.views import Directory, read_booked, read_live_nodes
 from ...store.repair.lost_leases import now_ms
 from ...store.store import Store
-from ..core.large_kinds import Large
+from ..core.large_kinds import LargeKind
 from ..process.lease_watch import AgeTracker
 
-WINDOW: Final = 2 * MOST
-"""Waiting tasks of a kind that are looked at: when those in front have started, the leader has seen
-the next ones.
+TASKS_PER_KIND: Final = 2 * MAX_BOOKINGS
+"""Number of waiting tasks of a kind that are read.
+
+When the first tasks have started, the leader has already seen the next ones wait.
 """
 
 
 class BackfillDuty:
     """The bookings of this leader.
 
-    large: tells the large kinds that find no room. booked: there are bookings.
+    large: returns the large kinds without room. booked: there are bookings.
     """
 
-    def __init__(self, store: Store, lease_s: float, large: Callable[[], Sequence[Large]]) -> None:
+    def __init__(
+        self, store: Store, lease_s: float, large: Callable[[], Sequence[LargeKind]]
+    ) -> None:
         self._store = store
         self._lease_s = lease_s
         self._large = large
         self._ages = AgeTracker(lease_s)
-        self._kinds: dict[str, str] = {}  # of the tasks that held some node at the last look
+        # by id, of the tasks that held a node at the last look
+        self._kinds: dict[str, str] = {}
         self._apps = Directory(store)
-        self.booked = True  # perhaps: by the leader before, or by a writer who knows no TTL
+        # perhaps the leader before has booked, or a writer who knows no TTL
+        self.booked = True
 
     def work(self, now_s: float) -> None:
-        """Book nodes, as far as tasks have waited long; other bookings end."""
+        """Book nodes for the tasks that have waited long; all other bookings end."""
         large = self._large()
         tasks = self._tasks(large) if large else []
         ages = self._ages.look(now_s, [task for task, _ in tasks])
         if not large and not self.booked:
             return
-        found = self._choose(large, tasks, ages) if tasks else []
-        self._store.run(self._store.commands.book(found, ceil(self._lease_s)))
-        self.booked = bool(found)
+        bookings = self._choose(large, tasks, ages) if tasks else []
+        self._store.run(self._store.commands.book(bookings, ceil(self._lease_s)))
+        self.booked = bool(bookings)
 
     def _choose(
-        self, large: Sequence[Large], tasks: Sequence[tuple[str, str]], ages: Mapping[Any, float]
+        self,
+        large: Sequence[LargeKind],
+        tasks: Sequence[tuple[str, str]],
+        ages: Mapping[Any, float],
     ) -> list[Booking]:
+        """Return the nodes to book for these tasks.
+
+        ages: by task, for how long the leader has seen the task wait, in seconds.
+        """
         store = self._store
         apps = self._apps.by_digest()
         before = read_booked(store)
-        states = {state.node.name: state for some in read_live_nodes(store) for state in some}
+        states = {state.node.name: state for state in chain.from_iterable(read_live_nodes(store))}
         alive = {name for name, state in states.items() if state.node.state != "down"}
         nodes: dict[str, list[NodeFacts]] = {}
         needs: dict[str, Resources] = {}
-        for one in large:
-            kind = Kind.of(one.kind)
-            needs[one.kind] = parse_needs(settled(kind.needs, alive))
-            mine = [booking.node for booking in before if booking.kind == one.kind]
+        for text in (large_kind.kind for large_kind in large):
+            kind = Kind.of(text)
+            needs[text] = parse_needs(settled(kind.needs, alive))
+            booked = [booking.node for booking in before if booking.kind == text]
             facts = [facts_of(state, kind.name, apps) for state in states.values()]
-            nodes[one.kind] = nearest(needs[one.kind], facts, mine)
-        near: dict[int, dict[str, Node]] = {}
-        for name in {node.name for some in nodes.values() for node in some}:
-            near.setdefault(states[name].partition, {})[name] = states[name].node
+            nodes[text] = nearest(needs[text], facts, booked)
+        candidates: dict[int, dict[str, Node]] = {}
+        for name in {node.name for node in chain.from_iterable(nodes.values())}:
+            candidates.setdefault(states[name].partition, {})[name] = states[name].node
         now = now_ms(store)
-        held = self._held(near, now)
-        waiting = [Waits(kind, needs[kind], task, 1000 * ages[task]) for task, kind in tasks]
+        ends_by_node = self._expected_ends(candidates, now)
+        previous = unused(before, ends_by_node, self._kinds)
+        waiting = [LargeTask(kind, needs[kind], task, 1000 * ages[task]) for task, kind in tasks]
         open_nodes = sum(
             state.node.state == "up" and not state.node.draining for state in states.values()
         )
-        return choose(waiting, nodes, held, unused(before, held, self._kinds), open_nodes, now)
+        return choose(waiting, nodes, ends_by_node, previous, open_nodes, now)
 
-    def _tasks(self, large: Sequence[Large]) -> list[tuple[str, str]]:
-        """Return the first waiting tasks of these kinds in their order, each with its kind.
+    def _tasks(self, large: Sequence[LargeKind]) -> list[tuple[str, str]]:
+        """Return the first waiting tasks of these kinds, each with its kind, in the queue's order.
 
-        Of a queue that cannot be read now there are none.
+        A queue that cannot be read now counts as empty.
         """
-        queues = [(one.kind, shard) for one in large for shard in one.shards]
+        queues = [(large_kind.kind, shard) for large_kind in large for shard in large_kind.shards]
         keys = [self._store.keys.pending(kind, shard) for kind, shard in queues]
-        reads = [("zrange", key, 0, WINDOW - 1, False, True) for key in keys]
+        reads = [("zrange", key, 0, TASKS_PER_KIND - 1, False, True) for key in keys]
         replies = cast(list[list[Any] | Exception], self._store.pipe_each(reads))
         tasks: list[tuple[float, str, str]] = []
         for (kind, _), reply in zip(queues, replies, strict=True):
@@ -101,24 +114,36 @@ class BackfillDuty:
                 tasks += [(order, readable(id), kind) for id, order in reply]
         return [(task, kind) for _, task, kind in sorted(tasks)]
 
-    def _held(self, near: Mapping[int, Mapping[str, Node]], now: int) -> dict[str, list[Held]]:
-        """Return what holds these nodes, by node, with the expected end of each."""
+    def _expected_ends(
+        self, nodes_by_partition: Mapping[int, Mapping[str, Node]], now: int
+    ) -> dict[str, list[ExpectedEnd]]:
+        """Return by node the tasks that hold it, each with its expected end."""
         store = self._store
-        found = dict[str, list[Held]]()
+        ends_by_node = dict[str, list[ExpectedEnd]]()
         holders = [
-            one for p, nodes in near.items() for one in read_holders(store, p, [*nodes.values()])
+            holder
+            for p, nodes in nodes_by_partition.items()
+            for holder in read_holders(store, p, [*nodes.values()])
         ]
-        new = [one.task for one in holders if one.task not in self._kinds]
-        known = self._kinds
+        new = [holder.task for holder in holders if holder.task not in self._kinds]
+        kinds = self._kinds
         if new:
             statuses = store.statuses(map(encode_id, new))
             # others are asked for again
-            known = known | {task.id: task.kind for task in statuses if task.name}
-        self._kinds = {one.task: known[one.task] for one in holders if one.task in known}
+            kinds = kinds | {task.id: task.kind for task in statuses if task.name}
+        self._kinds = {
+            holder.task: kinds[holder.task] for holder in holders if holder.task in kinds
+        }
         times = read_times(store) if holders else LearntTimes()
-        nodes = {name: node for some in near.values() for name, node in some.items()}
-        for one in holders:
-            learnt = times.of(split_kind(self._kinds.get(one.task, "")).name, nodes[one.node].offer)
-            until_ms = learnt.end_ms(one.since_ms, now) if learnt else None
-            found.setdefault(one.node, []).append(Held(one, until_ms))
-        return found
+        nodes = {
+            name: node
+            for nodes_by_name in nodes_by_partition.values()
+            for name, node in nodes_by_name.items()
+        }
+        for holder in holders:
+            learnt = times.of(
+                split_kind(self._kinds.get(holder.task, "")).name, nodes[holder.node].offer
+            )
+            until_ms = learnt.end_ms(holder.since_ms, now) if learnt else None
+            ends_by_node.setdefault(holder.node, []).append(ExpectedEnd(holder, until_ms))
+        return ends_by_node

@@ -1,8 +1,7 @@
-"""Make a node suspect on which tasks fail while they succeed elsewhere: it is always free, and
-would get every task.
+"""The duty to make nodes suspect that are always free, and would get every task.
 
-The nodes report streaks of failures. The script keeps beside each what other nodes report meanwhile
-(decision 0035).
+On such a node tasks do not start, or fail although they succeed elsewhere. Nodes report streaks of
+failures; the script keeps beside each streak what other nodes report meanwhile (decision 0035).
 """
 
 import logging
@@ -17,18 +16,18 @@ from ...store.store import Store
 from ..process.guarded import guarded
 from .drains import PROBATION_LEASES
 
-# Put back tasks that do not start, and mark the node suspect if several in a row did not.
+TASKS_TO_SUSPECT: Final = 3
+"""Number of tasks in a row that a node does not start within a lease, to become suspect."""
 
-TRIES: Final = 3
-"""A node that lets so many tasks wait for a lease, and starts none, is suspect."""
-
-TRIES_LEASES: Final = 5
-"""Within so many leases."""
+SUSPECT_WITHIN_LEASES: Final = 5
+"""These tasks count for so many leases."""
 
 
 class Suspects:
-    """The times at which tasks were put back from each incarnation of a node since a task last
-    started there.
+    """Requeues tasks that do not start, and makes a node suspect that starts none of several.
+
+    It keeps when tasks were put back from each incarnation of a node since a task last started
+    there.
     """
 
     def __init__(self, store: Store, lease_s: float) -> None:
@@ -41,15 +40,14 @@ class Suspects:
         self._failed.clear()
 
     def started(self, place: Place) -> None:
-        """Forget the failures of a node: a task runs there."""
+        """Forget the failures of a node, because a task runs there."""
         self._failed.pop((place.partition, place.node, place.inc), None)
 
     def put_back(self, p: int, node: str, late: list[Place], now_s: float) -> None:
-        """Requeue tasks that waited on a node for a lease and did not start, free their slots, and
-        count it.
+        """Requeue tasks that a node did not start for a lease, free their slots, and count them.
 
-        Not while the node runs anything: a worker that runs its tasks itself (solo) answers its
-        doorbells between them.
+        A node that runs anything is left alone: a worker that runs its tasks itself (solo) answers
+        doorbells only between tasks.
         """
         store = self._store
         commands = self._store.commands
@@ -59,17 +57,19 @@ class Suspects:
             return
         why = f"{node} did not start it for a lease"
         words = store.run(commands.requeue([(place, why) for place in late], "unstarted"))
-        back = [place for place, word in zip(late, words, strict=True) if word != "none"]
-        store.run(commands.release(p, back))
+        requeued = [place for place, word in zip(late, words, strict=True) if word != "none"]
+        store.run(commands.release(p, requeued))
         key = (p, node, late[0].inc)
         failed = [
-            at for at in self._failed.pop(key, []) if now_s - at < TRIES_LEASES * self._lease_s
+            failed_s
+            for failed_s in self._failed.pop(key, [])
+            if now_s - failed_s < SUSPECT_WITHIN_LEASES * self._lease_s
         ]
-        failed += [now_s] * len(back)
-        if len(failed) < TRIES:
+        failed += [now_s] * len(requeued)
+        if len(failed) < TASKS_TO_SUSPECT:
             self._failed[key] = failed
             return
-        names = " ".join(place.task for place in back[:TRIES])
+        names = " ".join(place.task for place in requeued[:TASKS_TO_SUSPECT])
         log.warning(
             "node %s lives, but did not start what it got (%s): it is suspect, and gets no more",
             node,
@@ -81,23 +81,22 @@ class Suspects:
 
 log = logging.getLogger("parsync.leader")
 
-LONGEST_S: Final = 3600.0
-"""The longest pause before a trial."""
+MAX_PROBATION_S: Final = 3600.0
+"""Maximum pause before a trial."""
 
 OLD_MS: Final = 3_600_000
-"""A streak whose last try is so long ago says nothing of today."""
+"""A streak whose last try is older tells nothing of today."""
 
 _Node = tuple[int, str, int]
 """Partition, name and incarnation."""
 
 
 class BlackHoleDuty:
-    """Makes nodes suspect by their streaks, and drops old ones. held: some node holds back a name.
+    """Makes nodes suspect by their streaks, and drops old streaks.
 
-    It counts how often it made each incarnation suspect, and the tries then.
-
-    An earlier leader may have judged the streaks that a new leader finds. So it waits for another
-    try of each node.
+    The duty counts how often each incarnation was made suspect, and the tries at that time. An
+    earlier leader may have judged the streaks that a new leader finds, so a new leader waits for
+    another try of each node. held: a node holds back a name.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
@@ -106,10 +105,11 @@ class BlackHoleDuty:
         self._lease_s = lease_s
         self._judged: dict[_Node, tuple[int, int]] = {}
         self._is_new = True
-        self.held = True  # perhaps: as the leader before knew
+        # perhaps, as far as the leader before knew
+        self.held = True
 
     def work(self) -> None:
-        """Judge the nodes that have streaks. A judged one is judged again after another try."""
+        """Judge the nodes that have streaks. A judged node is judged again after another try."""
         nodes: dict[_Node, list[Streak]] = {}
         old: dict[str, None] = {}
         held_ms = 0
@@ -131,40 +131,45 @@ class BlackHoleDuty:
             guarded(self._store, "black holes", self._drop, [*old][:MAX_BATCH])
 
     def _drop(self, names: list[str]) -> None:
-        """Drop the old lines of these names: no node may ever report them again."""
+        """Drop the old streaks of these names, because no node may ever report them again."""
         counts = [(name, 0, 0, 0, 0) for name in names]
         self._store.run(self._store.commands.report_failures(0, "", 0, 0, False, counts))
 
     def _judge(self, node: _Node, streaks: list[Streak]) -> None:
+        """Judge a node by its streaks."""
         times, tries = self._judged.get(node, (0, 0))
-        found = damning(streaks)
+        damning_streaks = damning(streaks)
         tried = sum(streak.tries for streak in streaks)
-        if found and tried > tries:
-            suspected = not self._is_new and self._suspect(*node, found, times)
+        if damning_streaks and tried > tries:
+            suspected = not self._is_new and self._suspect(*node, damning_streaks, times)
             self._judged[node] = times + suspected, tried
 
-    def _suspect(self, p: int, name: str, inc: int, found: list[Streak], times: int) -> bool:
-        """Make a node suspect, unless it is not up; the pauses before its trials double."""
+    def _suspect(
+        self, p: int, name: str, inc: int, damning_streaks: list[Streak], times: int
+    ) -> bool:
+        """Make a node suspect if it is up. Returns whether the node is suspect.
+
+        The pauses before its trials double.
+        """
         if (
             not 0 <= p < self._partitions
             or getattr(self._store.nodes(p).get(name), "state", "") != "up"
         ):
             return False
-        why = trial_note(reason(found), min(PROBATION_LEASES * self._lease_s * 2**times, LONGEST_S))
+        probation_s = min(PROBATION_LEASES * self._lease_s * 2**times, MAX_PROBATION_S)
+        why = trial_note(reason(damning_streaks), probation_s)
         state = self._store.run(self._store.commands.set_node(p, name, "suspect", inc, why))[1:2]
         if state == ["suspect"]:
             log.warning("node %s is suspect: %s", name, why)
         return state == ["suspect"]
 
 
-def reason(found: list[Streak]) -> str:
-    """Return the sentence of streaks that show that a node is a black hole, the longest three."""
-    found = sorted(found, key=lambda streak: -streak.length)
-    parts = [
-        f"{streak.length} tasks of {streak.name} in a row, while {streak.runs - streak.failed} of "
-        f"{streak.runs} "
-        "succeeded on other nodes"
-        for streak in found[:3]
-    ]
-    more = f", and of {len(found) - 3} other names" if len(found) > 3 else ""
-    return f"tasks fail there at once: {'; '.join(parts)}{more}"
+def reason(streaks: list[Streak]) -> str:
+    """Return the sentence of the streaks that show a black hole; it names the longest three."""
+    streaks = sorted(streaks, key=lambda streak: -streak.length)
+    parts = []
+    for streak in streaks[:3]:
+        succeeded = f"{streak.runs - streak.failed} of {streak.runs} succeeded on other nodes"
+        parts.append(f"{streak.length} tasks of {streak.name} in a row, while {succeeded}")
+    uncounted = f", and of {len(streaks) - 3} other names" if len(streaks) > 3 else ""
+    return f"tasks fail there at once: {'; '.join(parts)}{uncounted}"

@@ -1,7 +1,6 @@
-"""Find damage in the keys of the queue and of the partitions within a lease, and rebuild what can
-be rebuilt.
+"""The duty to find damage in the keys of queue and partitions within a lease, and to repair it.
 
-Cheap counts say at once whether something is missing; then all tasks and entries are looked at, as
+Cheap counts say at once whether something is missing. Then all tasks and entries are looked at, as
 fast as a pass allows. A wrong value that leaves the counts as they are is found by turns, at a pace
 that costs the server little.
 """
@@ -19,30 +18,33 @@ from ..process.guarded import guarded, unless_away
 
 log = logging.getLogger("parsync.leader")
 
-PACE: Final = 4000
-"""So many tasks are looked at in a pass, of all shards together, while the counts agree."""
+TASKS_PER_PASS: Final = 4000
+"""Number of tasks looked at in a pass, in all shards together, while the counts agree."""
 
-PASSES: Final = 8
-"""Passes in a lease: each looks at this part of the partitions, so each partition has its turn once
-in a lease.
+PASSES_PER_LEASE: Final = 8
+"""Number of passes in a lease.
+
+Each looks at this part of the partitions, so that all have a turn.
 """
 
-AT_ONCE: Final = 200
-"""Tasks that one call looks at: it takes some milliseconds, and the server does nothing else
-meanwhile.
+TASKS_PER_CALL: Final = 200
+"""Number of tasks that one call looks at.
+
+The call takes some milliseconds, in which the server does nothing else.
 """
 
-HASTE: Final = 1 / 16
+HASTE_PART: Final = 1 / 16
 """The part of a lease that a pass may take while the counts do not agree, and for its rests."""
 
-REST: Final = 4
-"""After each call the pass rests so many times as long: one after another, the calls would double
-the server's load.
-"""
+REST_FACTOR: Final = 4
+"""After each call the pass rests so many times as long, else the calls would double the load."""
 
 
-class Rests:
-    """Rests between the calls of a pass, until `until_s`. pause: waits for so many seconds."""
+class PacedCalls:
+    """Pauses between the calls of a pass, until `until_s`.
+
+    pause: waits for so many seconds.
+    """
 
     def __init__(
         self, clock: Callable[[], float], until_s: float, pause: Callable[[float], object]
@@ -57,19 +59,18 @@ class Rests:
         self._since_s = self._clock()
 
     def rest(self) -> None:
-        """Rest after a call, and begin to time the next one."""
+        """Rest after a call, and begin to time the next call."""
         now_s = self._clock()
-        if (rest_s := min(REST * (now_s - self._since_s), self._until_s - now_s)) > 0:
+        if (rest_s := min(REST_FACTOR * (now_s - self._since_s), self._until_s - now_s)) > 0:
             self._pause(rest_s)
         self.begin()
 
 
 class DamageDuty:
-    """The state of this leader's search for damage.
+    """This leader's search for damage.
 
-    levels: by shard, the largest number of submissions that was seen.
-
-    pause: waits for so many seconds, or less if the leader's work has to end.
+    levels: by shard, the largest number of submissions seen. pause: waits for so many seconds, or
+    less if the leader's work has to end.
     """
 
     def __init__(
@@ -89,14 +90,16 @@ class DamageDuty:
     def work(self, clock: Callable[[], float]) -> None:
         """Count what the shards have, look at some tasks, and check some of the partitions."""
         shards = range(self._store.keys.shards)
-        until_s = clock() + HASTE * self._lease_s
+        until_s = clock() + HASTE_PART * self._lease_s
         counts = self._repairer.repair_numbers([self._levels.get(shard, 0) for shard in shards])
         self._note_losses(counts)
-        for shard, found in enumerate(counts):
-            if found is not None:
-                guarded(self._store, "look_over", self._look, shard, found, clock, until_s)
-        rests = Rests(clock, until_s, self._pause)
-        self._share += self._partitions / PASSES
+        for shard, counts_of_shard in enumerate(counts):
+            if counts_of_shard is not None:
+                guarded(
+                    self._store, "look_over", self._look, shard, counts_of_shard, clock, until_s
+                )
+        rests = PacedCalls(clock, until_s, self._pause)
+        self._share += self._partitions / PASSES_PER_LEASE
         while self._share >= 1:
             self._share -= 1
             self._next = (self._next + 1) % self._partitions
@@ -109,16 +112,17 @@ class DamageDuty:
             )
 
     def _note_losses(self, counts: Sequence[QueueCounts | None]) -> None:
-        """Record which numbers of submissions went back: they are repaired now, so nobody else may
-        see it any more.
+        """Record which numbers of submissions decreased.
+
+        The numbers are repaired now, so no other process can notice the decrease.
         """
         lost = []
-        for shard, found in enumerate(counts):
+        for shard, counts_of_shard in enumerate(counts):
             level = self._levels.get(shard, 0)
             name = "submitted" if len(counts) == 1 else f"submitted_q{shard}"
             numbers = [
-                level_lost(self._store, shard, level, one)
-                for one in (found.damage if found else ())
+                level_lost(self._store, shard, level, damage)
+                for damage in (counts_of_shard.damage if counts_of_shard else ())
             ]
             lost += [f"{name}={level}->{number}" for number in numbers if number is not None]
         if lost:
@@ -133,6 +137,7 @@ class DamageDuty:
     def _look(
         self, shard: int, counts: QueueCounts, clock: Callable[[], float], until_s: float
     ) -> None:
+        """Look at all tasks of a shard if its counts do not agree, else at some."""
         self._levels[shard] = max(counts.submitted, self._levels.get(shard, 0))
         if (counts.damage or not counts.agree) and shard not in self._scans:
             self._scans[shard] = self._repairer.look_over_all(shard)
@@ -140,31 +145,36 @@ class DamageDuty:
             # an error ends it: the next pass begins again if the counts do not agree
             scan = self._scans.pop(shard)
             with unless_away(self._store):
-                for looks in scan:
-                    self._levels[shard] = max(self._levels[shard], looks.highest)
+                for looked_over in scan:
+                    self._levels[shard] = max(self._levels[shard], looked_over.highest)
                     if clock() >= until_s:
                         self._scans[shard] = scan
                         return
         else:
-            self._look_at_some(shard, Rests(clock, until_s, self._pause))
+            self._look_at_some(shard, PacedCalls(clock, until_s, self._pause))
 
-    def _look_at_some(self, shard: int, rests: Rests) -> None:
+    def _look_at_some(self, shard: int, rests: PacedCalls) -> None:
         """Look at the next tasks of a shard, and then at those that have ended."""
         whats = ("tasks", *GENERATIONS)
-        left = max(100, PACE // self._store.keys.shards)
+        remaining = max(100, TASKS_PER_PASS // self._store.keys.shards)
         with unless_away(self._store):
-            while left > 0:
-                at, cursor = self._cursors.get(shard, (0, 0))
-                looks = self._repairer.look_over(shard, [whats[at]], cursor, min(left, AT_ONCE))
-                self._levels[shard] = max(self._levels[shard], looks.highest)
-                self._cursors[shard] = (
-                    ((at + 1) % len(whats), 0) if not looks.cursor else (at, looks.cursor)
+            while remaining > 0:
+                index, cursor = self._cursors.get(shard, (0, 0))
+                looked_over = self._repairer.look_over(
+                    shard, [whats[index]], cursor, min(remaining, TASKS_PER_CALL)
                 )
-                left -= max(1, looks.count)
+                self._levels[shard] = max(self._levels[shard], looked_over.highest)
+                self._cursors[shard] = (
+                    ((index + 1) % len(whats), 0)
+                    if not looked_over.cursor
+                    else (index, looked_over.cursor)
+                )
+                remaining -= max(1, looked_over.count)
                 rests.rest()
-                if not looks.cursor:
+                if not looked_over.cursor:
                     break
 
 
 def _log(finding: Finding) -> None:
+    """Log what was found, and what was done."""
     log.warning("%s: %s; %s", finding.where, finding.what, finding.done)

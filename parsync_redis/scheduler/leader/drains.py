@@ -1,4 +1,4 @@
-"""End drains whose deadline is over, and the probation of suspect nodes."""
+"""The duty to end drains whose deadline is over, and the probation of suspect nodes."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ PROBATION_LEASES: Final = 3
 
 
 class DrainDuty:
-    """The drains and suspicions of nodes. They count from when this leader saw them first."""
+    """The drains and suspicions of nodes, timed from when this leader first saw them."""
 
     def __init__(self, store: Store, lease_s: float) -> None:
         self._store = store
@@ -25,9 +25,9 @@ class DrainDuty:
         self._ages = AgeTracker(lease_s)
 
     def work(self, now_s: float, notes: Mapping[tuple[int, str], tuple[str, str]]) -> None:
-        """End what is over.
+        """End the drains and suspicions that are over.
 
-        notes: the drain state and the note of each node that has one, by (partition, name).
+        notes: by (partition, name), the drain state and the note of each node that has a note.
         """
         ages = self._ages.look(now_s, {(*node, *noted) for node, noted in notes.items()})
         set_node = self._store.commands.set_node
@@ -50,15 +50,14 @@ class DrainDuty:
         run_guarded(self._store, "drains", [*over, *trusted])
 
     def _probation_s(self, note: str) -> float:
+        """Return how long a suspect node gets no tasks."""
         return trial_s(note) or PROBATION_LEASES * self._lease_s
 
     def _reading(self, nodes: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-        """Return those of these suspect nodes that have read their inbox; one that has not is still
-        of no use.
-        """
+        """Return the suspect nodes that have read their inbox; the others are of no use yet."""
         reads = [("llen", self._store.keys.inbox(p, node)) for p, node in nodes]
         counts = self._store.pipe_each(reads) if reads else []
-        reading = [node for node, left in zip(nodes, counts, strict=True) if left == 0]
+        reading = [node for node, unread in zip(nodes, counts, strict=True) if unread == 0]
         for _, node in reading:
             log.info("node %s reads its inbox: it gets tasks again", node)
         return reading

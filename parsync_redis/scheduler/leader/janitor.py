@@ -1,17 +1,16 @@
-"""The leader's work: repair what dead processes left.
+"""The leader's work: it repairs what dead processes left.
 
-Two leaders at once are harmless: scripts judge every step.
+Two leaders at once are harmless, because scripts judge every step.
 
-A task is requeued before its slot is freed. Being pending is a fence: whatever the lost process
-still does with the task changes nothing. The work of a pass is bounded; the next pass does the
-rest.
+A task is requeued before its slot is freed. A pending task is fenced: whatever the lost process
+still does with the task changes nothing. The work of a pass is bounded; the next pass goes on.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ...settings import DEFAULT_FORGET_S
 from ...store.store import Store
-from ..core.large_kinds import Large
+from ..core.large_kinds import LargeKind
 from ..process.guarded import guarded
 from .backfill import BackfillDuty
 from .black_holes import BlackHoleDuty
@@ -26,10 +25,9 @@ from .schedulers import SchedulerDuty
 class Janitor:
     """The leader's duties.
 
-    lease_s: for how long a counter must stand still, while this leader watches, to be lost.
-
-    large: tells the large kinds that find no room. pause: waits between the calls that look for
-    damage. forget_s: for how long a node that is down is kept.
+    lease_s: how long a counter must stand still, while this leader watches, to be lost. large:
+    returns the large kinds without room. pause: waits between the calls that look for damage.
+    forget_s: how long a node that is down is kept.
     """
 
     def __init__(
@@ -37,7 +35,7 @@ class Janitor:
         store: Store,
         partitions: int,
         lease_s: float,
-        large: Callable[[], Sequence[Large]] = tuple,
+        large: Callable[[], Sequence[LargeKind]] = tuple,
         pause: Callable[[float], object] = lambda _: None,
         forget_s: float = DEFAULT_FORGET_S,
     ) -> None:
@@ -54,7 +52,8 @@ class Janitor:
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader.
 
-        partitions: judge only none of their nodes, because the primary of these restarted.
+        partitions: judge none of their nodes, and all else as before, because only their primary
+        restarted.
         """
         self.nodes.reset(partitions)
         self.places.reset()
@@ -64,10 +63,11 @@ class Janitor:
     def work(
         self, clock: Callable[[], float], members: Mapping[str, int], seen_s: float | None = None
     ) -> None:
-        """Do one pass. members: the counter of each scheduler, as they were at `seen_s`; None: now.
+        """Do one pass.
 
-        `clock` is asked after each read: a counter was seen when the reply had come, not when it
-        was asked for.
+        clock: is asked after each read, because a counter was seen when the reply had come, not
+        when it was asked for. members: the counter of each scheduler, as they were at `seen_s`;
+        None for now.
         """
         guarded(self._store, "damage", self.damage.work, clock)
         guarded(self._store, "nodes", self.nodes.work, clock)

@@ -1,7 +1,7 @@
-"""Compare the index of kinds with the queues of the kinds, and repair what differs: only damage
-makes them differ.
+"""The duty to cancel expired tasks, and the duty to compare the index of kinds with their queues.
 
-The reads are not atomic, so what differs is a suspicion; the scripts judge it again.
+Only damage makes index and queues differ. The reads are not atomic, so a difference is a suspicion;
+the scripts judge it again.
 """
 
 from typing import Any, Final, cast
@@ -18,14 +18,12 @@ from ...store.server.server_errors import is_damage
 from ...store.store import Store
 from ..process.guarded import guarded, unless_away
 
-# Cancel tasks that wait past their expiry, and forget those that ended long ago.
-
 
 def expire(store: Store) -> None:
-    """Cancel what waits past its expiry, up to some thousands a pass; take judges the tasks that it
-    takes as well.
+    """Cancel tasks that wait past their expiry, and forget tasks that ended long ago.
 
-    Repairs first the keys of the wrong type that workers write: their ACL has no DEL.
+    A pass cancels some thousands; `take` judges the tasks that it takes as well. First the keys of
+    the wrong type that workers write are repaired, because the workers' ACL has no DEL.
     """
     for shard in range(store.keys.shards):
         with unless_away(store):
@@ -45,13 +43,14 @@ def expire(store: Store) -> None:
     store.run(store.commands.rotate())
 
 
-LOOKED_AT: Final = 200
-"""About so many kinds are looked at in a pass, of `kinds` and of `changed` each."""
+KINDS_PER_PASS: Final = 200
+"""Approximate number of kinds looked at in a pass, in `kinds` and in `changed` each."""
 
 
 class KindDuty:
-    """The kinds with a line, and those whose line changed once; each pass looks at some hundreds of
-    a shard.
+    """The kinds that have a line, and those whose line has changed.
+
+    Each pass looks at some hundreds, in one shard.
     """
 
     def __init__(self, store: Store) -> None:
@@ -60,9 +59,7 @@ class KindDuty:
         self._cursors = [0, 0]
 
     def work(self) -> None:
-        """Look at the next kinds of a shard; the next pass looks at the next shard, or goes on
-        where this one ends.
-        """
+        """Look at the next kinds of a shard; after its last kind the next shard follows."""
         looked = False
         with unless_away(self._store):
             self._look()
@@ -72,21 +69,20 @@ class KindDuty:
             self._cursors = [0, 0]
 
     def _look(self) -> None:
+        """Repair the two keys of the present shard; compare its next kinds with their queues."""
         store = self._store
         client = cast(Any, self._store.client)
         kinds, changed = (store.keys.queue(name, self._shard) for name in ("kinds", "changed"))
         repair_keys(store, [kinds, changed])
-        self._cursors[0], lines = client.hscan(kinds, self._cursors[0], count=LOOKED_AT)
-        self._cursors[1], known = client.zscan(changed, self._cursors[1], count=LOOKED_AT)
-        # bytes: a damaged one may be no text
-        names = list(dict.fromkeys([*lines, *(name for name, _ in known)]))
-        for at in range(0, len(names), LOOKED_AT):
-            self._compare(names[at : at + LOOKED_AT])
+        self._cursors[0], lines = client.hscan(kinds, self._cursors[0], count=KINDS_PER_PASS)
+        self._cursors[1], versions = client.zscan(changed, self._cursors[1], count=KINDS_PER_PASS)
+        # bytes, because a damaged name may be no text
+        names = list(dict.fromkeys([*lines, *(name for name, _ in versions)]))
+        for start in range(0, len(names), KINDS_PER_PASS):
+            self._compare(names[start : start + KINDS_PER_PASS])
 
     def _compare(self, kinds: list[bytes]) -> None:
-        """Repair those of these kinds whose line is not what their queue says, and tasks that do
-        not wait there.
-        """
+        """Repair the kinds whose line does not agree with their queue, and misplaced tasks."""
         store = self._store
         keys = self._store.keys
         shard = self._shard
@@ -102,9 +98,8 @@ class KindDuty:
             *replies, current = pipe.execute(raise_on_error=False)
         latest = int(current or 0) if not isinstance(current, Exception) else 0
         firsts: dict[bytes, str] = {}
-        for kind, line, version, count, first in zip(
-            kinds, *(replies[at::4] for at in range(4)), strict=True
-        ):
+        columns = (replies[offset::4] for offset in range(4))
+        for kind, line, version, count, first in zip(kinds, *columns, strict=True):
             if isinstance(count, Exception):
                 if not isinstance(count, ResponseError) or not is_damage(count):
                     raise count
@@ -115,17 +110,15 @@ class KindDuty:
                 first = []
             if count:
                 firsts[kind] = readable(first[0][0]) if first else ""
-            known = version is not None and version <= latest
-            if (version is not None and not known) or not _agree(
-                line, known, count, first[0][1] if first else 0.0
-            ):
+            is_known = version is not None and version <= latest
+            is_wrong = version is not None and version > latest
+            order = first[0][1] if first else 0.0
+            if is_wrong or not _agree(line, is_known, count, order):
                 guarded(store, "repair_kind", store.run, store.commands.repair_kind(kind, shard))
         self._judge_firsts(firsts)
 
     def _judge_firsts(self, firsts: dict[bytes, str]) -> None:
-        """Repair the first task of a kind if it does not wait, or if its kind is none, so that
-        nobody would take it.
-        """
+        """Repair the first task of a kind, if it does not wait or nobody can take the kind."""
         store = self._store
         states = store.states(list(firsts.values()))
         for (kind, id), state in zip(firsts.items(), states, strict=True):
@@ -133,22 +126,22 @@ class KindDuty:
                 guarded(store, "repair_task", repair_task, store, id, kind, self._shard)
 
 
-def _agree(line: bytes | None, known: bool, count: int, first: float) -> bool:
-    """Return whether a kind's line is what its queue says: nothing, or how many wait, and the order
-    of the first.
+def _agree(line: bytes | None, is_known: bool, count: int, first: float) -> bool:
+    """Return whether a kind's line has its queue's count, and the order of its first task.
 
-    known: the version at which the line changed is one that there was.
+    is_known: the version at which the line changed is not above the present version.
     """
-    if not line or not count or not known:
+    if not line or not count or not is_known:
         return not line and not count
     try:
-        found = KindLine.of(readable(line))
+        kind_line = KindLine.of(readable(line))
     except ValueError:
         return False
-    return (found.count, found.first) == (count, first)
+    return (kind_line.count, kind_line.first) == (count, first)
 
 
 def _is_kind(raw: bytes) -> bool:
+    """Return whether a text is a kind."""
     try:
         Kind.of(readable(raw))
     except ValueError:

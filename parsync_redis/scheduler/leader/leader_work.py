@@ -1,8 +1,8 @@
-"""The thread of the leader's work, with connections of its own: the lease and the ticks never wait
-for it.
+"""The thread of the leader's work, with connections of its own: lease and ticks never wait for it.
 
-The membership tells it when a pass is due, and when what it knows is worth nothing any more. From
-that moment the pass that goes on runs no call of the store: it ends at its next one.
+The membership tells this thread when a pass is due, and when what the thread has watched is worth
+nothing any more. From that moment a running pass makes no call of the store: it ends at its next
+call.
 """
 
 import logging
@@ -16,18 +16,18 @@ from ...errors import ParsyncError
 from ...settings import DEFAULT_FORGET_S
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
-from ..core.large_kinds import Large
+from ..core.large_kinds import LargeKind
 from .janitor import Janitor
 
 log = logging.getLogger("parsync.scheduler")
 
 
 class PassOver(Exception):
-    """The pass may do no more: this scheduler leads no longer, or has to watch everybody anew."""
+    """The pass may do no more: this scheduler leads no longer, or must watch everybody anew."""
 
 
 class LeaderWork(threading.Thread):
-    """Does a pass of the janitor whenever one is due.
+    """Does a pass of the janitor whenever a pass is due.
 
     The membership calls `see`, `reset`, `next_lost` and `stop`.
     """
@@ -38,7 +38,7 @@ class LeaderWork(threading.Thread):
         partitions: int,
         lease_s: float,
         leads: Callable[[], bool],
-        large: Callable[[], Sequence[Large]] = tuple,
+        large: Callable[[], Sequence[LargeKind]] = tuple,
         forget_s: float = DEFAULT_FORGET_S,
     ) -> None:
         super().__init__(name="leader", daemon=True)
@@ -54,34 +54,33 @@ class LeaderWork(threading.Thread):
         self._seen: tuple[Mapping[str, int], float] = {}, 0.0
         self._lost: list[str] = []
 
-    def see(self, members: Mapping[str, int], at_s: float) -> None:
-        """Let a pass be done; members: the counter of each scheduler, as it was at a moment of the
-        monotonic clock.
-        """
-        self._seen = members, at_s
+    def see(self, members: Mapping[str, int], seen_s: float) -> None:
+        """Make a pass due. members: the counter of each scheduler at `seen_s` (monotonic)."""
+        self._seen = members, seen_s
         self._due.set()
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
-        """End the pass that goes on; the next one begins to watch anew, as `Janitor.reset` says."""
+        """End the running pass; the next pass watches anew, as `Janitor.reset` says."""
         with self._lock:
             self._resets.append(partitions)
             if partitions is None:
                 self._lost = []
 
     def next_lost(self) -> str:
-        """Return 'NAME COUNTER' of a scheduler that was judged lost and has not been told yet, else
-        ''.
+        """Return 'NAME COUNTER' of a scheduler that was judged lost, each once.
+
+        Returns '' if there is none.
         """
         with self._lock:
             return self._lost.pop() if self._lost else ""
 
     @property
     def booked(self) -> bool:
-        """True if its last pass has booked nodes, or a node holds back a name."""
+        """True if the last pass has booked nodes, or a node holds back a name."""
         return self._janitor.backfill.booked or self._janitor.black_holes.held
 
     def stop(self) -> None:
-        """End the thread and the pass that goes on, and close the connections."""
+        """End the thread and the running pass, and close the connections."""
         self._done.set()
         self._due.set()
         if self.ident is not None:
@@ -89,7 +88,7 @@ class LeaderWork(threading.Thread):
         self.store.disconnect()
 
     def run(self) -> None:
-        """Do passes until stopped. After an error the next one watches anew."""
+        """Do passes until stopped. After an error the next pass watches anew."""
         backoff = Backoff(log, "the leader's work", self._lease_s / 8)
         while self._due.wait() and not self._done.is_set():
             self._due.clear()
@@ -110,7 +109,7 @@ class LeaderWork(threading.Thread):
                 self._done.wait(self._lease_s / 16)
 
     def work(self) -> None:
-        """Do one pass; raises PassOver if it had to end early."""
+        """Do one pass. Raises PassOver if it had to end early."""
         with self._lock:
             resets = self._resets
             self._resets = []
@@ -123,5 +122,6 @@ class LeaderWork(threading.Thread):
                 self._lost = list(self._janitor.schedulers.lost)
 
     def _check(self) -> None:
+        """Raise PassOver if the running pass may do no more."""
         if self._resets or self._done.is_set() or not self._leads():
             raise PassOver

@@ -1,11 +1,12 @@
-"""Judge nodes by their counters: mark lost ones down, requeue their tasks, free their slots; forget
-old ones.
+"""The duty to judge nodes by their counters.
+
+It marks lost nodes down, requeues their tasks, frees their slots, and forgets old nodes.
 """
 
 import logging
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
 from ...model.ids import readable
@@ -18,33 +19,34 @@ from ...store.server.server_errors import is_damage
 from ...store.store import Store
 from ..process.guarded import batches, guarded, run_guarded, run_parts, unless_away
 from ..process.lease_watch import LeaseWatch
+from ..process.taken_tasks import TASK_OF
 from .drains import DrainDuty
 
-# Find out whether records, counters and notes of a partition's nodes are lines that scripts write,
-# and agree.
-#
-# The reads are not atomic, so an inconsistency is a suspicion; `repair_partition` checks again
-# atomically.
+MAX_GAP: Final = 1_000_000
+"""Maximum number of bits below those of a node that belong to no node.
 
-MOST_GAP: Final = 1_000_000
-"""Bits below those of a node that belong to no node, as many as lua/lib/repair/damage.lua lets
-pass.
+lua/lib/repair/damage.lua lets as many pass.
 """
 
 
 def are_consistent(
     records: Mapping[bytes, bytes], counters: Mapping[bytes, bytes], notes: Mapping[bytes, bytes]
 ) -> bool:
-    """Return True if records, counters and notes of a partition's nodes are consistent."""
+    """Return whether records, counters and notes of a partition's nodes are well-formed, and agree.
+
+    The reads are not atomic, so an inconsistency is a suspicion; `repair_partition` checks again
+    atomically.
+    """
     spans = []
     for name, record in records.items():
         if len(record) > MAX_RECORD or not (match := NODE.match(record)):
             return False
         state, inc, drain, first, span = match.group("state", "inc", "drain", "first", "span")
         note = notes.get(name, b"")
-        if (drain != b"0") != (TERMS.match(note) is not None) or (
-            state == b"suspect" and (drain != b"0" or not note)
-        ):
+        is_drained = drain != b"0"
+        if is_drained != (TERMS.match(note) is not None):
+            return False
+        if state == b"suspect" and (is_drained or not note):
             return False
         counter = counters.get(name, b"").split(b" ")
         if counter[0] != b"inc=" + inc or (counter[-1] == b"down") != (state == b"down"):
@@ -52,39 +54,35 @@ def are_consistent(
         spans.append((int(first), int(span)))
     end = 0
     for first_bit, bits in sorted(spans):
-        if first_bit < end or first_bit > end + MOST_GAP:
+        if first_bit < end or first_bit > end + MAX_GAP:
             return False
         end = first_bit + bits
     return records.keys() >= counters.keys() | notes.keys()
 
 
-# Nodes that registered anew while earlier processes of theirs held leases: when those processes
-# have surely ended.
-#
-# A process that was superseded cannot renew its lease any more. Its guard ends it within a lease of
-# its last renewal, but until then it may run its tasks. So its leases are cleared a lease after the
-# new registration was seen.
+class SupersededNodes:
+    """The nodes that registered anew while earlier processes held leases, as one observer saw them.
 
-
-class Superseded:
-    """The registrations that one observer has seen.
-
-    All times are seconds of its monotonic clock.
+    A superseded process can no longer renew its lease. The guard ends the process within a lease of
+    the last renewal, but until then the process may run its tasks. So its leases are cleared a
+    lease after the new registration was seen. All times are seconds of the observer's monotonic
+    clock.
     """
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
-        # node -> its incarnations -> when each was seen first
+        # by node and incarnation, when it was first seen
         self._seen_s: dict[Hashable, dict[int, float]] = {}
 
-    def reset(self, of: Callable[[Hashable], bool] = lambda _: True) -> None:
-        """Forget what was seen of these nodes: a server that lost its last writes may give an
-        incarnation again.
+    def reset(self, is_reset: Callable[[Hashable], bool] = lambda _: True) -> None:
+        """Forget what was seen of these nodes.
+
+        A server that lost its last writes may give an incarnation again.
         """
-        self._seen_s = {node: seen_s for node, seen_s in self._seen_s.items() if not of(node)}
+        self._seen_s = {node: seen_s for node, seen_s in self._seen_s.items() if not is_reset(node)}
 
     def look(self, now_s: float, incs: Mapping[Hashable, int]) -> dict[Hashable, int]:
-        """Take in the present incarnation of each such node, and forget the others.
+        """Take in the present incarnation of each such node, and forget the other nodes.
 
         Returns, by node, the newest incarnation that was seen a lease ago: all processes before it
         have ended.
@@ -94,24 +92,28 @@ class Superseded:
         for node, inc in incs.items():
             seen_s = self._seen_s[node]
             seen_s.setdefault(inc, now_s)
-            old = [one for one, at_s in seen_s.items() if now_s - at_s >= self._lease_s]
+            old = [
+                seen_inc for seen_inc, first_s in seen_s.items() if now_s - first_s >= self._lease_s
+            ]
             if old:
                 ended[node] = max(old)
-                self._seen_s[node] = {one: at_s for one, at_s in seen_s.items() if one >= max(old)}
+                self._seen_s[node] = {
+                    seen_inc: first_s
+                    for seen_inc, first_s in seen_s.items()
+                    if seen_inc >= max(old)
+                }
         return ended
 
 
 log = logging.getLogger("parsync.leader")
 
-_TASK: Final = attrgetter("task")
 
+class NodeToReclaim(NamedTuple):
+    """A node to be reclaimed.
 
-class Reclaimed(NamedTuple):
-    """A node that is to be reclaimed.
-
-    moved: the counter of incarnation `inc` that did not move; None only lists.
-
-    live: the incarnations whose processes may live on: their leases are not cleared.
+    live: the incarnations whose processes may be alive; their leases are not cleared. inc, moved:
+    the node is marked down if the counter of incarnation `inc` is still `moved`. moved is None if
+    the leases are only listed.
     """
 
     partition: int
@@ -121,18 +123,17 @@ class Reclaimed(NamedTuple):
     moved: int | None = None
 
 
-KEYS: Final = ("alive", "lost", "notes", "nodes")
+KEYS_READ: Final = ("alive", "lost", "notes", "nodes")
+"""The keys of a partition that a pass reads."""
 
 
 class NodeDuty:
-    """The counters of all nodes, as this leader has watched them.
+    """The counters of all nodes, as this leader has watched them; a node is (partition, name).
 
-    A node is named by (partition, name).
-
-    forget_s: after so long a node is forgotten that is down and holds nothing, at the earliest
-    after a lease. A node that is drained is forgotten after an hour at the earliest, so that its
-    drain outlives a repair. names: those of all nodes at the last look; None if a partition was
-    away. up: those of the nodes that are not down.
+    forget_s: a node that is down and holds nothing is forgotten after so long, at the earliest
+    after a lease. A drained node is forgotten after an hour at the earliest, so that its drain
+    outlives a repair. names: those of all nodes at the last look; None if a partition was away. up:
+    the names of the nodes that are not down.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:
@@ -141,14 +142,14 @@ class NodeDuty:
         self._up = LeaseWatch(lease_s)
         self._down = LeaseWatch(max(lease_s, forget_s))
         self._drained = LeaseWatch(max(lease_s, forget_s, DEFAULT_FORGET_S))
-        self._superseded = Superseded(lease_s)
+        self._superseded = SupersededNodes(lease_s)
         self._drains = DrainDuty(store, lease_s)
         self._swept = False
         self.names: set[str] | None = None
         self.up: set[str] = set()
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
-        """Watch anew: no node is judged for one lease, or none of these partitions."""
+        """Watch anew: no node of these partitions, or of any, is judged for one lease."""
         self._swept = self._swept and partitions is not None
         for watch in (self._up, self._down, self._drained, self._superseded):
             watch.reset(
@@ -156,10 +157,9 @@ class NodeDuty:
             )
 
     def work(self, clock: Callable[[], float]) -> None:
-        """Repair inconsistent partitions, reclaim lost nodes, end drains and suspicions, forget
-        nodes that are down.
-        """
-        if not self._swept:  # once for each leader: the sums that earlier versions left
+        """Repair inconsistent partitions, reclaim lost nodes, end drains, forget old nodes."""
+        # once for each leader: remove the sums that earlier versions left
+        if not self._swept:
             run_guarded(
                 self._store,
                 "dealt",
@@ -174,19 +174,20 @@ class NodeDuty:
         drained: set[Any] = set()
         replies = self._read()
         now_s = clock()
-        known = {readable(name) for *_, records in replies.values() for name in records}
-        self.names = known if len(replies) == self._partitions else None
+        names = {readable(name) for *_, records in replies.values() for name in records}
+        self.names = names if len(replies) == self._partitions else None
         for p, (counters, lost, noted, records) in replies.items():
             for name, line in counters.items():
-                node = (p, readable(name))
-                is_down = line.endswith(b"down")
-                (down if is_down else up)[node] = readable(line)
-                record = NODE.read(readable(records.get(name, b""))) if is_down else None
+                node = p, readable(name)
+                if not line.endswith(b"down"):
+                    up[node] = readable(line)
+                    continue
+                down[node] = readable(line)
+                record = NODE.read(readable(records.get(name, b"")))
                 if record and record["drain"] != "0":
                     drained.add(node)
-            if not all(map(COUNTER.match, counters.values())) or not are_consistent(
-                records, counters, noted
-            ):
+            well_formed = all(map(COUNTER.match, counters.values()))
+            if not (well_formed and are_consistent(records, counters, noted)):
                 guarded(self._store, "repair_partition", repair_partition, self._store, p, "shut")
             all_lost += ((p, readable(node)) for node in lost)
             for name, text in noted.items():
@@ -200,28 +201,31 @@ class NodeDuty:
         self._judge(now_s, sound, down, all_lost, suspect, drained)
 
     def _read(self) -> dict[int, list[Any]]:
-        """Return, for each partition, what its KEYS hold; empty where a key was damaged and is
-        repaired.
+        """Return by partition what its KEYS_READ hold.
 
-        Partitions whose primary is away are left out, so that their nodes are watched anew when it
-        is back.
+        The value of a damaged key is empty, and the key is repaired. Partitions whose primary is
+        away are left out, so that their nodes are watched anew when it is back.
         """
         keys = self._store.keys
         with self._store.client.pipeline(transaction=False) as pipe:
             for p in range(self._partitions):
-                for name in KEYS:
-                    (pipe.smembers if name == "lost" else pipe.hgetall)(keys.partition(p, name))
+                for name in KEYS_READ:
+                    read = pipe.smembers if name == "lost" else pipe.hgetall
+                    read(keys.partition(p, name))
             replies = pipe.execute(raise_on_error=False)
-        found = {}
+        values_by_partition = {}
         for p in range(self._partitions):
-            mine = replies[len(KEYS) * p : len(KEYS) * (p + 1)]
+            replies_of_partition = replies[len(KEYS_READ) * p : len(KEYS_READ) * (p + 1)]
             with unless_away(self._store):
-                found[p] = [self._readable(reply, p) or {} for reply in mine]
-        return found
+                values_by_partition[p] = [
+                    self._readable(reply, p) or {} for reply in replies_of_partition
+                ]
+        return values_by_partition
 
     def _readable(self, reply: Any, p: int) -> Any:
-        """Return a reply; None for an error that says that a key of partition p is damaged, which
-        it then repairs.
+        """Return a reply; None for an error that says that a key is damaged.
+
+        The damaged partition is repaired.
         """
         if not isinstance(reply, Exception):
             return reply
@@ -239,7 +243,8 @@ class NodeDuty:
         suspect: Mapping[Any, str],
         drained: Collection[Any],
     ) -> None:
-        still: list[Reclaimed] = []
+        """Reclaim the nodes whose counters stood still, and forget those long down."""
+        still: list[NodeToReclaim] = []
         whys: dict[str, str] = {}
         for holder in self._up.look(now_s, up):
             p, node = cast(tuple[int, str], holder)
@@ -247,39 +252,40 @@ class NodeDuty:
             why = f"it did not renew its lease for {self._up.lease_s:g} s"
             why += f"; it was suspect: {suspect[holder]}" if holder in suspect else ""
             log.warning("node %s is down: %s", node, why)
-            still.append(Reclaimed(p, node, range(inc + 1, sys.maxsize), inc, moved))
+            still.append(NodeToReclaim(p, node, range(inc + 1, sys.maxsize), inc, moved))
             whys[node] = why
-        for some in batches([*still, *self._served_by_none(now_s, up, lost)]):
-            reclaim_nodes(self._store, some, whys)
+        for batch in batches([*still, *self._served_by_none(now_s, up, lost)]):
+            reclaim_nodes(self._store, batch, whys)
         open_down = {node: line for node, line in down.items() if node not in drained}
         drained_down = {node: line for node, line in down.items() if node in drained}
-        gone = cast(
+        forgotten = cast(
             list[tuple[int, str]],
             [*self._down.look(now_s, open_down), *self._drained.look(now_s, drained_down)],
         )
-        for nodes in batches(gone):
+        for nodes in batches(forgotten):
             self._forget({node: int(down[node].split()[0].partition("=")[2]) for node in nodes})
 
     def _served_by_none(
         self, now_s: float, up: Mapping[Any, str], lost: Sequence[tuple[int, str]]
-    ) -> Iterator[Reclaimed]:
-        """Yield the nodes with leases of processes that have ended: the node is down, or they were
-        superseded.
-        """
+    ) -> Iterator[NodeToReclaim]:
+        """Yield the nodes with leases of ended processes: they are down, or were superseded."""
         incs: dict[Any, int] = {
-            node: int(found["inc"]) for node in lost if (found := COUNTER.read(up.get(node, "")))
+            node: int(counter["inc"])
+            for node in lost
+            if (counter := COUNTER.read(up.get(node, "")))
         }
         ended = self._superseded.look(now_s, incs)
         for node in lost:
             if node in ended:
                 # the last one: it may register again now
-                yield Reclaimed(*node, range(ended[node], incs[node] + 1))
+                yield NodeToReclaim(*node, range(ended[node], incs[node] + 1))
             elif node not in up:
-                yield Reclaimed(*node, range(0))
+                yield NodeToReclaim(*node, range(0))
 
     def _forget(self, nodes: Mapping[tuple[int, str], int]) -> None:
-        """Forget nodes that are still down at this incarnation; their offers are forgotten later
-        (leader/offers.py).
+        """Forget nodes that are still down at this incarnation.
+
+        The duty of leader/offers.py forgets their offers later.
         """
         calls = [self._store.commands.forget_node(p, node, inc) for (p, node), inc in nodes.items()]
         for (_, node), word in zip(nodes, run_guarded(self._store, "forget", calls), strict=True):
@@ -287,43 +293,52 @@ class NodeDuty:
                 log.info("node %s was down for long and is forgotten", node)
 
 
-def reclaim_nodes(store: Store, nodes: Sequence[Reclaimed], whys: Mapping[str, str]) -> None:
-    """Mark each node down if its counter is still `moved`, and clear the leases of processes that
-    have ended.
+def reclaim_nodes(store: Store, nodes: Sequence[NodeToReclaim], whys: Mapping[str, str]) -> None:
+    """Mark nodes down whose counters still are `moved`; clear the leases of ended processes.
 
     whys: by node, why it was lost, if this leader knows.
     """
     reclaim = store.commands.reclaim
     cleared = dict[tuple[int, str], list[Lease]]()
     while nodes:
-        found: dict[tuple[int, str], list[Lease]] = {}
-        calls = [reclaim(one.partition, one.node, one.inc, one.moved) for one in nodes]
-        for one, reply in zip(nodes, run_guarded(store, "reclaim", calls), strict=True):
-            leases = (
-                [lease for lease in reply[1] if lease.place.inc not in one.live] if reply else []
-            )
-            # a damaged lease may stay for the next pass
-            if leases and leases != cleared.get(one[:2]):
-                found[one[:2]] = leases
-        clear_leases(store, [lease.place for leases in found.values() for lease in leases], whys)
-        nodes = [one._replace(inc=0, moved=None) for one in nodes if one[:2] in found]
-        cleared = found
+        leases_by_node: dict[tuple[int, str], list[Lease]] = {}
+        calls = [
+            reclaim(reclaimed.partition, reclaimed.node, reclaimed.inc, reclaimed.moved)
+            for reclaimed in nodes
+        ]
+        for reclaimed, reply in zip(nodes, run_guarded(store, "reclaim", calls), strict=True):
+            leases = [
+                lease
+                for lease in (reply[1] if reply else ())
+                if lease.place.inc not in reclaimed.live
+            ]
+            # the same leases again: they are damaged, and stay for the next pass
+            if leases and leases != cleared.get(reclaimed[:2]):
+                leases_by_node[reclaimed[:2]] = leases
+        places = [lease.place for lease in chain.from_iterable(leases_by_node.values())]
+        clear_leases(store, places, whys)
+        nodes = [
+            reclaimed._replace(inc=0, moved=None)
+            for reclaimed in nodes
+            if reclaimed[:2] in leases_by_node
+        ]
+        cleared = leases_by_node
 
 
 def clear_leases(store: Store, lost: Sequence[Place], whys: Mapping[str, str]) -> None:
     """Requeue the tasks of lost leases, and then free the slots of those that could be requeued."""
-    queue = [part for _, places in store.keys.by_shard(lost, _TASK) for part in batches(places)]
+    queue = [part for _, places in store.keys.by_shard(lost, TASK_OF) for part in batches(places)]
     requeue = store.commands.requeue
     release = store.commands.release
 
     def why(node: str) -> str:
         return f"its node {node} was lost" + (f": {whys[node]}" if node in whys else "")
 
-    back = run_parts(
+    requeued = run_parts(
         store, "requeue", queue, lambda part: requeue([(place, why(place.node)) for place in part])
     )
     homes: dict[int, list[Place]] = {}
-    for place in back:
+    for place in requeued:
         homes.setdefault(place.partition, []).append(place)
     parts = [part for places in homes.values() for part in batches(places)]
     run_parts(store, "release", parts, lambda part: release(part[0].partition, part))

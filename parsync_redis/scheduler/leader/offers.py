@@ -1,9 +1,8 @@
-"""Compare what submit judges by with the nodes: offers of nodes that there are not, damaged names,
-wrong answers.
+"""The duty to compare what `submit` judges by with the nodes: offers, names and answers.
 
 The agent of a live node tells its offer again by itself, if the offer is missing or different. The
-leader keeps the offer and the partition of a forgotten node for a while: its tasks are not refused
-until the node comes back, and its incarnations grow on in that partition.
+leader keeps the offer and the partition of a forgotten node for a while. Until then tasks for the
+node are not refused, and its incarnations grow on in that partition if it comes back.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,15 +14,15 @@ from ...store.store import Store
 from ..process.guarded import run_guarded, unless_away
 from ..process.lease_watch import AgeTracker
 
-JUDGED: Final = 100
-"""So many answers are judged again in a pass, of those that are new to this leader."""
+ANSWERS_PER_PASS: Final = 100
+"""Maximum number of answers judged again in a pass, of those that are new to this leader."""
 
 
 class OfferDuty:
     """The offers, names and answers of each shard.
 
-    An offer whose node was forgotten is forgotten after a lease if another node offers the same,
-    else `forget_s` after this leader has seen that its node is not up.
+    The offer of a forgotten node is forgotten after a lease if another node offers the same. Else
+    it is forgotten `forget_s` after this leader first saw that its node is not up.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:
@@ -35,9 +34,10 @@ class OfferDuty:
         self._sound: dict[int, tuple[object, set[bytes]]] = {}
 
     def work(self, now_s: float, nodes: Collection[str] | None, up: Collection[str] = ()) -> None:
-        """Forget what is wrong.
+        """Forget offers of nodes that no longer exist, damaged names, and wrong answers.
 
-        nodes: the names of all nodes, None if they are not known. up: of those that are up.
+        nodes: the names of all nodes; None if they are not known. up: the names of those that are
+        up.
         """
         offers: dict[str, bytes] = {}
         for shard in range(self._store.keys.shards):
@@ -60,9 +60,9 @@ class OfferDuty:
             )
 
     def _forget(self, names: Sequence[str]) -> None:
-        """Forget where nodes were, and last what they offered: by that a later pass finds them.
+        """Forget the partitions of these nodes, and then their offers; nodes that came back stay.
 
-        A node that has come back since the names were read stays.
+        The offers go last, because a later pass finds the nodes by them.
         """
         store = self._store
         commands = self._store.commands
@@ -72,16 +72,16 @@ class OfferDuty:
             [("hkeys", store.keys.partition(number, "nodes")) for number in range(self._partitions)]
         )
         nodes = {readable(name) for partition_names in registered for name in partition_names}
-        gone = [name for name in names if name not in nodes]
-        calls = [commands.deal_node(name, self._partitions, "", 0, 0.0) for name in gone]
+        forgotten = [name for name in names if name not in nodes]
+        calls = [commands.deal_node(name, self._partitions, "", 0, 0.0) for name in forgotten]
         homes = run_guarded(store, "forget", calls)
-        without_home = [name for name, home in zip(gone, homes, strict=True) if home is not None]
+        without_home = [
+            name for name, home in zip(forgotten, homes, strict=True) if home is not None
+        ]
         run_guarded(store, "forget", [commands.offer(name, "") for name in without_home])
 
     def _look(self, shard: int) -> dict[str, bytes]:
-        """Forget damaged names and wrong answers of a shard; return by node what is
-        offered there.
-        """
+        """Forget damaged names and wrong answers of a shard; return the offers there, by node."""
         keys = self._store.keys
         commands = self._store.commands
         kinds = ("shapes", "names", "feasible")
@@ -89,16 +89,16 @@ class OfferDuty:
         shapes, names, answers, apps = self._store.pipe(
             [*reads, ("zrevrange", keys.queue("apps", shard), 0, -1)]
         )
-        wrong = [*_wrong_digests(shapes, names, apps)]
+        wrong_digests = [*_wrong_digests(shapes, names, apps)]
         basis = (frozenset(shapes.items()), frozenset(names))
-        before, known = self._sound.get(shard, (None, set()))
-        known = (known if before == basis else set()) & answers.keys()
-        new = [question for question in answers if question not in known][:JUDGED]
-        self._sound[shard] = basis, known | set(new)
-        if wrong or new:
+        before, sound_answers = self._sound.get(shard, (None, set()))
+        sound_answers = (sound_answers if before == basis else set()) & answers.keys()
+        new = [question for question in answers if question not in sound_answers][:ANSWERS_PER_PASS]
+        self._sound[shard] = basis, sound_answers | set(new)
+        if wrong_digests or new:
             self._store.run(
                 commands.repair_offers(
-                    shard, [*wrong, *(("question", question) for question in new)]
+                    shard, [*wrong_digests, *(("question", question) for question in new)]
                 )
             )
         return {readable(name): offer for name, offer in shapes.items()}
@@ -107,8 +107,8 @@ class OfferDuty:
 def spare_offers(offers: Mapping[str, bytes], idle: Mapping[str, float]) -> set[str]:
     """Return the nodes whose offers are spare, because another node offers the same.
 
-    idle: for how long each node has not been up. Of equal offers that of a node that is up is not
-    spare, else that of the node that was up last.
+    Of equal offers one is not spare: that of a node that is up, else that of the node that was up
+    last. idle: for how long each node has not been up, in seconds.
     """
     first: dict[bytes, str] = {}
     for name in sorted(offers, key=lambda name: (idle.get(name, -1.0), name)):
@@ -119,9 +119,7 @@ def spare_offers(offers: Mapping[str, bytes], idle: Mapping[str, float]) -> set[
 def _wrong_digests(
     shapes: dict[bytes, bytes], names: dict[bytes, bytes], apps: list[bytes]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield, for repair_offers, the digests whose text is another one, and those that no node seems
-    to offer.
-    """
+    """Yield the digests to repair: those of another text, and those that no node offers."""
     label = f" {TASKS_LABEL}:".encode()
     used = {digest.split(b" ")[0] for offer in shapes.values() for digest in offer.split(label)[1:]}
     for digest in {*names, *apps}:

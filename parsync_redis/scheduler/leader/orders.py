@@ -1,5 +1,6 @@
-"""Let the shards number their submissions alike, so that the orders of tasks of different shards
-can be compared.
+"""The duty to level the submission counters of all shards.
+
+Then the ages of tasks in different shards can be compared.
 """
 
 from typing import Any, Final
@@ -9,20 +10,18 @@ from ...store.server.server_errors import AWAY
 from ...store.store import Store
 from ..core.kind_group import BLOCK
 
-MOST: Final = 900_000_000_000 - BLOCK
-"""A larger number of submissions is damage: `align` raises none so far."""
+MAX_SUBMISSIONS: Final = 900_000_000_000 - BLOCK
+"""A larger number of submissions is damage: `align` raises no counter so far."""
 
 
 class OrderDuty:
-    """The numbers of submissions, which each shard counts by itself; with one shard there is
-    nothing to do.
-    """
+    """Keeps the submission counters of all shards level. Does nothing with a single shard."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def work(self) -> None:
-        """Raise the number of each shard to the largest one, rounded up to a block."""
+        """Raise the counter of each shard to the largest, rounded up to a block."""
         store = self._store
         if store.keys.shards == 1:
             return
@@ -43,12 +42,13 @@ class OrderDuty:
                 raise answer
 
     def _number(self, key: str, reply: Any) -> int:
-        """Return the number of submissions that a shard tells; 0 if its primary is away, or if it
-        is damaged.
+        """Return a shard's number of submissions.
+
+        Returns 0 if the shard's primary is away, or if the number is damaged.
         """
         if reply is None or isinstance(reply, Exception):
             return 0
-        if reply.isdigit() and len(reply) < 13 and int(reply) <= MOST:
+        if reply.isdigit() and len(reply) < 13 and int(reply) <= MAX_SUBMISSIONS:
             return int(reply)
         quarantine(
             self._store,

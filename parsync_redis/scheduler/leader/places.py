@@ -1,11 +1,11 @@
-"""Compare `running` with the leases: put back leases that are lost, and requeue tasks that do not
-start.
+"""The duty to compare `running` with the leases.
+
+It puts back leases that are lost, and requeues tasks that do not start.
 """
 
 import logging
 from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import Final, cast
+from typing import cast
 
 from ...model.ids import readable
 from ...model.limits import MAX_BATCH
@@ -18,15 +18,14 @@ from ...store.server.server_errors import AWAY, is_damage
 from ...store.store import Store
 from ..process.guarded import guarded, unless_away
 from ..process.lease_watch import AgeTracker
+from ..process.taken_tasks import TASK_OF
 from .black_holes import Suspects
 
 log = logging.getLogger("parsync.leader")
 
-_TASK: Final = attrgetter("task")
-
 
 class PlaceDuty:
-    """The entries of `running`; each pass looks at some hundreds."""
+    """The entries of `running`; each pass looks at some hundreds of them."""
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
         self._store = store
@@ -34,7 +33,8 @@ class PlaceDuty:
         self._lease_s = lease_s
         self._unstarted = AgeTracker(lease_s / 2)
         self._suspects = Suspects(store, lease_s)
-        self._shard = self._cursor = 0
+        self._shard = 0
+        self._cursor = 0
 
     def reset(self) -> None:
         """Watch anew: no task is late for one lease."""
@@ -42,8 +42,9 @@ class PlaceDuty:
         self._suspects.reset()
 
     def work(self, clock: Callable[[], float]) -> None:
-        """Look at the next entries, of one shard after the other; all were seen when the last one's
-        last was.
+        """Look at the next entries, of one shard after the other.
+
+        When the last entry of the last shard has been looked at, all entries have been seen.
         """
         self._unstarted.begin(clock())
         runs: list[tuple[Place, bool]] = []
@@ -57,18 +58,18 @@ class PlaceDuty:
                 self._cursor = 0
             if len(runs) >= MAX_BATCH or not (self._shard or self._cursor):
                 break
-        for at in range(0, len(runs), MAX_BATCH):
-            self._compare(runs[at : at + MAX_BATCH], clock)
+        for start in range(0, len(runs), MAX_BATCH):
+            self._compare(runs[start : start + MAX_BATCH], clock)
         if not (self._shard or self._cursor):
             self._unstarted.forget_unseen()
 
     def _read(self) -> list[tuple[Place, bool]]:
-        """Return the next entries, and whether each has started, and repair damaged ones."""
+        """Return the next entries, and whether each has started; repair damaged ones."""
         store = self._store
         key = self._store.keys.queue("running", self._shard)
-        cursor, some = store.client.hscan(key, self._cursor, count=MAX_BATCH)
+        cursor, texts_by_task = store.client.hscan(key, self._cursor, count=MAX_BATCH)
         runs: list[tuple[Place, bool]] = []
-        for task, text in cast(dict[bytes, bytes], some).items():
+        for task, text in cast(dict[bytes, bytes], texts_by_task).items():
             place, started_ms = read_run(readable(text))
             if place is not None and place.task == readable(task):
                 runs.append((place, started_ms is not None))
@@ -81,9 +82,7 @@ class PlaceDuty:
         return runs
 
     def _compare(self, runs: list[tuple[Place, bool]], clock: Callable[[], float]) -> None:
-        """Requeue those of these tasks whose slot has another lease or none, and those that are
-        late to start.
-        """
+        """Requeue those of these tasks whose slot has another lease or none, or that start late."""
         store = self._store
         with store.client.pipeline(transaction=False) as pipe:
             for place, _ in runs:
@@ -108,31 +107,33 @@ class PlaceDuty:
                 late.setdefault((place.partition, place.node), []).append(place)
         for p in damaged:
             guarded(store, "repair_partition", repair_partition, store, p, "shut")
-        for _, some in store.keys.by_shard(torn, _TASK):
+        for _, torn_of_shard in store.keys.by_shard(torn, TASK_OF):
             with unless_away(store):
-                self._recover_torn(some)
+                self._recover_torn(torn_of_shard)
         for (p, node), waiting in late.items():
             with unless_away(store):
                 self._suspects.put_back(p, node, waiting, now_s)
 
     def _recover_torn(self, torn: Sequence[Place]) -> None:
-        """Put back the leases that these tasks have lost; requeue those whose slots others have."""
-        back, gone = put_back_leases(
+        """Put back the leases that these tasks have lost; requeue tasks whose slots are taken."""
+        with_lease, without_lease = put_back_leases(
             self._store, torn, runs_by_leases(self._store, self._partitions, now_ms(self._store))
         )
-        if back:
-            log.warning("%d tasks had a place and no lease: they have it again", len(back))
-        if gone:
-            self._requeue_torn(gone)
+        if with_lease:
+            log.warning("%d tasks had a place and no lease: they have it again", len(with_lease))
+        if without_lease:
+            self._requeue_torn(without_lease)
 
     def _requeue_torn(self, torn: Sequence[Place]) -> None:
         """Requeue tasks whose lease is gone."""
         words = self._store.run(
             self._store.commands.requeue([(place, "its lease was gone") for place in torn])
         )
-        if back := [word for word in words if word != "none"]:
+        if requeued := [word for word in words if word != "none"]:
             log.warning(
-                "%d tasks had a place and no lease: %s", len(back), " ".join(sorted(set(back)))
+                "%d tasks had a place and no lease: %s",
+                len(requeued),
+                " ".join(sorted(set(requeued))),
             )
         for place, word in zip(torn, words, strict=True):
             if word == "none":

@@ -1,4 +1,4 @@
-"""Judge schedulers by their counters, and give back what lost ones have taken."""
+"""The duty to judge schedulers by their counters, and to give back what lost ones have taken."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -15,9 +15,9 @@ log = logging.getLogger("parsync.leader")
 
 
 class SchedulerDuty:
-    """The members, and owners in `taken` that are no members.
+    """The members, and the owners in `taken` that are no members.
 
-    lost: 'NAME COUNTER' of members that were judged lost.
+    lost: 'NAME COUNTER' of each member that the last pass judged lost.
     """
 
     def __init__(self, store: Store, lease_s: float) -> None:
@@ -35,10 +35,10 @@ class SchedulerDuty:
     def work(
         self, clock: Callable[[], float], members: Mapping[str, int], seen_s: float | None = None
     ) -> None:
-        """Give back the tasks of members that stood still for a lease, and of owners that are no
-        members.
+        """Give back the tasks of lost members, and tasks whose owner in `taken` is no member.
 
-        seen_s: when the members' counters were these; None: now.
+        A member is lost if its counter stood still for a lease. members: by name, the counters as
+        they were at `seen_s` (monotonic); None for now.
         """
         taken: dict[str, dict[int, list[str]]] = {}
         for shard, key in enumerate(self._store.keys.queues("taken")):
@@ -51,15 +51,15 @@ class SchedulerDuty:
         for owner in self._owners.look(now_s, cast(dict[Any, Any], orphans)):
             self._give_back(cast(str, owner), taken[cast(str, owner)])
         self.lost = []
-        for member in self._members.look(
-            now_s if seen_s is None else seen_s, cast(dict[Any, Any], members)
-        ):
+        watched_s = now_s if seen_s is None else seen_s
+        for member in self._members.look(watched_s, cast(dict[Any, Any], members)):
             name = cast(str, member)
             log.warning("scheduler %s stood still for a lease: its tasks go back", name)
             self._give_back(name, taken.get(name, {}))
             self.lost.append(f"{name} {members[name]}")
 
     def _give_back(self, owner: str, taken: Mapping[int, list[str]]) -> None:
+        """Give back the tasks of an owner, by shard."""
         for shard, tasks in taken.items():
             with unless_away(self._store):
                 give_back(self._store, owner, shard, tasks, "its scheduler was lost")

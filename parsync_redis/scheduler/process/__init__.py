@@ -1,3 +1,1 @@
-"""The process around the core: it reads, calls and listens, and keeps the scheduler's
-membership.
-"""
+"""The process around the core: it reads, calls, listens, and keeps the scheduler's membership."""

@@ -1,8 +1,7 @@
-"""A scheduler's part in the backfill: it tells the leader's work which large kinds find no room,
-and obeys bookings.
+"""A scheduler's part in the backfill: it obeys bookings, and finds large kinds without room.
 
-It also obeys nodes that hold back a name. The ticks say that there are bookings, or names that are
-held back. Without that word nothing is read.
+It tells the leader's work these kinds. It also obeys nodes that hold back a name. The ticks say
+whether there are bookings or such nodes; without that word nothing is read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,19 +16,22 @@ from ...store.reads.views import read_booked, read_holds
 from ...store.repair.lost_leases import now_ms
 from ...store.store import Store
 from ..core.core import Core
-from ..core.large_kinds import Large, LeastAsked, find_large
-from ..core.reservations import Bars
+from ..core.large_kinds import LargeKind, LeastAsked, find_large
+from ..core.reservations import BarredNodes
 from .guarded import unless_away
 
-MOST_NAMES: Final = 1000
-"""Names of waiting tasks whose run times are read; tasks of others may not go to booked nodes."""
+MAX_NAMES: Final = 1000
+"""Maximum number of waiting names whose run times are read; other tasks avoid booked nodes."""
 
-MOST_GROUPS: Final = 1000
-"""Groups that wait whose amounts are looked at."""
+MAX_GROUPS: Final = 1000
+"""Maximum number of waiting groups whose amounts are considered."""
 
 
-class Backfill:
-    """heard: the last tick said that nodes are booked, or hold back a name."""
+class BookingReader:
+    """Tells the leader's work which large kinds are starving, and keeps tasks off barred nodes.
+
+    heard: the last tick said that nodes are booked, or hold back a name.
+    """
 
     def __init__(self, store: Store, core: Core, gap_s: float, lease_s: float) -> None:
         self._store = store
@@ -37,69 +39,78 @@ class Backfill:
         self._gap_s = gap_s
         self._lease_s = lease_s
         self.heard = False
-        self._large: tuple[Large, ...] = ()
+        self._large: tuple[LargeKind, ...] = ()
         self._least = LeastAsked(lease_s)
         core.on_least(self._least)
         self._times = LearntTimes()
         self._asked = set[str]()
-        self._again_s = 0.0
+        self._read_anew_s = 0.0
 
-    def large(self) -> tuple[Large, ...]:
+    def large(self) -> tuple[LargeKind, ...]:
         """Return the large kinds that found no room lately.
 
-        Another thread asks, so the value is replaced whole.
+        Another thread asks, so the value is replaced as a whole.
         """
         return self._large
 
     def work(self, now_s: float) -> None:
-        """Once in a gap: look which large kinds find no room, and read the bookings if there are
-        some.
-        """
+        """Once in a gap find the large kinds without room, and read the bookings, if any."""
         queue = self._core.queue
-        self._least.see(islice(queue.groups, MOST_GROUPS), now_s)
+        self._least.see(islice(queue.groups, MAX_GROUPS), now_s)
         self._large = find_large(queue.blocked.strict, self._least) if queue.blocked.strict else ()
-        if not self.heard and not queue.bars:
+        if not self.heard and not queue.barred:
             return
-        bars = Bars()
+        barred = BarredNodes()
         with unless_away(self._store):
             if self.heard:
-                held = self._read_held()
+                held_back = self._read_held()
                 bookings = read_booked(self._store)
-                bars = self._judge(bookings, held, now_s) if bookings else Bars(held=held)
-        self._core.on_bars(bars)
+                barred = BarredNodes(held_back=held_back)
+                if bookings:
+                    barred = self._judge(bookings, held_back, now_s)
+        self._core.on_barred(barred)
 
     def _read_held(self) -> dict[str, frozenset[str]]:
-        """Return by name the nodes that hold it back now, in the life in which they said so."""
+        """Return by name the nodes that hold the name back.
+
+        Nodes that have restarted since they said so are left out.
+        """
         alive = {(node.name, node.inc) for p in self._core.view.partitions for node in p.nodes}
         holds = read_holds(self._store)
-        held = {name: frozenset(node for node, _ in nodes & alive) for name, nodes in holds.items()}
-        return {name: nodes for name, nodes in held.items() if nodes}
+        held_back = {
+            name: frozenset(node for node, _ in nodes & alive) for name, nodes in holds.items()
+        }
+        return {name: nodes for name, nodes in held_back.items() if nodes}
 
     def _judge(
-        self, bookings: Sequence[Booking], held: Mapping[str, frozenset[str]], now_s: float
-    ) -> Bars:
-        """Return which kinds may not go where, until this is asked again a gap later."""
+        self, bookings: Sequence[Booking], held_back: Mapping[str, frozenset[str]], now_s: float
+    ) -> BarredNodes:
+        """Return which nodes are barred for which kinds, until the next gap."""
         booked = {booking.node for booking in bookings}
         nodes = [
             node for p in self._core.view.partitions for node in p.nodes if node.name in booked
         ]
         kinds = self._core.queue.kinds
-        names = [*dict.fromkeys(waiting.kind.name for some in kinds for waiting in some.values())][
-            :MOST_NAMES
-        ]
+        names = [
+            *dict.fromkeys(
+                waiting.kind.name for kinds_of_shard in kinds for waiting in kinds_of_shard.values()
+            )
+        ][:MAX_NAMES]
         self._read(names, nodes, now_s)
         learnt = (
             (node.name, name, self._times.of(name, node.offer)) for node in nodes for name in names
         )
         runs_ms = {(node, name): times.p95_ms for node, name, times in learnt if times}
-        return Bars(bookings, runs_ms, now_ms(self._store) + round(1000 * self._gap_s), held)
+        return BarredNodes(
+            bookings, runs_ms, now_ms(self._store) + round(1000 * self._gap_s), held_back
+        )
 
     def _read(self, names: Sequence[str], nodes: Sequence[Node], now_s: float) -> None:
-        """Read the run times that are not known yet; once in a lease all of them."""
-        if now_s >= self._again_s:
+        """Read the run times that are not known yet; once in a lease read all of them."""
+        if now_s >= self._read_anew_s:
             self._times = LearntTimes()
             self._asked = set()
-            self._again_s = now_s + self._lease_s
+            self._read_anew_s = now_s + self._lease_s
         fields = {
             *names,
             *(field_of(name, node.offer) for name in names for node in nodes),

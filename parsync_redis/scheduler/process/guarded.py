@@ -1,6 +1,4 @@
-"""Do a part of a leader's work so that damage, or a primary that is away, keeps no other part from
-being done.
-"""
+"""Parts of the leader's work that damage, or a primary that is away, does not spread beyond."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,17 +13,19 @@ from ...store.scripts.calls import Call
 from ...store.server.server_errors import AWAY, is_damage
 from ...store.store import Store
 
-# Keep servers apart: with several servers, one that is away fails its own calls only.
-
 
 def run_apart(store: Store, calls: Sequence[Call[Any]]) -> list[Any]:
-    """Run calls in one round trip. With several servers an error takes the place of an answer."""
+    """Run calls in one round trip; with several servers an error takes the place of its answer.
+
+    So a server that is away fails only its own calls.
+    """
     return store.run_each(calls) if store.several else store.run_all(calls)
 
 
 def is_away(store: Store, answer: Any) -> bool:
-    """Return whether an answer is the error of a server that is away while others answer; raise any
-    other error.
+    """Return whether an answer is the error of one of several servers that is away.
+
+    Raises any other error.
     """
     if not isinstance(answer, Exception):
         return False
@@ -37,10 +37,11 @@ def is_away(store: Store, answer: Any) -> bool:
 T = TypeVar("T")
 
 
-def guarded(store: Store, what: str, do: Callable[..., object], *args: Any) -> None:
-    """Call `do` with `args`; put damage that it meets into quarantine.
+def guarded(store: Store, duty: str, do: Callable[..., object], *args: Any) -> None:
+    """Call `do` with `args`; put damage that `do` meets into quarantine.
 
-    what: names this part of the work there.
+    An error of a server that is away is ignored if there are several servers. duty: names the part
+    of the leader's work in the quarantine.
     """
     try:
         with unless_away(store):
@@ -48,29 +49,30 @@ def guarded(store: Store, what: str, do: Callable[..., object], *args: Any) -> N
     except (BrokenContract, ResponseError, ValueError) as error:
         if isinstance(error, ResponseError) and not is_damage(error):
             raise
-        quarantine(store, f"a leader's {what}", str(error), b"")
+        quarantine(store, f"a leader's {duty}", str(error), b"")
 
 
-def run_guarded(store: Store, what: str, calls: Sequence[Call[Any]]) -> list[Any]:
-    """Run calls in one round trip; return None in the place of each answer that `guarded` would go
-    on without.
+def run_guarded(store: Store, duty: str, calls: Sequence[Call[Any]]) -> list[Any]:
+    """Run calls in one round trip.
+
+    Return None in the place of errors that `guarded` does not raise. Damage goes to quarantine.
+    duty: names the part of the leader's work there.
     """
     answers = store.run_each(calls)
-    for at, answer in enumerate(answers):
+    for index, answer in enumerate(answers):
         if isinstance(answer, Exception):
-            guarded(store, what, _raise, answer)
-            answers[at] = None
+            guarded(store, duty, _raise, answer)
+            answers[index] = None
     return answers
 
 
 def run_parts(
-    store: Store, what: str, parts: Sequence[Sequence[T]], make: Callable[[Sequence[T]], Call[Any]]
+    store: Store, duty: str, parts: Sequence[Sequence[T]], make: Callable[[Sequence[T]], Call[Any]]
 ) -> list[T]:
-    """Run the call that `make` makes for each part, all in one round trip; return the rows of those
-    that are accepted.
+    """Run the call of each part, all in one round trip; return the rows that were accepted.
 
-    Of a part that is refused each row is a call by itself, so that one that is damaged holds up no
-    other.
+    If a part is refused, each of its rows is sent again in a call by itself, so that a damaged row
+    holds up no other row. make: makes the call of some rows.
     """
     answers = store.run_each([make(part) for part in parts])
     singles: list[Sequence[T]] = []
@@ -79,11 +81,11 @@ def run_parts(
         if not isinstance(answer, Exception):
             done += part
         elif isinstance(answer, AWAY):
-            guarded(store, what, _raise, answer)
+            guarded(store, duty, _raise, answer)
         else:
             singles += ([row] for row in part)
     for single, answer in zip(
-        singles, run_guarded(store, what, [make(single) for single in singles]), strict=True
+        singles, run_guarded(store, duty, [make(single) for single in singles]), strict=True
     ):
         done += single if answer is not None else ()
     return done
@@ -91,17 +93,19 @@ def run_parts(
 
 def batches(items: Sequence[T]) -> list[Sequence[T]]:
     """Return the items in batches of at most MAX_BATCH."""
-    return [items[at : at + MAX_BATCH] for at in range(0, len(items), MAX_BATCH)]
+    return [items[start : start + MAX_BATCH] for start in range(0, len(items), MAX_BATCH)]
 
 
 def _raise(error: Exception) -> None:
+    """Raise an error."""
     raise error
 
 
 @contextmanager
 def unless_away(store: Store) -> Iterator[None]:
-    """Go on without what is on a primary that is away or takes no writes; with one server there is
-    nothing else.
+    """Go on without what is on a primary that is away or takes no writes.
+
+    With one server the error is raised, because there is nothing else.
     """
     try:
         yield

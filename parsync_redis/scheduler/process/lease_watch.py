@@ -1,46 +1,42 @@
-"""Judge leases: a holder whose counter does not move for one lease, by the observer's monotonic
-clock, is lost.
+"""What one observer has watched by its own monotonic clock: counters, ages, and the leader's lease.
 
-Only an observer that has itself watched the counter for that long may judge it (the rule of
-Kubernetes' leases: act only on times captured locally). After a pause of the observer or a restart
-of the server nobody is judged for a lease.
+A holder of a lease whose counter does not move for one lease is lost. Only an observer that has
+itself watched the counter for that long may judge this (the rule of Kubernetes' leases: act only on
+times captured locally). After a pause of the observer, or a restart of the server, nobody is judged
+for a lease.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from ...model.replies import Members
 
-# High-water marks of numbers that only grow: one that went back shows that the server has lost
-# writes.
-#
-# It restarted without its last writes, or a replica took over that did not have them.
-
 
 class HighWaterMarks:
-    """The highest value seen of each number, by name."""
+    """The highest value seen of numbers that only grow, by name.
+
+    A number that decreased shows that the server has lost writes: it restarted without its last
+    writes, or a replica took over that did not have them.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
 
     def see(self, numbers: Mapping[str, int]) -> list[str]:
-        """Take in the numbers as they are now. Returns those that went back, as 'NAME=WAS->IS'."""
-        back = [
+        """Take in the numbers as they are now. Returns those that decreased, as 'NAME=WAS->IS'."""
+        decreased = [
             f"{name}={self._seen[name]}->{now}"
             for name, now in numbers.items()
             if now < self._seen.get(name, 0)
         ]
         self._seen.update(numbers)
-        return back
-
-
-# Track for how long an observer has seen something, on its own monotonic clock; nothing in Redis
-# counts that.
-#
-# A new leader begins anew, and so does one that did not look for a while.
+        return decreased
 
 
 class AgeTracker:
-    """The time at which each thing was seen first. All times are seconds of one monotonic clock."""
+    """The time since which an observer has seen each key (monotonic); nothing in Redis counts that.
+
+    A new leader begins anew, and so does an observer that did not look for `pause_s`.
+    """
 
     def __init__(self, pause_s: float) -> None:
         self.pause_s = pause_s
@@ -53,52 +49,57 @@ class AgeTracker:
         self._since_s.clear()
         self._seen.clear()
 
-    def look(self, now_s: float, things: Iterable[Hashable]) -> dict[Hashable, float]:
-        """Take in all things that are there now and forget the others. Returns each one's age."""
+    def look(self, now_s: float, keys: Iterable[Hashable]) -> dict[Hashable, float]:
+        """Take in all keys that are there now, and forget all other keys.
+
+        Returns the age of each in seconds.
+        """
         self.begin(now_s)
-        ages = {thing: self.age_s(now_s, thing) for thing in things}
+        ages = {key: self.age_s(now_s, key) for key in keys}
         self.forget_unseen()
         return ages
 
     def begin(self, now_s: float) -> None:
-        """Begin to look at some things; forget everything if the last look is more than `pause_s`
-        ago.
-        """
+        """Begin to look; forget everything if the last look was more than `pause_s` ago."""
         if now_s - self._awake_s > self.pause_s:
             self.reset()
         self._awake_s = now_s
 
-    def age_s(self, now_s: float, thing: Hashable) -> float:
-        """Return for how long one thing has been seen, 0 if it is new."""
-        self._seen.add(thing)
-        return now_s - self._since_s.setdefault(thing, now_s)
+    def age_s(self, now_s: float, key: Hashable) -> float:
+        """Return for how long a key has been seen, 0 if it is new."""
+        self._seen.add(key)
+        return now_s - self._since_s.setdefault(key, now_s)
 
     def forget_unseen(self) -> None:
-        """Forget what was not seen since the last call; call it when everything has
-        been looked at.
+        """Forget the keys that were not seen since the last call.
+
+        Call this when all keys have been looked at.
         """
         self._since_s = {
-            thing: since for thing, since in self._since_s.items() if thing in self._seen
+            key: since_s for key, since_s in self._since_s.items() if key in self._seen
         }
         self._seen.clear()
 
 
 class LeaseWatch:
-    """The counters as one observer saw them. All times are seconds of one monotonic clock."""
+    """The counters as one observer has seen them. All times are seconds of one monotonic clock."""
 
     def __init__(self, lease_s: float) -> None:
         self.lease_s = lease_s
         self._seen: dict[Hashable, tuple[Hashable, float]] = {}
         self._looked_s = float("-inf")
 
-    def reset(self, of: Callable[[Hashable], bool] = lambda _: True) -> None:
-        """Forget what was seen of these holders: their watch starts anew."""
-        self._forget([holder for holder in self._seen if of(holder)])
+    def reset(self, is_reset: Callable[[Hashable], bool] = lambda _: True) -> None:
+        """Forget what was seen of the holders for which `is_reset` is true.
+
+        Their watch starts anew.
+        """
+        self._forget([holder for holder in self._seen if is_reset(holder)])
 
     def look(self, now_s: float, counters: Mapping[Hashable, Hashable]) -> list[Hashable]:
         """Take in all counters.
 
-        Returns the holders whose counters stood still for a lease while this watched.
+        Returns the holders whose counters stood still for a lease of watching.
         """
         if now_s - self._looked_s > self.lease_s / 2:
             self.reset()
@@ -106,29 +107,26 @@ class LeaseWatch:
         self._forget(self._seen.keys() - counters.keys())
         still = []
         for holder, counter in counters.items():
-            seen = self._seen.get(holder)
-            if seen is None or seen[0] != counter:
+            last_seen = self._seen.get(holder)
+            if last_seen is None or last_seen[0] != counter:
                 self._seen[holder] = (counter, now_s)
-            elif now_s - seen[1] >= self.lease_s:
+            elif now_s - last_seen[1] >= self.lease_s:
                 still.append(holder)
         return still
 
     def _forget(self, holders: Iterable[Hashable]) -> None:
+        """Forget these holders."""
         for holder in holders:
             del self._seen[holder]
 
 
-# The leader: the scheduler that holds the leader lease. Its counter is the text of the lease, 'NAME
-# moved=N'.
-#
-# A scheduler that has watched the text stand still for half a lease takes it over with its next
-# renewal. Two leaders at once are harmless, so that this may be short.
-
-
 class Leadership:
-    """The leader lease, as scheduler `me` sees it.
+    """The leader's lease, as scheduler `me` sees it.
 
-    leads: `me` holds it. stale: the text to be taken over, else ''.
+    The lease's counter is its text, 'NAME moved=N'. A scheduler that has watched the text stand
+    still for half a lease takes the lease over with its next renewal. That may be short, because
+    two leaders at once are harmless. leads: `me` holds the lease. stale: the text to be taken over;
+    '' for none.
     """
 
     def __init__(self, me: str, lease_s: float) -> None:
@@ -146,6 +144,6 @@ class Leadership:
         return self.leads and not before
 
     def reset(self) -> None:
-        """Watch anew: the holder may just as little have reached the server."""
+        """Watch anew: perhaps the holder could not reach the server either."""
         self._holder.reset()
         self.stale = ""

@@ -1,13 +1,13 @@
-"""Listen to pub/sub: ticks on one channel, and `wake` and `freed` messages on the scheduler's own
-channels.
+"""The scheduler's ear for pub/sub: ticks on one channel, `wake` and `freed` on its own channels.
 
-The channels are sharded: each is of one hash tag, and only the server that has this tag carries its
-messages. So a scheduler has a subscription on each server that has channels of its own, and one
-more for the ticks, so that these need not wake a scheduler that has nothing to do.
+The channels are sharded: each belongs to one hash tag, and only the server that has this tag
+carries its messages. So a scheduler has a subscription on each server that has channels of its own.
+It has a further subscription for the ticks, so that ticks need not wake a scheduler with nothing to
+do.
 
 Twenty schedulers hear forty ticks a second each, and a turn of the loop takes hardly longer than
-redis-py takes to hand over one message. So the sockets are redis-py's, with its address, login and
-TLS, but this module reads them.
+redis-py takes to hand over one message. So this module reads the sockets itself; redis-py makes
+them, with address, login and TLS.
 """
 
 import logging
@@ -28,45 +28,45 @@ from ...store.store import Store
 
 log = logging.getLogger("parsync.scheduler")
 
-_HEARD: Final = re.compile(
+_MESSAGE_FORMAT: Final = re.compile(
     rb"tick \d{1,18} \d{1,18}(?: booked)?|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}"
 )
-_SOME: Final = 1 << 16
+"""The messages that schedulers and scripts send."""
+_READ_BYTES: Final = 1 << 16
+"""Maximum number of bytes read from a socket at once."""
 
-LOOK_S: Final = 1.0
-"""How often it looks whether its channels are still with the servers that it listens to."""
+FOLLOW_EVERY_S: Final = 1.0
+"""How often the listener checks that its channels are still on the servers it listens to."""
 
 CONNECT_S: Final = 1.0
-"""How long one of several servers may take to answer a new subscription: the loop waits for it, and
-serves the others after that.
-"""
+"""How long one of several servers may take to accept a subscription: the loop waits meanwhile."""
 
-CUT: Final = "cut"
-"""The word that `hear` returns if the ticks were lost; nobody sends it."""
+TICKS_LOST: Final = "cut"
+"""The word that `hear` returns if ticks were lost; nobody sends it."""
 
 
 def understand(data: bytes, word: str, number: int = 0) -> list[str]:
     """Return the words of a message; [] if no scheduler or script can have sent it on this channel.
 
-    word: the first word of what is heard on this channel; number: the partition or the shard that
-    it is of. A wake-up does not name its shard, so the number is added. Clients may publish on the
-    channels of schedulers too.
+    Clients may publish on the channels of schedulers too. word: the first word of the channel's
+    messages. number: the channel's partition or shard; it is added to a wake-up, which does not
+    name its shard.
     """
-    if not _HEARD.fullmatch(data):
+    if not _MESSAGE_FORMAT.fullmatch(data):
         return []
     words = data.decode().split()
     if words == ["wake"]:
         words.append(str(number))
-    return [] if words[0] != word or (word == "freed" and int(words[1]) != number) else words
+    if words[0] != word or (word == "freed" and int(words[1]) != number):
+        return []
+    return words
 
 
 class _Subscription:
     """A subscription to channels of one server, on a connection of its own.
 
-    Raises RedisError and OSError.
-
-    within_s: how long the server may take to accept the connection, if not as long as those of the
-    pool.
+    Raises RedisError and OSError. within_s: how long the server may take to accept the connection;
+    None for the limit of the pool.
     """
 
     def __init__(self, pool: Any, channels: Sequence[str], within_s: float | None = None) -> None:
@@ -74,16 +74,17 @@ class _Subscription:
         limits = (
             {"socket_timeout": within_s, "socket_connect_timeout": within_s} if within_s else {}
         )
-        self._connection: Any = pool.connection_class(
-            **{**pool.connection_kwargs, **limits}
-        )  # the pool may close its own
+        # not a connection of the pool, because the pool may close its own
+        self._connection: Any = pool.connection_class(**{**pool.connection_kwargs, **limits})
         self.socket: Any = None
         self._reader = hiredis.Reader(protocolError=Disconnected, replyError=ResponseError)
         try:
             self._connection.connect()
-            # of many slots
-            asked = [self._connection.pack_command("SSUBSCRIBE", channel) for channel in channels]
-            self._connection.send_packed_command([b"".join(part) for part in asked])
+            # one command for each channel, because the channels have different slots
+            commands = [
+                self._connection.pack_command("SSUBSCRIBE", channel) for channel in channels
+            ]
+            self._connection.send_packed_command([b"".join(part) for part in commands])
             self.socket = self._connection._get_socket()  # redis-py reads nothing more from it
             self.socket.setblocking(False)
         except BaseException:
@@ -92,25 +93,27 @@ class _Subscription:
 
     def receive(self) -> list[tuple[bytes, bytes]]:
         """Return the messages that have come, each with its channel."""
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             try:
-                data = self.socket.recv(_SOME)
+                data = self.socket.recv(_READ_BYTES)
             except (BlockingIOError, ssl.SSLWantReadError):
                 break  # it was readable, but no message: of TLS, a part of one
             if not data:
                 raise Disconnected("the server closed the connection")
             self._reader.feed(data)
-            more = bool(getattr(self.socket, "pending", int)())  # of TLS: read, and not handed over
-        found = []
+            has_more = bool(
+                getattr(self.socket, "pending", int)()
+            )  # of TLS: read, and not handed over
+        messages = []
         while (reply := self._reader.gets()) is not False:
             if isinstance(reply, ResponseError):
                 raise reply
             if reply[0] == b"smessage":
-                found.append((reply[1], reply[2]))
+                messages.append((reply[1], reply[2]))
             elif reply[0] == b"sunsubscribe":
                 raise Disconnected("a channel has moved to another server")
-        return found
+        return messages
 
     def close(self) -> None:
         """End the subscription."""
@@ -118,11 +121,11 @@ class _Subscription:
 
 
 class Listener:
-    """Subscriptions to the ticks and to the scheduler's own channels, on each server that has some
-    of them.
+    """Subscriptions to the ticks and to the scheduler's own channels, one for each server.
 
     Messages are only hints: if a connection fails, the scheduler goes on by its own clock, and
-    hears the others.
+    hears the other servers. A *place* is a server's pool of connections, and whether the
+    subscription is to the ticks.
     """
 
     def __init__(self, store: Store, name: str, partitions: int) -> None:
@@ -135,11 +138,11 @@ class Listener:
         self._all = select.poll()
         self._own = select.poll()
         self._backoff = Backoff(log, f"scheduler {name} hears nothing of a server")
-        self._missing = False
-        self._again_s = 0.0
+        self._is_incomplete = False
+        self._follow_s = 0.0
 
     def listen(self) -> None:
-        """Subscribe to everything anew; what fails, `hear` tries again later."""
+        """Subscribe to everything anew; `hear` tries again what fails."""
         self.close()
         self._follow()
 
@@ -152,53 +155,61 @@ class Listener:
     def _follow(self) -> list[list[str]]:
         """Subscribe where the channels are now.
 
-        Returns what may have been missed on those that moved.
+        Returns what may have been missed on channels that moved.
         """
-        self._again_s = time.monotonic() + LOOK_S
+        self._follow_s = time.monotonic() + FOLLOW_EVERY_S
         failed: Exception | None = None
         try:
-            pools = self._store.pools_of(self._meanings, anew=self._missing)
+            pools = self._store.pools_of(self._meanings, anew=self._is_incomplete)
         except ParsyncError as error:
             pools = {}
             failed = error
         if len(pools) < len(self._meanings):
             failed = failed or ServerUnreachable(f"a server at {self._store.address} is away")
-        wanted: dict[tuple[Any, bool], list[str]] = {}
+        channels_by_place: dict[tuple[Any, bool], list[str]] = {}
         for channel, pool in pools.items():
-            wanted.setdefault((pool, channel == self._store.keys.tick), []).append(channel)
+            channels_by_place.setdefault((pool, channel == self._store.keys.tick), []).append(
+                channel
+            )
         moved = [
             place
             for place, subscription in self._live.items()
-            if wanted.get(place) != subscription.channels
+            if channels_by_place.get(place) != subscription.channels
         ]
         missed = [words for place in moved for words in self._drop(place)]
-        for place in wanted.keys() - self._live.keys():
+        for place in channels_by_place.keys() - self._live.keys():
             within_s = CONNECT_S if self._store.several else None
             try:
-                subscription = self._live[place] = _Subscription(place[0], wanted[place], within_s)
+                subscription = self._live[place] = _Subscription(
+                    place[0], channels_by_place[place], within_s
+                )
             except (RedisError, OSError) as error:
                 failed = error
                 continue
             self._by_socket[subscription.socket.fileno()] = place
             for poll in self._polls(place):
                 poll.register(subscription.socket, select.POLLIN)
-        self._missing = failed is not None
+        self._is_incomplete = failed is not None
         if failed:
-            self._again_s = time.monotonic() + self._backoff.pause_s(failed)
+            self._follow_s = time.monotonic() + self._backoff.pause_s(failed)
         return missed
 
     def _polls(self, place: tuple[Any, bool]) -> tuple[select.poll, ...]:
+        """Return the polls that wait for the subscription at a place."""
         return (self._all,) if place[1] else (self._all, self._own)
 
     def _drop(self, place: tuple[Any, bool]) -> list[list[str]]:
-        """End a subscription; return what may be missed, as it would be heard."""
+        """End a subscription.
+
+        Return the messages that may be missed, as `hear` would return them.
+        """
         subscription = self._live.pop(place)
         del self._by_socket[subscription.socket.fileno()]
         for poll in self._polls(place):
             poll.unregister(subscription.socket)
         subscription.close()
         if place[1]:
-            return [[CUT]]
+            return [[TICKS_LOST]]
         meanings = [self._meanings[channel] for channel in subscription.channels]
         return [
             [word, str(number), *(["1", "1"] if word == "freed" else [])]
@@ -206,17 +217,17 @@ class Listener:
         ]
 
     def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
-        """Return the messages that have come, each as its words; wait up to `timeout_s` for the
-        first.
+        """Return the messages that have come, each as its words.
 
-        ticks: wait for ticks as well as for own messages. Adds [CUT] if the ticks were lost, and
-        what may have been missed on an own channel that was.
+        Wait up to `timeout_s` for the first. The result has [TICKS_LOST] if ticks were lost, and
+        the messages that may have been missed on an own channel that was lost. ticks: wait for
+        ticks as well as for own messages.
         """
-        found: list[list[str]] = []
-        if time.monotonic() >= self._again_s and (missed := self._follow()):
+        messages: list[list[str]] = []
+        if time.monotonic() >= self._follow_s and (missed := self._follow()):
             return missed
         if not self._live:
-            time.sleep(max(0.0, min(timeout_s, self._again_s - time.monotonic())))
+            time.sleep(max(0.0, min(timeout_s, self._follow_s - time.monotonic())))
             return []
         if not ticks and timeout_s > 0:
             self._own.poll(timeout_s * 1000)
@@ -224,19 +235,19 @@ class Listener:
         for socket, _ in self._all.poll(max(0.0, timeout_s * 1000)):
             place = self._by_socket[socket]
             try:
-                said = self._live[place].receive()
+                received = self._live[place].receive()
             except (RedisError, OSError) as error:
-                found += self._drop(place)
-                self._missing = True
-                self._again_s = time.monotonic() + self._backoff.pause_s(error)
+                messages += self._drop(place)
+                self._is_incomplete = True
+                self._follow_s = time.monotonic() + self._backoff.pause_s(error)
                 continue
-            heard = (understand(data, *self._by_name[channel]) for channel, data in said)
-            found += [words for words in heard if words]
-            if not self._missing:
+            heard = (understand(data, *self._by_name[channel]) for channel, data in received)
+            messages += [words for words in heard if words]
+            if not self._is_incomplete:
                 self._backoff.well()
-        return found
+        return messages
 
     def close(self) -> None:
-        """End the subscriptions."""
+        """End all subscriptions."""
         for place in list(self._live):
             self._drop(place)

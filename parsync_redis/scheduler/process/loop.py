@@ -1,5 +1,6 @@
-"""The loop of a scheduler process: it hears ticks and wake-ups, asks the core for a plan, and
-carries that out.
+"""The loop of a scheduler.
+
+It hears ticks and wake-ups, asks the core for a plan, and carries the plan out.
 """
 
 import logging
@@ -23,25 +24,21 @@ from ...store.cluster import ClusterConfig
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
 from ..core.core import Core
-from .booking_reader import Backfill
-from .listener import CUT, Listener
-from .membership import BEATS, Membership, Rank, Stats
+from .booking_reader import BookingReader
+from .listener import TICKS_LOST, Listener
+from .membership import RENEWALS_PER_LEASE, Membership, Rank, Stats
 from .plan_runner import PlanRunner
 from .taken_tasks import TakenTasks
-from .tick_clock import Every, TickClock
-
-# The figures that a scheduler reports of itself, for people and metrics: they go with each renewal.
+from .tick_clock import PeriodicDuty, TickClock
 
 
 def first_figures() -> Stats:
-    """Return the figures of a scheduler that has not turned yet: their age tells when
-    it renewed.
-    """
+    """Return the figures of a scheduler that has made no turn yet."""
     return {"pid": os.getpid()}
 
 
 def figures_of(core: Core, now_s: float) -> Stats:
-    """Return the figures of a scheduler."""
+    """Return the figures that a scheduler reports with each renewal, for people and metrics."""
     return {
         "strategy": core.selector.strategy,
         "selector": core.selector.resolve(""),
@@ -59,36 +56,32 @@ def figures_of(core: Core, now_s: float) -> Stats:
 log = logging.getLogger("parsync.scheduler")
 
 DEBOUNCE_S: Final = 0.02
-"""In a nearly full partition, wait this long after a release so that one read covers the next ones
-too.
-"""
+"""Pause after a release in a nearly full partition, so that one read covers the next releases."""
 
-FEW: Final = 4
-"""A partition is nearly full if fewer than one in so many slots are free."""
+NEARLY_FULL_PART: Final = 4
+"""A partition is nearly full if fewer than one in so many slots is free."""
 
-RESTS: Final = 4
-"""How often in a gap a scheduler with nothing to do takes in the ticks that came; a wake-up ends
-its rest at once.
-"""
+RESTS_PER_GAP: Final = 4
+"""How often in a gap a scheduler with nothing to do takes in the ticks; a wake-up ends the rest."""
 
 CONFIRM_S: Final = 0.25
-"""How long a worker has to start what was placed with it; what it has not started by then is
-confirmed.
+"""How long a worker has to start a task.
+
+A claim whose task has not started by then is confirmed.
 """
 
 OBSERVE_S: Final = 0.25
-"""How often a scheduler updates its figures, at most."""
+"""Minimum interval between updates of the figures."""
 
 LONGEST_WAIT_S: Final = 0.5
-"""How long the loop waits for a message at most."""
+"""Maximum time that the loop waits for a message."""
 
 
 class Scheduler:
-    """One scheduler process: the core, and around it the store, the listener and the membership
-    thread.
+    """A scheduler process: the core, the store, the listener and the membership thread.
 
-    rng: the core's random generator; by default the system seeds it. core: used instead of a new
-    core, by benches.
+    rng: the core's random generator; None for one that the system seeds. core: is used instead of a
+    new core, by benches.
     """
 
     def __init__(
@@ -110,7 +103,7 @@ class Scheduler:
         self.core = core or Core(
             name, config.partitions, strategy, settings.tau_s, dice, shards=config.shards
         )
-        self._backfill = Backfill(store, self.core, config.gap_s, config.lease_s)
+        self._backfill = BookingReader(store, self.core, config.gap_s, config.lease_s)
         self.listener = Listener(store, name, config.partitions)
         self._stats = first_figures()
         self._health = health or HealthFile()
@@ -124,22 +117,21 @@ class Scheduler:
         self._taken = TakenTasks(store, self.core)
         self.ticks = TickClock(time.monotonic())
         self._duties = [
-            Every(CONFIRM_S, lambda _: self._taken.confirm_due()),
-            Every(config.lease_s, lambda _: self._taken.give_back_strays()),
-            Every(OBSERVE_S, self._observe),
-            Every(config.gap_s, self._backfill.work),
-            Every(CHOOSE_S, lambda _: self.core.waits.choose()),
-            Every(config.lease_s / BEATS, lambda _: self._say_well()),
+            PeriodicDuty(CONFIRM_S, lambda _: self._taken.confirm_due()),
+            PeriodicDuty(config.lease_s, lambda _: self._taken.give_back_strays()),
+            PeriodicDuty(OBSERVE_S, self._observe),
+            PeriodicDuty(config.gap_s, self._backfill.work),
+            PeriodicDuty(CHOOSE_S, lambda _: self.core.waits.choose()),
+            PeriodicDuty(config.lease_s / RENEWALS_PER_LEASE, lambda _: self._say_well()),
         ]
         self._only_read = False
         self._run_id = ""
         self._backoff = Backoff(log, f"scheduler {self.name}")
 
     def run(self, stop: threading.Event) -> None:
-        """Run until `stop` is set or the cluster has put it out; then give back what it has taken,
-        and leave.
-        """
-        entered = failed = False
+        """Run until `stop` is set or the cluster puts the scheduler out; then leave the cluster."""
+        entered = False
+        failed = False
         while not (stop.is_set() or self.membership.out):
             try:
                 if not entered:
@@ -162,11 +154,11 @@ class Scheduler:
             self._close()
 
     def enter(self) -> bool:
-        """Join the cluster. Returns False if it has as many schedulers as it may have."""
+        """Join the cluster. Returns False if the cluster has as many schedulers as it may have."""
         self.membership.enter()
         if self.membership.out:
             return False
-        # nothing is copied yet: copies are of these servers, or of later ones
+        # nothing is copied yet, so each copy will be of these servers, or of later ones
         self._rank = self.membership.rank
         self._run_id = self._rank.server
         self.core.on_members(self._rank.ordinal, self._rank.members)
@@ -174,19 +166,21 @@ class Scheduler:
         return True
 
     def turn(self) -> None:
-        """Carry out what is to do and hear what came meanwhile; with nothing to do, wait for
-        something to hear.
+        """Carry out the next plan, and hear what came meanwhile.
+
+        Without a plan, wait for a message.
         """
-        # Never only read twice in a row: ticks may come faster than turns.
+        # it never only reads twice in a row, because ticks may come faster than turns
         self._only_read = self.core.due and not self._only_read
         self._plans.wake_if_due(time.monotonic())
         plan = self.core.plan(place=not self._only_read, confirm=False)
         if plan:
             self._plans.carry_out(plan, time.monotonic)
-            if back := self._plans.take_back():
-                self._taken.give_back_strays(back)
-            if plan.looks or plan.commit:
-                self._backoff.well()  # a full server lets other things pass
+            if answering_shards := self._plans.take_answering():
+                self._taken.give_back_strays(answering_shards)
+            # a full server refuses takes and commits, and accepts other calls
+            if plan.shard_looks or plan.commit:
+                self._backoff.well()
         now_s = time.monotonic()
         for duty in self._duties:
             duty.run_if_due(now_s)
@@ -195,28 +189,29 @@ class Scheduler:
     # -- hearing -----------------------------------------------------------------------------------
 
     def _wait_s(self, now_s: float) -> float:
-        """Return how long to wait for a message: until an own tick, a delayed task or the end of a
-        rest is due.
+        """Return how long to wait for a message.
+
+        The wait ends when an own tick, a delayed task or the end of a rest is due.
         """
         due_s = self.ticks.due_s(self._interval_s)
         if self._rests and not self.ticks.is_own:
-            due_s = now_s + self.config.gap_s / RESTS
+            due_s = now_s + self.config.gap_s / RESTS_PER_GAP
         return max(0.0, min(due_s - now_s, self._plans.due_s - now_s, LONGEST_WAIT_S))
 
     @property
     def _rests(self) -> bool:
-        """True if it lets ticks wait: it has nothing to do, and ticks come more often than it would
-        look for them.
-        """
-        return self.core.at_rest and self._rank.members > RESTS
+        """True if the scheduler lets ticks wait: it has nothing to do, and ticks come often."""
+        return self.core.at_rest and self._rank.members > RESTS_PER_GAP
 
     @property
     def _interval_s(self) -> float:
+        """Time between two ticks."""
         return self.config.gap_s / self._rank.members
 
     def _hear(self, timeout_s: float) -> None:
-        """Take in the messages that are there; tick by its own clock if the leader's ticks do not
-        come.
+        """Take in the messages that are there.
+
+        If the leader's ticks do not come, the scheduler ticks by its own clock.
         """
         due_s = 0.0
         while messages := self.listener.hear(timeout_s, ticks=not self._rests):
@@ -225,15 +220,15 @@ class Scheduler:
                 if words[0] == "tick":
                     self._backfill.heard = len(words) > 3
                     self._on_tick(int(words[1]), int(words[2]))
-                elif words[0] == CUT:
+                elif words[0] == TICKS_LOST:
                     self.ticks.on_lost()
                 elif words[0] == "wake":
                     self.core.on_wake(int(words[1]))
                 elif words[0] == "freed":
                     self.core.on_freed(int(words[1]))
-                    few = FEW * int(words[2]) < int(words[3])
+                    is_nearly_full = NEARLY_FULL_PART * int(words[2]) < int(words[3])
                     due_s = due_s or now_s + (
-                        DEBOUNCE_S if few and not self.core.in_flight else 0.0
+                        DEBOUNCE_S if is_nearly_full and not self.core.in_flight else 0.0
                     )
             timeout_s = due_s - now_s
             if timeout_s <= 0:
@@ -244,19 +239,25 @@ class Scheduler:
         interval_s = self._interval_s
         self.ticks.start_own(now_s, interval_s)
         if self.ticks.becomes_deaf(now_s, interval_s):
-            (self.listener.listen_to_ticks if self.store.several else self.listener.listen)()
+            if self.store.several:
+                self.listener.listen_to_ticks()
+            else:
+                self.listener.listen()
         for number in self.ticks.own_ticks(now_s, interval_s):
-            self.core.on_tick(number, own=True)
+            self.core.on_tick(number, is_own=True)
 
     def _on_tick(self, sequence: int, epoch: int) -> None:
+        """Take in a tick of the leader; a new epoch means that the members have changed."""
         self.ticks.on_tick(sequence, time.monotonic())
         self.core.on_tick(sequence)
         if epoch != self._rank.epoch:
             self.membership.poke()
 
     def _on_rank(self, rank: Rank) -> None:
-        """Take in a new rank; give everything back if others gave it back, or if the server is
-        another one now.
+        """Take in a new rank.
+
+        All tasks are given back if other schedulers gave them back, or if the server is another one
+        now.
         """
         if rank.joined != self._rank.joined:
             log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
@@ -280,10 +281,9 @@ class Scheduler:
     # -- beginnings and ends -----------------------------------------------------------------------
 
     def recover(self) -> None:
-        """After an outage confirm what was won, give back all other tasks, and read everything
-        again.
+        """After an outage confirm what was won, give back all other tasks, and read all again.
 
-        Only what was won is certain; and if the server is another one, not even that.
+        Only won claims are certain, and only if the server is the same.
         """
         self._run_id = self.store.run_id()
         self.listener.listen()
@@ -292,11 +292,12 @@ class Scheduler:
         self._taken.give_back_all()
 
     def leave(self) -> None:
-        """Give back what it has taken, and leave the cluster."""
+        """Give back what is taken, and leave the cluster."""
         self._taken.give_back_all()
         self.membership.leave()
 
     def _leave(self) -> None:
+        """End the membership thread, confirm won claims, and leave; an error is logged."""
         self.membership.stop()
         try:
             self._taken.confirm(self.core.won.unconfirmed)
@@ -306,9 +307,7 @@ class Scheduler:
             log.warning("scheduler %s could not leave in order: %s", self.name, error)
 
     def _close(self) -> None:
-        """Close the connections that are this scheduler's own: another may follow it in this
-        process.
-        """
+        """Close this scheduler's own connections: another scheduler may follow in this process."""
         self.listener.close()
         self.membership.store.disconnect()
 
@@ -318,7 +317,10 @@ class Scheduler:
         self._stats = figures_of(self.core, now_s)
 
     def _say_well(self) -> None:
-        """Renew the health file, by the last renewal: so both this loop and membership are well."""
+        """Renew the health file, as of the last renewal of the membership.
+
+        A fresh file says that both this loop and the membership thread are well.
+        """
         leads = ", the leader" if self.membership.leads else ""
         self._health.renew(
             self.membership.renewed_s,

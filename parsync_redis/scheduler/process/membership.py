@@ -1,8 +1,8 @@
-"""A scheduler's membership: a thread with a connection of its own that renews it, whatever the loop
-is busy with.
+"""A scheduler's membership: a thread with its own connection renews it, whatever the loop does.
 
-It learns who the members are (the rank of a name is its ordinal) and who leads. While this
-scheduler leads, it publishes the ticks, and another thread does the leader's work (leader_work.py).
+The thread learns who the members are (the rank of a name is its ordinal) and who leads. While this
+scheduler leads, the thread publishes the ticks. Another thread does the leader's work
+(leader_work.py).
 """
 
 import logging
@@ -22,7 +22,7 @@ from ...store.repair.losses import KEEP_S
 from ...store.server.server_errors import Backoff
 from ...store.server.server_run import ServerRun
 from ...store.store import Store
-from ..core.large_kinds import Large
+from ..core.large_kinds import LargeKind
 from ..leader.leader_work import LeaderWork
 from ..leader.orders import OrderDuty
 from .guarded import guarded, unless_away
@@ -30,23 +30,22 @@ from .lease_watch import HighWaterMarks, Leadership
 
 log = logging.getLogger("parsync.scheduler")
 
-NAMED: Final = 100
-"""The most shards and partitions that a loss names."""
+MAX_NAMED_HOMES: Final = 100
+"""Maximum number of shards and partitions that a loss names."""
 
-BEATS: Final = 8
-"""Renewals in a lease."""
+RENEWALS_PER_LEASE: Final = 8
+"""Number of renewals in a lease."""
 
 Stats = Mapping[str, str | int | float]
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """This scheduler is number `ordinal` of `members`; `epoch` grows with each change of the
-    members.
+    """This scheduler is number `ordinal` of `members`.
 
-    joined: grows each time it was taken for dead and came back. server: the run id of the server
-    that answered. servers: run ids by what is there: '' for that server, q0 for a shard, p0 for a
-    partition.
+    `epoch` grows with each change of the members. joined: grows each time the scheduler was taken
+    for dead and came back. server: the run id of the server that answered. servers: run ids by what
+    a server has: '' for the server that answered, q0 for a shard, p0 for a partition.
     """
 
     ordinal: int
@@ -58,10 +57,11 @@ class Rank:
 
 
 class Membership(threading.Thread):
-    """Renews until stopped. rank: replaced whole, so that the loop may read it at any time.
+    """The thread that renews this scheduler's membership until it is stopped.
 
-    renewed_s: when it last did (monotonic). out: the cluster has put this scheduler out, and others
-    have its place: it may not come back.
+    rank: replaced as a whole, so that the loop may read it at any time. renewed_s: time of the last
+    renewal (monotonic). out: the cluster has put this scheduler out and given its place away, so it
+    may not come back.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Membership(threading.Thread):
         config: ClusterConfig,
         stats: Callable[[], Stats],
         at_most: int = 0,
-        large: Callable[[], Sequence[Large]] = tuple,
+        large: Callable[[], Sequence[LargeKind]] = tuple,
         forget_s: float = DEFAULT_FORGET_S,
     ) -> None:
         super().__init__(name="membership", daemon=True)
@@ -93,8 +93,10 @@ class Membership(threading.Thread):
         self._runs = dict[str, ServerRun]()
         self._restarted = False
         self._unkept = False
-        self._losses: list[str] = []  # not written down yet
-        self._sequence = self._beats = 0
+        # losses that are not written down yet
+        self._losses: list[str] = []
+        self._sequence = 0
+        self._beats = 0
         self._done = threading.Event()
         self._poked = threading.Event()
 
@@ -104,25 +106,23 @@ class Membership(threading.Thread):
         return self._leadership.leads and not self.out
 
     def poke(self) -> None:
-        """Renew at once: the members have changed."""
+        """Renew at once, because the members have changed."""
         self._poked.set()
 
     def stop(self) -> None:
-        """End the thread; the caller leaves the cluster after that."""
+        """End the thread; the caller then leaves the cluster."""
         self._done.set()
         self._poked.set()
         self.join(timeout=10)
         self._work.stop()
 
     def enter(self) -> None:
-        """Learn which servers these are, and then renew for the first time."""
+        """Learn which servers these are, and renew for the first time."""
         self._notice_restart()
         self.renew()
 
     def renew(self) -> None:
-        """Move this scheduler's counter, and learn who the members and the leader are, or that it
-        is out.
-        """
+        """Raise this scheduler's counter; learn the members and the leader, or that it is out."""
         lost = self._work.next_lost()
         members = self.store.run(
             self.store.commands.renew_scheduler(
@@ -148,11 +148,12 @@ class Membership(threading.Thread):
             self._work.reset()
 
     def run(self) -> None:
-        """Renew eight times a lease; as leader also tick N times a gap; a pass is due with each
-        renewal.
+        """Renew eight times a lease; as leader also tick N times a gap.
+
+        While this scheduler leads, each renewal makes a pass of the leader's work due.
         """
         self._work.start()
-        renew_s = self.config.lease_s / BEATS
+        renew_s = self.config.lease_s / RENEWALS_PER_LEASE
         next_renew_s = 0.0
         next_tick_s = 0.0
         backoff = Backoff(log, f"membership of {self.me}", renew_s)
@@ -182,7 +183,10 @@ class Membership(threading.Thread):
             self._poked.wait(max(0.0, wait_s))
 
     def tick(self) -> None:
-        """Publish a tick; with the first of each gap, let the shards count alike."""
+        """Publish a tick.
+
+        With the first of each gap, level the submission counters of the shards.
+        """
         self._sequence += 1
         booked = " booked" if self._work.booked else ""
         self.store.read(
@@ -192,15 +196,13 @@ class Membership(threading.Thread):
             guarded(self.store, "orders", self._orders.work)
 
     def beat(self) -> None:
-        """Renew, look whether the server restarted or lost writes; let the leader's work be done
-        while this leads.
-        """
+        """Renew, look whether servers restarted or lost writes, and let a leader's pass be done."""
         self._notice_restart()
         self.renew()
         self._notice_loss()
         self._beats += 1
         # the servers may have lost the settings
-        if self._unkept or (self.leads and self._beats % BEATS == 0):
+        if self._unkept or (self.leads and self._beats % RENEWALS_PER_LEASE == 0):
             with unless_away(self.store):
                 keep_config(self.store, self.config)
                 self._unkept = False
@@ -208,22 +210,22 @@ class Membership(threading.Thread):
             self._work.see(self._counters, self.renewed_s)
 
     def doubt(self) -> None:
-        """Watch everybody anew: the server did not answer, so that a counter that stands still
-        proves nothing.
+        """Watch everybody anew.
+
+        No server answered, so a counter that stands still proves nothing.
         """
         self._work.reset()
         self._leadership.reset()
 
     def _notice_restart(self) -> None:
-        """Notice servers that restarted or failed over: of theirs nobody is judged for one lease,
-        or named lost.
+        """Notice servers that restarted or failed over.
+
+        Nobody there is judged or named lost for a lease.
         """
         keys = self.store.keys
         before = self._runs
-        homes = {
-            "": keys.shared("config"),
-            **{f"q{n}": key for n, key in enumerate(keys.queues("meta"))},
-        }
+        homes = {"": keys.shared("config")}
+        homes |= {f"q{shard}": key for shard, key in enumerate(keys.queues("meta"))}
         homes |= {f"p{p}": keys.partition(p, "meta") for p in range(self.config.partitions)}
         now = self.store.server_runs([*homes.values()])
         none = ServerRun()
@@ -240,32 +242,35 @@ class Membership(threading.Thread):
         if before:
             log.warning(
                 "the server%s restarted, or another took over: nobody is judged for one lease",
-                _of(changed),
+                _shown_homes(changed),
             )
             self._unkept = True
-        if any(name[:1] != "p" for name in changed):  # it has counters or tasks of schedulers
+        # a server that has more than partitions has counters or tasks of schedulers
+        if any(name[:1] != "p" for name in changed):
             self.doubt()
         else:
             self._work.reset({int(name[1:]) for name in changed})
 
     def _notice_failover(self, homes: Sequence[str]) -> None:
-        """Note by primary what replicas have taken over: a small loss may be made good before its
-        number is read.
+        """Note which shards and partitions replicas have taken over, by primary.
+
+        A small loss may be made good before its number is read, so the failover itself is noted.
         """
         by_run: dict[ServerRun, list[str]] = {}
         for name in homes:
             by_run.setdefault(self._runs[name], []).append(name or "cluster")
-        for run, some in by_run.items():
-            what = ",".join(some[:NAMED])
+        for run, homes_of_run in by_run.items():
+            homes_text = ",".join(homes_of_run[:MAX_NAMED_HOMES])
             log.warning(
                 "a replica has taken over %s: its last writes may be lost; see `parsync doctor`",
-                what,
+                homes_text,
             )
-            self._losses.append(f"failover@{run.since}={what}")
+            self._losses.append(f"failover@{run.since}={homes_text}")
 
     def _notice_loss(self) -> None:
-        """Record what the servers have forgotten, by the numbers that went back since the last
-        look.
+        """Record which numbers have decreased since the last look.
+
+        The server has lost those writes.
         """
         keys = self.store.keys
         partitions = range(self.config.partitions if self.leads or self._restarted else 0)
@@ -275,25 +280,24 @@ class Membership(threading.Thread):
             for p in partitions:
                 pipe.hget(keys.partition(p, "meta"), "version")
             replies: list[Any] = pipe.execute(raise_on_error=False)
-        counts = (
-            ["submitted"]
-            if keys.shards == 1
-            else [f"submitted_q{shard}" for shard in range(keys.shards)]
-        )
-        read = zip([*counts, *(f"p{p}" for p in partitions)], replies, strict=True)
+        names = ["submitted"]
+        if keys.shards > 1:
+            names = [f"submitted_q{shard}" for shard in range(keys.shards)]
+        names += [f"p{p}" for p in partitions]
         away = any(isinstance(number, ParsyncError) for number in replies)
-        numbers = {
-            name: int(number or 0)
-            for name, number in read
-            if number is None or (isinstance(number, bytes) and number.isdigit())
-        }
-        if back := self._marks.see(numbers):
+        numbers = dict[str, int]()
+        for name, number in zip(names, replies, strict=True):
+            if number is None or (isinstance(number, bytes) and number.isdigit()):
+                numbers[name] = int(number or 0)
+        if decreased := self._marks.see(numbers):
             log.warning(
-                "the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back)
+                "the server has lost its last writes: %s; see `parsync doctor`",
+                ", ".join(decreased),
             )
             self._unkept = True
-            self._losses += back[:20]
-        self._restarted = away  # what is away is looked at when it is back
+            self._losses += decreased[:20]
+        # the numbers of a server that is away are read when it is back
+        self._restarted = away
         if self._losses:
             self.store.run(
                 self.store.commands.record_loss(" ".join([self.me, *self._losses]), KEEP_S)
@@ -301,10 +305,13 @@ class Membership(threading.Thread):
             self._losses = []
 
     def leave(self) -> None:
-        """Take this scheduler out of the cluster, at once."""
+        """Take this scheduler out of the cluster at once."""
         self.store.run(self.store.commands.renew_scheduler(self.me, stay=False))
 
 
-def _of(homes: Sequence[str]) -> str:
-    """Return for people what a server has, '' for the one that has the cluster's settings."""
-    return "" if "" in homes else f" of {', '.join(homes[:8])}{', ...' if len(homes) > 8 else ''}"
+def _shown_homes(homes: Sequence[str]) -> str:
+    """Return for people what a server has; '' for the server that has the cluster's settings."""
+    if "" in homes:
+        return ""
+    ellipsis = ", ..." if len(homes) > 8 else ""
+    return f" of {', '.join(homes[:8])}{ellipsis}"

@@ -1,5 +1,6 @@
-"""Carry out a plan: one round trip of calls, whose replies go back to the core; and what is read
-beside them.
+"""The execution of a plan: one round trip of calls, whose replies go back to the core.
+
+Nodes and task names are read beside the plan.
 """
 
 import logging
@@ -19,22 +20,21 @@ from ...store.repair.repair import repair_partition
 from ...store.scripts.calls import Call
 from ...store.server.server_errors import AWAY, Backoff, is_damage
 from ...store.store import Store
-from ..core.core import CHANGES, Core
+from ..core.core import MAX_KINDS_PER_LOOK, Core
 from ..core.plan import Plan
 from .guarded import run_apart
 
 log = logging.getLogger("parsync.scheduler")
 
-MEANWHILE_S: Final = 0.005
-"""The least time until delayed tasks that fall due are taken, so that one take covers all that fall
-due until then.
-"""
+DELAYED_PAUSE_S: Final = 0.005
+"""Minimum time until a due delayed task is taken, so that one take covers several tasks."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """A call of a plan; where: its partition or shard, as in its keys; failed: what to do if its
-    server is away.
+    """A call of a plan.
+
+    where: its partition or shard, as 'p0' or 'q0'. failed: what to do if its server is away.
     """
 
     call: Call[Any]
@@ -43,11 +43,11 @@ class _Step:
 
 
 class PlanRunner:
-    """Carries out the plans of one core, but for what they confirm: see taken_tasks.py.
+    """Carries out the plans of one core, except what they confirm (taken_tasks.py).
 
-    Of several servers, one that is away fails its own steps only; of one server, the whole plan
-    fails. doubtful: shards that may have tasks in `taken` for this scheduler of which the core does
-    not know, because a step failed there.
+    If one of several servers is away, only its own steps fail. If the only server is away, the
+    whole plan fails. doubtful: shards where a step failed, so that they may have tasks in `taken`
+    for this scheduler that the core does not know.
     """
 
     def __init__(self, store: Store, core: Core) -> None:
@@ -56,7 +56,7 @@ class PlanRunner:
         # by shard, when its next delayed task is due, on the scheduler's clock
         self._due_s: dict[int, float] = {}
         self.doubtful: set[int] = set()
-        self._back: set[int] = set()
+        self._answering: set[int] = set()
         # the partitions and shards whose servers are away
         self._failing: dict[str, ParsyncError] = {}
         self._trouble = Backoff(
@@ -65,25 +65,25 @@ class PlanRunner:
 
     @property
     def due_s(self) -> float:
-        """When the next delayed task is due."""
+        """When the next delayed task is due (monotonic); inf if none is."""
         return min(self._due_s.values(), default=float("inf"))
 
-    def take_back(self) -> set[int]:
-        """Return the shards that were doubtful and answer again, once."""
-        back = self._back
-        self._back = set()
-        return back
+    def take_answering(self) -> set[int]:
+        """Return the shards that were doubtful and answer again, each once."""
+        answering = self._answering
+        self._answering = set()
+        return answering
 
     def wake_if_due(self, now_s: float) -> None:
-        """Look at the shards of which a delayed task is due."""
+        """Look at the shards where a delayed task is due."""
         for shard in [shard for shard, due_s in self._due_s.items() if due_s <= now_s]:
             del self._due_s[shard]
             self._core.on_wake(shard)
 
     def carry_out(self, plan: Plan, clock: Callable[[], float]) -> None:
-        """Carry out a plan.
+        """Carry out a plan. Raises what `Runner.run_all` raises.
 
-        `clock` is asked after the replies have come. Raises what `Runner.run_all` raises.
+        clock: is asked after the replies have come.
         """
         if plan.read_nodes:
             self._read_nodes(plan.read_nodes)
@@ -107,6 +107,7 @@ class PlanRunner:
         self._judge_failures()
 
     def _steps(self, plan: Plan) -> list[_Step]:
+        """Return the calls of a plan, in order."""
         commands = self._store.commands
         core = self._core
         steps = list[_Step]()
@@ -114,10 +115,12 @@ class PlanRunner:
             forget = partial(core.queue.forget_reasons, shard)
             steps.append(_Step(commands.set_reason(reasons, shard), f"q{shard}", forget))
         notes = [(task, choice.text) for task, choice in plan.choices.items()]
-        for shard, some in self._store.keys.by_shard(notes, itemgetter(0)):
-            steps.append(_Step(commands.note_choices(some, shard), f"q{shard}", lambda: None))
-        back = [(task, attempt, how, "") for task, attempt, how in plan.give_back]
-        for shard, rows in self._store.keys.by_shard(back, itemgetter(0)):
+        for shard, notes_of_shard in self._store.keys.by_shard(notes, itemgetter(0)):
+            steps.append(
+                _Step(commands.note_choices(notes_of_shard, shard), f"q{shard}", lambda: None)
+            )
+        given_back = [(task, attempt, how, "") for task, attempt, how in plan.give_back]
+        for shard, rows in self._store.keys.by_shard(given_back, itemgetter(0)):
             steps.append(
                 _Step(
                     commands.give_back(core.name, rows),
@@ -138,20 +141,21 @@ class PlanRunner:
             waiter = core.name if p in plan.ask else ""
             read = commands.read_partition(p, core.view.partitions[p].since, waiter)
             steps.append(_Step(read, f"p{p}", partial(core.on_unread, p)))
-        for shard, look in plan.looks.items():
+        for shard, look in plan.shard_looks.items():
             salt = f".{core.rng.integers(10**6)}"
-            take = commands.take(core.name, look.take, look.since, CHANGES, salt, look.waits, shard)
+            take = commands.take(
+                core.name, look.take, look.since, MAX_KINDS_PER_LOOK, salt, look.waits, shard
+            )
             steps.append(_Step(take, f"q{shard}", partial(self._on_untaken, shard)))
         return steps
 
     def _on_untaken(self, shard: int) -> None:
+        """Note that a shard did not answer to a take."""
         self.doubtful.add(shard)
         self._core.on_untaken(shard)
 
     def _judge_failures(self) -> None:
-        """Raise an error that is not only that of a server that is away; say which servers are
-        away.
-        """
+        """Log which servers are away; raise an error that means more than that."""
         for where, error in [*self._failing.items()]:
             if not isinstance(error, AWAY):
                 del self._failing[where]
@@ -162,31 +166,35 @@ class PlanRunner:
             self._trouble.well()
 
     def _on_took(self, took: Took, now_s: float) -> None:
+        """Feed the reply to a take to the core.
+
+        Note delayed tasks, and tasks that could not be read.
+        """
         self._core.on_took(took)
         if took.shard in self.doubtful:
             self.doubtful.discard(took.shard)
-            self._back.add(took.shard)
+            self._answering.add(took.shard)
         self._due_s.pop(took.shard, None)
         if took.due_ms is not None:
-            self._due_s[took.shard] = now_s + max(MEANWHILE_S, (took.due_ms - took.now_ms) / 1000)
+            self._due_s[took.shard] = now_s + max(
+                DELAYED_PAUSE_S, (took.due_ms - took.now_ms) / 1000
+            )
         for task, why in took.failed:
             quarantine(
                 self._store, f"{self._store.keys.queue('tasks', took.shard)} {task}", why, b""
             )
 
     def _read_nodes(self, partitions: list[int]) -> None:
-        """Read each epoch before its nodes, so that the nodes are never older than the epoch says.
+        """Read the nodes of these partitions, each epoch before the nodes.
 
-        Records that cannot be read are left out, and repaired.
+        So the nodes are never older than the epoch says. Records that cannot be read are left out,
+        and repaired.
         """
         keys = self._store.keys
-        reads = [
-            ("hget", keys.partition(p, "meta"), "epoch")
-            if first
-            else ("hgetall", keys.partition(p, "nodes"))
-            for p in partitions
-            for first in (True, False)
-        ]
+        reads: list[tuple[Any, ...]] = []
+        for p in partitions:
+            reads.append(("hget", keys.partition(p, "meta"), "epoch"))
+            reads.append(("hgetall", keys.partition(p, "nodes")))
         replies = self._store.pipe_each(reads)
         for error in replies:
             if (
@@ -195,8 +203,7 @@ class PlanRunner:
                 and not isinstance(error, AWAY)
             ):
                 raise error
-        for i, p in enumerate(partitions):
-            epoch, records = replies[2 * i : 2 * i + 2]
+        for p, epoch, records in zip(partitions, replies[::2], replies[1::2], strict=True):
             if isinstance(epoch, AWAY) or isinstance(records, AWAY):
                 continue  # so is its read, which comes next
             nodes, damaged = read_nodes(records if isinstance(records, dict) else {})
@@ -206,8 +213,9 @@ class PlanRunner:
         self.read_names()
 
     def read_anew(self, name: str) -> None:
-        """Read all of a partition or shard ('p0', 'q0'): another server has it, which may have lost
-        some.
+        """Read all of a partition or shard ('p0', 'q0'), because another server has it now.
+
+        That server may have lost some writes.
         """
         core = self._core
         number = int(name[1:])
@@ -219,7 +227,7 @@ class PlanRunner:
             self.doubtful.add(number)  # what was given back may be taken again there
 
     def read_names(self) -> None:
-        """Read the task names of digests that are new to this scheduler, once each."""
+        """Read the task names of digests that are new to this scheduler, each once."""
         if unread := sorted(self._core.view.unread()):
             shards = [
                 shard
@@ -238,5 +246,5 @@ class PlanRunner:
 
 
 def _number(value: Any) -> int:
-    """Return a number as Redis has it; 0 if it is none."""
+    """Return a number as Redis has it; 0 for anything else."""
     return int(value) if isinstance(value, bytes) and value.isdigit() and len(value) < 16 else 0

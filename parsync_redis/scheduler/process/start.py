@@ -1,4 +1,4 @@
-"""Start a scheduler: wait for its server, set the cluster up if it is the first, stand by, run."""
+"""The start of a scheduler: it waits for its server, sets the cluster up, stands by, and runs."""
 
 import gc
 import logging
@@ -22,18 +22,17 @@ from ...store.store import Store
 from .lease_watch import LeaseWatch
 from .loop import Scheduler
 
-# Stand by: watch the members of a cluster, and join when there are fewer of them than there may be.
-
-LOOKS: Final = 8
-"""How often in a lease it looks, as often as members renew."""
+LOOKS_PER_LEASE: Final = 8
+"""How often in a lease a scheduler that stands by looks: as often as members renew."""
 
 
 class Standby:
-    """Asks to join again and again; lua/verbs/renew_scheduler.lua decides whether there is room.
+    """A scheduler that watches the members of a cluster, and joins when there is room.
 
-    A member that was killed is still listed. The leader removes it. If no leader lives, this
-    observer does, by the same rule: it has itself watched the member's counter stand still for one
-    lease.
+    It asks to join again and again; lua/verbs/renew_scheduler.lua decides whether there is room. A
+    member that was killed stays listed until the leader removes it. If no leader lives, this
+    scheduler removes the member by the leader's rule: the counter stood still for a lease while
+    this scheduler watched. at_most: maximum number of members.
     """
 
     def __init__(
@@ -48,18 +47,18 @@ class Standby:
         self.me = name
         self.at_most = at_most
         self._health = health or HealthFile()
-        self._pause_s = config.lease_s / LOOKS
+        self._pause_s = config.lease_s / LOOKS_PER_LEASE
         self._members = LeaseWatch(config.lease_s)
         self._run_id = ""
-        self._said = False
+        self._has_logged = False
 
     def wait(self, stop: threading.Event) -> bool:
-        """Wait until it is a member. Returns False if it was stopped before."""
+        """Wait until this scheduler is a member. Returns False if `stop` was set before."""
         backoff = Backoff(log, f"scheduler {self.me}", self._pause_s)
         lost = ""
         while not stop.is_set():
             try:
-                # nobody is judged for one lease
+                # another server: nobody is judged for one lease
                 if (run_id := self.store.run_id()) != self._run_id:
                     self._run_id = run_id
                     lost = ""
@@ -76,8 +75,8 @@ class Standby:
             if self.me in members.counters:
                 return True
             self._health.renew(time.monotonic(), f"scheduler {self.me} stands by")
-            if not self._said:
-                self._said = True
+            if not self._has_logged:
+                self._has_logged = True
                 names = ", ".join(sorted(members.counters))
                 log.info(
                     "scheduler %s stands by: %s are active, and at most %d may be",
@@ -98,11 +97,11 @@ class Standby:
 
 log = logging.getLogger("parsync.scheduler")
 
-SAY_S: Final = 5.0
-"""How often a scheduler that waits for its server says so."""
+SAY_EVERY_S: Final = 5.0
+"""How often a scheduler that waits for its server logs that."""
 
 RETRY_S: Final = 0.5
-"""How often it asks for its server."""
+"""Pause between two attempts to reach the server."""
 
 
 def run(
@@ -113,9 +112,9 @@ def run(
 ) -> None:
     """Run a scheduler in this process until `stop` is set; set the cluster up if it is the first.
 
-    at_most: stand by while the cluster has so many schedulers; 0: never. While no server answers it
-    waits and says so. Raises ServerUnfit, ClusterMismatch or InvalidInput before it starts; it
-    survives later outages.
+    While no server answers, it waits and logs that. Raises ServerUnfit, ClusterMismatch or
+    InvalidInput before it starts; it survives later outages. at_most: it stands by while the
+    cluster has so many schedulers; 0 for never.
     """
     health = HealthFile(settings.health_file)
     store = Store.from_url(
@@ -125,7 +124,7 @@ def run(
     config = join_when_up(store, settings, stop)
     if config is None:
         return
-    # what was imported stays: the collector, which stops all threads, need not look through it
+    # imported modules stay, so the garbage collector, which stops all threads, may pass them over
     gc.freeze()
     name = check_name("scheduler name", name or own_name())
     try:
@@ -138,13 +137,13 @@ def run(
 
 
 def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> ClusterConfig | None:
-    """Return the cluster's settings as soon as its server takes writes, None if stopped before.
+    """Return the cluster's settings as soon as its server takes writes; None if stopped before.
 
-    It waits for a replica as well, which becomes the primary in a failover, and for one whose
-    memory is full. Raises ServerUnfit, AccessDenied or ClusterMismatch at once: no waiting repairs
-    those.
+    This waits too for a replica, which a failover makes the primary, and for a server whose memory
+    is full. Raises ServerUnfit, AccessDenied or ClusterMismatch at once, because waiting repairs
+    none of these.
     """
-    said_s = float("-inf")
+    logged_s = float("-inf")
     while not stop.is_set():
         try:
             config = join_cluster(store, settings, create=True)
@@ -153,19 +152,15 @@ def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> Clu
                     log.warning("the server at %s: %s", address, danger)
             return config
         except AWAY as error:
-            if time.monotonic() - said_s >= SAY_S:
-                said_s = time.monotonic()
+            if time.monotonic() - logged_s >= SAY_EVERY_S:
+                logged_s = time.monotonic()
                 log.warning("%s: this scheduler waits for it", error)
         stop.wait(RETRY_S)
     return None
 
 
 def own_name() -> str:
-    """Return a name that no other process has: host, process, and a few random letters."""
-    host = (
-        "".join(c if c.isalnum() or c in "_.-" else "-" for c in socket.gethostname())[:64].strip(
-            "-_."
-        )
-        or "host"
-    )
+    """Return a name that no other process has: host, process, and random letters."""
+    letters = (c if c.isalnum() or c in "_.-" else "-" for c in socket.gethostname())
+    host = "".join(letters)[:64].strip("-_.") or "host"
     return f"{host}-{os.getpid()}-{random.randrange(16**4):04x}"

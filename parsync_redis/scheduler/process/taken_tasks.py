@@ -1,5 +1,6 @@
-"""The tasks that Redis has in `taken` for a scheduler: confirm those that were placed, give the
-others back.
+"""The tasks that Redis has in `taken` for a scheduler.
+
+Tasks that were placed are confirmed; all other tasks are given back.
 """
 
 import logging
@@ -21,8 +22,11 @@ from .guarded import is_away, run_apart
 log = logging.getLogger("parsync.scheduler")
 
 
-_TASK: Final = attrgetter("task")
-NONE: Final[Mapping[str, str]] = MappingProxyType({})
+TASK_OF: Final = attrgetter("task")
+"""Returns the task of a place."""
+
+NONE_UNDONE: Final[Mapping[str, str]] = MappingProxyType({})
+"""No take is undone."""
 
 
 class TakenTasks:
@@ -33,35 +37,41 @@ class TakenTasks:
         self._core = core
 
     def confirm_due(self) -> None:
-        """Confirm what was placed a while ago and has not started: `start` removes a task from
-        `taken` too.
+        """Confirm the claims that were won a while ago and whose tasks have not started.
+
+        A started task is in `taken` no more, because `start` removes it.
         """
         places = self._core.won.due
         self._core.won.confirmed(len(places), but=self.confirm(places))
 
     def confirm(self, places: Sequence[Place]) -> Sequence[Place]:
-        """Confirm those of these places whose tasks are still in `taken`; return those whose
-        servers are away.
+        """Confirm the places whose tasks are still in `taken`.
+
+        Returns the places whose servers are away.
         """
         store = self._store
         away = list[Place]()
-        for at in range(0, len(places), MAX_BATCH):
-            some = store.keys.by_shard(places[at : at + MAX_BATCH], _TASK)
+        for start in range(0, len(places), MAX_BATCH):
+            places_by_shard = store.keys.by_shard(places[start : start + MAX_BATCH], TASK_OF)
             late = list[Place]()
-            reads = [
-                ("hmget", store.keys.queue("taken", shard), [place.task for place in mine])
-                for shard, mine in some
-            ]
-            for (_, mine), attempts in zip(some, store.pipe_each(reads), strict=True):
+            reads = []
+            for shard, places_of_shard in places_by_shard:
+                tasks = [place.task for place in places_of_shard]
+                reads.append(("hmget", store.keys.queue("taken", shard), tasks))
+            replies = store.pipe_each(reads)
+            for (_, places_of_shard), attempts in zip(places_by_shard, replies, strict=True):
                 if is_away(store, attempts):
-                    away += mine
+                    away += places_of_shard
                 else:
-                    pairs = zip(mine, attempts, strict=True)
+                    pairs = zip(places_of_shard, attempts, strict=True)
                     late += [place for place, attempt in pairs if attempt == place.attempt.encode()]
-            some = store.keys.by_shard(late, _TASK)
-            answers = run_apart(store, [store.commands.confirm(mine) for _, mine in some])
-            for (_, mine), answer in zip(some, answers, strict=True):
-                away += mine if is_away(store, answer) else ()
+            places_by_shard = store.keys.by_shard(late, TASK_OF)
+            answers = run_apart(
+                store,
+                [store.commands.confirm(places_of_shard) for _, places_of_shard in places_by_shard],
+            )
+            for (_, places_of_shard), answer in zip(places_by_shard, answers, strict=True):
+                away += places_of_shard if is_away(store, answer) else ()
         return away
 
     def give_back_all(self) -> None:
@@ -71,11 +81,10 @@ class TakenTasks:
         self._core.forget()
 
     def give_back_strays(self, shards: Iterable[int] | None = None) -> None:
-        """Give back tasks of some shards, or all, that were taken under this name and that the core
-        does not know.
+        """Give back tasks in `taken` for this scheduler's name that the core does not know.
 
-        The take of a request that was given up may still be executed late; or an earlier process of
-        this name took it.
+        Such a task was taken by a request that had been given up and was executed late, or by an
+        earlier process of this name. shards: where to look; None for all.
         """
         self._give_back(
             range(self._store.keys.shards) if shards is None else shards, self._core.taken
@@ -84,29 +93,35 @@ class TakenTasks:
     def _give_back(
         self,
         shards: Iterable[int],
-        known: Set[str] | None = None,
-        unclaimed: Mapping[str, str] = NONE,
+        tasks_of_core: Set[str] | None = None,
+        unclaimed: Mapping[str, str] = NONE_UNDONE,
     ) -> None:
+        """Give back tasks of these shards, except those of `tasks_of_core`.
+
+        unclaimed: by task, the attempt whose take may be undone.
+        """
         for shard in shards:
             try:
-                found = self._store.client.hscan_iter(
+                fields = self._store.client.hscan_iter(
                     self._store.keys.queue("taken", shard), count=1000
                 )
-                entries = {readable(task): readable(attempt) for task, attempt in found}
-                mine = [
+                entries = {readable(task): readable(attempt) for task, attempt in fields}
+                own_tasks = [
                     task
                     for task, attempt in entries.items()
                     if owner_of(attempt) == self._core.name
                 ]
-                if strays := [task for task in mine if known is None or task not in known]:
-                    # the task may have gone back and been taken again: a take that the core has not
-                    # heard of counts
+                if strays := [
+                    task for task in own_tasks if tasks_of_core is None or task not in tasks_of_core
+                ]:
+                    # a take counts of which the core has not heard: the task may have gone back and
+                    # been taken again
                     undone = {
                         task: unclaimed[task]
                         for task in strays
                         if unclaimed.get(task) == entries[task]
                     }
-                    if known is not None:
+                    if tasks_of_core is not None:
                         log.warning(
                             "%d tasks were taken, but the scheduler does not know "
                             "them: they go back",
@@ -125,20 +140,19 @@ def give_back(
     shard: int,
     tasks: Sequence[str],
     why: str,
-    undone: Mapping[str, str] = NONE,
+    undone: Mapping[str, str] = NONE_UNDONE,
 ) -> None:
-    """Give back tasks that a scheduler has taken, as a shard has them in `taken`, whatever their
-    attempt.
+    """Give back tasks that a scheduler has in `taken` on a shard, whatever their attempt.
 
-    undone: the takes that are undone, as (task, attempt): no claim of theirs can have won.
+    undone: by task, the attempt whose take is undone, because no claim of it can have won.
     """
-    for at in range(0, len(tasks), MAX_BATCH):
-        some = tasks[at : at + MAX_BATCH]
+    for start in range(0, len(tasks), MAX_BATCH):
+        batch = tasks[start : start + MAX_BATCH]
         rows: list[tuple[str, str, GiveBack, str]] = [
             (task, undone[task], "undo", why) if task in undone else (task, "", "", why)
-            for task in some
+            for task in batch
         ]
         words = store.run(store.commands.give_back(owner, rows))
-        for task, word in zip(some, words, strict=True):
+        for task, word in zip(batch, words, strict=True):
             if word == "stale":
                 repair_task(store, task, shard=shard)

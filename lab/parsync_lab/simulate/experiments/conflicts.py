@@ -102,7 +102,7 @@ def play(
             Strategy.QUALITY,
             1.0,
             dice,
-            turns=whole_state,
+            turn_rule=whole_state,
             asks=False,
         )
         for i, dice in enumerate(own)
