@@ -15,7 +15,7 @@ from .repair.quarantine import quarantine
 from .scripts.calls import Call
 from .store import Store
 
-SCRIPTS: Final = "9"
+LAYOUT_VERSION: Final = "9"
 """Version of the layout of keys and scripts: a cluster's processes must have the same."""
 
 DEFAULT_PARTITIONS: Final = 8
@@ -134,8 +134,10 @@ def keep_config(store: Store, config: ClusterConfig) -> None:
 
 def find_differences(stored: dict[str, str], settings: Settings) -> list[str]:
     """Return running values that differ from given ones: 'partitions=8 (you asked for 16)'."""
-    if stored.get("scripts") != SCRIPTS:
-        return [f"scripts of layout {stored.get('scripts')} (this parsync has layout {SCRIPTS})"]
+    if stored.get("scripts") != LAYOUT_VERSION:
+        return [
+            f"scripts of layout {stored.get('scripts')} (this parsync has layout {LAYOUT_VERSION})"
+        ]
     running = _from_text(stored)
     settings_asked = {
         name: getattr(settings, name) for name in ("partitions", "shards", "gap_s", "lease_s")
@@ -153,7 +155,7 @@ def _to_text(config: ClusterConfig) -> dict[str, str | int]:
         "gap_ms": round(config.gap_s * 1000),
         "lease_ms": round(config.lease_s * 1000),
         "shards": config.shards,
-        "scripts": SCRIPTS,
+        "scripts": LAYOUT_VERSION,
         "id": config.id,
     }
 

@@ -10,7 +10,7 @@ from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseE
 from ..errors import AccessDenied, BrokenContract, ParsyncError, ServerUnreachable
 from ..wire.keys import DEFAULT_SHARDS, DEFAULT_SHARDS_OF_SEVERAL, Keys, gate_of
 from .reader import PROBE, Reader
-from .scripts.calls import ALL, Call, Commands, join_parts, parts_of
+from .scripts.calls import ALL_SCRIPTS, Call, Commands, join_parts, parts_of
 from .server.connection import BLOCKING, Kit, connect, copy_client, database_of
 from .server.primaries import SEND_PIECE_BYTES
 from .server.redis_cluster import ClusterClient
@@ -200,7 +200,7 @@ class Runner(Reader):
 
         So an upgrade of the package under a running process changes nothing.
         """
-        for script in ALL:
+        for script in ALL_SCRIPTS:
             script.text  # noqa: B018 # a cached property
 
     def load_scripts(self, also: Iterable[str] = ()) -> None:
@@ -210,7 +210,10 @@ class Runner(Reader):
         them. also: see `servers`. Raises AccessDenied if this login may not load scripts.
         """
         answers = self.ask_servers(
-            [("execute_command", "SCRIPT LOAD", text) for text in (PROBE, *(s.text for s in ALL))],
+            [
+                ("execute_command", "SCRIPT LOAD", text)
+                for text in (PROBE, *(s.text for s in ALL_SCRIPTS))
+            ],
             also,
         )
         errors = [answer for answer in answers.values() if isinstance(answer, Exception)]

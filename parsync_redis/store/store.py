@@ -15,7 +15,7 @@ from ..model.status import TaskStatus
 from ..model.task import TaskState
 from .reader import Reader
 from .repair.losses import read_losses
-from .repair.repair import find_told, repair_keys
+from .repair.repair import find_named_key, repair_keys
 from .runner import Runner
 from .scripts.calls import Call
 from .server.primaries import away
@@ -41,7 +41,7 @@ class Store(Runner):
         """
         try:
             return call.script.verb not in _REPAIRS and repair_keys(
-                self, [*call.keys, *call.unsent, *find_told(self.keys, message)]
+                self, [*call.keys, *call.unsent, *find_named_key(self.keys, message)]
             )
         except AccessDenied:
             return False

@@ -19,7 +19,7 @@ from redis.exceptions import NoScriptError
 
 from parsync_redis.errors import ParsyncError, ServerUnreachable
 from parsync_redis.store import Store
-from parsync_redis.store.scripts.calls import ALL, Call
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS, Call
 from parsync_redis.store.scripts.scripts import compose, lua_folder, read_header
 from parsync_redis.store.server.server_run import ServerRun
 
@@ -83,7 +83,7 @@ class Scripts:
             script.verb: compose(read_header(script.verb, folder), folder).replace(
                 _TIME, _CHAOS_TIME
             )
-            for script in ALL
+            for script in ALL_SCRIPTS
         }
         real = [verb for verb, text in self.texts.items() if "'TIME'" in text]
         assert not real, f"{real} would read the server's own clock"

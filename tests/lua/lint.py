@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from tests.waiting import run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +19,7 @@ WARNING = re.compile(r"(\w+)\.lua:(\d+):\d+: (.*)")
 def lint(luacheck: str, folder: Path) -> list[str]:
     """Return luacheck's warnings, each once."""
     folder.mkdir(parents=True, exist_ok=True)
-    for script in ALL:
+    for script in ALL_SCRIPTS:
         (folder / f"{script.verb}.lua").write_text(script.text, encoding="utf-8")
     command = [
         luacheck,
@@ -44,5 +44,5 @@ def lint(luacheck: str, folder: Path) -> list[str]:
 
 if __name__ == "__main__":
     warnings = lint(sys.argv[1], ROOT / "build" / "lua")
-    print("\n".join(warnings) or f"luacheck: {len(ALL)} scripts, no warnings")
+    print("\n".join(warnings) or f"luacheck: {len(ALL_SCRIPTS)} scripts, no warnings")
     sys.exit(bool(warnings))

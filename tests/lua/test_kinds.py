@@ -14,7 +14,7 @@ from parsync_redis.model.kind import KindLine
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store import Store
-from parsync_redis.store.reads.tasks import WAITING_STATES, list_some, list_tasks
+from parsync_redis.store.reads.tasks import WAITING_STATES, list_bounded, list_tasks
 from tests.lua.driver import NEVER_MS, Driver
 
 FIRST = 9 * 10**12
@@ -345,11 +345,11 @@ def test_what_a_list_of_waiting_tasks_costs_has_a_bound(
 
 def test_a_list_of_tasks_that_few_match_looks_at_so_many_and_says_so(drive: Driver) -> None:
     many_ended(drive, 3000, "e")
-    found = list_some(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
+    found = list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
     assert not found.tasks
     looked = int(found.part.removesuffix(" tasks were looked at").replace(",", ""))
     assert 1500 <= looked < 3000
-    assert not list_some(drive.store, {TaskState.SUCCEEDED}, 10, 10_000).part
+    assert not list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 10_000).part
 
 
 def test_a_waiting_task_has_the_reason_of_its_kind_and_others_their_own(drive: Driver) -> None:

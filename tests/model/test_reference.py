@@ -22,7 +22,7 @@ from parsync_redis.store import Call, Store
 from parsync_redis.store.reference.cluster import Cluster
 from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Queue
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from tests.conftest import server_programs
 
 from .partition_rules import IDS, NEEDS, NODES, OFFERS, SCHEDULERS, SLIPS, PartitionRules
@@ -464,6 +464,8 @@ WITHOUT_TWIN = {
 def test_every_other_script_has_its_twin_in_the_reference():
     homes = (Queue, Partition, Cluster)
     lacking = {
-        script.verb for script in ALL if not any(hasattr(home, script.verb) for home in homes)
+        script.verb
+        for script in ALL_SCRIPTS
+        if not any(hasattr(home, script.verb) for home in homes)
     }
     assert lacking == WITHOUT_TWIN
