@@ -193,7 +193,7 @@ class SideBySide(PartitionRules):
             for node in partition.nodes.values():
                 free = [slot for slot in range(node.span) if partition.is_free(node, slot)]
                 if len(free) >= asked.slots and all(
-                    node.left.get(name, 0) >= amount for name, amount in asked.amounts
+                    node.amounts_left.get(name, 0) >= amount for name, amount in asked.amounts
                 ):
                     self.claim(
                         self.a_claim(id, attempt, p, node.name, tuple(free[: asked.slots]), needs)
@@ -404,7 +404,7 @@ class SideBySide(PartitionRules):
                 for old, task in queue.ended[2].items():
                     task.why = None
                     task.history = []
-                    task.told = False
+                    task.end_unseen = False
                     self.store.client.delete(self.store.keys.extra(old))
             self.both(self.commands.rotate())
         self.both(self.commands.read_tasks([id]))

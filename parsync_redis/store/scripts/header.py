@@ -165,7 +165,7 @@ class Header:
         )
 
     def named(self, args: Sequence[Any]) -> Any:
-        """Return ARGV by name: each argument as an attribute, and `rows`, named tuples in a list."""
+        """Return ARGV by name: each argument is an attribute, and `rows` is a list of tuples."""
         width = max(1, len(self.each))
         head = len(self.once)
         rows = [self._row(*args[start : start + width]) for start in range(head, len(args), width)]
@@ -229,8 +229,9 @@ class Header:
         return begin if any("BASE" in place for place in used) else ""
 
     def check(self, words: frozenset[str]) -> str:
-        """Return Lua that makes locals of the keys that are among `words`, and refuses a malformed
-        call.
+        """Return Lua that makes locals of the used keys, and refuses a malformed call.
+
+        words: the words of the script's own lines.
         """
         lines = []
         head = len(self.once)
