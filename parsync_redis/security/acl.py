@@ -75,28 +75,24 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
     options = options or Options()
     keys = Keys(cluster, options.db)
     _check_options(options)
-    scan = role is Role.VIEWER and options.scan
-    keyless = [
-        *CONNECT_COMMANDS.split(),
-        *KEYLESS_COMMANDS[role].split(),
-        *(["scan"] if scan else []),
-    ]
-    tables = [*RIGHTS_BY_ROLE[role], *([AUDIT_RIGHTS] if scan else [])]
-    scripts = SCRIPT_KEYS[role]
+    keyless = [*CONNECT_COMMANDS.split(), *KEYLESS_COMMANDS[role].split()]
+    tables = [*RIGHTS_BY_ROLE[role]]
+    script_kinds = SCRIPT_KEYS[role]
     spoken = WORDS_SENT[role]
-    if role is Role.SERVE:
-        tables += [
-            *([CLIENT_RIGHTS] if options.submitters else []),
-            *([OPERATOR_RIGHTS] if options.operators else []),
-        ]
-        scripts += " p:*" if options.operators else ""
-        spoken = WORDS_SENT[Role.CLIENT] if options.submitters or options.operators else ""
-    granted = list(
-        _by_commands({keys.pattern(kind): words for kind, words in _merge(tables).items()})
-    )
-    granted.append(
-        Grant(("evalsha", "type"), tuple(keys.pattern(kind) for kind in scripts.split()))
-    )
+    if role is Role.VIEWER and options.scan:
+        keyless.append("scan")
+        tables.append(AUDIT_RIGHTS)
+    if role is Role.SERVE and options.submitters:
+        tables.append(CLIENT_RIGHTS)
+        spoken = WORDS_SENT[Role.CLIENT]
+    if role is Role.SERVE and options.operators:
+        tables.append(OPERATOR_RIGHTS)
+        spoken = WORDS_SENT[Role.CLIENT]
+        script_kinds += " p:*"
+    commands_by_glob = {keys.pattern(kind): words for kind, words in _merge(tables).items()}
+    granted = list(_by_commands(commands_by_glob))
+    script_globs = tuple(keys.pattern(kind) for kind in script_kinds.split())
+    granted.append(Grant(("evalsha", "type"), script_globs))
     if channels := [keys.hearing(word) for word in spoken.split()]:
         subscribing = ("ssubscribe",) if role is Role.SCHEDULER else ()
         granted.append(Grant(("spublish", *subscribing), (), tuple(channels)))
@@ -108,20 +104,14 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
         celery_rows += results() if options.results else []
         if role is Role.WORKER:
             celery_rows += broker(queues, options.db)
-        keyless += sorted(
-            {
-                word
-                for words, key_globs, channel_globs in celery_rows
-                if not (key_globs or channel_globs)
-                for word in words.split()
-            }
-            - set(keyless)
-        )
-        granted += [
-            Grant(tuple(words.split()), tuple(key_globs), tuple(channel_globs))
-            for words, key_globs, channel_globs in celery_rows
-            if key_globs or channel_globs
-        ]
+        celery_keyless = set[str]()
+        for words, key_globs, channel_globs in celery_rows:
+            commands = tuple(words.split())
+            if key_globs or channel_globs:
+                granted.append(Grant(commands, tuple(key_globs), tuple(channel_globs)))
+            else:
+                celery_keyless |= set(commands)
+        keyless += sorted(celery_keyless - set(keyless))
     return [Grant(tuple(keyless)), *granted]
 
 

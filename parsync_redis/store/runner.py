@@ -126,18 +126,13 @@ class Runner(Reader):
         self.before()
         try:
             replies = self._send(calls, patience_s, impatient)
-            missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-            if missing:
-                for i, reply in zip(
-                    missing, self._load_and_send([calls[i] for i in missing]), strict=True
-                ):
+            unknown = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if unknown:
+                repeated = self._load_and_send([calls[i] for i in unknown])
+                for i, reply in zip(unknown, repeated, strict=True):
                     replies[i] = reply
             for i, reply in enumerate(replies):
-                if (
-                    isinstance(reply, ResponseError)
-                    and is_damage(reply)
-                    and self._repair(calls[i], str(reply))
-                ):
+                if is_damage(reply) and self._repair(calls[i], str(reply)):
                     replies[i] = self._send([calls[i]])[0]
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None

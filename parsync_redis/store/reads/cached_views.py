@@ -14,12 +14,12 @@ class ViewReader:
     """A reader of the views that keeps the view of each node until the node changes."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, bytes], _ParsedNode] = {}
+        self._parsed: dict[tuple[int, bytes], _ParsedNode] = {}
 
     def read(self, store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
         """Yield what `read_views` yields. Raises ServerUnreachable."""
-        before = self._known
-        self._known = {}
+        before = self._parsed
+        self._parsed = {}
         for number, (meta, free, amounts_left, records, notes, counters) in fetch(store):
             raws = {}
             for raw, record in records.items():
@@ -32,22 +32,20 @@ class ViewReader:
                 )
                 parsed = before.get((number, raw))
                 if parsed and parsed.raws == raws[raw] and parsed.bits == _bits(free, parsed.node):
-                    self._known[number, raw] = parsed
-            new = {
-                raw: record for raw, record in records.items() if (number, raw) not in self._known
+                    self._parsed[number, raw] = parsed
+            changed = {
+                raw: record for raw, record in records.items() if (number, raw) not in self._parsed
             }
-            for state in live_nodes(number, free, amounts_left, new, notes, counters):
+            for state in live_nodes(number, free, amounts_left, changed, notes, counters):
                 node = state.node
                 raw = state.node.name.encode()
-                self._known[number, raw] = _ParsedNode(
+                self._parsed[number, raw] = _ParsedNode(
                     raws[raw], _bits(free, node), node, view_of(state)
                 )
-            parsed_nodes = [
-                self._known[number, raw] for raw in sorted(records) if (number, raw) in self._known
-            ]
-            yield complete(
-                store, number, meta, [(parsed.node, parsed.view) for parsed in parsed_nodes]
-            )
+            readable_names = [raw for raw in sorted(records) if (number, raw) in self._parsed]
+            parsed_nodes = [self._parsed[number, raw] for raw in readable_names]
+            nodes_and_views = [(parsed.node, parsed.view) for parsed in parsed_nodes]
+            yield complete(store, number, meta, nodes_and_views)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,11 +59,9 @@ def find_prefixed(store: Store, beginning: str) -> list[str]:
             ids |= dict.fromkeys(readable(id) for _, page in replies for id in page)
             if len(ids) >= MAX_PREFIX_MATCHES:
                 return list(ids)[:MAX_PREFIX_MATCHES]
-            cursors = {
-                key: int(cursor)
-                for key, (cursor, _) in zip(cursors, replies, strict=True)
-                if int(cursor)
-            }
+            next_cursors = [int(cursor) for cursor, _ in replies]
+            cursors = dict(zip(cursors, next_cursors, strict=True))
+            cursors = {key: cursor for key, cursor in cursors.items() if cursor}
             if not cursors:
                 break
     return list(ids)
@@ -107,13 +105,8 @@ class TaskQuery:
     @property
     def plain(self) -> bool:
         """True if the states are the only criterion."""
-        return (self.name, self.node, self.holds, self.older_than_s, self.sort) == (
-            "*",
-            "",
-            "",
-            0.0,
-            "",
-        )
+        any_task = self.name == "*" and not (self.node or self.holds or self.older_than_s)
+        return any_task and not self.sort
 
     @property
     def asks_lines(self) -> bool:

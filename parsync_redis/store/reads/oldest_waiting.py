@@ -1,6 +1,7 @@
 """Read since when the oldest tasks wait, with a bounded number of requests."""
 
 from collections.abc import Callable, Sequence
+from heapq import nlargest
 from typing import Final
 
 from ...model.ids import readable
@@ -29,9 +30,8 @@ def read_oldest(
     missing. Raises ServerUnreachable.
     """
     firsts = {(shard, kind): [line.first] for shard, kind, line in lines}
-    mixed = sorted((line for line in lines if _levels(line[2])), key=lambda line: -line[2].count)[
-        :MAX_MIXED_KINDS
-    ]
+    mixed = [line for line in lines if _levels(line[2])]
+    mixed = nlargest(MAX_MIXED_KINDS, mixed, key=lambda shard_line: shard_line[2].count)
     reads = [(shard, kind, level) for shard, kind, line in mixed for level in _levels(line)]
     pages = _pages(
         store, [(shard, kind, level * _ORDERS_PER_PRIORITY) for shard, kind, level in reads]

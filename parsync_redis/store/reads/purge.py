@@ -74,9 +74,8 @@ def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
     for state in dict.fromkeys(task.phase for task in tasks):
         ids = [encode_id(task.id) for task in tasks if task.phase == state]
         if state == WAITING:
-            done += sum(
-                word == "cancelled" for word, _ in cancel_tasks(store, ids, "purged", WAITING)
-            )
+            answers = cancel_tasks(store, ids, "purged", WAITING)
+            done += sum(word == "cancelled" for word, _ in answers)
             continue
         for start in range(0, len(ids), MAX_BATCH):
             done += store.run(store.commands.purge(state, ids[start : start + MAX_BATCH])).count(

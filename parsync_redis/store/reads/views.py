@@ -87,9 +87,8 @@ class Directory:
             reads += [("hmget", meta, ["apps"]), ("zrevrange", apps, 0, -1)]
         replies = self._store.pipe_each(reads)
         answers = [*zip(replies[::2], replies[1::2], strict=True)]
-        newest = next(
-            (digests for stamps, digests in answers if isinstance(digests, list)), answers[0][1]
-        )
+        readable_digests = [digests for _, digests in answers if isinstance(digests, list)]
+        newest = readable_digests[0] if readable_digests else answers[0][1]
         if isinstance(newest, Exception):
             raise translate(self._store.address, newest)
         stamps = [

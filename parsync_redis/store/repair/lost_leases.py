@@ -42,8 +42,9 @@ def runs_by_leases(store: Store, partitions: int, now_ms: int) -> dict[str, str]
             except ValueError:
                 continue
             if node is not None and node.state != "down" and lease.place.inc == node.inc:
-                begins = max(lease.place.slots) < node.offer.slots
-                runs[lease.place.task] = lease.place.text + (f" started={now_ms}" if begins else "")
+                in_slots = max(lease.place.slots) < node.offer.slots
+                started = f" started={now_ms}" if in_slots else ""
+                runs[lease.place.task] = lease.place.text + started
     return runs
 
 
@@ -81,11 +82,8 @@ def put_back_leases(
                 (restored if word in ("back", "yours") else not_restored).append(place)
             written = [place for place, word in zip(batch, words, strict=True) if word == "back"]
             texts_in_running = {place.text for place in _still_there(store, written)}
-            store.run(
-                store.commands.release(
-                    p, [place for place in written if place.text not in texts_in_running]
-                )
-            )
+            left_running = [place for place in written if place.text not in texts_in_running]
+            store.run(store.commands.release(p, left_running))
     return restored, not_restored
 
 
@@ -99,9 +97,8 @@ def _restore(store: Store, p: int, places: Sequence[Place]) -> list[str]:
     A lease of no task is freed first. Any other lease stays.
     """
     words = store.run(store.commands.restore(p, places))
-    if _free_dead(
-        store, p, [place for place, word in zip(places, words, strict=True) if word == "other"]
-    ):
+    occupied = [place for place, word in zip(places, words, strict=True) if word == "other"]
+    if _free_dead(store, p, occupied):
         words = store.run(store.commands.restore(p, places))
     return words
 
@@ -116,14 +113,15 @@ def _free_dead(store: Store, p: int, places: Sequence[Place]) -> bool:
         ("hmget", store.keys.partition(p, "slots"), [f"{place.node}/{n}" for n in place.slots])
         for place in places
     ]
-    leases: dict[str, Place] = {}
-    for text in {text for texts in store.pipe(reads) for text in texts if text} if reads else ():
+    replies = store.pipe(reads) if reads else []
+    texts = {readable(text) for reply in replies for text in reply if text}
+    leases: list[Place] = []
+    for text in texts:
         with suppress(ValueError):
-            leases[readable(text)] = Place.of(readable(text))
-    records = {
-        record.id: record for record in store.records([place.task for place in leases.values()])
-    }
-    dead = [place for place in leases.values() if records[place.task].attempt != place.attempt]
+            leases.append(Place.of(text))
+    records = store.records([lease.task for lease in leases])
+    attempts = {record.id: record.attempt for record in records}
+    dead = [lease for lease in leases if attempts[lease.task] != lease.attempt]
     store.run_all([store.commands.release(p, batch) for batch in _batches(dead)])
     return bool(dead)
 

@@ -102,13 +102,14 @@ def find_named_key(keys: Keys, message: str) -> list[str]:
     message: the error reply. A call has only the prefix of such keys.
     """
     match = _WRONG_TYPE.search(message)
-    if match and (shard := keys.shard_in(match[1])) is not None:
-        return (
-            [match[1]]
-            if match[1].startswith((keys.prefix("pending:", shard), keys.prefix("extra:", shard)))
-            else []
-        )
-    return []
+    if match is None:
+        return []
+    key = match[1]
+    shard = keys.shard_in(key)
+    if shard is None:
+        return []
+    prefixes = (keys.prefix("pending:", shard), keys.prefix("extra:", shard))
+    return [key] if key.startswith(prefixes) else []
 
 
 def repair_task(
@@ -127,11 +128,9 @@ def repair_task(
     word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind, shard, run))
     if word != "sound":
         id = task if isinstance(task, str) else readable(task)
-        where = (
-            f"{runner.keys.queue('tasks', runner.keys.shard_of(id) if shard is None else shard)} "
-            f"{id}"
-        )
-        quarantine(runner, where, f"its indexes said something else: it is {word} now", b"")
+        key = runner.keys.queue("tasks", runner.keys.shard_of(id) if shard is None else shard)
+        why = f"its indexes said something else: it is {word} now"
+        quarantine(runner, f"{key} {id}", why, b"")
     return word
 
 

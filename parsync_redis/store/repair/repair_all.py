@@ -87,12 +87,9 @@ class Repairer:
         """
         store = self.store
         shards = range(self.store.keys.shards)
-        self._discard(
-            [
-                *map(store.keys.shared, SHARED_KEYS_WITH_TYPE),
-                *(key for name in QUEUE_KEYS_WITH_TYPE for key in store.keys.queues(name)),
-            ]
-        )
+        shared_keys = map(store.keys.shared, SHARED_KEYS_WITH_TYPE)
+        queue_keys = (key for name in QUEUE_KEYS_WITH_TYPE for key in store.keys.queues(name))
+        self._discard([*shared_keys, *queue_keys])
         answers = store.run_each(
             [store.commands.repair_queue(shard, levels[shard], self.dry) for shard in shards]
         )
@@ -102,17 +99,14 @@ class Repairer:
                 raise answer
             counts_by_shard.append(answer if isinstance(answer, QueueCounts) else None)
         for shard, counts in enumerate(counts_by_shard):
-            if counts is not None and counts.damage:
-                self._told(counts.damage)
-                if not self.dry:
-                    keep(
-                        store,
-                        [
-                            damage
-                            for damage in counts.damage
-                            if level_lost(store, shard, levels[shard], damage) is None
-                        ],
-                    )
+            if counts is None or not counts.damage:
+                continue
+            self._report(counts.damage)
+            if not self.dry:
+                level = levels[shard]
+                keep(
+                    store, [d for d in counts.damage if level_lost(store, shard, level, d) is None]
+                )
         return counts_by_shard
 
     def repair_partition(self, p: int) -> None:
@@ -128,7 +122,7 @@ class Repairer:
                     store, places, runs_by_leases(store, self.partitions, now_ms(store))
                 )
             keep(store, store.run(commands.repair_partition(p, "open")))
-        self._told(damaged)
+        self._report(damaged)
 
     def check_partition(self, p: int, pause: Callable[[], None]) -> None:
         """Check a partition piece by piece, and repair it if a piece is not sound.
@@ -213,49 +207,41 @@ class Repairer:
             if self.dry:
                 done = ""
             elif not id:
-                done = (
-                    "made anew" if store.run(store.commands.repair_kind(kind, shard)) else "sound"
-                )
+                changed = store.run(store.commands.repair_kind(kind, shard))
+                done = "made anew" if changed else "sound"
             else:
                 try:
                     done = repair_task(store, id, kind, shard, runs.get(readable(id), ""))
-                # No call takes this id. The other suspects are repaired all the same.
                 except InvalidInput as error:
-                    self.tell(
-                        Finding(
-                            f"{where} {readable(id):.100}",
-                            str(error),
-                            "left: delete it with redis-cli",
-                        )
-                    )
+                    # No call takes this id. The other suspects are repaired all the same.
+                    advice = "left: delete it with redis-cli"
+                    self.tell(Finding(f"{where} {readable(id):.100}", str(error), advice))
                     continue
             if done != "sound":
                 flaw = "its record and the indexes of the queue contradict each other"
                 named = readable(id or kind)
-                self.tell(
-                    Finding(f"{where} {named}", flaw, f"it is {done} now" if id and done else done)
-                )
+                done_text = f"it is {done} now" if id and done else done
+                self.tell(Finding(f"{where} {named}", flaw, done_text))
 
     def _discard(self, keys: Sequence[str]) -> None:
         """Delete those of these keys that have another type."""
-        for key, kind in zip(
-            keys, self.store.pipe_each([("type", key) for key in keys]), strict=True
-        ):
-            flaw = (
-                ""
-                if isinstance(kind, Exception)
-                else self.store.keys.wrong_type(key, readable(kind))
-            )
+        types = self.store.pipe_each([("type", key) for key in keys])
+        for key, type_or_error in zip(keys, types, strict=True):
+            if isinstance(type_or_error, Exception):
+                continue
+            flaw = self.store.keys.wrong_type(key, readable(type_or_error))
             if flaw and (self.dry or repair_keys(self.store, [key])):
                 self.tell(Finding(key, flaw, "" if self.dry else "deleted"))
 
-    def _told(self, damaged: Sequence[Damage]) -> None:
+    def _report(self, damaged: Sequence[Damage]) -> None:
         for key, field, data in damaged:
-            flaw = (
-                f"not what the other keys say: {readable(data)!r:.100}" if field else readable(data)
-            )
-            done = "" if self.dry else "made anew" if field else "deleted, and made anew"
-            self.tell(Finding(f"{key} {field}".rstrip(), flaw.removeprefix("PSRECORD "), done))
+            if field:
+                flaw = f"not what the other keys say: {readable(data)!r:.100}"
+                done = "made anew"
+            else:
+                flaw = readable(data).removeprefix("PSRECORD ")
+                done = "deleted, and made anew"
+            self.tell(Finding(f"{key} {field}".rstrip(), flaw, "" if self.dry else done))
 
 
 def level_lost(store: Store, shard: int, level: int, damage: Damage) -> int | None:

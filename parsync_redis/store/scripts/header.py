@@ -86,15 +86,11 @@ class Header:
         self.reads = reads = {*_optional("READS", text)}
         if unknown := sorted(reads - {key.rstrip("*") for key in (*self.keys, *self.also)}):
             raise BrokenContract(f"lua: {verb}.lua reads {' '.join(unknown)}, which its KEYS lack")
-        checked = (
-            []
-            if self._any_type
-            else [
-                position
-                for position, key in enumerate(self.keys, 1)
-                if key.rstrip("*") not in reads and key[-1] != ":"
-            ]
-        )
+        checked = [
+            position
+            for position, key in enumerate(self.keys, 1)
+            if key.rstrip("*") not in reads and key[-1] != ":" and not self._any_type
+        ]
         self._probed = [position for position in checked if position <= self._fixed]
         self._probed_from = self._fixed + 1 if len(self._probed) < len(checked) else 0
         match = _ARGV.fullmatch(fields["ARGV"])

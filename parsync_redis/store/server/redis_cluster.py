@@ -36,6 +36,9 @@ from .slot_map import key_of, slot_of
 _NOT_EXECUTED: Final = (AskError, ClusterDownError, TryAgainError)
 """Error replies to requests that the cluster does not execute now; MovedError is an AskError."""
 
+_FAILED_OVER: Final = (NotSent, ClusterDownError, ReadOnlyError)
+"""Errors that a failover explains: another primary may have the slot by now."""
+
 _FIRST_MOVE_PAUSE_S = 0.002
 _LONGEST_MOVE_PAUSE_S = 0.05
 """Pauses before a request is sent again because its slot is being moved."""
@@ -101,32 +104,29 @@ class ClusterClient(redis.Redis):
                     )
                     continue
                 group = groups.setdefault(address, [])
-                group += (
-                    (_ASKING, (i, requests[i][1])) if i in redirected else ((i, requests[i][1]),)
-                )
+                if i in redirected:
+                    group.append(_ASKING)
+                group.append((i, requests[i][1]))
             self.servers.ask(groups, replies, impatient)
             to_repeat = self._judge(sent_to, slots, replies, redirected)
-            if lost := [
-                i
-                for i in sent_to
-                if isinstance(replies[i], NotSent | ClusterDownError | ReadOnlyError)
-            ]:
-                if not rediscovered:
-                    rediscovered = True
-                    self._rediscover()
-                to_repeat += [i for i in lost if self._owner(slots[i]) not in ("", sent_to[i])]
+            failed_over = [i for i in sent_to if isinstance(replies[i], _FAILED_OVER)]
+            if failed_over and not rediscovered:
+                rediscovered = True
+                self._rediscover()
+            to_repeat += [i for i in failed_over if self._owner(slots[i]) not in ("", sent_to[i])]
             if not to_repeat or time.monotonic() >= give_up_s:
-                return [
-                    refusal(self.address, reply) or reply
-                    if isinstance(reply, _NOT_EXECUTED)
-                    else reply
-                    for reply in replies
-                ]
+                return [self._final(reply) for reply in replies]
             if pause_s or any(isinstance(replies[i], TryAgainError) for i in to_repeat):
                 self.servers.sleep(random.uniform(0.5, 1.0) * pause_s)
                 pause_s = min(_LONGEST_MOVE_PAUSE_S, 2 * pause_s)
             pause_s = pause_s or _FIRST_MOVE_PAUSE_S
             todo = sorted(to_repeat)
+
+    def _final(self, reply: Any) -> Any:
+        """Return a reply, or the error that it means if the request was never executed."""
+        if isinstance(reply, _NOT_EXECUTED):
+            return refusal(self.address, reply) or reply
+        return reply
 
     def _judge(
         self,
