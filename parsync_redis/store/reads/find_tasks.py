@@ -185,9 +185,9 @@ def matches(entry: TaskEntry, query: TaskQuery, now_ms: int) -> bool:
 
 
 def holds(place: Place, resource: str) -> bool:
-    """Return whether a place has some of a resource, or of a kind of devices.
+    """Return whether a place has some of a resource, or some of a kind of devices.
 
-    'gpu' is part of 'gpu@1=0.5', and so is 'gpu.mem'.
+    The place 'gpu@1=0.5 gpu.mem@1=4' holds gpu@1, gpu and gpu.mem.
     """
     names = [name for name, amount in read_amounts(place.asked).items() if amount]
     return any(resource in (name, name.partition("@")[0], kind_of(name)) for name in names)

@@ -82,8 +82,8 @@ class Claiming(Leases):
 
     def _hold(self, claim: Claim) -> Verdict:
         node = self.nodes[claim.node]
-        held = hold(node.amounts_left, amounts_of(claim.asked)) if claim.asked else None
-        amounts = amounts_text(sorted((held or {}).items()))
+        amounts_held = hold(node.amounts_left, amounts_of(claim.asked)) if claim.asked else None
+        amounts = amounts_text(sorted((amounts_held or {}).items()))
         devices = amounts if "@" in amounts else ""
         place = claim.won(self.world.now_ms, devices)
         for slot in place.slots:

@@ -81,7 +81,7 @@ class Cluster:
         return len(args.rows)
 
     def renew_scheduler(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Let a scheduler stay, leave or stand by; return leader, epoch and members.
+        """Renew, end or refuse a scheduler's membership; return leader, epoch and members.
 
         The scheduler may take over as leader, and may remove a lost member.
         """

@@ -155,9 +155,10 @@ class Ending(Tasks):
         self.lost += 1
 
     def _bury(self, id: str, task: Task, why: str) -> None:
-        """Make a task dead. A dead task stays while it is listed.
+        """Make a task dead, and list the dead task.
 
-        Beyond the limit of dead tasks, the oldest dead task has ended for good.
+        Beyond MAX_DEAD listed tasks, the oldest dead task becomes an ended task, which cannot be
+        revived.
         """
         task.state = TaskState.DEAD
         task.cancel = None

@@ -13,7 +13,7 @@ class Nodes(Leases):
     """The scripts that register, renew, reclaim, set and forget nodes."""
 
     def register_node(self, keys: Sequence[str], args: Args) -> list[int]:
-        """Give a node's name to a process, as a new incarnation."""
+        """Register a node for a process, as a new incarnation."""
         name = args.node
         room = int(args.room)
         old = self.nodes.get(name)
@@ -74,7 +74,7 @@ class Nodes(Leases):
         ]
 
     def set_node(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Say whether a node takes new claims."""
+        """Change whether a node takes new claims."""
         name = args.node
         inc = args.inc
         word = args.word
@@ -151,7 +151,8 @@ class Nodes(Leases):
         return "forgotten"
 
     def _resize(self, node: NodeRecord, before: NodeRecord) -> None:
-        """Give a node without waiting seats the span of its offer, and shut some slots.
+        """Change the span of a node without waiting seats to its offer's slots, and shut some
+        slots.
 
         A slot is shut while a task behind the node's slots has its process.
         """

@@ -116,7 +116,7 @@ class Task:
         return self.started_ms is not None or self.ran_ms is not None
 
     def come_due(self) -> None:
-        """Let the task be due; a task whose run did not begin is ready since it was ready first."""
+        """Mark the task as ready; after a run that was put off, its first ready time counts."""
         self.ready_ms = self.ready_ms if self.since_ms is None else self.since_ms
         self.since_ms = None
 

@@ -21,7 +21,7 @@ class Running(Tasks):
     """The scripts that take, place, start and finish tasks."""
 
     def take(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Give a scheduler the first tasks of some kinds, and the changes of the index of kinds."""
+        """Take the first tasks of some kinds for a scheduler, and return the changed kinds."""
         rows = [(row.kind, int(row.limit)) for row in args.rows]
         numbers = {kind: str(number) for number, (kind, _) in reversed([*enumerate(rows, 1)])}
         took = self.took(args.scheduler, rows, args.since, int(args.most), args.salt)
@@ -117,7 +117,7 @@ class Running(Tasks):
         return "pending"
 
     def confirm(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Give a place to each task that is still taken, by this attempt."""
+        """Write the place of each task that is still taken, by this attempt."""
         judged = [
             (str(number), self.confirm_at(Place.of(row.text)))
             for number, row in enumerate(args.rows, 1)
@@ -150,9 +150,9 @@ class Running(Tasks):
         return [word for words in answers for word in words]
 
     def _beyond(self, most: int, places: Sequence[Place]) -> set[int]:
-        """Return the rows of the tasks that must wait, because `most` tasks may run.
+        """Return the rows of the tasks that must wait, if more than `most` tasks ask to start.
 
-        Tasks that run already come first, then the others in the queue's order.
+        Tasks that run already count first, then the other tasks in the queue's order.
         """
         able: list[tuple[float, int]] = []
         waits = set[int]()

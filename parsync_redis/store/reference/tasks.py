@@ -59,7 +59,7 @@ class Tasks(Waiting):
     def _to_pending(
         self, id: str, task: Task, due: int | None, put_off: bool = False, renewed: bool = False
     ) -> None:
-        """Let a task wait.
+        """Move a task to the queue, or to `later` if it is due later.
 
         A successor that the task's own run submitted is lost with the run. A successor that another
         program published stays. renewed: the task has become its successor, so no run of its

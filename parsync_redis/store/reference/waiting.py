@@ -28,7 +28,7 @@ class KindQueue:
     _heap: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, id: str, order: int) -> None:
-        """Let a task wait."""
+        """Add a waiting task."""
         self.orders[id] = order
         self.last = max(self.last, order)
         heapq.heappush(self._heap, (order, id))
@@ -68,7 +68,7 @@ class Waiting:
         return sum(len(queue.orders) for queue in self.kinds.values())
 
     def enter(self, kind: str, id: str, order: int) -> None:
-        """Let a task wait."""
+        """Add a waiting task to its kind's queue."""
         self._touched[kind] = None
         self.kinds.setdefault(kind, KindQueue()).add(id, order)
 
@@ -87,7 +87,7 @@ class Waiting:
         return [queue.pop() for _ in range(min(limit, len(queue.orders)))]
 
     def write_kinds(self) -> bool:
-        """Give each changed kind a version; return whether tasks of a new kind wait."""
+        """Write a new version of each changed kind; return whether tasks of a new kind wait."""
         began = False
         for kind in self._touched:
             self.version = max(self.version + 1, self.world.now_ms * 100)

@@ -245,9 +245,10 @@ class Repairer:
 
 
 def level_lost(store: Store, shard: int, level: int, damage: Damage) -> int | None:
-    """Return the number of submissions in a repaired value if it is below `level`, else None.
+    """Return the number of submissions that a repair has replaced, if it was below `level`.
 
-    A script wrote such a number, so it is no damage: the server has lost later writes.
+    Such a number is no damage: a script wrote the number, and the server has lost later writes.
+    Returns None for any other damage. level: a number of submissions that the shard has had.
     """
     key, field, data = damage
     text = data.replace(b"missing", b"0")
@@ -265,7 +266,7 @@ class ShardLook:
     """A look at some entries of a shard.
 
     cursor: where the next look begins, 0 at the end. count: the number of entries. highest: the
-    largest LIFE that was seen.
+    largest number of a submission (LIFE) that the entries have.
     """
 
     cursor: int

@@ -21,9 +21,9 @@ MAX_NAME_LENGTH: Final = 128
 
 
 def is_sound(store: Store, p: int, pause: Callable[[], None] = lambda: None) -> bool:
-    """Return False if something in partition p contradicts the rest, as far as pieces show.
+    """Return False if partition p has a contradiction that a check of its pieces finds.
 
-    The caller checks the whole partition then. pause: is called after each piece. Raises what
+    The caller repairs the whole partition then. pause: is called after each piece. Raises what
     `Runner.run` raises.
     """
     records = store.pipe_each([("hgetall", store.keys.partition(p, "nodes"))])[0]

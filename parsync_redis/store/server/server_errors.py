@@ -271,7 +271,7 @@ def is_damage(error: object) -> bool:
 
 
 def damage(action: str, error: object) -> ParsyncError:
-    """Return the error that names the damage which an action met, and where to look."""
+    """Return the error that names a damaged key; action: what met the damage, as a verb."""
     text = str(error).partition("PSRECORD ")[2] or str(error)
     return DamagedState(
         f"{action}: {text}; no script has written that: see `parsync doctor --audit`"

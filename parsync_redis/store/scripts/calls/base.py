@@ -178,5 +178,5 @@ def itself(id: str) -> str:
 
 
 def optional(value: int | None) -> int | str:
-    """Return the argument for a value that may be missing: '' for None."""
+    """Return the argument of a script for a value that may be missing: '' for None."""
     return "" if value is None else value

@@ -62,8 +62,8 @@ class LookOverReply(NamedTuple):
     """The reply to a look at some entries of a shard.
 
     cursor: where the next look begins, 0 at the end. looked: the number of entries. highest: the
-    largest LIFE. suspects: (id, the kind of which it waits), as the keys have them; the id b""
-    stands for a kind without a line.
+    largest number of a submission (LIFE) that the entries have. suspects: (id, the kind of which it
+    waits), as the keys have them; the id b"" stands for a kind without a line.
     """
 
     cursor: int
