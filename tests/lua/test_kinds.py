@@ -310,8 +310,8 @@ def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(
     for n in range(40):
         drive.submit(f"t{n}", {"priority": dice.randrange(10)}, name=f"f{dice.randrange(7)}")
     for page, kinds in ((10_000, 100), (5, 2), (1, 1)):
-        monkeypatch.setattr("parsync_redis.store.reads.tasks._PAGE", page)
-        monkeypatch.setattr("parsync_redis.store.reads.tasks._KINDS", kinds)
+        monkeypatch.setattr("parsync_redis.store.reads.tasks._IDS_PER_READ", page)
+        monkeypatch.setattr("parsync_redis.store.reads.tasks._KINDS_PER_READ", kinds)
         for limit in (1, 2, 7, 39, 40, 99):
             found = [task.id for task in list_tasks(store, WAITING_STATES, limit)]
             assert found == drive.index("pending")[:limit]

@@ -151,8 +151,7 @@ class Nodes(Leases):
         return "forgotten"
 
     def _resize(self, node: NodeRecord, before: NodeRecord) -> None:
-        """Change the span of a node without waiting seats to its offer's slots, and shut some
-        slots.
+        """Adapt the span of a node without waiting seats to its offer, and shut some slots.
 
         A slot is shut while a task behind the node's slots has its process.
         """

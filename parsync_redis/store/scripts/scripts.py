@@ -144,7 +144,9 @@ def compose(header: Header, folder: Path) -> str:
     table = header.resolve(header.table("".join([main, *functions.values()])))
     lines = _STATE.sub("", text)
     if re.search(r"\bKEY\b", lines):
-        text, table, lines = table + text, "", lines + table
+        text = table + text
+        lines += table
+        table = ""
     used = {*_CONSTANT_NAME.findall(lines)}
     later = [match[0] for match in _STATE.finditer(text) if not {*match[1].split(", ")} & used]
     for line in later:
