@@ -60,7 +60,7 @@ class Runner(Reader):
         shards = DEFAULT_SHARDS_OF_SEVERAL if isinstance(client, ClusterClient) else DEFAULT_SHARDS
         return cls(client, cluster, retention_s, max_starts, database_of(client), shards)
 
-    def again(self) -> Self:
+    def with_own_connections(self) -> Self:
         """Return a runner for the same state with connections of its own, for another thread."""
         runner = type(self)(copy_client(self.client), self.keys.cluster, db=self.keys.db)
         # Shared: what one runner learns of the cluster, its copies know.

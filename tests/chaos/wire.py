@@ -330,7 +330,7 @@ class WireStore(Store):
         self.process = process
         self.hand = hand
 
-    def again(self) -> WireStore:
+    def with_own_connections(self) -> WireStore:
         """Return a store over another connection, for a scheduler's membership."""
         return WireStore(self.world, self.process, "member")
 

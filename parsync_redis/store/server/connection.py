@@ -95,7 +95,7 @@ def connect_cluster(seeds: Seeds, primaries: type[Primaries], **options: Any) ->
 def copy_client(client: "redis.Redis") -> "redis.Redis":
     """Return a client for the same server, with connections of its own."""
     if isinstance(client, ClusterClient):
-        return client.again()
+        return client.with_own_connections()
     pool = client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
         own_pool: Any = copy_pool(pool)

@@ -64,7 +64,7 @@ class ClusterClient(redis.Redis):
         super().__init__(connection_pool=primaries.client(primaries.seeds[0]).connection_pool)
         self.servers = primaries
 
-    def again(self) -> "ClusterClient":
+    def with_own_connections(self) -> "ClusterClient":
         """Return a client of the same cluster, with connections of its own."""
         servers = self.servers
         return ClusterClient(type(servers)(servers.seeds, servers.options, servers.slots))
