@@ -111,7 +111,7 @@ def _fixes(store: Store, shards: int) -> list[Call[int]]:
 def _fix_shards(store: Store, shards: int) -> None:
     """Fix the number of shards on each server.
 
-    On several servers, a server that is away is left out: it counts as restarted when it is back.
+    On several servers, a server that is away is left out, and counts as restarted when it is back.
     """
     away = (ServerUnreachable, ServerReadOnly, ServerFull) if store.several else ()
     for answer in store.run_each(_fixes(store, shards)):
@@ -122,7 +122,7 @@ def _fix_shards(store: Store, shards: int) -> None:
 def keep_config(store: Store, config: ClusterConfig) -> None:
     """Write the cluster's settings again, if the server has lost them or they are damaged.
 
-    A server that is away is left out: it counts as restarted when it is back. Raises
+    A server that is away is left out, and counts as restarted when it is back. Raises
     ServerUnreachable.
     """
     key = store.keys.shared("config")

@@ -112,7 +112,7 @@ class Reader:
 
     @property
     def several(self) -> bool:
-        """True on a cluster, of which one primary may be away while others serve."""
+        """True on a cluster, where one primary may be away while other primaries serve."""
         return isinstance(self.client, ClusterClient)
 
     def servers(self, also: Iterable[str] = ()) -> "dict[str, Reader | None]":

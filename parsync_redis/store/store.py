@@ -112,9 +112,9 @@ class Store(Runner):
         return [record for batch in self.run_all(calls) for record in batch]
 
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
-        """Return the status of each task, in order; one round trip, and one more if a task is gone.
+        """Return the status of each task, in order; one round trip, and another if a task is gone.
 
-        The reason of a waiting task is the reason of its kind, else of the task's last setback.
+        A waiting task has the reason of its kind, or without that the reason of its last setback.
         """
         statuses = [TaskStatus.of(record) for record in self.records(ids)]
         any_gone = any(task.state is TaskState.GONE for task in statuses)

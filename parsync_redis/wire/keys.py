@@ -240,7 +240,7 @@ class Keys:
     def pattern(self, kind: str) -> str:
         """Return the glob of all keys of a kind, for an ACL.
 
-        kind: 'q:later' of the queue, 'p:slots' of partitions, ':config' of the cluster; '*' is
+        kind: 'q:later' for the queue, 'p:slots' for partitions, ':config' for the cluster; '*' is
         every kind.
         """
         family, _, name = kind.partition(":")

@@ -13,7 +13,7 @@ from ...model.task import WAITING, TaskState
 from ..store import Store
 
 CALLS_PER_ROUND_TRIP: Final = 4
-"""Calls that are sent together: the server executes one while it reads the next."""
+"""Calls that are sent together, so that the server always has a next call to execute."""
 
 _MEMBERS_PER_SCAN: Final = 1000
 """Members of a set that are asked for at a time."""
@@ -144,7 +144,7 @@ def _scan(store: Store, command: str, keys: list[str]) -> Iterator[list[str]]:
 
 
 def _of_kind(store: Store, selection: Selection, ids: list[str], state: str = "") -> list[str]:
-    """Return those of these tasks that are of a selected kind, and in `state` if it is given."""
+    """Return the tasks that have a selected kind and, if `state` is given, this state."""
     if not ids or (selection.everything and not state):
         return ids
     return [

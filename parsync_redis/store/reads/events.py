@@ -133,7 +133,7 @@ def _order(entry: str) -> tuple[int, int]:
 
 
 def _name(key: str) -> str:
-    """Return the name of a stream: q0 of a shard, p3 of a partition, or c of the cluster."""
+    """Return the name of a stream: q0 for a shard, p3 for a partition, c for the cluster."""
     tag = key[key.index("{") + 1 : key.index("}")]
     return tag.rpartition(":")[2] if ":" in tag else "c"
 

@@ -36,8 +36,8 @@ def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Ho
     """Return the tasks that hold slots of some nodes of a partition, with their amounts, each once.
 
     A task at a waiting seat is listed with 0 slots. After a pool has shrunk, a task may hold a slot
-    behind the pool's slots. That task keeps one slot of the node shut, so it counts as if it held
-    that slot.
+    behind the pool's slots. That task keeps one slot of the node shut, so the shut slot is counted
+    as the task's.
     """
     behind = {
         node.name: node.offer.slots if node.has_waiting_seats else node.span for node in nodes

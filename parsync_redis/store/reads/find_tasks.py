@@ -131,7 +131,7 @@ class TaskEntry:
 
     @property
     def since_ms(self) -> int:
-        """When the task ended, or if it has not ended, when it was submitted; 0 if unknown."""
+        """When the task ended, or was submitted if it has not ended; 0 if unknown."""
         return self.ended_ms or (self.line.submitted_ms if self.line else 0)
 
 
@@ -185,7 +185,7 @@ def matches(entry: TaskEntry, query: TaskQuery, now_ms: int) -> bool:
 
 
 def holds(place: Place, resource: str) -> bool:
-    """Return whether a place has some of a resource, or some of a kind of devices.
+    """Return whether a place has some of a resource, or some devices of a kind.
 
     The place 'gpu@1=0.5 gpu.mem@1=4' holds gpu@1, gpu and gpu.mem.
     """

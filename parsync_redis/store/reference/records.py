@@ -75,15 +75,15 @@ class Task:
     """The record of a task.
 
     order: its place in the queue of its kind. life: the number of its submission. ready_ms: since
-    when it can be taken. takes: how often it was taken before it last began to wait. attempt: ''
-    while it waits. place: its place; an ended task keeps its last place. started_ms: when its
-    attempt started at that place. last: the node that it ran on last, if it should avoid that node.
+    when it can be taken. takes: how often it was taken, before its present wait. attempt: '' while
+    it waits. place: its place; an ended task keeps its last place. started_ms: when its attempt
+    started at that place. last: the node of its last run, if another node should be preferred.
 
     since_ms: the earlier ready_ms, while the task is due later because a run did not begin. ran_ms:
     its last start in this life, before it went back to the queue. redelivered: a run of its message
-    had begun before it last began to wait. starts: accepted starts that were lost. why: the reason
-    of its last setback, or of its death. cancel: how a cancel asked to end it. end_unseen: it ended
-    where no worker saw the end, so its message is kept.
+    had begun before its present wait. starts: accepted starts that were lost. why: the reason of
+    its last setback, or of its death. cancel: how a cancel asked to end it. end_unseen: no worker
+    saw its end, so its message is kept.
     """
 
     job: Job

@@ -26,9 +26,9 @@ _SOUND_WORDS: Final = ("sound", "placed", "running")
 def runs_by_leases(store: Store, partitions: int, now_ms: int) -> dict[str, str]:
     """Return, for each task that holds slots of a living node, what `running` should have.
 
-    That is the text of the task's lease, and for a lease of slots (not of waiting seats) a start.
-    With the start, the node may end the task, and a node that has not begun the task is answered
-    "yours" when it asks to start the task.
+    `running` should have the text of the task's lease, and a start unless the lease is at a waiting
+    seat. With the start, the node may end the task, and a node that has not begun the task is
+    answered "yours" when it asks to start the task.
     """
     runs: dict[str, str] = {}
     for p in range(partitions):
@@ -106,8 +106,8 @@ def _restore(store: Store, p: int, places: Sequence[Place]) -> list[str]:
 def _free_dead(store: Store, p: int, places: Sequence[Place]) -> bool:
     """Free leases at the seats of these places whose task has another attempt.
 
-    A task has an attempt before the attempt has a lease, and never has the attempt again after it
-    has left it. So such a lease is damage. Returns whether a lease was freed.
+    A task has an attempt before the attempt has a lease. After a task has left an attempt, the task
+    never has that attempt again. So such a lease is damage. Returns whether a lease was freed.
     """
     reads = [
         ("hmget", store.keys.partition(p, "slots"), [f"{place.node}/{n}" for n in place.slots])

@@ -97,9 +97,10 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
 
 
 def find_named_key(keys: Keys, message: str) -> list[str]:
-    """Return the key of a kind or of a task that an error reply names, as a list of at most one.
+    """Return the key that an error reply names, if it belongs to a kind or a task.
 
-    message: the error reply. A call has only the prefix of such keys.
+    message: the error reply. Returns a list of at most one key. A call has only the prefix of such
+    keys.
     """
     match = _WRONG_TYPE.search(message)
     if match is None:

@@ -69,7 +69,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Finds damage and repairs it, or with `dry` only finds it.
+    """Finds damage, and repairs the damage unless `dry`.
 
     partitions: the number of partitions. tell: is called with each finding.
     """

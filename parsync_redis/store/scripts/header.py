@@ -220,7 +220,7 @@ class Header:
         return sent | {key: f"BASE .. '{key}'" for key in self.also}
 
     def _base(self, used: Iterable[str]) -> str:
-        """Return Lua for the beginning of the keys of ALSO, if one of these keys is used."""
+        """Return Lua for BASE, the beginning of the keys of ALSO, if such a key is used."""
         begin = f"local BASE = string.sub(KEYS[1] or '', 1, -{len(self.keys[0]) + 1})\n"
         return begin if any("BASE" in place for place in used) else ""
 
