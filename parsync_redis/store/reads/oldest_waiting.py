@@ -57,7 +57,10 @@ def read_oldest(
 
 
 def _levels(line: KindLine) -> range:
-    """Return the priorities below the first task's that a kind may have, as levels of the order."""
+    """Return the priorities that later tasks of a kind may have, below the first task's priority.
+
+    A priority is a level of the order: 9 - priority.
+    """
     return range(
         line.first // _ORDERS_PER_PRIORITY + 1, min(line.last // _ORDERS_PER_PRIORITY, 9) + 1
     )

@@ -232,14 +232,19 @@ class Running(Tasks):
         return "ok"
 
     def note_choices(self, keys: Sequence[str], args: Args) -> int:
-        """Keep why some tasks have their places, in two generations."""
+        """Keep the reasons of some tasks' places, in two generations.
+
+        Returns the number of reasons in the newest generation.
+        """
         if len(self.choices[0]) >= int(args.most):
             self.choices = ({}, self.choices[0])
         self.choices[0].update({row.id: row.text for row in args.rows})
         return len(self.choices[0])
 
     def set_reason(self, keys: Sequence[str], args: Args) -> int:
-        """Record why tasks of kinds have found no place yet."""
+        """Record why tasks of some kinds wait. Returns the number of these kinds of which tasks
+        wait.
+        """
         waiting = [(self.kinds[r.kind], r.why) for r in args.rows if r.kind in self.kinds]
         for queue, why in waiting:
             queue.why = why

@@ -205,10 +205,10 @@ class LoopPrimaries(Primaries):
         super().close()
 
 
-async def _watch(of: "weakref.ref[LoopPrimaries]") -> None:
+async def _watch(reference: "weakref.ref[LoopPrimaries]") -> None:
     """Look for primaries that serve again, until none is away or the cluster is unused."""
     for pause_s in growing(*LOOK_PAUSES_S):
-        primaries = of()
+        primaries = reference()
         if primaries is None or not await call(primaries.look):
             return
         del primaries

@@ -286,10 +286,10 @@ class Primaries:
             return False
 
 
-def _watch(of: "weakref.ref[Primaries]") -> None:
+def _watch(reference: "weakref.ref[Primaries]") -> None:
     """Look for primaries that serve again, until none is away or the cluster is unused."""
     for pause_s in growing(*LOOK_PAUSES_S):
-        primaries = of()
+        primaries = reference()
         if primaries is None or not primaries.look():
             return
         del primaries

@@ -254,15 +254,15 @@ class ClusterClient(redis.Redis):
         """
         if not self.servers.slots.primaries:
             self.servers.discover()
-        of = {key: self.servers.slots.owner(slot_of(key)) for key in keys}
-        places = [place for place in dict.fromkeys(of.values()) if place]
+        owners = {key: self.servers.slots.owner(slot_of(key)) for key in keys}
+        places = [place for place in dict.fromkeys(owners.values()) if place]
         replies: list[Any] = [None] * len(places)
         ask = _pack(("INFO", *ServerRun.SECTIONS))
         self.servers.ask(
             {place: [(i, ask)] for i, place in enumerate(places)}, replies, impatient=True
         )
         runs = dict(zip(places, (_run_of(reply) for reply in replies), strict=True))
-        return {key: runs.get(place) or ServerRun() for key, place in of.items()}
+        return {key: runs.get(place) or ServerRun() for key, place in owners.items()}
 
 
 class ClusterPipeline(Pipeline):
