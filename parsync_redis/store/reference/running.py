@@ -242,8 +242,9 @@ class Running(Tasks):
         return len(self.choices[0])
 
     def set_reason(self, keys: Sequence[str], args: Args) -> int:
-        """Record why tasks of some kinds wait. Returns the number of these kinds of which tasks
-        wait.
+        """Record why tasks of some kinds wait.
+
+        Returns the number of these kinds of which tasks wait.
         """
         waiting = [(self.kinds[r.kind], r.why) for r in args.rows if r.kind in self.kinds]
         for queue, why in waiting:
