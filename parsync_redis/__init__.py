@@ -1,11 +1,11 @@
-"""parsync-redis: places Celery tasks on the slots that suit them best, with all state in a plain
-Redis.
+"""parsync-redis places Celery tasks on the slots that suit them best, with its state in Redis.
 
 from parsync_redis import Parsync
 Parsync(app)
 
-from parsync_redis import ParsyncClient ParsyncClient.from_url("redis://localhost:6379/0",
-cluster="demo").submit("proj.render", [7], slots=2)
+from parsync_redis import ParsyncClient
+client = ParsyncClient.from_url("redis://localhost:6379/0", cluster="demo")
+client.submit("proj.render", [7], slots=2)
 """
 
 from importlib import import_module
@@ -68,7 +68,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULE_OF_NAME = {
     "AsyncParsyncClient": "client.async_client",
     "Event": "model.events",
     "KindView": "model.views",
@@ -85,12 +85,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: a scheduler needs no Celery, a client
-    no numpy.
-    """
+    """Import a public name at its first use: a scheduler needs no Celery, a client no numpy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(
-        import_module(f".{_HOMES.get(name, 'errors')}", __name__), name
+        import_module(f".{_MODULE_OF_NAME.get(name, 'errors')}", __name__), name
     )
     return value

@@ -46,14 +46,16 @@ class ServerFull(ServerUnfit):
 
 
 class ServerReadOnly(ServerUnfit):
-    """The server takes no writes: it is a replica, or its disk or its replicas fail; nothing was
-    done.
+    """The server takes no writes; nothing was done.
+
+    It is a replica, or its disk or its replicas fail.
     """
 
 
 class ServerUnreachable(ServerUnfit):
-    """No server answers at that address, or none that serves now; whether the last request was
-    executed is unknown.
+    """No server at that address answers or serves now.
+
+    Whether the last request was executed is unknown.
     """
 
 

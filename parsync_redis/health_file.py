@@ -1,11 +1,11 @@
-"""The health file of a process: while it is young the process is well.
+"""The health file of a process: while the file is young, the process is well.
 
-A probe needs no Python to look at it:
+A probe needs no Python to look at the file:
 
     test $(( $(date +%s) - $(stat -c %Y FILE) )) -lt 30
 
-A process renews it only when a renewal of its lease has succeeded, so neither one that is stuck nor
-one that is cut off from its server does.
+A process renews the file only when a renewal of its lease has succeeded. So a process that is
+stuck, or cut off from its server, does not renew the file.
 """
 
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger("parsync")
 
 
 class HealthFile:
-    """The file, or nothing if a process has none.
+    """The health file of a process, or nothing if the process has none.
 
     Raises InvalidInput for a file that cannot be written.
     """
@@ -29,19 +29,17 @@ class HealthFile:
         self._complained = False
         if path is None:
             return
-        if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
-            why = (
-                "it is a folder"
-                if path.is_dir()
-                else f"{path.parent} is no folder, or this user may not write there"
-            )
+        if path.is_dir():
+            raise InvalidInput(f"health file {path} cannot be written: it is a folder")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            why = f"{path.parent} is no folder, or this user may not write there"
             raise InvalidInput(f"health file {path} cannot be written: {why}")
-        self.remove()  # that of an earlier process says nothing of this one
+        self.remove()  # An earlier process may have left a file, which tells nothing of this one.
 
     def renew(self, renewed_s: float, text: str) -> None:
-        """Renew the file after a renewal at that time (monotonic); a time that was told before
-        renews nothing.
+        """Renew the file after a renewal of the lease.
 
+        renewed_s: when the lease was renewed (monotonic); an earlier call's time renews nothing.
         text: what the process says of itself, for people.
         """
         if self._path is None or renewed_s <= self._renewed_s:
@@ -58,7 +56,7 @@ class HealthFile:
             self._complained = True
 
     def remove(self) -> None:
-        """Remove the file: the process ends."""
+        """Remove the file, because the process ends."""
         if self._path is None:
             return
         try:

@@ -2,9 +2,9 @@
 
     CELERY_LOADER=parsync_redis.loader:Loader
 
-Set it for each process that calls tasks, and for the workers. The rules [place] of the settings
-file (parsync.toml) name the tasks that are placed. PARSYNC_NODE and its like make a worker a node:
-see docs/options.md.
+Set the variable for each process that calls tasks, and for the workers. The rules [place] of the
+settings file (parsync.toml) name the tasks that are placed. PARSYNC_NODE and similar variables make
+a worker a node: see docs/options.md.
 """
 
 from celery import Celery
@@ -14,10 +14,10 @@ from .integration.app import Parsync
 
 
 class Loader(AppLoader):  # type: ignore[misc]
-    """Celery's default loader; it gives its app a Parsync unless it has one.
+    """Celery's default loader, which also gives its app a Parsync unless the app has one.
 
-    An app makes its loader when its settings are first read. A Parsync(app, ...) that its code
-    makes later takes the place of the loader's.
+    An app makes its loader when its settings are first read. A Parsync(app, ...) that the app's
+    code makes later replaces the loader's Parsync.
     """
 
     def __init__(self, app: Celery, **kwargs: object) -> None:

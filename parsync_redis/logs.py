@@ -1,4 +1,4 @@
-"""How parsync's processes log: lines for people, or JSON for programs, an object a line."""
+"""The log lines of parsync's processes: text for people, or JSON for programs, an object a line."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ from typing import Final
 
 from .errors import InvalidInput
 
-JSON: Final = "json"
+JSON_FORMAT: Final = "json"
 LEVELS: Final = ("debug", "info", "warning", "error")
 LINE: Final = "%(asctime)s %(levelname)s %(message)s"
 
@@ -20,9 +20,10 @@ _PLACEHOLDER: Final = re.compile(
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats records as JSON. A thing that a message names, as in 'task %s', is a field as well.
+    """A formatter of records as JSON.
 
-    about: returns fields that each line has.
+    A thing that a message names, as in 'task %s', is a field too. about: returns further fields of
+    each line.
     """
 
     def __init__(self, about: Callable[[], Mapping[str, object]] = dict) -> None:
@@ -51,19 +52,18 @@ def named_in(record: logging.LogRecord) -> dict[str, object]:
     """Return the task, attempt, node and scheduler that the message of a record names."""
     args = record.args
     if isinstance(args, Mapping):  # Celery's lines about a task
-        return {
-            field: args[key] for field, key in (("task", "id"), ("name", "name")) if key in args
-        }
+        keys = {"task": "id", "name": "name"}
+        return {field: args[key] for field, key in keys.items() if key in args}
     if not isinstance(record.msg, str) or not args:
         return {}
-    return {field: args[at] for field, at in _fields_of(record.msg)}
+    return {field: args[position] for field, position in _fields_of(record.msg)}
 
 
 @lru_cache(maxsize=1024)
 def _fields_of(template: str) -> tuple[tuple[str, int], ...]:
     """Return the fields that a message names, each with the number of its argument."""
-    found = [match[1] for match in _PLACEHOLDER.finditer(template) if match[0] != "%%"]
-    return tuple((field, at) for at, field in enumerate(found) if field)
+    fields = [match[1] for match in _PLACEHOLDER.finditer(template) if match[0] != "%%"]
+    return tuple((field, position) for position, field in enumerate(fields) if field)
 
 
 def formatter_of(
@@ -71,20 +71,23 @@ def formatter_of(
 ) -> logging.Formatter:
     """Return the formatter of a format, 'text' or 'json'.
 
-    line: of text. about: as for `JsonFormatter`.
+    line: the format of a text line. about: as for `JsonFormatter`.
     """
-    return JsonFormatter(about) if form == JSON else logging.Formatter(line)
+    return JsonFormatter(about) if form == JSON_FORMAT else logging.Formatter(line)
 
 
 def check_level(level: str) -> str:
-    """Return a level of logging; raises InvalidInput."""
+    """Return a level of logging; raises InvalidInput for any other word."""
     if level not in LEVELS:
         raise InvalidInput(f"--log-level {level!r} is not known: known are {', '.join(LEVELS)}")
     return level
 
 
 def log_to_stderr(level: str, form: str, **about: str) -> None:
-    """Have this process log to its standard error."""
+    """Make this process log to its standard error.
+
+    about: fields of each line, if `form` is 'json'.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(formatter_of(form, about=lambda: about))
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,5 +1,6 @@
-"""Find the node of a task that another one is to be near, when that one is submitted
-(model/near.py).
+"""Find the node of the task that another task is to be near, when that other task is submitted.
+
+The node becomes a label of the needs, so a later move of the first task changes nothing.
 """
 
 from collections.abc import Sequence
@@ -18,34 +19,37 @@ from .store.store import Store
 
 
 def resolve_near(store: Store, tasks: Sequence[Submission]) -> Sequence[Submission]:
-    """Return tasks whose needs have the nodes of the tasks that they are to be near.
+    """Return tasks with the node of the task that they are to be near in their needs.
 
-    Raises InvalidInput if such a task is unknown or never had a node, Infeasible if its node can
-    never hold the other one. A retry, which its run submits, is not refused: it goes anywhere then.
+    Raises InvalidInput if the task to be near is unknown or never had a node, and Infeasible if its
+    node can never hold the submitted task. A retry, which its run submits, is never refused: it
+    goes to any node then.
     """
     if not any(task.options.near for task in tasks):
         return tasks
     nodes = _nodes_of(store, {task.options.near for task in tasks if task.options.near})
     offers = read_offers(store)
-    return [_resolved(task, nodes, offers) if task.options.near else task for task in tasks]
+    return [_resolve_task(task, nodes, offers) if task.options.near else task for task in tasks]
 
 
 def near_node(store: Store, options: TaskOptions) -> TaskOptions:
-    """Return the options of a task that is only planned, with the node in its needs; raises
-    InvalidInput.
+    """Return the options of a task that is only planned, with the node in its needs.
+
+    Raises InvalidInput.
     """
     if not options.near:
         return options
-    return _at(options, _checked(options.near, _nodes_of(store, {options.near})))
+    return _with_node(options, _known_node(options.near, _nodes_of(store, {options.near})))
 
 
 def _nodes_of(store: Store, ids: set[str]) -> dict[str, str | None]:
-    """Return where each task runs or ran last by its id, '' for nowhere yet, None for a task that
-    is unknown.
+    """Return where each task runs or ran last, by id.
+
+    '' means that the task had no node yet, None that it is unknown.
     """
     names = sorted(ids)
-    found = [TaskStatus.of(record) for record in store.records([encode_id(id) for id in names])]
-    return dict(zip(names, map(_last_node, found), strict=True))
+    statuses = [TaskStatus.of(record) for record in store.records([encode_id(id) for id in names])]
+    return dict(zip(names, map(_last_node, statuses), strict=True))
 
 
 def _last_node(task: TaskStatus) -> str | None:
@@ -54,37 +58,38 @@ def _last_node(task: TaskStatus) -> str | None:
     return task.node or next((setback.node for setback in reversed(task.history)), "")
 
 
-def _resolved(
+def _resolve_task(
     task: Submission, nodes: dict[str, str | None], offers: dict[str, Resources]
 ) -> Submission:
-    near = task.options.near
+    target_id = task.options.near
     options = task.options
     if task.after:
-        return task._replace(options=_at(options, nodes[near] or ""))
-    if encode_id(near) == task.id:
-        raise InvalidInput(f"near={shown(near)} is not valid: a task cannot be near itself")
-    node = _checked(near, nodes)
+        return task._replace(options=_with_node(options, nodes[target_id] or ""))
+    if encode_id(target_id) == task.id:
+        raise InvalidInput(f"near={shown(target_id)} is not valid: a task cannot be near itself")
+    node = _known_node(target_id, nodes)
     lacks = lacking(without(options.needs, QUEUE_LABEL), offers[node]) if node in offers else []
     if lacks and not options.wait_for_capacity:
-        why = f"near={shown(near)} means node {node}, which lacks {', '.join(lacks)}"
+        why = f"near={shown(target_id)} means node {node}, which lacks {', '.join(lacks)}"
         raise Infeasible(f"{why} (task {task.name}; wait_for_capacity=True would let it wait)")
-    return task._replace(options=_at(options, node))
+    return task._replace(options=_with_node(options, node))
 
 
-def _checked(near: str, nodes: dict[str, str | None]) -> str:
-    node = nodes[near]
+def _known_node(target_id: str, nodes: dict[str, str | None]) -> str:
+    node = nodes[target_id]
     if node is None:
         raise InvalidInput(
-            f"near={shown(near)} is not valid: no task with that id is known, or it is forgotten"
+            f"near={shown(target_id)} is not valid: no task with that id is known, or it is "
+            "forgotten"
         )
     if not node:
         rule = "it must be the id of a task that runs or has run; that one has had no node yet"
-        raise InvalidInput(f"near={shown(near)} is not valid: {rule}")
+        raise InvalidInput(f"near={shown(target_id)} is not valid: {rule}")
     return node
 
 
-def _at(options: TaskOptions, node: str) -> TaskOptions:
-    """Return the options with this node in the needs, '' for any."""
+def _with_node(options: TaskOptions, node: str) -> TaskOptions:
+    """Return the options with this node in the needs, '' for any node."""
     needs = options.needs
     if node:
         needs = Resources.made(needs.slots, needs.amounts, [*needs.labels, near_label(node)])

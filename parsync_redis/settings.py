@@ -1,9 +1,9 @@
 """The settings of a process, from flags, the environment and a file.
 
-The first of these that says something wins: the flag, the variable PARSYNC_<NAME>, a TOML file, the
-default. The file is `config`, else the one that PARSYNC_CONFIG names, else parsync.toml in the
-working directory. Settings that a cluster shares (partitions, shards, gap_s, lease_s) are None
-unless set; then the running cluster's values apply, see store/cluster.py.
+A setting comes from the first of these that has it: the flag, the variable PARSYNC_<NAME>, a TOML
+file, the default. The file is `config`, else the file that PARSYNC_CONFIG names, else parsync.toml
+in the working directory. Settings that a cluster shares (partitions, shards, gap_s, lease_s) are
+None unless set. None means the running cluster's value, see store/cluster.py.
 
 Keep a password in a file, and name the file in `password_file`. Loading the settings puts the
 password into `url`.
@@ -31,14 +31,14 @@ from .model.ids import check_name, shown
 from .model.options import Strategy, TaskOptions
 
 CONFIG_VARIABLE: Final = "PARSYNC_CONFIG"
-RULES: Final = "place"
+RULES_TABLE: Final = "place"
 """The table of the TOML file that is no setting: which tasks are placed, see `load_rules`."""
 _from_file: ContextVar[dict[str, Any] | None] = ContextVar("_from_file", default=None)
 
 DEFAULT_FORGET_S: Final = 3600.0
-"""How long a node that is down is kept."""
+"""Seconds for which the record of a node that is down is kept."""
 
-_RIGHT: Final = {
+_VALID_VALUES: Final = {
     "url": "redis://HOST:PORT/DB or valkey://, rediss:// or valkeys:// with TLS, unix:///PATH, or "
     "sentinel://HOST:PORT,HOST:PORT/DB?service=NAME, or redis+cluster://HOST:PORT,HOST:PORT",
     "cluster": "1 to 64 letters, digits or _.-",
@@ -65,7 +65,7 @@ def _check_cluster(name: str) -> str:
 
 
 def read_password(path: Path) -> str:
-    """Return the first line of a file; raises InvalidInput."""
+    """Return the first line of a file, without spaces around it; raises InvalidInput."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -89,7 +89,7 @@ def _check_folder(path: Path | None) -> Path | None:
 
 
 class Settings(BaseSettings):
-    """The settings of a process; make one with `Settings.load`."""
+    """The settings of a process; make an object with `Settings.load`."""
 
     model_config = SettingsConfigDict(
         env_prefix="PARSYNC_",
@@ -126,24 +126,27 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, config: Path | str | None = None, **flags: Any) -> "Settings":
-        """Return the settings by `flags`, environment and the file `config`; a flag that is None
-        was not given.
+        """Return the settings by flags, environment and file.
 
-        Raises InvalidInput: a sentence for each wrong value, with the setting, its source, and what
-        would be right.
+        flags: a flag that is None was not given. config: the TOML file. Raises InvalidInput with a
+        sentence for each wrong value, which names the setting, its source, and what would be right.
         """
-        given = {name: value for name, value in flags.items() if value is not None}
-        for name in given:
-            if name not in _RIGHT:
-                raise InvalidInput(f"unknown setting {name!r}: known are {', '.join(_RIGHT)}")
+        set_flags = {name: value for name, value in flags.items() if value is not None}
+        for name in set_flags:
+            if name not in _VALID_VALUES:
+                raise InvalidInput(
+                    f"unknown setting {name!r}: known are {', '.join(_VALID_VALUES)}"
+                )
         path = _config_path(config)
-        found = _read_toml(path) if path else {}
-        token = _from_file.set({name: value for name, value in found.items() if name != RULES})
+        file_values = _read_toml(path) if path else {}
+        token = _from_file.set(
+            {name: value for name, value in file_values.items() if name != RULES_TABLE}
+        )
         try:
-            return cls(**given)
+            return cls(**set_flags)
         except ValidationError as error:
             raise InvalidInput(
-                "; ".join(_sentence(dict(e), given, path) for e in error.errors())
+                "; ".join(_sentence(dict(e), set_flags, path) for e in error.errors())
             ) from None
         except RecursionError:
             raise InvalidInput("a setting is nested too deep: each is a number or a text") from None
@@ -171,84 +174,98 @@ def _config_path(config: Path | str | None) -> Path | None:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    """Return the settings of a TOML file; raises InvalidInput if it is unreadable, no TOML, or has
-    unknown names.
+    """Return the settings of a TOML file.
+
+    Raises InvalidInput for a file that cannot be read, is not TOML, or has unknown names.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(f"settings file {path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise InvalidInput(f"settings file {path} is not TOML: {error}") from None
-    if unknown := [name for name in found if name not in (*_RIGHT, RULES)]:
+    if unknown := [name for name in values if name not in (*_VALID_VALUES, RULES_TABLE)]:
         raise InvalidInput(
-            f"unknown setting {unknown[0]!r} in {path}: known are {', '.join(_RIGHT)}, and "
-            f"[{RULES}]"
+            f"unknown setting {unknown[0]!r} in {path}: known are {', '.join(_VALID_VALUES)}, and "
+            f"[{RULES_TABLE}]"
         )
-    return found
+    return values
 
 
 def load_rules(config: Path | str | None = None) -> dict[str, Any]:
-    """Return the [place] rules of the TOML file: task name or pattern -> options or a bool; raises
-    InvalidInput.
+    """Return the [place] rules of the TOML file: task name or pattern -> options or a bool.
+
+    Raises InvalidInput.
     """
     path = _config_path(config)
-    rules = _read_toml(path).get(RULES, {}) if path else {}
+    rules = _read_toml(path).get(RULES_TABLE, {}) if path else {}
     if not isinstance(rules, dict):
         raise InvalidInput(
-            f"[{RULES}] in {path} is not valid: it must be a table, with a rule for each task name"
+            f"[{RULES_TABLE}] in {path} is not valid: it must be a table, with a rule for each "
+            "task name"
         )
     for name, rule in rules.items():
         try:
             if not isinstance(rule, bool):
                 TaskOptions.of(rule)
         except InvalidInput as error:
-            raise InvalidInput(f'the rule [{RULES}."{name}"] in {path}: {error}') from None
+            raise InvalidInput(f'the rule [{RULES_TABLE}."{name}"] in {path}: {error}') from None
     return rules
 
 
-_SEVERAL: Final = ("label", "resource", "taint", "device", "device_resource", "device_variable")
-_NODE: Final = {
+_REPEATED_OPTIONS: Final = (
+    "label",
+    "resource",
+    "taint",
+    "device",
+    "device_resource",
+    "device_variable",
+)
+_NODE_VARIABLES: Final = {
     "parsync": "PARSYNC_NODE",
     "parsync_only": "PARSYNC_NODE_ONLY",
     "parsync_node": "PARSYNC_NODE_NAME",
     "parsync_slots": "PARSYNC_NODE_SLOTS",
     "parsync_score": "PARSYNC_NODE_SCORE",
     "parsync_shared_devices": "PARSYNC_NODE_SHARED_DEVICES",
-    **{f"parsync_{name}": f"PARSYNC_NODE_{name.upper()}S" for name in _SEVERAL},
+    **{f"parsync_{name}": f"PARSYNC_NODE_{name.upper()}S" for name in _REPEATED_OPTIONS},
 }
-"""The worker's options that make it a node, and the variables that say the same."""
+"""Options of a worker that make it a node -> the environment variable for the option."""
 WITH_SCHEDULER: Final = "PARSYNC_NODE_WITH_SCHEDULER"
-"""The variable that says the same as --parsync-with-scheduler. It makes no worker a node."""
+"""The environment variable for --parsync-with-scheduler, which does not make a worker a node."""
 _YES_OR_NO: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 def node_options(flags: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a worker's node options, by flag or environment, and the source of each; raises
-    InvalidInput.
+    """Return a worker's node options by flag or environment, and the source of each.
 
     Without flags, PARSYNC_NODE=0 means that the worker is no node, whatever the other variables
-    say.
+    are. Raises InvalidInput.
     """
-    found = {
+    options = {
         name: value
         for name, value in flags.items()
         if value is not None and value is not False and value != ()
     }
-    said = {name: f"--{name.replace('_', '-')}" for name in found}
-    given = {name: os.environ.get(variable, "") for name, variable in _NODE.items()}
-    if not found and given["parsync"] and _node_value("parsync", given["parsync"]) is False:
+    sources = {name: f"--{name.replace('_', '-')}" for name in options}
+    variables = {name: os.environ.get(variable, "") for name, variable in _NODE_VARIABLES.items()}
+    if (
+        not options
+        and variables["parsync"]
+        and _node_value("parsync", variables["parsync"]) is False
+    ):
         return {}, {}
-    for name, text in given.items():
-        if text and name not in found and (value := _node_value(name, text)) is not False:
-            found[name] = value
-            said[name] = _NODE[name]
-    return found, said
+    for name, text in variables.items():
+        if text and name not in options and (value := _node_value(name, text)) is not False:
+            options[name] = value
+            sources[name] = _NODE_VARIABLES[name]
+    return options, sources
 
 
 def wants_scheduler(flag: Any) -> bool:
-    """Return True if a worker runs a scheduler beside it, by flag or environment; raises
-    InvalidInput.
+    """Return whether a worker runs a scheduler beside itself, by flag or environment.
+
+    Raises InvalidInput.
     """
     text = os.environ.get(WITH_SCHEDULER, "").lower()
     if text and not flag and text not in _YES_OR_NO:
@@ -272,7 +289,7 @@ def _node_value(name: str, text: str) -> Any:
         return convert(text)
     except (ValueError, KeyError):
         raise InvalidInput(
-            f"{_NODE[name]}={shown(text)} is not valid: it must be {right}"
+            f"{_NODE_VARIABLES[name]}={shown(text)} is not valid: it must be {right}"
         ) from None
 
 
@@ -286,9 +303,9 @@ def _sentence(error: dict[str, Any], flags: dict[str, Any], path: Path | None) -
         source = f" (from {variable})"
     else:
         source = f" (from {path})"
-    # a path is no address: '/worker@gpu/password'
+    # A path is shown whole, although it may look like an address: '/worker@gpu/password'.
     is_text = isinstance(value, str) and not value.startswith("/")
-    said = shown(safe_url(value) if is_text else value)
+    value_shown = shown(safe_url(value) if is_text else value)
     why = error.get("ctx", {}).get("error")
     right = f"{why}; an address is" if isinstance(why, BadAddress) else "it must be"
-    return f"setting {name}={said}{source} is not valid: {right} {_RIGHT[name]}"
+    return f"setting {name}={value_shown}{source} is not valid: {right} {_VALID_VALUES[name]}"

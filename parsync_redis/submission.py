@@ -1,4 +1,4 @@
-"""Make submissions from what callers ask, and errors from refusals."""
+"""Make submissions from what callers ask for, and errors from refused submissions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -73,22 +73,24 @@ ITEM_KEYS: Final = (
     *CELERY_OPTIONS,
 )
 Declared = Mapping[str, Mapping[str, Any] | None]
-"""Task name -> the options that its worker's app declares, None for none; names that no worker
-knows are left out.
+"""Task name -> the options that its worker's app declares, None for none.
+
+Names that no worker knows are missing.
 """
 
 ACCEPTED: Final = frozenset(("submitted", "exists"))
-"""Submit's words for a task that is in the queue now, or was before."""
+"""Words of submit for a task that is in the queue now, or was in the queue before."""
 
-_SHOWN: Final = 8
+_NAMES_SHOWN: Final = 8
 
-_KIND_HEAD: Final = 280
-"""Bytes of a kind besides its needs, at most: priority, name, strategy."""
+_KIND_HEAD_BYTES: Final = 280
+"""Maximum number of bytes of a kind without its needs: priority, name, strategy."""
 
 
 def parse_item(item: Item | Sequence[Any]) -> Item:
-    """Read a task of `submit_many`: a mapping of ITEM_KEYS, or (name,), (name, args), (name, args,
-    kwargs).
+    """Return a task of `submit_many` as a mapping with keys of ITEM_KEYS.
+
+    item: such a mapping, (name,), (name, args) or (name, args, kwargs). Raises InvalidInput.
     """
     if type(item) is dict or isinstance(item, Mapping):
         return item
@@ -102,39 +104,39 @@ def parse_item(item: Item | Sequence[Any]) -> Item:
 def make_submission(
     item: Item, declared: Declared | None = None, make_id: Callable[[], str] = new_id
 ) -> Submission:
-    """Check a task and make its message; raises InvalidInput. A task without an id gets one.
+    """Check a task and make its message; a task without an id gets one. Raises InvalidInput.
 
-    The options that the task's app declares apply where the caller sets none. If no worker knows
-    the task yet, its message carries what the caller asked for, and the worker that gets it adds
-    what its app declares. declared: None for a task without declared options.
+    declared: options that apps declare, which apply where the caller sets none; None for a task
+    without declared options. If no worker knows the task yet, its message carries the caller's
+    options, and the worker that gets the message adds the options that its app declares.
     """
     make_message = _message_maker()
-    rest = dict(item)
-    name = check_name("task name", rest.pop("name", None))
-    args = rest.pop("args", ())
-    kwargs = rest.pop("kwargs", None)
-    given = rest.pop("id", None)
-    id = make_id() if given is None else given
+    options_left = dict(item)
+    name = check_name("task name", options_left.pop("name", None))
+    args = options_left.pop("args", ())
+    kwargs = options_left.pop("kwargs", None)
+    given_id = options_left.pop("id", None)
+    id = make_id() if given_id is None else given_id
     key = encode_id(id)
-    known = (declared or {}).get(name)
+    app_options = (declared or {}).get(name)
     unknown = declared is not None and name not in declared
-    if not rest and not known and not unknown:
+    if not options_left and not app_options and not unknown:
         return Submission(key, name, make_message(name, args, kwargs, id))
-    delay_ms = _delay_ms(rest.pop("countdown", None))
+    delay_ms = _delay_ms(options_left.pop("countdown", None))
     task_options: dict[str, Any] = {
-        option: rest.pop(option) for option in CLIENT_NAMES if option in rest
+        option: options_left.pop(option) for option in CLIENT_NAMES if option in options_left
     }
-    queue = check_queue(rest.pop("queue", None))
-    for option in rest:
+    queue = check_queue(options_left.pop("queue", None))
+    for option in options_left:
         if option not in CELERY_OPTIONS:
-            raise unknown_option("option", option, ITEM_KEYS[3:], rest[option])
-    celery_options = {option: value for option, value in rest.items() if value is not None}
+            raise unknown_option("option", option, ITEM_KEYS[3:], options_left[option])
+    celery_options = {option: value for option, value in options_left.items() if value is not None}
     if unknown:
-        said = {**task_options, **({"queue": queue} if queue else {})}
-        carried = {"parsync": {"options": said, "undeclared": True}}
+        caller_options = {**task_options, **({"queue": queue} if queue else {})}
+        carried = {"parsync": {"options": caller_options, "undeclared": True}}
         celery_options["headers"] = {**check_headers(celery_options.get("headers")), **carried}
-    if known:
-        task_options = {**known, **task_options}
+    if app_options:
+        task_options = {**app_options, **task_options}
         queue = queue or str(task_options.pop("queue", ""))
         celery_options.setdefault("expires", task_options.pop("expires", None))
         task_options = {
@@ -151,7 +153,7 @@ def make_submission(
 
 @cache
 def _message_maker() -> Callable[..., bytes]:
-    """Return make_message; with it comes Celery, which a client that only looks does without."""
+    """Return make_message. Its import brings Celery, which a client that only reads lacks."""
     from .wire.message import make_message
 
     return make_message
@@ -175,7 +177,7 @@ def check_headers(headers: object) -> Mapping[str, Any]:
 
 
 def _expiry_ms(expires: float | datetime | None) -> int | None:
-    """Return after how long a task expires, for an `expires` that the message accepted."""
+    """Return the ms until a task expires, for an `expires` that the message accepted."""
     if expires is None:
         return None
     return max(
@@ -199,43 +201,44 @@ def _delay_ms(countdown: object) -> int | None:
 
 
 def numbered(make: Callable[[T], U], tasks: Sequence[T], first: int) -> list[U]:
-    """Return what `make` makes of each task; an InvalidInput says which it is about, `first` being
-    the first.
+    """Call `make` on each task and return the results in order.
+
+    Raises InvalidInput of `make` with the number of its task; the first task has the number
+    `first`.
     """
-    made: list[U] = []
+    outputs: list[U] = []
     try:
         for task in tasks:
-            made.append(make(task))  # noqa: PERF401 # after an error it tells how many were made
+            outputs.append(make(task))  # noqa: PERF401 # After an error, its length is needed.
     except InvalidInput as error:
-        raise type(error)(f"task {first + len(made)}: {error}") from None
-    return made
+        raise type(error)(f"task {first + len(outputs)}: {error}") from None
+    return outputs
 
 
 def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]:
     """Split tasks into runs whose messages, and whose kinds, fit into one request."""
-    few = {id(task.options): len(task.options.needs.text) for task in tasks}
-    if (
-        sum([len(task.message) for task in tasks]) <= MAX_BATCH_BYTES
-        and len(tasks) * (max(few.values(), default=0) + _KIND_HEAD) <= MAX_KINDS_BYTES
-    ):
+    needs_sizes = {id(task.options): len(task.options.needs.text) for task in tasks}
+    most_kinds_bytes = len(tasks) * (max(needs_sizes.values(), default=0) + _KIND_HEAD_BYTES)
+    message_bytes = sum([len(task.message) for task in tasks])
+    if message_bytes <= MAX_BATCH_BYTES and most_kinds_bytes <= MAX_KINDS_BYTES:
         yield tasks
         return
     start = size = kinds = 0
-    for at, task in enumerate(tasks):
+    for position, task in enumerate(tasks):
         size += len(task.message)
-        kinds += len(task.options.needs.text) + _KIND_HEAD
-        if (size > MAX_BATCH_BYTES or kinds > MAX_KINDS_BYTES) and at > start:
-            yield tasks[start:at]
-            start = at
+        kinds += len(task.options.needs.text) + _KIND_HEAD_BYTES
+        if (size > MAX_BATCH_BYTES or kinds > MAX_KINDS_BYTES) and position > start:
+            yield tasks[start:position]
+            start = position
             size = len(task.message)
-            kinds = len(task.options.needs.text) + _KIND_HEAD
+            kinds = len(task.options.needs.text) + _KIND_HEAD_BYTES
     yield tasks[start:]
 
 
 def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError | None:
-    """Return the error for submit's word on a task, None if it was accepted.
+    """Return the error for submit's word on a task, None if the task was accepted.
 
-    Only an error reads what nodes offer.
+    Reads what nodes offer only if there is an error.
     """
     if word in ACCEPTED:
         return None
@@ -255,9 +258,7 @@ def infeasible(name: str, needs: Resources, offers: Mapping[str, Resources]) -> 
 
 
 def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Resources]]:
-    """Return what submit compared: the needs without a queue, and the offers of the nodes that know
-    the task's name.
-    """
+    """Return what submit compared: needs without a queue, offers of nodes that know the name."""
     needs = task.options.needs
     knowing = {app.digest for app in Directory(store).newest_first() if task.name in app.declared}
     offers = {
@@ -268,10 +269,11 @@ def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Res
     return without(needs, QUEUE_LABEL), offers
 
 
-def explain_unknown(name: str, known: Sequence[str]) -> str:
-    """Name the close matches and some of the names that nodes know."""
-    names = sorted(known)
+def explain_unknown(name: str, known_names: Sequence[str]) -> str:
+    """Return the sentence that names close matches, and some names that nodes know."""
+    names = sorted(known_names)
     close = get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"; did you mean {' or '.join(close)}?" if close else ";"
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"no node knows a task {shown(name)}{hint} known are {', '.join(names[:_SHOWN])}{more}"
+    not_named = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    named = ", ".join(names[:_NAMES_SHOWN])
+    return f"no node knows a task {shown(name)}{hint} known are {named}{not_named}"

@@ -18,7 +18,7 @@ import typer
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput, ServerUnreachable
-from ..logs import JSON
+from ..logs import JSON_FORMAT
 from ..model.address import safe_url
 from ..model.node import NodeState
 from ..settings import Settings
@@ -98,7 +98,7 @@ def dev(
     nodes = _nodes(workers, score or (), labels, resources, node or ())
     settings = Settings.load(config, url=url, cluster=cluster, log_format=log_format)
     given = settings.url if "url" in settings.model_fields_set else None
-    say = JsonPrinter() if settings.log_format == JSON else Printer()
+    say = JsonPrinter() if settings.log_format == JSON_FORMAT else Printer()
     env = {"PARSYNC_LOG_FORMAT": settings.log_format} | (
         {"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {}
     )

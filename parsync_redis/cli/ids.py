@@ -15,7 +15,7 @@ from ..client import ParsyncClient
 from ..errors import AccessDenied, InvalidInput
 from ..model.ids import decode_id, encode_id, is_id, shown
 from ..model.task import TaskState
-from ..store.reads.find_tasks import MOST, find_prefixed
+from ..store.reads.find_tasks import MAX_PREFIX_MATCHES, find_prefixed
 from .common import say
 from .completion import complete_id
 
@@ -61,7 +61,7 @@ def resolve_id(client: ParsyncClient, given: str) -> str:
             "give the whole id, or use the viewer's login"
         ) from None
     if len(found) > 1:
-        more = " and more" if len(found) == MOST else ""
+        more = " and more" if len(found) == MAX_PREFIX_MATCHES else ""
         named = ", ".join(sorted(decode_id(id) for id in found if is_id(decode_id(id))))
         raise InvalidInput(
             f"{shown(text)} is the beginning of several ids: {named}{more}: give more of one"

@@ -6,11 +6,11 @@ from typing import Annotated, Final
 import typer
 
 from ..errors import InvalidInput
-from ..store.scripts.calls import ALL
+from ..store.scripts.calls import ALL_SCRIPTS
 from ..store.scripts.scripts import Script
 
 SCRIPTS: Final[Mapping[str, Script]] = {
-    script.verb: script for script in sorted(ALL, key=lambda script: script.verb)
+    script.verb: script for script in sorted(ALL_SCRIPTS, key=lambda script: script.verb)
 }
 
 

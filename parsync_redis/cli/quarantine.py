@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidInput
-from ..store.repair.quarantine import Entry, clear, entries
+from ..store.repair.quarantine import QuarantineEntry, clear, entries
 from .common import (
     Cluster,
     Config,
@@ -33,7 +33,9 @@ def register(app: typer.Typer) -> None:
     app.add_typer(commands, name="quarantine")
 
 
-def _read(url: str | None, cluster: str | None, config: Path | None) -> tuple[list[Entry], str]:
+def _read(
+    url: str | None, cluster: str | None, config: Path | None
+) -> tuple[list[QuarantineEntry], str]:
     """Return the entries, and what `explain_empty` says of them."""
     with make_client(url, cluster, config) as client:
         client.check()
@@ -97,7 +99,7 @@ def clear_entries(url: Url = None, cluster: Cluster = None, config: Config = Non
     say("the quarantine is empty")
 
 
-def _plain(entry: Entry) -> dict[str, object]:
+def _plain(entry: QuarantineEntry) -> dict[str, object]:
     """Return an entry with its bytes as text; bytes that are not text are escaped."""
     data = entry.data.decode(errors="backslashreplace")
     text = "".join(

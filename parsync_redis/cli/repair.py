@@ -40,4 +40,4 @@ def repair(
 
 
 def _row(finding: Finding) -> tuple[str, str, str]:
-    return finding.where, finding.what, finding.done or "nothing: a dry run"
+    return finding.where, finding.flaw, finding.done or "nothing: a dry run"

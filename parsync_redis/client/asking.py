@@ -87,7 +87,10 @@ class Asking:
         return self._events(wanted, limit, follow)
 
     def _events(self, wanted: Wanted, limit: int, follow: bool) -> Iterator[Event]:
-        from ..store.reads.events import POLL_S, Follower  # a client that only submits does without
+        from ..store.reads.events import (
+            FOLLOW_POLL_S,
+            Follower,
+        )  # a client that only submits does without
 
         follower = self.requests.do(lambda: Follower(self.requests.store, wanted))
         found = self.requests.do(lambda: follower.begin(limit))
@@ -98,5 +101,5 @@ class Asking:
             found = [event for event in time_line(status, found) if wanted.has(event)][-limit:]
         yield from found
         while follow:
-            self.requests.sleep(POLL_S)
+            self.requests.sleep(FOLLOW_POLL_S)
             yield from self.requests.do(follower.poll)

@@ -13,7 +13,7 @@ from ..model.task import Submission, state_word
 from ..near import resolve_near
 from ..settings import Settings
 from ..store.cluster import join_cluster
-from ..store.reads.cancel import PIPELINED, cancel_tasks, cancel_words
+from ..store.reads.cancel import CALLS_PER_ROUND_TRIP, cancel_tasks, cancel_words
 from ..store.server.connection import BLOCKING, Kit
 from ..store.store import Store
 from ..submission import split_by_size
@@ -137,7 +137,7 @@ class Requests:
         def some(batch: Sequence[str]) -> list[str]:
             return cancel_words(cancel_tasks(self.store, batch, why, how))
 
-        return self.in_batches(ids, some, PIPELINED * MAX_BATCH)
+        return self.in_batches(ids, some, CALLS_PER_ROUND_TRIP * MAX_BATCH)
 
     def revive(self, ids: Sequence[str], who: str = "an operator") -> list[str]:
         """Let dead tasks run again, by their encoded ids; return of each `revived`, or its state.

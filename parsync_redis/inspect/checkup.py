@@ -82,7 +82,7 @@ def _checks(
     yield from judge_writes(refusals)
     yield judge_losses(read_losses(store))
     for address, replies in store.ask_servers(
-        [("script_exists", *(script.sha for script in calls.ALL))]
+        [("script_exists", *(script.sha for script in calls.ALL_SCRIPTS))]
     ).items():
         if not isinstance(replies, Exception):  # check_primaries names a primary that is away
             yield judge_scripts(replies[0], f"{address}: " if store.several else "")

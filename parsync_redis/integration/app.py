@@ -240,7 +240,9 @@ class Parsync:
         """
         try:
             return self._ask(
-                lambda store: purge_tasks(store, find_purgeable(store, known=self.app.tasks.keys()))
+                lambda store: purge_tasks(
+                    store, find_purgeable(store, allowed_names=self.app.tasks.keys())
+                )
             )
         except AccessDenied as error:
             log.warning(

@@ -1,26 +1,26 @@
-"""The commands of Celery and kombu themselves on a Redis broker and result backend, for the roles
-that use these.
+"""The rights that Celery and kombu need on a Redis broker and result backend.
 
-Seen on Celery and kombu 5.7 by running under these rights and reading ACL LOG; none of these keys
-has the cluster's prefix, so two apps on one server share them. Each row: commands, keys (globs),
-channels (globs, or literal names for PSUBSCRIBE); a row without keys and channels is of commands
-that name none.
+They were found with Celery and kombu 5.7, by running under these rights and reading ACL LOG. None
+of these keys has the cluster's prefix, so two apps on one server share the keys. Each row has
+commands, keys (globs), and channels (globs, or literal names for PSUBSCRIBE). A row without keys
+and channels has commands that name none.
 """
 
 from collections.abc import Sequence
 
 Row = tuple[str, Sequence[str], Sequence[str]]
 
-TASKS = "celery-task-meta-*"
-GROUPS = "celery-taskset-meta-*"
+TASK_RESULTS = "celery-task-meta-*"
+GROUP_RESULTS = "celery-taskset-meta-*"
 _BINDING = "_kombu.binding"
 _PIDBOX = "celery.pidbox"
 _EVENTS = "celeryev"
 
 
 def lists(queues: Sequence[str]) -> list[str]:
-    """Return the lists of plain queues: each by name, and with the suffix of a priority (two bytes
-    and 3, 6 or 9).
+    """Return the lists of plain queues: by name, and by name with the suffix of a priority.
+
+    The suffix is two bytes and 3, 6 or 9.
     """
     return [name for queue in queues for name in (queue, f"{queue}??[369]")]
 
@@ -31,19 +31,21 @@ def bindings(exchanges: Sequence[str]) -> list[str]:
 
 
 def results() -> list[Row]:
-    """Return the rights on results of a process that sends tasks and waits for them; a revoke
-    writes a result too.
+    """Return the rights on results of a process that sends tasks and waits for results.
+
+    A revoke writes a result too.
     """
     return [
         ("exec multi", (), ()),
-        ("del expire get mget set setex", (TASKS, GROUPS), ()),
-        ("publish subscribe unsubscribe", (), (TASKS, GROUPS)),
+        ("del expire get mget set setex", (TASK_RESULTS, GROUP_RESULTS), ()),
+        ("publish subscribe unsubscribe", (), (TASK_RESULTS, GROUP_RESULTS)),
     ]
 
 
 def publisher(queues: Sequence[str], control: bool, db: int) -> list[Row]:
-    """Return the rights to publish to plain queues and task-sent events; with `control` the
-    broadcasts of revoke.
+    """Return the rights to publish to plain queues, and task-sent events.
+
+    control: the broadcasts of revoke as well.
     """
     channels = [f"/{db}.{_EVENTS}/*", *([f"/{db}.{_PIDBOX}"] if control else [])]
     exchanges = [*queues, _EVENTS, *([_PIDBOX] if control else [])]
@@ -56,9 +58,7 @@ def publisher(queues: Sequence[str], control: bool, db: int) -> list[Row]:
 
 
 def broker(queues: Sequence[str], db: int) -> list[Row]:
-    """Return the rights of a worker: consume, acknowledge, remote control, events and gossip,
-    chords.
-    """
+    """Return a worker's rights: consume, acknowledge, remote control, events, gossip and chords."""
     return [
         ("discard exec multi script|exists unwatch", (), ()),
         ("brpop exists llen", (*lists(queues), f"*.{_PIDBOX}*"), ()),
@@ -68,10 +68,10 @@ def broker(queues: Sequence[str], db: int) -> list[Row]:
         ("del get set", ("unacked_mutex",), ()),
         ("del llen pexpire", (f"*.{_PIDBOX}*", f"{_EVENTS}.*"), ()),
         ("lpush", (f"*.reply.{_PIDBOX}*",), ()),
-        ("evalsha", ("unacked_mutex", f"{_BINDING}.*", f"{_BINDING}_deadlines", GROUPS), ()),
+        ("evalsha", ("unacked_mutex", f"{_BINDING}.*", f"{_BINDING}_deadlines", GROUP_RESULTS), ()),
         ("del exists sadd smembers srem", (f"{_BINDING}.*", f"{_BINDING}_permanent.*"), ()),
         ("zadd zrangebyscore zrem", (f"{_BINDING}_deadlines",), ()),
         ("publish", (), (f"/{db}.{_PIDBOX}", f"/{db}.{_EVENTS}/*")),
         ("psubscribe punsubscribe", (), (f"/{db}.{_PIDBOX}", f"/{db}.{_EVENTS}/worker.*")),
-        ("exists incrby llen lrange rpush sadd sismember zadd zcount zrange", (GROUPS,), ()),
+        ("exists incrby llen lrange rpush sadd sismember zadd zcount zrange", (GROUP_RESULTS,), ()),
     ]

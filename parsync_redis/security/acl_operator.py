@@ -7,7 +7,7 @@ from typing import Final
 
 from .acl_tables import Kinds
 
-OPERATOR: Final[Kinds] = {
+OPERATOR_RIGHTS: Final[Kinds] = {
     "p:events": "del xadd",
     "p:free": "setbit",
     "p:left": "hdel hset",
@@ -30,6 +30,7 @@ OPERATOR: Final[Kinds] = {
     "q:taken": "hdel",
     "q:tasks": "hdel hset",
 }
-"""What `parsync serve` does for operators, besides VIEW: it drains nodes, and cancels and requeues
-tasks.
+"""What `parsync serve` does for operators, besides VIEW_RIGHTS.
+
+It drains nodes, and cancels and requeues tasks.
 """

@@ -18,13 +18,14 @@ class Role(StrEnum):
 Kinds = Mapping[str, str]
 """Kind of key -> commands on it."""
 
-CONNECT: Final = "ping select info cluster|slots cluster|info asking"
-"""Commands of every connection: redis-py and kombu ping and select, the check of the server reads INFO.
+CONNECT_COMMANDS: Final = "ping select info cluster|slots cluster|info asking"
+"""Commands of every connection.
 
-The last three are of a Redis Cluster: which server has which slot, and a request while a slot is moved.
+redis-py and kombu ping and select, and the check of the server reads INFO. The last three commands
+are for a Redis Cluster: the map of slots, and a request while its slot is moved.
 """
 
-VIEW: Final[Kinds] = {
+VIEW_RIGHTS: Final[Kinds] = {
     ":bookings": "hgetall",
     ":config": "hgetall",
     ":leader": "hgetall",
@@ -52,9 +53,9 @@ VIEW: Final[Kinds] = {
     "q:taken": "hmget",
     "q:tasks": "hmget",
 }
-"""Reads of schedulers, nodes, partitions, kinds, and tasks whose ids are known: part of every role."""
+"""Reads of schedulers, nodes, partitions, kinds, and tasks of known ids; every role has them."""
 
-VIEWER: Final[Kinds] = {
+VIEWER_RIGHTS: Final[Kinds] = {
     ":*": "type",
     ":events": "xrange xrevrange",
     "p:*": "type",
@@ -76,7 +77,7 @@ VIEWER: Final[Kinds] = {
     "q:tasks": "hlen hscan",
 }
 
-AUDIT: Final[Kinds] = {
+AUDIT_RIGHTS: Final[Kinds] = {
     ":*": "ttl",
     "p:*": "ttl",
     "p:alive": "hgetall",
@@ -98,7 +99,7 @@ AUDIT: Final[Kinds] = {
     "q:pending": "zscan",
 }
 
-CLIENT: Final[Kinds] = {
+CLIENT_RIGHTS: Final[Kinds] = {
     "q:apps": "zrevrange",
     "q:changed": "zadd",
     "q:dead": "zrem",
@@ -122,7 +123,7 @@ CLIENT: Final[Kinds] = {
     "q:tasks": "hdel hset",
 }
 
-WORKER: Final[Kinds] = {
+WORKER_RIGHTS: Final[Kinds] = {
     ":dealt": "hdel hget hgetall hincrby hincrbyfloat hkeys hlen hmget hset",
     ":events": "del xadd",
     ":quarantine": "del zadd zcard zremrangebyrank",
@@ -151,7 +152,7 @@ WORKER: Final[Kinds] = {
     "q:shapes": "hdel hget hset",
 }
 
-SCHEDULER: Final[Kinds] = {
+SCHEDULER_RIGHTS: Final[Kinds] = {
     ":bookings": "del expire hdel hmget hset",
     ":config": "exists hget hset",
     ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hkeys hlen hmget hset",
@@ -199,16 +200,16 @@ SCHEDULER: Final[Kinds] = {
     "q:tasks": "del hdel hlen hscan hset",
 }
 
-KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
-    Role.VIEWER: (VIEW, VIEWER),
-    Role.CLIENT: (VIEW, CLIENT),
-    Role.WORKER: (VIEW, CLIENT, WORKER),
-    Role.SCHEDULER: (VIEW, SCHEDULER),
-    Role.SERVE: (VIEW, VIEWER),
+RIGHTS_BY_ROLE: Final[Mapping[Role, Sequence[Kinds]]] = {
+    Role.VIEWER: (VIEW_RIGHTS, VIEWER_RIGHTS),
+    Role.CLIENT: (VIEW_RIGHTS, CLIENT_RIGHTS),
+    Role.WORKER: (VIEW_RIGHTS, CLIENT_RIGHTS, WORKER_RIGHTS),
+    Role.SCHEDULER: (VIEW_RIGHTS, SCHEDULER_RIGHTS),
+    Role.SERVE: (VIEW_RIGHTS, VIEWER_RIGHTS),
 }
-"""The commands of each role, by kind of key; of serve those without --submitters and --operators."""
+"""The commands of each role, by kind of key; serve's without --submitters and --operators."""
 
-SCRIPTS: Final[Mapping[Role, str]] = {
+SCRIPTS_BY_ROLE: Final[Mapping[Role, str]] = {
     Role.VIEWER: "read_tasks",
     Role.CLIENT: "cancel read_tasks submit",
     Role.WORKER: "cancel deal_node finish forget_node learn_times repair_partition offer quarantine read_tasks reclaim "
@@ -221,7 +222,7 @@ SCRIPTS: Final[Mapping[Role, str]] = {
 }
 """The scripts that each role runs."""
 
-KEYLESS: Final[Mapping[Role, str]] = {
+KEYLESS_COMMANDS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "exec multi pubsub|shardnumsub script|exists time",
     Role.CLIENT: "time",
     Role.WORKER: "script|load time",
@@ -235,7 +236,7 @@ SCRIPT_KEYS: Final[Mapping[Role, str]] = {
     Role.SCHEDULER: "q:* p:* :*",
     Role.SERVE: "q:*",
 }
-SPEAKS: Final[Mapping[Role, str]] = {
+WORDS_SENT: Final[Mapping[Role, str]] = {
     Role.VIEWER: "",
     Role.CLIENT: "wake",
     Role.WORKER: "freed wake",
@@ -248,4 +249,4 @@ _READS: Final = (
     "exists get getbit hexists hget hgetall hkeys hlen hmget hscan hvals llen lrange mget pttl smembers sscan ttl "
     "watch xrange xrevrange zcard zcount zrange zrangebyscore zrevrange zscan zscore"
 )
-READS: Final = frozenset(_READS.split())
+READ_COMMANDS: Final = frozenset(_READS.split())

@@ -22,7 +22,7 @@ from ..model.node import NodeState
 from ..model.status import TaskStatus
 from ..model.task import TaskState
 from ..model.views import measure_evenness
-from ..store.reads.tasks import ANY, FoundTasks, list_some
+from ..store.reads.tasks import ANY, FoundTasks, list_bounded
 from . import answers
 from .asker import Asker
 from .demand import Machine, measure_demand
@@ -234,7 +234,7 @@ class Api:
 def find_some(client: ParsyncClient, states: Collection[TaskState], limit: int) -> FoundTasks:
     """Return tasks in some states, with reasons. It looks at MOST_LOOKED_AT tasks at most."""
     client.check()
-    listed = list_some(client.store, states, limit, MOST_LOOKED_AT)
+    listed = list_bounded(client.store, states, limit, MOST_LOOKED_AT)
     return replace(listed, tasks=client.with_reasons(listed.tasks))
 
 

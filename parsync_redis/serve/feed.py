@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from ..client import ParsyncClient
 from ..errors import ParsyncError
 from ..model.events import Event, Wanted
-from ..store.reads.events import POLL_S, Follower
+from ..store.reads.events import FOLLOW_POLL_S, Follower
 from .shares import ADDRESS, Shares
 
 log = logging.getLogger("parsync.serve")
@@ -130,7 +130,7 @@ class EventFeed(threading.Thread):
 
     def run(self) -> None:
         """Look four times a second."""
-        while not self._stop_asked.wait(POLL_S):
+        while not self._stop_asked.wait(FOLLOW_POLL_S):
             self.look()
 
     def look(self) -> None:

@@ -1,6 +1,4 @@
-"""The shared state in Redis: scripts, one typed function a script, the connection, an embedded
-server.
-"""
+"""The shared state in Redis: connections, scripts, a function for each script, embedded servers."""
 
 from .scripts.calls import Call
 from .server.connection import connect

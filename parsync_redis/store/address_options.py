@@ -1,6 +1,4 @@
-"""Read the options of an address as redis-py takes them: its own parser, and those that it leaves
-as text.
-"""
+"""Read the options of an address: by redis-py's parser, and by own converters where it has none."""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -11,8 +9,7 @@ from redis.connection import parse_url
 
 
 def _keepalive(text: str) -> dict[int, int]:
-    """Return the options of a socket: 'TCP_KEEPIDLE:60,TCP_KEEPINTVL:10' -> {socket.TCP_KEEPIDLE:
-    60, ...}.
+    """Return socket options: 'TCP_KEEPIDLE:60,TCP_KEEPINTVL:10' -> {socket.TCP_KEEPIDLE: 60, ...}.
 
     Raises ValueError for an option that this system lacks.
     """
@@ -22,13 +19,13 @@ def _keepalive(text: str) -> dict[int, int]:
     return {getattr(socket, name): int(number) for name, number in pairs}
 
 
-_OURS: Final[Mapping[str, Callable[[str], Any]]] = {
+_CONVERTERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "protocol": int,
     "socket_keepalive_options": _keepalive,
     "socket_read_size": int,
     "ssl_min_version": int,
 }
-"""Options that redis-py, or an older version of it, does not convert."""
+"""Converters of the options that redis-py, or an older version of it, leaves as text."""
 
 
 def read_options(options: Mapping[str, str]) -> dict[str, Any]:
@@ -38,18 +35,20 @@ def read_options(options: Mapping[str, str]) -> dict[str, Any]:
     """
     chosen: dict[str, Any] = dict(parse_url(f"redis://h/?{urlencode(options)}"))
     del chosen["host"]
-    return chosen | {name: _OURS[name](value) for name, value in options.items() if name in _OURS}
+    return chosen | {
+        name: _CONVERTERS[name](value) for name, value in options.items() if name in _CONVERTERS
+    }
 
 
 def split_options(url: str) -> tuple[str, dict[str, Any]]:
-    """Return an address without the options that redis-py does not convert, and these.
+    """Return an address without the options that redis-py does not convert, and these, converted.
 
-    Raises ValueError.
+    Raises ValueError for a value that cannot be read.
     """
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
-    ours = {name: _OURS[name](value) for name, value in pairs if name in _OURS}
-    if not ours:
+    converted = {name: _CONVERTERS[name](value) for name, value in pairs if name in _CONVERTERS}
+    if not converted:
         return url, {}
-    others = urlencode([(name, value) for name, value in pairs if name not in _OURS])
-    return urlunsplit(parts._replace(query=others)), ours
+    unconverted = urlencode([(name, value) for name, value in pairs if name not in _CONVERTERS])
+    return urlunsplit(parts._replace(query=unconverted)), converted

@@ -1,5 +1,6 @@
-"""The settings that the processes of a cluster share: the first scheduler writes them, all others
-adopt them.
+"""The settings that all processes of a cluster share.
+
+The first scheduler writes the settings, and all other processes adopt them.
 """
 
 import re
@@ -14,25 +15,23 @@ from .repair.quarantine import quarantine
 from .scripts.calls import Call
 from .store import Store
 
-SCRIPTS: Final = "9"
-"""The version of the keys' and scripts' layout: processes of different layouts must not share a
-cluster.
-"""
+LAYOUT_VERSION: Final = "9"
+"""Version of the layout of keys and scripts: a cluster's processes must have the same."""
 
 DEFAULT_PARTITIONS: Final = 8
 DEFAULT_GAP_S: Final = 0.5
 DEFAULT_LEASE_S: Final = 10.0
 
-_NUMBERS: Final = ("partitions", "gap_ms", "lease_ms", "shards")
+_NUMBER_SETTINGS: Final = ("partitions", "gap_ms", "lease_ms", "shards")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """The shared settings: numbers of partitions and shards; synchronisation gap and lease in
-    seconds.
+    """The shared settings.
 
-    id: a random text that the first scheduler chose. It is the same by whatever address a process
-    reaches the server.
+    partitions, shards: numbers. gap_s: synchronisation gap in seconds. lease_s: lease in seconds.
+    id: 16 hexadecimal digits that the first scheduler drew. The id is the same by whatever address
+    a process reaches the server.
     """
 
     partitions: int
@@ -43,10 +42,11 @@ class ClusterConfig:
 
 
 def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfig | None:
-    """Return the settings of the store's cluster; only a scheduler may `create` it.
+    """Return the settings of the store's cluster.
 
-    None if it was never created and `create` is False. Raises ServerUnreachable or ServerUnfit, and
-    ClusterMismatch if a setting was given that differs from the running one.
+    create: create the cluster if it does not exist; only a scheduler may do that. Without `create`,
+    returns None for a cluster that was never created. Raises ServerUnreachable or ServerUnfit, and
+    ClusterMismatch if a given setting differs from the running one.
     """
     store.check_server()
     if create:
@@ -68,28 +68,27 @@ def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfi
 
 
 def _create(store: Store, settings: Settings) -> dict[str, str]:
-    """Write the settings of a new cluster, unless another process has, and return those that it
-    has.
+    """Write the settings of a new cluster unless they exist; return the settings that exist then.
 
-    Clients may have submitted tasks by the usual number of shards, and go on. So if another number
-    is wanted, all shards are closed to them before the first shard fixes the number. A scheduler
-    that finds them closed does the same again.
+    Clients may have submitted tasks by the usual number of shards, and may go on to do so. So if
+    another number is asked for, all shards are closed to clients before the first shard fixes the
+    number. If this scheduler dies meanwhile, the next scheduler finds the shards closed and does
+    the same again.
     """
     keys = store.keys
     commands = store.commands
     usual = keys.usual_shards
-    wanted = settings.shards or usual
-    closed = (
-        []
-        if wanted == usual
-        else store.run_all([commands.align(shard, 0, usual) for shard in range(usual)])
-    )
-    shards = store.run(commands.align(0, max(closed, default=0) or wanted, usual))
-    if shards != wanted and settings.shards:
-        store.run_all(_fixes(store, shards))  # which opens them
+    shards_asked = settings.shards or usual
+    fixed_before = 0
+    if shards_asked != usual:
+        closings = [commands.align(shard, 0, usual) for shard in range(usual)]
+        fixed_before = max(store.run_all(closings))
+    shards = store.run(commands.align(0, fixed_before or shards_asked, usual))
+    if shards != shards_asked and settings.shards:
+        store.run_all(_fixes(store, shards))  # opens the shards
         raise ClusterMismatch(
             f"tasks of cluster {settings.cluster!r} were submitted with shards={shards} (you asked "
-            f"for {wanted}): "
+            f"for {shards_asked}): "
             "use this value, or another cluster name"
         )
     config = ClusterConfig(
@@ -104,14 +103,15 @@ def _create(store: Store, settings: Settings) -> dict[str, str]:
 
 
 def _fixes(store: Store, shards: int) -> list[Call[int]]:
-    """Return calls that let submit refuse tasks of callers that go by another number of shards."""
-    most = max(shards, store.keys.usual_shards)
-    return [store.commands.align(shard, shards, shards) for shard in range(most)]
+    """Return calls after which submit refuses tasks of clients with another number of shards."""
+    highest_count = max(shards, store.keys.usual_shards)
+    return [store.commands.align(shard, shards, shards) for shard in range(highest_count)]
 
 
 def _fix_shards(store: Store, shards: int) -> None:
-    """Fix the number of shards; of several servers, not on one that is away: it counts as restarted
-    when it is back.
+    """Fix the number of shards on each server.
+
+    On several servers, a server that is away is left out, and counts as restarted when it is back.
     """
     away = (ServerUnreachable, ServerReadOnly, ServerFull) if store.several else ()
     for answer in store.run_each(_fixes(store, shards)):
@@ -122,9 +122,8 @@ def _fix_shards(store: Store, shards: int) -> None:
 def keep_config(store: Store, config: ClusterConfig) -> None:
     """Write the cluster's settings again, if the server has lost them or they are damaged.
 
-    Raises ServerUnreachable.
-
-    A server that is away is left out: it counts as restarted when it is back.
+    A server that is away is left out, and counts as restarted when it is back. Raises
+    ServerUnreachable.
     """
     key = store.keys.shared("config")
     if store.run(store.commands.discard(key, "config")):
@@ -134,16 +133,18 @@ def keep_config(store: Store, config: ClusterConfig) -> None:
 
 
 def find_differences(stored: dict[str, str], settings: Settings) -> list[str]:
-    """Return each running value that is not the one asked for: 'partitions=8 (you asked
-    for 16)'.
-    """
-    if stored.get("scripts") != SCRIPTS:
-        return [f"scripts of layout {stored.get('scripts')} (this parsync has layout {SCRIPTS})"]
+    """Return running values that differ from given ones: 'partitions=8 (you asked for 16)'."""
+    if stored.get("scripts") != LAYOUT_VERSION:
+        return [
+            f"scripts of layout {stored.get('scripts')} (this parsync has layout {LAYOUT_VERSION})"
+        ]
     running = _from_text(stored)
-    asked = {name: getattr(settings, name) for name in ("partitions", "shards", "gap_s", "lease_s")}
+    settings_asked = {
+        name: getattr(settings, name) for name in ("partitions", "shards", "gap_s", "lease_s")
+    }
     return [
         f"{name}={getattr(running, name):g} (you asked for {value:g})"
-        for name, value in asked.items()
+        for name, value in settings_asked.items()
         if value is not None and round(value * 1000) != round(getattr(running, name) * 1000)
     ]
 
@@ -154,20 +155,20 @@ def _to_text(config: ClusterConfig) -> dict[str, str | int]:
         "gap_ms": round(config.gap_s * 1000),
         "lease_ms": round(config.lease_s * 1000),
         "shards": config.shards,
-        "scripts": SCRIPTS,
+        "scripts": LAYOUT_VERSION,
         "id": config.id,
     }
 
 
 def _from_text(stored: dict[str, str]) -> ClusterConfig:
     try:
-        partitions, gap_ms, lease_ms, shards = (int(stored[name]) for name in _NUMBERS)
-        if not re.fullmatch("[0-9a-f]{16}", stored["id"]):  # it names a file
+        partitions, gap_ms, lease_ms, shards = (int(stored[name]) for name in _NUMBER_SETTINGS)
+        if not re.fullmatch("[0-9a-f]{16}", stored["id"]):  # The id becomes the name of a file.
             raise ValueError(stored["id"])
         return ClusterConfig(partitions, gap_ms / 1000, lease_ms / 1000, shards, stored["id"])
     except (KeyError, ValueError):
         raise DamagedState(
             f"the cluster's config is damaged: {stored}; it has an id of 16 hexadecimal "
-            f"digits, and {', '.join(_NUMBERS)}, whole numbers: "
+            f"digits, and {', '.join(_NUMBER_SETTINGS)}, whole numbers: "
             "write them anew with redis-cli HSET, as the running schedulers have them"
         ) from None

@@ -1,5 +1,6 @@
-"""Read with plain commands, on one server or on all primaries of a cluster; errors are those of
-errors.py.
+"""Read with plain commands, on one server or on all primaries of a cluster.
+
+Errors are those of errors.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,17 +19,17 @@ from .server.server_errors import Fault, no_writes, translate
 from .server.slot_map import slot_of
 
 PROBE: Final = "#!lua\nreturn 1"
-"""A script that does nothing, and does not say that it only reads: so a server that takes no writes
-refuses it.
+"""A script that does nothing, and does not declare that it only reads.
 
-Every login may run it, because it names no key. Processes that load the scripts load it too.
+So a server that takes no writes refuses the script. Every login may run the script, because it
+names no key. Processes that load the scripts load it too.
 """
 
 _PROBE_SHA: Final = sha1(PROBE.encode()).hexdigest()
 
 
 class Reader:
-    """A client of redis-py's. On a cluster each command goes to the primary of its key."""
+    """Plain commands on a server, or on a cluster by the primary of each command's key."""
 
     def __init__(self, client: "redis.Redis") -> None:
         self.client = client
@@ -39,17 +40,16 @@ class Reader:
         return address_of(self.client)
 
     def read(self, command: str, *args: Any) -> Any:
-        """Run one plain command, by the name of redis-py's method; errors are those of
-        errors.py.
-        """
+        """Run one plain command, by the name of redis-py's method. Raises errors of errors.py."""
         try:
             return getattr(self.client, command)(*args)
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
 
     def pipe(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run plain commands, (redis-py method, arguments...), in one round trip, and return the
-        replies.
+        """Run plain commands in one round trip, and return the replies.
+
+        commands: (redis-py method, arguments...). Raises the first error, one of errors.py.
         """
         try:
             with self.client.pipeline(transaction=False) as batch:
@@ -60,8 +60,7 @@ class Reader:
             raise translate(self.address, error) from None
 
     def pipe_each(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run plain commands as `pipe` does, and return the error of each that fails in the place
-        of its reply.
+        """Run plain commands as `pipe` does, and return the error of a failed command as its reply.
 
         On one server only error replies are returned: if there is no answer, it raises what `pipe`
         raises.
@@ -82,12 +81,11 @@ class Reader:
         }
 
     def why_no_writes(self) -> dict[str, Fault]:
-        """Return by its address why each server takes no writes that takes none, with what ends
-        that.
+        """Return the fault of each server that takes no writes, by the server's address.
 
-        Ask before you conclude anything from the silence of a process: it cannot write that it
-        lives. One round trip for each server. Of several servers one that does not answer says
-        nothing.
+        A silent process may be alive and unable to write. So ask this before you conclude anything
+        from its silence. Costs one round trip per server. Of several servers, a server that does
+        not answer is passed over.
         """
         faults: dict[str, Fault] = {}
         for address, server in self.servers().items():
@@ -107,7 +105,7 @@ class Reader:
         primary = ""
         if isinstance(reply, ReadOnlyError):
             replication = self.read("info", "replication")
-            if "master_host" in replication:  # else it has been promoted meanwhile
+            if "master_host" in replication:  # missing if the replica was promoted meanwhile
                 primary = f"{replication['master_host']}:{replication['master_port']}"
         return no_writes(self.address, reply, primary)
 
@@ -115,39 +113,41 @@ class Reader:
 
     @property
     def several(self) -> bool:
-        """True on a cluster, of which one primary may be away while others serve."""
+        """True on a cluster, where one primary may be away while other primaries serve."""
         return isinstance(self.client, ClusterClient)
 
     def servers(self, also: Iterable[str] = ()) -> "dict[str, Reader | None]":
-        """Return a reader of each server that has keys, by its address; None for one that is away.
+        """Return a reader of each server that has keys, by address; None for a server that is away.
 
-        also: the addresses of servers that have keys, though the map that is read now may not name
-        them yet.
+        also: addresses of further servers that have keys, because the map that is read now may lack
+        them.
         """
         if not isinstance(self.client, ClusterClient):
             return {self.address: self}
         return {
-            place: None if one is None else Reader(one)
-            for place, one in self.client.servers.all(also).items()
+            place: None if client is None else Reader(client)
+            for place, client in self.client.servers.all(also).items()
         }
 
     def ask_servers(
         self, commands: Sequence[tuple[Any, ...]], also: Iterable[str] = ()
     ) -> dict[str, Any]:
-        """Ask each server: its address -> its replies as of `pipe`, or its ParsyncError.
+        """Run plain commands on each server: address -> replies as of `pipe`, or a ParsyncError.
 
         also: see `servers`.
         """
-        found: dict[str, Any] = {}
+        replies_by_address: dict[str, Any] = {}
         for address, server in self.servers(also).items():
             try:
-                found[address] = away(address) if server is None else server.pipe(commands)
+                replies_by_address[address] = (
+                    away(address) if server is None else server.pipe(commands)
+                )
             except ParsyncError as error:
-                found[address] = error
-        return found
+                replies_by_address[address] = error
+        return replies_by_address
 
     def place_of(self, key: str) -> str:
-        """Return the address of the server that has a key, as far as is known; '' is nobody's."""
+        """Return the address of the server that has a key, '' if no server is known to have it."""
         return (
             self.client.servers.slots.owner(slot_of(key))
             if isinstance(self.client, ClusterClient)
@@ -161,28 +161,27 @@ class Reader:
         )
 
     def pool_of(self, key: str) -> Any:
-        """Return the pool of connections to the server that has a key now.
+        """Return the connection pool to the server that has a key now.
 
-        Raises ServerUnreachable if it is away.
+        Raises ServerUnreachable if that server is away.
         """
-        found = self.pools_of([key], anew=True)
-        if key not in found:
+        pools = self.pools_of([key], anew=True)
+        if key not in pools:
             raise ServerUnreachable(f"the server at {self.address} that has {key} is away")
-        return found[key]
+        return pools[key]
 
     def pools_of(self, keys: Iterable[str], anew: bool = False) -> dict[str, Any]:
-        """Return the pool of connections to the server of each key, but of none whose server is
-        away.
+        """Return the connection pool to the server of each key; leave out servers that are away.
 
-        anew: ask first which server has what, because something has changed. Raises
-        ServerUnreachable if nobody tells.
+        anew: ask first which server has which key, because something has changed. Raises
+        ServerUnreachable if no server tells that.
         """
         if isinstance(self.client, ClusterClient):
             return self.client.pools_of(keys, anew)
         return dict.fromkeys(keys, self.client.connection_pool)
 
     def set_timeouts(self, timeout_s: float) -> None:
-        """Use other time-outs from now on."""
+        """Change the time-outs of new and existing connections, in seconds."""
         set_timeouts(self.client, timeout_s)
 
     def disconnect(self) -> None:

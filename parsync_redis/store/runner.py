@@ -1,6 +1,4 @@
-"""Run calls on a server or a cluster, many in one round trip, and say clearly what is wrong if they
-are not run.
-"""
+"""Run calls on a server or a cluster, many in one round trip; say what is wrong if a call fails."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Self, TypeVar, cast
@@ -12,22 +10,23 @@ from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseE
 from ..errors import AccessDenied, BrokenContract, ParsyncError, ServerUnreachable
 from ..wire.keys import DEFAULT_SHARDS, DEFAULT_SHARDS_OF_SEVERAL, Keys, gate_of
 from .reader import PROBE, Reader
-from .scripts.calls import ALL, Call, Commands, join_parts, parts_of
+from .scripts.calls import ALL_SCRIPTS, Call, Commands, join_parts, parts_of
 from .server.connection import BLOCKING, Kit, connect, copy_client, database_of
-from .server.primaries import PIECE
+from .server.primaries import SEND_PIECE_BYTES
 from .server.redis_cluster import ClusterClient
 from .server.server_errors import damage, denied, is_damage, is_denied, refusal, translate
 
 T = TypeVar("T")
 
-PATIENCE_S: Final = 0.2
-"""How long calls that must not wait for each other wait for a slot that is being moved."""
+MOVING_SLOT_PATIENCE_S: Final = 0.2
+"""Seconds that `run_each` waits for a slot that is being moved."""
 
 
 class Runner(Reader):
-    """Runs the calls of one cluster; `commands` makes the calls.
+    """A reader that also runs the calls of one cluster; `commands` makes the calls.
 
-    It repairs nothing: `Store` does.
+    A Runner repairs no damage: its subclass `Store` does. before: is called before calls are sent;
+    an exception that it raises keeps the calls back.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class Runner(Reader):
         super().__init__(client)
         self.keys = Keys(cluster, db, shards)
         self.commands = Commands(self.keys, retention_s, max_starts)
-        # called before calls are sent; may raise to keep them back
         self.before: Callable[[], object] = lambda: None
 
     @classmethod
@@ -54,7 +52,7 @@ class Runner(Reader):
         max_starts: int = 3,
         kit: Kit = BLOCKING,
     ) -> Self:
-        """Return one for the server at `url`; it connects when it is first used.
+        """Return a runner for the server at `url`; the runner connects when it is first used.
 
         Raises InvalidInput for a bad URL.
         """
@@ -62,26 +60,27 @@ class Runner(Reader):
         shards = DEFAULT_SHARDS_OF_SEVERAL if isinstance(client, ClusterClient) else DEFAULT_SHARDS
         return cls(client, cluster, retention_s, max_starts, database_of(client), shards)
 
-    def again(self) -> Self:
-        """Return one for the same state with connections of its own, for another thread."""
-        made = type(self)(copy_client(self.client), self.keys.cluster, db=self.keys.db)
-        # the same: what one learns of the cluster, all know
-        made.keys = self.keys
-        made.commands = self.commands
-        return made
+    def with_own_connections(self) -> Self:
+        """Return a runner for the same state with connections of its own, for another thread."""
+        runner = type(self)(copy_client(self.client), self.keys.cluster, db=self.keys.db)
+        # Shared: what one runner learns of the cluster, its copies know.
+        runner.keys = self.keys
+        runner.commands = self.commands
+        return runner
 
     # -- scripts -----------------------------------------------------------------------------------
 
     def run(self, call: Call[T]) -> T:
-        """Run one call; raises what `run_all` raises."""
+        """Run one call and return its answer; raises what `run_all` raises."""
         return cast(T, self.run_all([call])[0])
 
     def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Run calls in one round trip and return what each answers; in order those on one server.
+        """Run calls in one round trip, and return the answer of each.
 
-        Each call is atomic, all of them together are not. If the server lacks a script, all are
-        loaded and the call is sent again. Raises ServerUnreachable (any of the calls may have been
-        executed), or what the first error reply means: the call that it answers changed nothing.
+        Calls on one server run in order. Each call is atomic, all of them together are not. If the
+        server lacks a script, all scripts are loaded and the call is sent again. Raises
+        ServerUnreachable (any of the calls may have been executed), or the meaning of the first
+        error reply: the call of that reply changed nothing.
         """
         parts = parts_of(calls)
         replies = self._replies(parts)
@@ -93,15 +92,15 @@ class Runner(Reader):
         )
 
     def run_each(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Run calls as `run_all` does, and return the error of each that fails in the place of its
-        answer.
+        """Run calls as `run_all` does, and return the error of a failed call as its answer.
 
-        Of a cluster, a primary that is away fails its own calls only. The others wait for it at
-        most a fifth of a connection's time-out, and `PATIENCE_S` for a slot that is being moved.
+        On a cluster, a primary that is away fails its own calls only. The calls of other primaries
+        wait for it at most a fifth of a connection's time-out, and `MOVING_SLOT_PATIENCE_S` for a
+        slot that is being moved.
         """
         parts = parts_of(calls)
         try:
-            replies = self._replies(parts, patience_s=PATIENCE_S, each=True)
+            replies = self._replies(parts, patience_s=MOVING_SLOT_PATIENCE_S, impatient=True)
         except ParsyncError as error:
             return [error] * len(calls)
         return join_parts(
@@ -109,8 +108,9 @@ class Runner(Reader):
         )
 
     def _answer(self, call: Call[Any], reply: Any) -> Any:
-        """Return what a reply says, or its error; a reply that cannot be read is damage of this
-        call only.
+        """Return the answer in a reply, or its error.
+
+        An unreadable reply is damage that this call met, and does not fail the other calls.
         """
         try:
             return self._error(call, reply) if isinstance(reply, Exception) else call.read(reply)
@@ -118,36 +118,30 @@ class Runner(Reader):
             return error
 
     def _replies(
-        self, calls: Sequence[Call[Any]], patience_s: float | None = None, each: bool = False
+        self, calls: Sequence[Call[Any]], patience_s: float | None = None, impatient: bool = False
     ) -> list[Any]:
-        """Return the reply of each call, or its error; load scripts that are missing, and repair
-        damage.
-        """
+        """Return the reply of each call, or its error; load missing scripts, and repair damage."""
         if not calls:
             return []
         self.before()
         try:
-            replies = self._send(calls, patience_s, each)
-            missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-            if missing:
-                for i, reply in zip(
-                    missing, self._load_and_send([calls[i] for i in missing]), strict=True
-                ):
+            replies = self._send(calls, patience_s, impatient)
+            unknown = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if unknown:
+                repeated = self._load_and_send([calls[i] for i in unknown])
+                for i, reply in zip(unknown, repeated, strict=True):
                     replies[i] = reply
             for i, reply in enumerate(replies):
-                if (
-                    isinstance(reply, ResponseError)
-                    and is_damage(reply)
-                    and self._repair(calls[i], str(reply))
-                ):
+                if is_damage(reply) and self._repair(calls[i], str(reply)):
                     replies[i] = self._send([calls[i]])[0]
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
         return replies
 
     def _load_and_send(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Load the scripts that these calls lack, and send the calls again; an error is the answer
-        to each of them.
+        """Load the scripts that these calls lack, and send the calls again.
+
+        If that fails, the error is the reply to each of the calls.
         """
         try:
             self._load_missing({self.place_of(call.keys[0]) for call in calls})
@@ -155,10 +149,10 @@ class Runner(Reader):
         except (ParsyncError, RedisError, OSError) as error:
             return [translate(self.address, error)] * len(calls)
 
-    def _repair(self, call: Call[Any], told: str) -> bool:
-        """Repair the damage that a call met, as the server told it.
+    def _repair(self, call: Call[Any], message: str) -> bool:
+        """Repair the damage that a call met; return True if the call can be sent again.
 
-        True if the call can be sent again.
+        message: the server's error reply.
         """
         return False
 
@@ -169,7 +163,7 @@ class Runner(Reader):
             return reply
         if is_damage(reply):
             return damage(verb, reply)
-        if isinstance(reply, NoScriptError):  # loaded just now, and flushed again
+        if isinstance(reply, NoScriptError):  # It was loaded just now, and flushed again.
             return ServerUnreachable(
                 f"the server at {self.address} has lost the script {verb} again"
             )
@@ -179,36 +173,42 @@ class Runner(Reader):
         return refusal(self.address, reply, primary) or BrokenContract(f"{verb}: {reply}")
 
     def _primary(self) -> str:
-        """Return the address of the primary that this replica follows, '' if it does not tell.
+        """Return the address of the primary that this replica follows, '' if unknown.
 
-        Closes the connections: behind the same name there may be another server by now.
+        Closes the connections, because another server may have the same name by now.
         """
         if isinstance(self.client, ClusterClient):
             return ""
         try:
-            told = self.client.info("replication")
+            replication = self.client.info("replication")
             self.client.connection_pool.disconnect()
         except (RedisError, OSError):
             return ""
-        return f"{told['master_host']}:{told['master_port']}" if "master_host" in told else ""
+        return (
+            f"{replication['master_host']}:{replication['master_port']}"
+            if "master_host" in replication
+            else ""
+        )
 
     def read_scripts(self) -> None:
-        """Read every script's file now, so that an upgrade of the package under a running process
-        changes nothing.
+        """Read every script's file now.
+
+        So an upgrade of the package under a running process changes nothing.
         """
-        for script in ALL:
-            script.text  # noqa: B018 # it is kept
+        for script in ALL_SCRIPTS:
+            script.text  # noqa: B018 # a cached property
 
     def load_scripts(self, also: Iterable[str] = ()) -> None:
-        """Load every script, for logins that may run scripts but not load them.
+        """Load every script into every server, for logins that may run scripts but not load them.
 
-        Raises AccessDenied if this is one.
-
-        A primary of a cluster that is away is left out: who finds it without scripts loads them.
-        also: see `servers`.
+        A primary that is away is left out: a process that finds the primary without scripts loads
+        them. also: see `servers`. Raises AccessDenied if this login may not load scripts.
         """
         answers = self.ask_servers(
-            [("execute_command", "SCRIPT LOAD", text) for text in (PROBE, *(s.text for s in ALL))],
+            [
+                ("execute_command", "SCRIPT LOAD", text)
+                for text in (PROBE, *(s.text for s in ALL_SCRIPTS))
+            ],
             also,
         )
         errors = [answer for answer in answers.values() if isinstance(answer, Exception)]
@@ -217,10 +217,10 @@ class Runner(Reader):
                 raise error
 
     def _load_missing(self, places: Iterable[str]) -> None:
-        """Load the scripts; raises ServerUnreachable if this login may not, because a scheduler
-        will load them.
+        """Load the scripts, also on the servers `places`, which lack some.
 
-        places: the servers that lack one. In a failover others may still tell a map without them.
+        During a failover, the map of slots may still lack these servers. Raises ServerUnreachable
+        if this login may not load scripts, because a scheduler will load them.
         """
         try:
             self.load_scripts(place for place in places if place)
@@ -232,24 +232,28 @@ class Runner(Reader):
             ) from None
 
     def _send(
-        self, calls: Sequence[Call[Any]], patience_s: float | None = None, each: bool = False
+        self, calls: Sequence[Call[Any]], patience_s: float | None = None, impatient: bool = False
     ) -> list[Any]:
-        """Send calls in one write a server, without redis-py's pipeline; return their replies, also
-        error replies.
+        """Send calls in one write a server; return replies and error replies.
+
+        redis-py's pipeline takes longer.
         """
         if isinstance(self.client, ClusterClient):
             packed = [(call.keys[0], _pack(call, [gate_of(call.keys[0])])) for call in calls]
-            return self.client.exchange(packed, patience_s, each)
+            return self.client.exchange(packed, patience_s, impatient)
         pool = self.client.connection_pool
         connection: Any = pool.get_connection()
         try:
             data = b"".join(map(_pack, calls))
             connection.send_packed_command(
-                [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+                [
+                    data[start : start + SEND_PIECE_BYTES]
+                    for start in range(0, len(data), SEND_PIECE_BYTES)
+                ]
             )
             return [_reply(connection) for _ in calls]
         except BaseException:
-            connection.disconnect()  # replies that were not read must not answer the next request
+            connection.disconnect()  # An unread reply must not answer the next request.
             raise
         finally:
             pool.release(connection)

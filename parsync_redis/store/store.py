@@ -15,7 +15,7 @@ from ..model.status import TaskStatus
 from ..model.task import StoredState, TaskState
 from .reader import Reader
 from .repair.losses import read_losses
-from .repair.repair import find_told, repair_keys
+from .repair.repair import find_named_key, repair_keys
 from .runner import Runner
 from .scripts.calls import Call
 from .server.primaries import away
@@ -31,15 +31,17 @@ _REPAIRS: Final = ("repair_partition", "discard")
 
 
 class Store(Runner):
-    """The state of one cluster, on one server or several. Calls come from `store.commands`."""
+    """The state of one cluster, on one server or several. `store.commands` makes its calls."""
 
-    def _repair(self, call: Call[Any], told: str) -> bool:
-        """Repair the keys of a call that met damage; False if it is a repair itself or this login
-        may not repair.
+    def _repair(self, call: Call[Any], message: str) -> bool:
+        """Repair the keys of a call that met damage; return True if a key was repaired.
+
+        Returns False for a call that is a repair itself, and for a login that may not repair.
+        message: the server's error reply.
         """
         try:
             return call.script.verb not in _REPAIRS and repair_keys(
-                self, [*call.keys, *call.unsent, *find_told(self.keys, told)]
+                self, [*call.keys, *call.unsent, *find_named_key(self.keys, message)]
             )
         except AccessDenied:
             return False
@@ -47,19 +49,20 @@ class Store(Runner):
     # -- records -----------------------------------------------------------------------------------
 
     def config(self) -> dict[str, str]:
-        """Return the cluster's settings, and go by its number of shards; {} before its first
-        scheduler.
+        """Return the cluster's settings, and adopt its number of shards.
+
+        Returns {} before the first scheduler.
         """
-        found = self.hash(self.keys.shared("config"))
-        shards = found.get("shards", "")
-        self.keys.shards = (
-            int(shards) if re.fullmatch("[1-9][0-9]{0,2}", shards) else self.keys.shards
-        )
-        return found
+        settings = self.hash(self.keys.shared("config"))
+        shards = settings.get("shards", "")
+        if re.fullmatch("[1-9][0-9]{0,2}", shards):
+            self.keys.shards = int(shards)
+        return settings
 
     def read_any(self, command: str, kind: str, *args: Any) -> Any:
-        """Read a key of the queue that all shards have alike; from another server if
-        one is away.
+        """Read a key of the queue that is equal in all shards, from any server that answers.
+
+        Raises ServerUnreachable if no server answers.
         """
         homes = {self.place_of(key): key for key in reversed(self.keys.queues(kind))}
         for key in reversed(homes.values()):
@@ -70,62 +73,63 @@ class Store(Runner):
         raise trouble
 
     def pipe_live(
-        self, what: str, groups: Mapping[int, Sequence[tuple[Any, ...]]]
+        self, group_name: str, groups: Mapping[int, Sequence[tuple[Any, ...]]]
     ) -> dict[int, list[Any]]:
-        """Run plain commands by groups, each of one server; return the replies of those whose
-        server answers.
+        """Run groups of plain commands, each group on one server; return the replies by group.
 
-        The log names the others: what 'partition', number 3. Raises what `pipe` raises, also if
-        none answers.
+        groups: number -> commands. A group whose server is away is left out, and the log names it
+        by `group_name` ('partition') and number. Raises what `pipe` raises, also if no server
+        answers.
         """
         replies = iter(self.pipe_each([command for group in groups.values() for command in group]))
-        found: dict[int, list[Any]] = {}
-        trouble: dict[int, ServerUnreachable] = {}
+        live: dict[int, list[Any]] = {}
+        unreachable: dict[int, ServerUnreachable] = {}
         for number, group in groups.items():
-            mine = [next(replies) for _ in group]
-            error = next((reply for reply in mine if isinstance(reply, Exception)), None)
+            answers = [next(replies) for _ in group]
+            error = next((reply for reply in answers if isinstance(reply, Exception)), None)
             if isinstance(error, ServerUnreachable):
-                trouble[number] = error
+                unreachable[number] = error
             elif error is not None:
                 raise translate(self.address, error)
             else:
-                found[number] = mine
-        for number, unreachable in trouble.items():
-            if not found:
-                raise unreachable
-            log.warning("%s %d is left out: %s", what, number, unreachable)
-        return found
+                live[number] = answers
+        for number, error in unreachable.items():
+            if not live:
+                raise error
+            log.warning("%s %d is left out: %s", group_name, number, error)
+        return live
 
     def records(self, ids: Iterable[str], extras: bool = True) -> list[Record]:
-        """Return the record of each task, in order; one round trip."""
+        """Return the record of each task, in order; one round trip.
+
+        extras: read the rare fields as well.
+        """
         names = list(ids)
         calls = [
-            self.commands.read_tasks(names[at : at + MAX_BATCH], extras)
-            for at in range(0, len(names), MAX_BATCH)
+            self.commands.read_tasks(names[start : start + MAX_BATCH], extras)
+            for start in range(0, len(names), MAX_BATCH)
         ]
-        return [record for some in self.run_all(calls) for record in some]
+        return [record for batch in self.run_all(calls) for record in batch]
 
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
-        """Return the status of each task, in order; one round trip, and one more if any is gone.
+        """Return the status of each task, in order; one round trip, and another if a task is gone.
 
-        The reason of a task that waits is that of its kind, else of its own last setback.
+        A waiting task has the reason of its kind, or without that the reason of its last setback.
         """
-        found = [TaskStatus.of(record) for record in self.records(ids)]
-        gone = any(task.state is TaskState.GONE for task in found)
-        return self._explain_gone(found) if gone else found
+        statuses = [TaskStatus.of(record) for record in self.records(ids)]
+        any_gone = any(task.state is TaskState.GONE for task in statuses)
+        return self._explain_gone(statuses) if any_gone else statuses
 
-    def _explain_gone(self, found: list[TaskStatus]) -> list[TaskStatus]:
-        """Return the same; tasks that are gone say so if the server is known to have
-        lost writes.
-        """
+    def _explain_gone(self, statuses: list[TaskStatus]) -> list[TaskStatus]:
+        """Return the statuses; a task that is gone gets the server's known losses as its reason."""
         losses = read_losses(self)
         if not losses:
-            return found
+            return statuses
         lost = "; ".join(loss.text for loss in losses[:_LOSSES_SHOWN])
         why = f"it was never submitted, its record has expired, or the server lost it: {lost}"
         return [
             replace(task, why=why) if task.state is TaskState.GONE and not task.why else task
-            for task in found
+            for task in statuses
         ]
 
     def states(self, ids: Sequence[str]) -> list[str]:
@@ -138,56 +142,55 @@ class Store(Runner):
         ]
 
     def nodes(self, partition: int) -> dict[str, Node]:
-        """Return the nodes of a partition by name; records that cannot be read are left out."""
+        """Return the nodes of a partition by name; leave out records that cannot be read."""
         return read_nodes(self.read("hgetall", self.keys.partition(partition, "nodes")))[0]
 
     def leases(
         self, partition: int, nodes: Iterable[Node], damaged: list[str] | None = None
     ) -> list[Lease]:
-        """Return the leases of these nodes; reads only their slots' fields.
+        """Return the leases of these nodes; read only the fields of their slots.
 
-        damaged: takes the fields whose lease cannot be read, or where a lease and its lead do not
-        agree.
+        damaged: takes the names of fields whose lease cannot be read, or contradicts the other
+        leases of its place.
         """
-        found: list[Lease] = []
+        leases: list[Lease] = []
         damaged = [] if damaged is None else damaged
         named = [
             [f"{node.name}/{slot}" for slot in range(node.span)] for node in nodes if node.span
         ]
-        # MAX_SLOTS of a node at most, read at one moment
+        # One call reads all slots of a node (MAX_SLOTS at most) at the same moment.
         replies = self.pipe(
             [("hmget", self.keys.partition(partition, "slots"), fields) for fields in named]
         )
         for fields, values in zip(named, replies, strict=True):
-            before = len(found)
+            before = len(leases)
             name = fields[0].rpartition("/")[0]
             for slot, value in enumerate(values):
+                if value is None:
+                    continue
                 try:
-                    found += [Lease.of(name, slot, readable(value))] if value is not None else []
+                    leases.append(Lease.of(name, slot, readable(value)))
                 except ValueError:
                     damaged.append(fields[slot])
-            places = {lease.slot: lease.place for lease in found[before:]}
+            places = {lease.slot: lease.place for lease in leases[before:]}
             for slot, place in places.items():
                 if place.partition != partition or any(
-                    places.get(other) != place for other in place.slots
+                    places.get(position) != place for position in place.slots
                 ):
                     damaged.append(fields[slot])
-        return found
+        return leases
 
     # -- the servers -------------------------------------------------------------------------------
 
     def run_id(self) -> str:
-        """Return what tells this run of the server from every other; of several, the one that has
-        `config`.
-        """
+        """Return the run id of the server; on several servers, of the server that has `config`."""
         key = self.keys.shared("config")
         return self.server_runs([key])[key].id
 
     def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:
-        """Return for each key what tells this run of its server from every other; its id is ''
-        while that is away.
+        """Return the run of each key's server; its id is '' while that server is away.
 
-        It is another one after a restart, after a failover, and when the key's slot has moved. One
+        The run changes after a restart, after a failover, and when the key's slot has moved. One
         round trip.
         """
         if isinstance(self.client, ClusterClient):
@@ -195,28 +198,29 @@ class Store(Runner):
         return dict.fromkeys(keys, ServerRun.of(self.read("info", *ServerRun.SECTIONS)))
 
     def check_server(self) -> dict[str, Any]:
-        """Return INFO of a server that parsync can use; raises ServerUnfit that says what is wrong
-        and the fix.
+        """Return INFO of a server that parsync can use.
+
+        Raises ServerUnfit, which says what is wrong and how to mend it.
         """
         return next(iter(self.check_servers().values()))
 
     def check_servers(self) -> dict[str, dict[str, Any]]:
-        """Return INFO of each server that answers, by its address, if parsync can use all of them.
+        """Return INFO of each server that answers, by address, if parsync can use all of them.
 
-        Raises ServerUnfit that says what is wrong and the fix, and ServerUnreachable if none
-        answers.
+        Raises ServerUnfit, which says what is wrong and how to mend it, and ServerUnreachable if no
+        server answers.
         """
-        found: dict[str, dict[str, Any]] = {}
+        infos: dict[str, dict[str, Any]] = {}
         trouble: Exception | None = None
         for address, server in self.servers().items():
             try:
                 info = (server or _away(address)).read("info", "everything")
-                found[address] = check_info(address, info, self.several)
+                infos[address] = check_info(address, info, self.several)
             except ServerUnreachable as error:
                 trouble = error
-        if trouble and not found:
+        if trouble and not infos:
             raise trouble
-        return found
+        return infos
 
 
 def _away(address: str) -> Reader:

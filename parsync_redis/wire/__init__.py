@@ -1,1 +1,1 @@
-"""Names of keys and the format of messages."""
+"""Names of keys, and formats of messages."""

@@ -1,6 +1,6 @@
 """A doorbell: the entry of a node's inbox that tells its worker to look at a lease.
 
-It is the text of its place.
+The entry is the text of the lease's place.
 """
 
 import json
@@ -12,8 +12,9 @@ from ..model.place import Place
 
 
 def read_doorbell(data: bytes) -> Place:
-    """Return the place whose lease a worker is to look at; raises ValueError that says what the
-    entry is instead.
+    """Return the place whose lease a worker is to look at.
+
+    Raises ValueError, which says what the entry is instead.
     """
     try:
         return Place.of(readable(data))
@@ -22,7 +23,7 @@ def read_doorbell(data: bytes) -> Place:
 
 
 def _what_else(data: bytes) -> str:
-    """Say for people what is not a doorbell; raises nothing."""
+    """Return, for people, what an entry is that is no doorbell; raises nothing."""
     try:
         payload: Any = json.loads(data) if len(data) <= MAX_MESSAGE else None
     except (ValueError, RecursionError):

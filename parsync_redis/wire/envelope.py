@@ -13,7 +13,8 @@ from kombu.utils import json as kombu_json
 from ..errors import BrokenContract, InvalidInput
 from ..model.limits import MAX_MESSAGE
 
-to_json: Final = kombu_json.JSONEncoder().encode  # made once, where kombu's dumps makes one a call
+to_json: Final = kombu_json.JSONEncoder().encode
+"""One encoder for all calls; kombu's dumps makes an encoder for each call."""
 _from_json: Final[Any] = kombu_json.loads
 
 
@@ -26,11 +27,11 @@ def envelope(
     exchange: str = "",
     routing_key: str = "",
 ) -> bytes:
-    """Return the message of a serialized body; raises InvalidInput if headers or properties are not
-    JSON.
+    """Return the message of a serialized body.
 
-    It has what the transport adds when it publishes: body_encoding, delivery_tag (the task's id),
-    delivery_info.
+    The message has what kombu's transport adds when it publishes: body_encoding, delivery_tag (the
+    task's id), delivery_info. Raises InvalidInput if headers or properties are not JSON, or if the
+    message is too large.
     """
     raw = body.encode("utf-8") if isinstance(body, str) else body
     packed = base64.b64encode(raw).decode()
@@ -76,8 +77,9 @@ def wrap(
 
 
 def open_envelope(message: bytes) -> dict[str, Any]:
-    """Return the payload of a message, as `kombu.transport.virtual.Message(payload, channel=...)`
-    takes it.
+    """Return the payload of a message, for `kombu.transport.virtual.Message(payload, channel=...)`.
+
+    Raises BrokenContract for bytes that are no task message.
     """
     try:
         payload: Any = _from_json(message)
@@ -105,7 +107,7 @@ class Decoder:
 
 
 def not_too_large(name: object, message: bytes) -> bytes:
-    """Return the message; raises InvalidInput if it is larger than MAX_MESSAGE."""
+    """Return the message; raises InvalidInput if the message is larger than MAX_MESSAGE."""
     if len(message) > MAX_MESSAGE:
         raise InvalidInput(
             f"the message of task {name} is too large: {len(message):,} bytes, {MAX_MESSAGE:,} are "

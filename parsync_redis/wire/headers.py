@@ -1,8 +1,8 @@
 """The headers of a task's message that Celery's worker acts on before the task's own code runs.
 
-Celery trusts them: a time limit that is a list ends the worker, and ends the next one that gets the
-message. So they are checked twice: where a task is submitted, and in the worker before Celery sees
-them, because a message may come from anybody who may write to a queue.
+Celery trusts these headers: a time limit that is a list ends the worker, and ends the next worker
+that gets the message. So parsync checks the headers twice: where a task is submitted, and in the
+worker before Celery sees the message, because anybody who may write to a queue may have sent it.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,30 +46,30 @@ def _is_moment(value: object) -> bool:
 
 
 def _are_texts(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    return isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value)
 
 
 def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
-_TEXT: Final = _Rule(_is_text, "text")
-_COUNT: Final = _Rule(_is_count, "a whole number from 0")
-_MOMENT: Final = _Rule(_is_moment, "a moment as ISO 8601 writes it")
-_RULES: Final[Mapping[str, _Rule]] = {
+_TEXT_RULE: Final = _Rule(_is_text, "text")
+_COUNT_RULE: Final = _Rule(_is_count, "a whole number from 0")
+_MOMENT_RULE: Final = _Rule(_is_moment, "a moment as ISO 8601 writes it")
+_HEADER_RULES: Final[Mapping[str, _Rule]] = {
     "timelimit": _Rule(
         _are_limits, f"two numbers of seconds from 0 to {MAX_SECONDS:.0e}, hard and soft"
     ),
-    "eta": _MOMENT,
-    "expires": _MOMENT,
-    "retries": _COUNT,
-    "replaced_task_nesting": _COUNT,
+    "eta": _MOMENT_RULE,
+    "expires": _MOMENT_RULE,
+    "retries": _COUNT_RULE,
+    "replaced_task_nesting": _COUNT_RULE,
     "group_index": _Rule(lambda value: isinstance(value, int), "a whole number"),
     "ignore_result": _Rule(lambda value: isinstance(value, bool), "True or False"),
     "stamped_headers": _Rule(_are_texts, "a list of names"),
     "stamps": _Rule(_is_mapping, "a mapping"),
-    **dict.fromkeys(("lang", "shadow", "origin", "argsrepr", "kwargsrepr", "meth"), _TEXT),
-    **dict.fromkeys(("root_id", "parent_id", "group"), _TEXT),
+    **dict.fromkeys(("lang", "shadow", "origin", "argsrepr", "kwargsrepr", "meth"), _TEXT_RULE),
+    **dict.fromkeys(("root_id", "parent_id", "group"), _TEXT_RULE),
 }
 """What each header must be, unless it is missing or None."""
 
@@ -81,7 +81,7 @@ def flaw_of(headers: object) -> str:
     for name in ("task", "id"):
         if not isinstance(headers.get(name), str):
             return f"{name}={shown(headers.get(name))} is not valid: it must be text"
-    for name, rule in _RULES.items():
+    for name, rule in _HEADER_RULES.items():
         value = headers.get(name)
         if value is not None and not rule.holds(value):
             return f"{name}={shown(value)} is not valid: it must be {rule.right}"
@@ -89,8 +89,9 @@ def flaw_of(headers: object) -> str:
 
 
 def flaw_of_message(message: object) -> str:
-    """Return what is wrong with a message as kombu's transports carry it in JSON, '' if it can be
-    opened.
+    """Return what is wrong with a message of kombu's transports, '' if it can be opened.
+
+    message: parsed from JSON.
     """
     if not isinstance(message, Mapping):
         return f"it is no mapping: {shown(message)}"
@@ -99,7 +100,7 @@ def flaw_of_message(message: object) -> str:
         return "it has no properties with a delivery_tag"
     info = properties.get("delivery_info")
     if not isinstance(info, Mapping) or not all(
-        isinstance(info.get(one), str) for one in ("exchange", "routing_key")
+        isinstance(info.get(field), str) for field in ("exchange", "routing_key")
     ):
         return f"its delivery_info is {shown(info)}: it must name an exchange and a routing key"
     if not isinstance(message.get("headers"), (Mapping, type(None))):
@@ -108,19 +109,20 @@ def flaw_of_message(message: object) -> str:
     texts |= {
         part: properties.get(part) for part in ("body_encoding", "reply_to", "correlation_id")
     }
-    wrong = [part for part, value in texts.items() if not isinstance(value, (str, type(None)))]
-    return f"{wrong[0]}={shown(texts[wrong[0]])} is not valid: it must be text" if wrong else ""
+    flawed = [part for part, value in texts.items() if not isinstance(value, (str, type(None)))]
+    return f"{flawed[0]}={shown(texts[flawed[0]])} is not valid: it must be text" if flawed else ""
 
 
 def wait_s(eta: str | datetime | None) -> float:
-    """Return for how many seconds a task must wait until its eta, 0.0 for one that is past, or
-    none.
-    """
+    """Return the seconds until a task's eta, 0.0 if the eta is past or missing."""
     return max(0, until_ms("eta", eta)) / 1000 if eta else 0.0
 
 
 def _timestamp(moment: datetime) -> float | None:
-    """Return the seconds since 1970 (UTC without a zone); None for one that no clock can show."""
+    """Return the POSIX timestamp of `moment`; a naive datetime counts as UTC.
+
+    Returns None if the moment is out of range.
+    """
     try:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (OverflowError, ValueError):

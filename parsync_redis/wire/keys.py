@@ -1,4 +1,4 @@
-"""The one place that spells keys. A family of keys that scripts touch together has one hash tag."""
+"""The one place that spells keys. Keys that one script touches have the same hash tag."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ DEFAULT_SHARDS: Final = 1
 """Shards of a new cluster's queue on one server."""
 
 DEFAULT_SHARDS_OF_SEVERAL: Final = 16
-"""The same on several servers: more than there will be primaries."""
+"""Shards of a new cluster's queue on several servers: more than there will be primaries."""
 
 _OF_QUEUE: Final = (
     "meta kinds changed later tasks messages taken running ended ended_1 ended_2 outbox dead "
@@ -87,13 +87,13 @@ TYPES = {
     "inbox": "list",
     "stats": "hash",
 }
-"""Kind of key -> its Redis type; every script checks the types of its keys first."""
+"""Kind of key -> its Redis type. Every script checks the types of its keys first."""
 
 NUMBERS = {
     "meta": ("version", "epoch", "slots", "free", "inc", "submitted", "floor"),
     "leader": ("epoch",),
 }
-"""Kind of key -> the fields that scripts count in."""
+"""Kind of key -> the fields in which scripts count."""
 
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ T = TypeVar("T")
 GATE = "gate"
 """The kind of a key that never exists.
 
-On a Redis Cluster each script sends one last, see `gate_of`.
+On a Redis Cluster, each script sends this key last, see `gate_of`.
 """
 
 ANY_CONFIG = "parsync:{*}:config"
@@ -109,13 +109,14 @@ ANY_CONFIG = "parsync:{*}:config"
 
 
 def cluster_of(config: str) -> str:
-    """Return the cluster's name of a key that ANY_CONFIG found."""
+    """Return the cluster's name in a key that ANY_CONFIG matched."""
     return config.removeprefix("parsync:{").removesuffix("}:config")
 
 
 def gate_of(key: str) -> str:
-    """Return the key that never exists, of the same tag: a script that sends it does not run while
-    its slot moves.
+    """Return the key that never exists, with the hash tag of `key`.
+
+    A script that sends this key does not run while its slot is being moved.
     """
     return key[: key.index("}") + 2] + GATE
 
@@ -123,16 +124,16 @@ def gate_of(key: str) -> str:
 class Keys:
     """The keys of one cluster.
 
-    queue(kind, shard), partition(p, kind), shared(kind) name the families; extra, pending, inbox,
-    stats have a key for each id.
+    queue(kind, shard), partition(p, kind) and shared(kind) name the families. extra, pending, inbox
+    and stats have a key for each id.
 
-    The queue of tasks has `shards` parts, each with a tag of its own. A task is in the shard that
-    its id tells, so all processes of a cluster must know the same number. `Store.config` sets it;
-    `usual_shards` counts until then.
+    The queue of tasks has `shards` parts, each with a hash tag of its own. A task is in the shard
+    that its id tells, so all processes of a cluster must know the same number of shards.
+    `Store.config` sets the number; until then `usual_shards` counts.
 
-    `tick`, wakes(shard), frees(p) name channels. A channel has the tag of the script that publishes
-    there, so that SPUBLISH goes where the script's keys are, and ends in the database, for channels
-    are the whole server's.
+    `tick`, wakes(shard) and frees(p) name channels. A channel has the hash tag of the script that
+    publishes there, so that SPUBLISH goes where the script's keys are. A channel ends in the number
+    of the database, because channels belong to the whole server.
     """
 
     def __init__(self, cluster: str, db: int = 0, shards: int = DEFAULT_SHARDS) -> None:
@@ -152,20 +153,24 @@ class Keys:
         return shard_of(id, self.shards)
 
     def by_shard(self, items: Sequence[T], id_of: Callable[[T], str]) -> list[tuple[int, list[T]]]:
-        """Return the items of each shard that has some, in their order."""
-        found: dict[int, list[T]] = {}
+        """Return (shard, items) of each shard that has items, sorted by shard.
+
+        The items of a shard keep their order.
+        """
+        items_by_shard: dict[int, list[T]] = {}
         for item in items:
-            found.setdefault(self.shard_of(id_of(item)), []).append(item)
-        return sorted(found.items())
+            items_by_shard.setdefault(self.shard_of(id_of(item)), []).append(item)
+        return sorted(items_by_shard.items())
 
     def prefix(self, kind: str = "", shard: int = 0) -> str:
-        """Return how a shard's keys begin: all of them, or those of a task (extra:) or kind
-        (pending:).
+        """Return the beginning of a shard's keys.
+
+        kind: '' for all keys, "extra:" for keys of tasks, "pending:" for keys of kinds.
         """
-        found = self._prefixes.get(shard)
-        if found is None:
-            found = self._prefixes[shard] = f"parsync:{{{self.cluster}:q{shard}}}:"
-        return found + kind
+        prefix = self._prefixes.get(shard)
+        if prefix is None:
+            prefix = self._prefixes[shard] = f"parsync:{{{self.cluster}:q{shard}}}:"
+        return prefix + kind
 
     def queue(self, kind: str, shard: int = 0) -> str:
         """Return a key of a shard of the task queue."""
@@ -186,7 +191,7 @@ class Keys:
         return self.prefix("extra:", self.shard_of(id)) + id
 
     def pending(self, kind: str, shard: int = 0) -> str:
-        """Return the key of the tasks of a kind that wait in a shard, by their order."""
+        """Return the key of the tasks of a kind that wait in a shard, sorted by order."""
         return self.prefix("pending:", shard) + kind
 
     def shard_in(self, key: str) -> int | None:
@@ -225,35 +230,38 @@ class Keys:
         return f"{self._shared}stats:{scheduler}"
 
     def wrong_type(self, key: str, type: str) -> str:
-        """Return what is wrong with a key that Redis says has this type; '' if it has its type, or
-        is missing.
+        """Return what is wrong with a key of this Redis type; '' if nothing is.
+
+        A missing key has the type "none", which is right for every key.
         """
-        wanted = TYPES[key.partition("}:")[2].partition(":")[0]]
-        return "" if type in ("none", wanted) else f"{key} is a {type}, not a {wanted}"
+        expected = TYPES[key.partition("}:")[2].partition(":")[0]]
+        return "" if type in ("none", expected) else f"{key} is a {type}, not a {expected}"
 
     def pattern(self, kind: str) -> str:
-        """Return the glob of all keys of a kind, for an ACL: 'q:later', 'p:slots', ':config'; '*'
-        is every kind.
+        """Return the glob of all keys of a kind, for an ACL.
+
+        kind: 'q:later' for the queue, 'p:slots' for partitions, ':config' for the cluster; '*' is
+        every kind.
         """
         family, _, name = kind.partition(":")
-        of = {
+        kinds_by_family = {
             "q": (*QUEUE_KINDS, "extra:*", "pending:*"),
             "p": (*PARTITION_KINDS, "inbox:*"),
             "": (*CLUSTER_KINDS, GATE, "stats:*"),
         }
-        wanted = {
+        glob = {
             "extra": "extra:*",
             "pending": "pending:*",
             "inbox": "inbox:*",
             "stats": "stats:*",
         }.get(name, name)
-        if wanted != "*" and wanted not in of.get(family, ()):
+        if glob != "*" and glob not in kinds_by_family.get(family, ()):
             raise errors.BrokenContract(f"no kind of key {kind}")
         tag = {"q": f"{self.cluster}:q*", "p": f"{self.cluster}:p*", "": self.cluster}[family]
-        return f"parsync:{{{tag}}}:{wanted}"
+        return f"parsync:{{{tag}}}:{glob}"
 
     def events(self, partitions: int) -> list[str]:
-        """Return the keys of all events: of the cluster, of each shard, and of each partition."""
+        """Return the keys of all streams of events: of cluster, shards and partitions."""
         return [
             self.shared("events"),
             *self.queues("events"),
@@ -263,20 +271,17 @@ class Keys:
     # -- channels ----------------------------------------------------------------------------------
 
     def wakes(self, shard: int = 0) -> str:
-        """Return the beginning of the channels that tell a scheduler of new tasks,
-        'CHANNEL:SCHEDULER'.
-        """
+        """Return the channel that tells schedulers of new tasks, without its end :SCHEDULER."""
         return self.prefix(self._wake, shard)
 
     def frees(self, number: int) -> str:
-        """Return the beginning of the channels that tell a scheduler of a freed slot,
-        'CHANNEL:SCHEDULER'.
-        """
+        """Return the channel that tells schedulers of a freed slot, without its end :SCHEDULER."""
         return f"parsync:{{{self.cluster}:p{number}}}:freed@{self.db}"
 
     def hearing(self, word: str) -> str:
-        """Return the glob of the channels on which schedulers hear a word, for an ACL: tick, wake
-        or freed.
+        """Return the glob of the channels on which schedulers hear a word, for an ACL.
+
+        word: tick, wake or freed.
         """
         tag = {"wake": f"{self.cluster}:q*", "freed": f"{self.cluster}:p*"}.get(word)
         return f"parsync:{{{tag}}}:{word}@{self.db}:*" if tag else self.tick

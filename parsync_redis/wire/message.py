@@ -1,8 +1,8 @@
-"""Make a task's message without the user's app: what Celery would have published.
+"""Make a task's message without the user's app: the message that Celery would have published.
 
 Celery's and kombu's own code fills the headers and packs the content. For the usual task, a name
-with plain arguments, that code runs once per name and makes a template; the messages differ from it
-in id, arguments and expiry only. Without arguments and expiry they differ in the id only.
+with plain arguments, that code runs once per name and makes a template. The messages of that name
+then differ from the template in id, arguments and expiry only.
 """
 
 import base64
@@ -24,16 +24,16 @@ from ..model.limits import MAX_DEPTH
 from .envelope import envelope, not_too_large, to_json, wrap
 from .message_options import check_options
 
-_IN_TEMPLATE: Final = frozenset(("time_limit", "soft_time_limit", "ignore_result"))
-_BODY = "\0body"
-_ID = "\0id"
-_ARGS = "\0args"
-_KWARGS = "\0kwargs"
-_EXPIRES = "\0expires"
-_PLAIN: Final = frozenset((int, float, bool, type(None)))
+_TEMPLATE_OPTIONS: Final = frozenset(("time_limit", "soft_time_limit", "ignore_result"))
+_BODY_MARK = "\0body"
+_ID_MARK = "\0id"
+_ARGS_MARK = "\0args"
+_KWARGS_MARK = "\0kwargs"
+_EXPIRES_MARK = "\0expires"
+_PLAIN_TYPES: Final = frozenset((int, float, bool, type(None)))
 _pack: Final[Any] = serialization.dumps
 _app: Final = Celery("parsync", set_as_current=False)
-_NO_EMBED: Final = to_json({"callbacks": None, "errbacks": None, "chain": None, "chord": None})
+_NO_CANVAS: Final = to_json({"callbacks": None, "errbacks": None, "chain": None, "chord": None})
 
 
 def make_message(
@@ -44,19 +44,17 @@ def make_message(
     queue: str = "",
     **options: Any,
 ) -> bytes:
-    """Return the message of a task; `options` are those of CELERY_OPTIONS, with Celery's meaning
-    and units (seconds).
+    """Return the message of a task.
 
-    queue: the Celery queue that it was routed to, which a retry keeps.
-
-    Raises InvalidInput for an argument that cannot be packed, naming it, and for an unknown or
-    wrong option.
+    options: options of CELERY_OPTIONS, with Celery's meaning and units (seconds). queue: the Celery
+    queue that the task was routed to, which a retry keeps. Raises InvalidInput for an argument that
+    cannot be packed, naming the argument, and for an unknown or wrong option.
     """
     kwargs = {} if kwargs is None else kwargs
     if not options and type(args) is tuple and not args and type(kwargs) is dict and not kwargs:
         return _as_json(id).join(_around_id(name, queue)).encode()
     _check_arguments(name, args, kwargs)
-    if options.keys() - _IN_TEMPLATE - {"expires"}:
+    if options.keys() - _TEMPLATE_OPTIONS - {"expires"}:
         return _whole(name, args, kwargs, id, queue, check_options(options))
     limits: tuple[tuple[str, Any], ...] = ()
     expires = None
@@ -65,16 +63,16 @@ def make_message(
         expires = options.pop("expires", None)
         limits = tuple(sorted(options.items()))
     try:
-        body = f"{to_json((args, kwargs))[:-1]}, {_NO_EMBED}]"
+        body = f"{to_json((args, kwargs))[:-1]}, {_NO_CANVAS}]"
     except Exception as error:
         raise _unpackable(name, args, kwargs, "json", error) from None
     _check_depth(name, args, kwargs, body)
     values = {
-        _ID: _as_json(id),
-        _BODY: _packed(body),
-        _ARGS: _as_json(_shown(args, args)),
-        _KWARGS: _as_json(_shown(kwargs, kwargs.values())) if kwargs else '"{}"',
-        _EXPIRES: f'"{expires}"',
+        _ID_MARK: _as_json(id),
+        _BODY_MARK: _packed(body),
+        _ARGS_MARK: _as_json(_shown(args, args)),
+        _KWARGS_MARK: _as_json(_shown(kwargs, kwargs.values())) if kwargs else '"{}"',
+        _EXPIRES_MARK: f'"{expires}"',
     }
     pieces = _template(name, limits, expires is not None, queue)
     return not_too_large(name, "".join([values.get(piece, piece) for piece in pieces]).encode())
@@ -86,8 +84,9 @@ def _packed(body: str) -> str:
 
 
 def _check_depth(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], body: str) -> None:
-    """Raise InvalidInput for arguments that are nested too deep; most bodies have fewer brackets
-    than that.
+    """Raise InvalidInput for arguments that are nested too deep.
+
+    Most bodies have fewer brackets than the allowed depth, and need no further check.
     """
     if body.count("[") + body.count("{") <= MAX_DEPTH:
         return
@@ -95,7 +94,9 @@ def _check_depth(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], body
     for _ in range(MAX_DEPTH):
         inner = [value for value in level if isinstance(value, (list, tuple, dict))]
         level = [
-            one for value in inner for one in (value.values() if isinstance(value, dict) else value)
+            nested
+            for value in inner
+            for nested in (value.values() if isinstance(value, dict) else value)
         ]
         if not level:
             return
@@ -116,54 +117,66 @@ def _check_arguments(name: str, args: object, kwargs: object) -> None:
 
 
 def _shown(whole: Any, values: Any) -> str:
-    """Return Celery's text of arguments (argsrepr): its saferepr, which equals repr for a few plain
-    values.
+    """Return Celery's text of arguments (argsrepr), which is made by saferepr.
+
+    For a few plain values repr returns the same text, and is faster.
     """
-    for value in values:
-        if type(value) not in _PLAIN and not (
-            type(value) is str and value.isprintable() and "'" not in value and "\\" not in value
-        ):
-            break
-    else:
+    if type(whole) in (tuple, list, dict) and all(map(_has_plain_repr, values)):
         text = repr(whole)
-        if len(text) < 500 and type(whole) in (tuple, list, dict):
+        if len(text) < 500:
             return text
-    # Celery before 5.7 has no such setting, and always 3
+    # Celery before 5.7 lacks this setting, and always uses 3.
     levels = _app.conf.get("task_repr_maxlevels", 3)
     return str(saferepr(whole, _app.amqp.argsrepr_maxsize, maxlevels=levels))
 
 
+def _has_plain_repr(value: Any) -> bool:
+    """Return whether saferepr returns the same text as repr for a value."""
+    if type(value) is str:
+        return value.isprintable() and "'" not in value and "\\" not in value
+    return type(value) in _PLAIN_TYPES
+
+
 @lru_cache(maxsize=1024)
 def _around_id(name: str, queue: str) -> list[str]:
-    """Return the text around the id of a message without arguments and options."""
-    values = {_BODY: _packed(f"[[], {{}}, {_NO_EMBED}]"), _ARGS: '"()"', _KWARGS: '"{}"'}
-    return "".join([values.get(piece, piece) for piece in _template(name, (), False, queue)]).split(
-        _ID
-    )
+    """Return the two texts around the id of a message without arguments and options."""
+    values = {
+        _BODY_MARK: _packed(f"[[], {{}}, {_NO_CANVAS}]"),
+        _ARGS_MARK: '"()"',
+        _KWARGS_MARK: '"{}"',
+    }
+    pieces = _template(name, (), False, queue)
+    return "".join([values.get(piece, piece) for piece in pieces]).split(_ID_MARK)
 
 
 @lru_cache(maxsize=1024)
 def _template(
     name: str, limits: tuple[tuple[str, Any], ...], expires: bool, queue: str
 ) -> list[str]:
-    """Return the text of a message in pieces: each placeholder, with its quotes, is one."""
+    """Return the text of a message in pieces: each placeholder, with its quotes, is a piece."""
     headers, properties, _, _ = _app.amqp.as_task_v2(
-        _ID,
+        _ID_MARK,
         name,
         (),
         {},
-        expires=_EXPIRES if expires else None,
-        argsrepr=_ARGS,
-        kwargsrepr=_KWARGS,
-        **{"ignore_result": None, **dict(limits)},  # None: as the task says where it runs
+        expires=_EXPIRES_MARK if expires else None,
+        argsrepr=_ARGS_MARK,
+        kwargsrepr=_KWARGS_MARK,
+        **{"ignore_result": None, **dict(limits)},  # None: the task decides where it runs
     )
-    text = to_json(wrap(_BODY, "application/json", "utf-8", headers, properties, _ID, "", queue))
-    marks = {_as_json(mark): mark for mark in (_BODY, _ID, _ARGS, _KWARGS, _EXPIRES)}
+    text = to_json(
+        wrap(_BODY_MARK, "application/json", "utf-8", headers, properties, _ID_MARK, "", queue)
+    )
+    marks = {
+        _as_json(mark): mark
+        for mark in (_BODY_MARK, _ID_MARK, _ARGS_MARK, _KWARGS_MARK, _EXPIRES_MARK)
+    }
     pieces = re.split("(" + "|".join(map(re.escape, marks)) + ")", text)
     return [marks.get(piece, piece) for piece in pieces]
 
 
-os.register_at_fork(after_in_child=_template.cache_clear)  # a message names its process
+# A message names the process that made it, so a forked process must not use these templates.
+os.register_at_fork(after_in_child=_template.cache_clear)
 os.register_at_fork(after_in_child=_around_id.cache_clear)
 
 
@@ -175,12 +188,12 @@ def _whole(
     queue: str,
     options: dict[str, Any],
 ) -> bytes:
-    """Return a message with options that may hold anything: as_task_v2 makes all of it."""
+    """Return a message with any options: Celery's as_task_v2 makes all of the message."""
     serializer = options.pop("serializer", None) or "json"
     extra = options.pop("headers", None) or {}
     links = {"callbacks": options.pop("link", None), "errbacks": options.pop("link_error", None)}
-    for what, value in links.items():
-        links[what] = [value] if isinstance(value, Mapping) else value
+    for header, value in links.items():
+        links[header] = [value] if isinstance(value, Mapping) else value
     options = {"ignore_result": None, **options}
     try:
         headers, properties, body, _ = _app.amqp.as_task_v2(
@@ -204,14 +217,13 @@ def _unpackable(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], serializer: str, error: Exception
 ) -> InvalidInput:
     """Return the error that names the argument that cannot be packed."""
-    for what, value in [(f"args[{i}]", value) for i, value in enumerate(args)] + list(
-        kwargs.items()
-    ):
+    positional = [(f"args[{i}]", value) for i, value in enumerate(args)]
+    for argument, value in [*positional, *kwargs.items()]:
         try:
             _pack([value], serializer=serializer)
         except Exception as reason:
             return InvalidInput(
-                f"argument {what} of task {name} cannot be packed as {serializer}: "
+                f"argument {argument} of task {name} cannot be packed as {serializer}: "
                 f"{type(value).__name__} {shown(value)}: {reason}"
             )
     return InvalidInput(f"the arguments of task {name} cannot be packed as {serializer}: {error}")

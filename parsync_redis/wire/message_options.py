@@ -9,15 +9,15 @@ from ..model.ids import shown
 from ..model.option import unknown_option
 from ..model.options import is_seconds
 
-_TEXT: Final = (str, "text")
-_RIGHT: Final[Mapping[str, tuple[type, str]]] = {
+_TEXT_OPTION: Final = (str, "text")
+_OPTION_RULES: Final[Mapping[str, tuple[type, str]]] = {
     "ignore_result": (bool, "True or False"),
-    "shadow": _TEXT,
-    "serializer": _TEXT,
+    "shadow": _TEXT_OPTION,
+    "serializer": _TEXT_OPTION,
     "headers": (Mapping, "a mapping"),
-    "reply_to": _TEXT,
-    "root_id": _TEXT,
-    "parent_id": _TEXT,
+    "reply_to": _TEXT_OPTION,
+    "root_id": _TEXT_OPTION,
+    "parent_id": _TEXT_OPTION,
 }
 
 CELERY_OPTIONS: Final = (
@@ -36,20 +36,24 @@ CELERY_OPTIONS: Final = (
 )
 """The options of Celery that a message made here can carry.
 
-Not countdown: the task queue holds what is not due.
+Celery's countdown is not among them: the task queue holds tasks that are not due yet.
 """
 
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return checked options; `expires` is the text that a header carries (ISO 8601 with its zone).
+    """Return checked options; `expires` becomes the text of a header (ISO 8601 with its zone).
 
     Raises InvalidInput.
     """
     for name, value in options.items():
         if name not in CELERY_OPTIONS:
             raise unknown_option("option", name, CELERY_OPTIONS)
-        if value is not None and (right := _RIGHT.get(name)) and not isinstance(value, right[0]):
-            raise InvalidInput(f"{name}={shown(value)} is not valid: it must be {right[1]}")
+        if (
+            value is not None
+            and (rule := _OPTION_RULES.get(name))
+            and not isinstance(value, rule[0])
+        ):
+            raise InvalidInput(f"{name}={shown(value)} is not valid: it must be {rule[1]}")
         if (
             name in ("time_limit", "soft_time_limit")
             and value is not None
@@ -61,29 +65,29 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
     if (expires := options.get("expires")) is None:
         return options
     if isinstance(expires, datetime):
-        at = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
+        expiry = expires if expires.tzinfo else expires.replace(tzinfo=UTC)
     elif is_seconds(expires):
-        at = datetime.now(UTC) + timedelta(seconds=expires)
+        expiry = datetime.now(UTC) + timedelta(seconds=expires)
     else:
         raise InvalidInput(
             f"expires={shown(expires)} is not valid: it must be a number of seconds above 0, or a "
             "datetime"
         )
-    return {**options, "expires": at.isoformat()}
+    return {**options, "expires": expiry.isoformat()}
 
 
-def until_ms(what: str, moment: str | datetime) -> int:
-    """Return the milliseconds from now until a moment (a datetime or ISO 8601; UTC without a zone),
-    below 0 if past.
+def until_ms(field: str, moment: str | datetime) -> int:
+    """Return the milliseconds from now until a moment, below 0 if the moment is past.
 
-    Raises InvalidInput, naming `what`.
+    moment: a datetime or its ISO 8601 text; a naive datetime counts as UTC. Raises InvalidInput,
+    naming `field`.
     """
     try:
-        at = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+        parsed = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
         raise InvalidInput(
-            f"{what}={shown(moment)} is not valid: it must be a datetime, or one as ISO 8601 "
+            f"{field}={shown(moment)} is not valid: it must be a datetime, or one as ISO 8601 "
             "writes it"
         ) from None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return int((at - datetime.now(UTC)).total_seconds() * 1000)
+    parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return int((parsed - datetime.now(UTC)).total_seconds() * 1000)

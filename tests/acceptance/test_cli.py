@@ -140,7 +140,7 @@ def test_an_answer_that_is_a_part_says_so(address, monkeypatch):
         "1 tasks are listed, and there may be more: --limit"
         in parsync("tasks", "--limit", "1").stderr
     )
-    monkeypatch.setattr("parsync_redis.store.reads.find_tasks.MOST_LOOKED", 1)
+    monkeypatch.setattr("parsync_redis.store.reads.find_tasks.MAX_LOOKED", 1)
     assert (
         "this answer is a part: 3 tasks were looked at" in parsync("tasks", "--sort", "name").stderr
     )

@@ -117,12 +117,12 @@ def test_what_is_no_doorbell_is_put_away_and_the_worker_lives(rig: Rig) -> None:
     rig.until(lambda: len(whys(rig)) >= len(MESSAGES), "each is in quarantine")
     found = {entry.data: entry for entry in quarantine.entries(rig.store)}
     for name, message in MESSAGES.items():
-        entry = found[message[: quarantine.MOST_BYTES]]
+        entry = found[message[: quarantine.MAX_VALUE_BYTES]]
         assert (entry.where, entry.size) == (inbox(rig), len(message)), name
     assert "not a doorbell: int 42" in found[b"42"].why
     assert (
         "a message of task 'no.such.task'"
-        in found[MESSAGES["an unknown task"][: quarantine.MOST_BYTES]].why
+        in found[MESSAGES["an unknown task"][: quarantine.MAX_VALUE_BYTES]].why
     )
     assert rig.lines("n1").count("see `parsync quarantine`") >= len(MESSAGES)
     assert "Unrecoverable error" not in rig.lines("n1")

@@ -139,5 +139,5 @@ def test_the_tasks_of_a_killed_scheduler_and_node_of_all_shards_run_elsewhere(ri
 def test_a_scheduler_that_wants_another_number_of_shards_is_refused(rig: Rig) -> None:
     settings = rig.client.settings.model_copy(update={"shards": 2})
     with pytest.raises(ClusterMismatch, match=r"shards=4 \(you asked for 2\)"):
-        join_cluster(rig.store.again(), settings, create=True)
+        join_cluster(rig.store.with_own_connections(), settings, create=True)
     assert audit(rig.store) == []

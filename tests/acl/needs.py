@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from parsync_redis.store.repair.repair import COMES_BACK
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from parsync_redis.store.scripts.scripts import Script
 from parsync_redis.wire.keys import CLUSTER_KINDS, NUMBERS, QUEUE_KINDS
 
@@ -99,4 +99,4 @@ def _kind(script: Script, argument: str) -> str:
     return f"{where}:{kind}"
 
 
-SCRIPTS = {script.verb: script for script in ALL}
+SCRIPTS = {script.verb: script for script in ALL_SCRIPTS}

@@ -19,14 +19,17 @@ from parsync_redis.model.claim import Claim
 from parsync_redis.model.ids import new_id
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
-from parsync_redis.security.acl_tables import CLIENT, READS, Role
+from parsync_redis.security.acl_tables import CLIENT_RIGHTS, READ_COMMANDS, Role
 from parsync_redis.store import Store
 
 from .conftest import CLUSTER, Guarded
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/security.md"
 WRITES = {
-    (kind, word) for kind, words in CLIENT.items() for word in words.split() if word not in READS
+    (kind, word)
+    for kind, words in CLIENT_RIGHTS.items()
+    for word in words.split()
+    if word not in READ_COMMANDS
 }
 GARBAGE = ("", "x", "9" * 400, "\0\xff", "-1", "0 0 0", "a" * 2**20)
 NUMBERS = (0, 1, -(10**18), 9 * 10**18, 17)

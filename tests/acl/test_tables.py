@@ -6,16 +6,16 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.security.acl import Options, grants, user_line
-from parsync_redis.security.acl_operator import OPERATOR
+from parsync_redis.security.acl_operator import OPERATOR_RIGHTS
 from parsync_redis.security.acl_tables import (
-    AUDIT,
-    CLIENT,
-    KINDS,
-    SCHEDULER,
-    SCRIPTS,
-    VIEW,
-    VIEWER,
-    WORKER,
+    AUDIT_RIGHTS,
+    CLIENT_RIGHTS,
+    RIGHTS_BY_ROLE,
+    SCHEDULER_RIGHTS,
+    SCRIPTS_BY_ROLE,
+    VIEW_RIGHTS,
+    VIEWER_RIGHTS,
+    WORKER_RIGHTS,
     Role,
 )
 
@@ -61,12 +61,12 @@ DIRECT = {
         **dict.fromkeys(("q:ended", "q:ended_1", "q:ended_2"), "hscan"),
     },
 }
-"""What Python itself does, besides VIEW."""
+"""What Python itself does, besides VIEW_RIGHTS."""
 
 LISTED = {
-    Role.CLIENT: (VIEW, CLIENT),
-    Role.WORKER: (VIEW, CLIENT, WORKER),
-    Role.SCHEDULER: (VIEW, SCHEDULER),
+    Role.CLIENT: (VIEW_RIGHTS, CLIENT_RIGHTS),
+    Role.WORKER: (VIEW_RIGHTS, CLIENT_RIGHTS, WORKER_RIGHTS),
+    Role.SCHEDULER: (VIEW_RIGHTS, SCHEDULER_RIGHTS),
 }
 
 
@@ -77,13 +77,15 @@ def pairs(*tables):
 
 
 def by_scripts(role):
-    found = {use for verb in SCRIPTS[role].split() for use in needs.uses(needs.SCRIPTS[verb])}
+    found = {
+        use for verb in SCRIPTS_BY_ROLE[role].split() for use in needs.uses(needs.SCRIPTS[verb])
+    }
     return {(command, kind) for command, kind in found if ":" in kind}
 
 
 @pytest.mark.parametrize("role", [Role.CLIENT, Role.WORKER, Role.SCHEDULER])
 def test_a_role_may_do_to_each_kind_of_key_what_its_scripts_and_python_do_and_no_more(role):
-    own = by_scripts(role) | pairs(DIRECT[role], VIEW)
+    own = by_scripts(role) | pairs(DIRECT[role], VIEW_RIGHTS)
     own |= by_scripts(Role.CLIENT) | pairs(DIRECT[Role.CLIENT]) if role is Role.WORKER else set()
     allowed = pairs(*LISTED[role])
     assert not sorted(own - allowed), "add to security/acl_tables.py what a script needs now"
@@ -94,10 +96,13 @@ def test_serve_may_do_for_operators_what_their_scripts_do_and_no_more():
     verbs = "cancel read_tasks revive set_node"
     own = {
         use for verb in verbs.split() for use in needs.uses(needs.SCRIPTS[verb]) if ":" in use[1]
-    } | pairs(VIEW)
+    } | pairs(VIEW_RIGHTS)
     own |= {("hexists", "p:nodes")}  # Python looks for the node
-    assert own == pairs(VIEW, OPERATOR)
-    assert {*SCRIPTS[Role.SERVE].split()} == {*verbs.split(), *SCRIPTS[Role.CLIENT].split()}
+    assert own == pairs(VIEW_RIGHTS, OPERATOR_RIGHTS)
+    assert {*SCRIPTS_BY_ROLE[Role.SERVE].split()} == {
+        *verbs.split(),
+        *SCRIPTS_BY_ROLE[Role.CLIENT].split(),
+    }
 
 
 def test_serve_may_do_only_what_its_flags_open():
@@ -134,7 +139,9 @@ def test_serve_may_do_only_what_its_flags_open():
 
 
 def test_every_script_is_some_roles():
-    assert {verb for words in SCRIPTS.values() for verb in words.split()} == set(needs.SCRIPTS)
+    assert {verb for words in SCRIPTS_BY_ROLE.values() for verb in words.split()} == set(
+        needs.SCRIPTS
+    )
 
 
 def test_the_reader_of_scripts_sees_calls_in_libraries_and_none_that_are_not_called():
@@ -151,8 +158,11 @@ def test_the_viewer_has_no_command_that_writes_and_none_that_brings_lua():
     }
     writing = {"hset", "hdel", "del", "set", "lpush", "zadd", "spublish", "eval", "script|load"}
     assert not words & writing
-    assert pairs(VIEW, VIEWER, AUDIT) >= {("hgetall", ":config"), ("ttl", "q:*")}
-    assert KINDS[Role.VIEWER] == (VIEW, VIEWER)
+    assert pairs(VIEW_RIGHTS, VIEWER_RIGHTS, AUDIT_RIGHTS) >= {
+        ("hgetall", ":config"),
+        ("ttl", "q:*"),
+    }
+    assert RIGHTS_BY_ROLE[Role.VIEWER] == (VIEW_RIGHTS, VIEWER_RIGHTS)
 
 
 @pytest.mark.parametrize("role", list(Role))

@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError
 
 from parsync_redis.errors import ParsyncError, ServerUnreachable
 from parsync_redis.store import Store
-from parsync_redis.store.scripts.calls import ALL, Call
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS, Call
 from parsync_redis.store.scripts.scripts import compose, lua_folder, read_header
 from parsync_redis.store.server.server_run import ServerRun
 
@@ -80,7 +80,9 @@ class Scripts:
 
     def __init__(self, folder: Path | None = None) -> None:
         folder = folder or lua_folder()
-        texts = {script.verb: compose(read_header(script.verb, folder), folder) for script in ALL}
+        texts = {
+            script.verb: compose(read_header(script.verb, folder), folder) for script in ALL_SCRIPTS
+        }
         self.texts = {verb: _TIME.sub(_CHAOS_TIME, text) for verb, text in texts.items()}
         real = [verb for verb, text in self.texts.items() if "'TIME'" in text]
         assert not real, f"{real} would read the server's own clock"
@@ -327,7 +329,7 @@ class WireStore(Store):
         self.process = process
         self.hand = hand
 
-    def again(self) -> WireStore:
+    def with_own_connections(self) -> WireStore:
         """Return a store over another connection, for a scheduler's membership."""
         return WireStore(self.world, self.process, "member")
 

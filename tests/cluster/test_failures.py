@@ -171,7 +171,7 @@ def test_calls_go_on_through_a_failover_that_an_operator_asks_for(
     words = list[str]()
 
     def submit() -> None:
-        mine = failing.again()
+        mine = failing.with_own_connections()
         while not done.is_set():
             try:
                 words.append(

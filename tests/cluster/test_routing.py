@@ -67,7 +67,7 @@ def test_one_round_trip_asks_all_primaries_before_it_waits_for_one(
     try:
         reader.start()
         keys = [spread.keys.partition(p, "meta") for p in others]
-        with_own_connections = spread.again()
+        with_own_connections = spread.with_own_connections()
         until(lambda: all(with_own_connections.client.exists(key) for key in keys))
         assert reader.is_alive(), "one primary has not answered"
     finally:

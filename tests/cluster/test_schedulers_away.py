@@ -48,7 +48,8 @@ class Placing:
             )
             self.store.run(register)
         self.schedulers = [
-            Scheduler(self.store.again(), config, settings, name) for name in ("s1", "s2")
+            Scheduler(self.store.with_own_connections(), config, settings, name)
+            for name in ("s1", "s2")
         ]
         for one in self.schedulers:
             assert one.enter()

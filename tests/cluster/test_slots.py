@@ -105,7 +105,7 @@ def test_calls_go_on_while_their_slots_move_there_and_back(
     drive.node("n1", 4)
 
     def submit() -> None:
-        store = patient(spread.again())
+        store = patient(spread.with_own_connections())
         number = 0
         try:
             while not done.is_set():

@@ -61,7 +61,7 @@ def busy(store: Store) -> Iterator[list[int]]:
             raise
 
     threads = [
-        threading.Thread(target=work, args=(store.again(), number), daemon=True)
+        threading.Thread(target=work, args=(store.with_own_connections(), number), daemon=True)
         for number in range(2)
     ]
     for thread in threads:

@@ -57,7 +57,7 @@ def agent(store: Store, worker: Worker) -> Iterator[Agent]:
     settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
     Parsync(app, settings.url, settings.cluster)
     spec = NodeSpec("n1", Resources.of(1), 1.0, room=1)
-    agent = Agent(app, settings, store.again(), spec, worker)
+    agent = Agent(app, settings, store.with_own_connections(), spec, worker)
     agent.node.pause_s = 0.01
     agent.loop.turned()
     yield agent
@@ -113,14 +113,14 @@ def test_the_reporter_goes_on_if_it_cannot_see_what_lives_in_a_slot(
 def test_a_worker_ends_if_one_of_its_threads_does(
     agent: Agent, worker: Worker, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    again = agent.store.again
+    again = agent.store.with_own_connections
 
     def fail() -> Store:
         if threading.current_thread().name == name:
             raise ValueError("nobody expects this")
         return again()
 
-    vars(agent.store).update(again=fail)
+    vars(agent.store).update(with_own_connections=fail)
     agent.start()
     until(lambda: worker.stops == [True], "it is told to stop")
     assert f"the thread {name} has ended by an error: its worker ends" in caplog.messages

@@ -119,7 +119,9 @@ def test_a_node_renews_it_while_it_is_up_and_its_event_loop_turns(rig: Rig) -> N
 
 def test_a_scheduler_renews_it_if_its_lease_is_renewed_and_its_loop_turns(rig: Rig) -> None:
     health = HealthFile(rig.settings.health_file)
-    scheduler = Scheduler(rig.store.again(), rig.config, rig.settings, "s1", health=health)
+    scheduler = Scheduler(
+        rig.store.with_own_connections(), rig.config, rig.settings, "s1", health=health
+    )
     assert scheduler.enter()
     assert not rig.path.exists(), "its loop has not turned"
     scheduler.turn()

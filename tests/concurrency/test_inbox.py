@@ -81,7 +81,11 @@ class Node:
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
         self.agent = Agent(
-            app, settings, store.again(), NodeSpec("n1", Resources.of(SLOTS), 1.0), NoWorker()
+            app,
+            settings,
+            store.with_own_connections(),
+            NodeSpec("n1", Resources.of(SLOTS), 1.0),
+            NoWorker(),
         )
         self.drive.node("n1", SLOTS)
         self.agent.node.partition = 0

@@ -57,7 +57,7 @@ class Node:
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
         spec = NodeSpec("n1", Resources.of(1), 1.0, room=ROOM)
-        self.agent = Agent(app, settings, store.again(), spec, NoWorker())
+        self.agent = Agent(app, settings, store.with_own_connections(), spec, NoWorker())
         store.run(store.commands.register_node(0, "n1", 0, 1.0, "slots=1", ROOM))
         store.run(store.commands.set_node(0, "n1", "ahead", 1, str(ROOM)))
         node = self.agent.node
@@ -100,7 +100,9 @@ class Node:
 
     def keep(self) -> None:
         """Looks after the waiting seats, as the thread does that is there for it."""
-        thread = threading.Thread(target=lambda: self.keeper.keep(self.store.again()))
+        thread = threading.Thread(
+            target=lambda: self.keeper.keep(self.store.with_own_connections())
+        )
         thread.start()
         joined(thread)
 

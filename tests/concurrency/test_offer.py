@@ -50,7 +50,7 @@ class Rig:
         self.port.processes = 4
         self.port.queues = {"celery"}
         spec = NodeSpec("n1", offer_with(Resources.of(4), KNOWN, ["celery"]), 1.0, KNOWN)
-        self.agent = Agent(app, settings, store.again(), spec, self.port)
+        self.agent = Agent(app, settings, store.with_own_connections(), spec, self.port)
         self.agent.loop.turned()
 
     def register(self) -> None:

@@ -67,7 +67,9 @@ def test_at_most_one_turn_of_each_scheduler_goes_before_tasks_of_a_higher_priori
 ) -> None:
     store, config, settings = opened
     submit(store, LOW, [0, 1, 2, 3])
-    schedulers = [Scheduler(store.again(), config, settings, name) for name in ("s1", "s2")]
+    schedulers = [
+        Scheduler(store.with_own_connections(), config, settings, name) for name in ("s1", "s2")
+    ]
     for scheduler in schedulers:
         assert scheduler.enter()
     while waiting(store, LOW) > MANY - 3 * MAX_BATCH:

@@ -30,7 +30,7 @@ def test_a_node_that_refuses_claims_which_look_right_becomes_suspect(server: Emb
     slots = store.keys.partition(0, "slots")
     # its bit says that it is free
     client.hset(slots, "n1/0", "ghost 1@1.s1.0 p0 n1/0 inc=1 since=1")
-    scheduler = Scheduler(store.again(), config, settings, "s1")
+    scheduler = Scheduler(store.with_own_connections(), config, settings, "s1")
     assert scheduler.enter()
     store.run(store.commands.submit([Submission("a", "job", b"{}")]))
     deadline = time.monotonic() + LIMIT_S

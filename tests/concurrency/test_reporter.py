@@ -6,7 +6,7 @@ import pytest
 
 from parsync_redis.errors import ServerUnreachable
 from parsync_redis.store import Store
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from parsync_redis.worker.node.reporter import Reporter
 from parsync_redis.worker.node.runs import Run, Runs
 from tests.lua.driver import Driver
@@ -25,7 +25,9 @@ def test_a_server_that_lost_the_script_of_the_outcome_only_frees_no_slot(
     assert runs.enter(run)
     reporter = Reporter(store, runs)
     store.client.script_flush()
-    store.client.script_load(next(script.text for script in ALL if script.verb == "release"))
+    store.client.script_load(
+        next(script.text for script in ALL_SCRIPTS if script.verb == "release")
+    )
 
     def gone(also: object) -> None:
         raise ServerUnreachable("it went away before the scripts were there again")

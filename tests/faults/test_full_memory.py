@@ -18,7 +18,7 @@ from parsync_redis.errors import ServerFull
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.worker.celery.results_outbox import Owed, announce
 from tests.faults.rig import LEASE_S, Rig
@@ -58,7 +58,7 @@ def busy(store: Store) -> Driver:
 
 
 @pytest.mark.unaudited  # each script by itself leaves what its next would repair
-@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+@pytest.mark.parametrize("verb", [script.verb for script in ALL_SCRIPTS])
 def test_each_script_is_refused_whole_or_carried_out(busy: Driver, verb: str) -> None:
     call = sample_calls(busy.commands)[verb]
     if verb == "configure":

@@ -29,7 +29,7 @@ from parsync_redis.scheduler.process.listener import understand
 from parsync_redis.security.acl import Options, user_line
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.settings import Settings
-from parsync_redis.store.repair.quarantine import Entry
+from parsync_redis.store.repair.quarantine import QuarantineEntry
 from parsync_redis.submission import ITEM_KEYS
 from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.wire.envelope import open_envelope
@@ -130,7 +130,7 @@ def _lines(line: bytes) -> None:
             read()
     read_nodes({b"n1": line, line: line})
     understand(line, "wake")
-    Entry.of(line, 1.0)
+    QuarantineEntry.of(line, 1.0)
     sound = [
         b"running",
         b"0@1 9000000000001 17 17 - f slots=1",

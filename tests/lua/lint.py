@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from parsync_redis.store.scripts.scripts import compose, lua_folder
 from tests.waiting import run
 
@@ -24,8 +24,10 @@ def lint(luacheck: str, folder: Path) -> list[str]:
     """Return luacheck's warnings of the scripts before their functions are moved, and as they are
     sent, each once.
     """
-    whole = {script.verb: compose(script.header, lua_folder(), inline=False) for script in ALL}
-    sent = {script.verb: script.text for script in ALL}
+    whole = {
+        script.verb: compose(script.header, lua_folder(), inline=False) for script in ALL_SCRIPTS
+    }
+    sent = {script.verb: script.text for script in ALL_SCRIPTS}
     return check(luacheck, folder, whole) + check(
         luacheck, folder / "sent", sent, "--only", "0", "1"
     )
@@ -61,5 +63,5 @@ def check(luacheck: str, folder: Path, texts: Mapping[str, str], *options: str) 
 
 if __name__ == "__main__":
     warnings = lint(sys.argv[1], ROOT / "build" / "lua")
-    print("\n".join(warnings) or f"luacheck: {len(ALL)} scripts, no warnings")
+    print("\n".join(warnings) or f"luacheck: {len(ALL_SCRIPTS)} scripts, no warnings")
     sys.exit(bool(warnings))

@@ -236,7 +236,7 @@ def test_the_leader_tells_with_its_ticks_that_nodes_are_booked(store: Store) -> 
     learn(drive, "work", 60_000.0)
     drive.run(drive.commands.book([Booking("n1", BIG, "b", 1)], 60))
     config = ClusterConfig(1, 0.1, LEASE_S)
-    member = Membership(store.again(), "s1", config, dict, large=lambda: waits.large)
+    member = Membership(store.with_own_connections(), "s1", config, dict, large=lambda: waits.large)
     member.enter()
     member.start()
     try:

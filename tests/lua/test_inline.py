@@ -4,7 +4,7 @@ the same.
 
 import pytest
 
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from parsync_redis.store.scripts.inline import inline_single_calls
 from tests.offenders import none_wrong
 
@@ -186,7 +186,7 @@ def test_the_scripts_of_a_tasks_life_make_few_functions():
     """Each costs a thousand instructions and more in every run."""
     most = {"confirm": 1, "start": 2, "finish": 3, "release": 7, "take": 18, "submit": 16}
     made = {
-        script.verb: script.text.count("\nlocal function ") for script in ALL if script.verb in most
+        script.verb: script.text.count("\nlocal function ") for script in ALL_SCRIPTS if script.verb in most
     }
     wrong = [
         f"{verb} makes {made[verb]}, not {number}"

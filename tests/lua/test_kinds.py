@@ -16,7 +16,7 @@ from parsync_redis.model.kind import KindLine
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import StoredState, Submission, TaskState
 from parsync_redis.store import Store
-from parsync_redis.store.reads.tasks import list_some, list_tasks
+from parsync_redis.store.reads.tasks import list_bounded, list_tasks
 from tests.lua.driver import NEVER_MS, Driver
 
 FIRST = 9 * 10**12
@@ -312,8 +312,8 @@ def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(
     for n in range(40):
         drive.submit(f"t{n}", {"priority": dice.randrange(10)}, name=f"f{dice.randrange(7)}")
     for page, kinds in ((10_000, 100), (5, 2), (1, 1)):
-        monkeypatch.setattr("parsync_redis.store.reads.tasks._PAGE", page)
-        monkeypatch.setattr("parsync_redis.store.reads.tasks._KINDS", kinds)
+        monkeypatch.setattr("parsync_redis.store.reads.tasks._IDS_PER_READ", page)
+        monkeypatch.setattr("parsync_redis.store.reads.tasks._KINDS_PER_READ", kinds)
         for limit in (1, 2, 7, 39, 40, 99):
             found = [task.id for task in list_tasks(store, {TaskState.WAITING}, limit)]
             assert found == drive.index("pending")[:limit]
@@ -372,11 +372,11 @@ def test_what_it_costs_to_count_the_tasks_before_one_has_a_bound(
 
 def test_a_list_of_tasks_that_few_match_looks_at_so_many_and_says_so(drive: Driver) -> None:
     many_ended(drive, 3000, "e")
-    found = list_some(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
+    found = list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
     assert not found.tasks
     looked = int(found.part.removesuffix(" tasks were looked at").replace(",", ""))
     assert 1500 <= looked < 3000
-    assert not list_some(drive.store, {TaskState.SUCCEEDED}, 10, 10_000).part
+    assert not list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 10_000).part
 
 
 def test_a_waiting_task_has_the_reason_of_its_kind_and_others_their_own(drive: Driver) -> None:

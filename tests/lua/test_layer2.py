@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redis.exceptions import ResponseError
 
 from parsync_redis.store import Call, Store
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from parsync_redis.wire.keys import TYPES
 from tests.lua.driver import Driver, dump
 from tests.lua.sample import rare_calls, sample_calls
@@ -147,7 +147,7 @@ def check(drive: Driver, call: Call[Any]) -> None:
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+@pytest.mark.parametrize("verb", [script.verb for script in ALL_SCRIPTS])
 def test_a_malformed_argument_changes_all_or_nothing(
     fresh: Callable[[], Driver], verb: str
 ) -> None:
@@ -169,7 +169,7 @@ def test_a_malformed_argument_changes_all_or_nothing(
 
 
 ANY_TYPE = ("discard", "repair_partition", "repair_queue", "look_at_nodes")
-TYPED = [script.verb for script in ALL if script.verb not in ANY_TYPE]
+TYPED = [script.verb for script in ALL_SCRIPTS if script.verb not in ANY_TYPE]
 RUNS = {"finish", "requeue"}
 NOT_NEEDED = {
     "messages": {"take", "read_tasks"},
@@ -241,7 +241,7 @@ def refused_type(drive: Driver, verb: str, number: int, at: int) -> bool:
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+@pytest.mark.parametrize("verb", [script.verb for script in ALL_SCRIPTS])
 def test_garbled_records_are_no_error_half_way(fresh: Callable[[], Driver], verb: str) -> None:
     """Each field of each hash in turn is garbage: the script refuses without a trace, or does
     something whole.
@@ -250,7 +250,7 @@ def test_garbled_records_are_no_error_half_way(fresh: Callable[[], Driver], verb
     fields = sorted(
         (key, field) for key in client.scan_iter(_type="HASH") for field in client.hkeys(key)
     )
-    first = [script.verb for script in ALL].index(verb)
+    first = [script.verb for script in ALL_SCRIPTS].index(verb)
     for at, (key, field) in list(enumerate(fields))[first % SOME :: SOME]:
         drive = fresh()
         drive.store.client.hset(key, field, MALFORMED[at * 7 % len(MALFORMED)])

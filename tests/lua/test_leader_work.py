@@ -36,7 +36,7 @@ class Leads:
 @pytest.fixture
 def member(store: Store) -> Iterator[Membership]:
     """A scheduler's membership that runs, and leads."""
-    member = Membership(store.again(), "s1", ClusterConfig(1, 0.1, LEASE_S), dict)
+    member = Membership(store.with_own_connections(), "s1", ClusterConfig(1, 0.1, LEASE_S), dict)
     member.enter()
     member.start()
     until(lambda: member.leads, "the only scheduler leads")

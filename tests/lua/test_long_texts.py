@@ -18,7 +18,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.store import Call, Store
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from parsync_redis.store.scripts.lengths import MAX_ROWS
 from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.lua.driver import Driver
@@ -190,7 +190,7 @@ def long(unit: str, size: int, head: str = "") -> bytes:
     return (head + unit * (size // len(unit)))[:size].encode()
 
 
-@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+@pytest.mark.parametrize("verb", [script.verb for script in ALL_SCRIPTS])
 def test_no_argument_makes_a_script_slow(bench: Bench, verb: str):
     wrong = []
     for call in bench.all_of(verb):
@@ -218,7 +218,7 @@ def test_no_argument_makes_a_script_slow(bench: Bench, verb: str):
     assert not [*filter(None, wrong)]
 
 
-@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+@pytest.mark.parametrize("verb", [script.verb for script in ALL_SCRIPTS])
 def test_no_stored_value_makes_a_script_slow(bench: Bench, verb: str):
     wrong = []
     for call in bench.all_of(verb):
@@ -263,7 +263,7 @@ def spoiled(client: Any, name: bytes, kind: str, unit: str) -> Iterator[tuple[st
 
 
 def test_a_text_that_is_too_long_is_refused_by_the_script_and_before_it_is_sent(bench: Bench):
-    for script in ALL:
+    for script in ALL_SCRIPTS:
         for call in bench.all_of(script.verb)[:1]:
             for at, name in enumerate(names_of(call)):
                 args = [*call.args]
@@ -284,7 +284,7 @@ def test_a_text_that_is_too_long_is_refused_by_the_script_and_before_it_is_sent(
 
 
 def test_too_many_rows_are_refused(bench: Bench):
-    for script in ALL:
+    for script in ALL_SCRIPTS:
         if script.header.each:
             call = bench.all_of(script.verb)[0]
             row = [*call.args[len(script.header.once) :][: len(script.header.each)]] or ["1"] * len(

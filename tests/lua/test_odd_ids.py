@@ -78,7 +78,7 @@ def test_why_a_task_waits_names_the_holder_by_its_id(drive: Driver):
 def test_a_long_queue_is_listed_in_its_order_page_by_page(
     drive: Driver, count: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(tasks, "_PAGE", 20)
+    monkeypatch.setattr(tasks, "_IDS_PER_READ", 20)
     for number in range(count):
         drive.submit(f"t{number}")
     for limit in (1, 20, 21, 39, 100):

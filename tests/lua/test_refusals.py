@@ -7,7 +7,7 @@ import pytest
 from parsync_redis.errors import BrokenContract, ServerUnreachable
 from parsync_redis.model.task import StoredState
 from parsync_redis.store import Call
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from tests.lua.driver import Driver, dump
 from tests.lua.sample import EPOCH, HELD, sample_calls
 
@@ -47,7 +47,7 @@ WELL_FORMED = {
 
 
 @pytest.mark.dealt
-@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+@pytest.mark.parametrize("verb", [script.verb for script in ALL_SCRIPTS])
 def test_a_wrong_number_of_keys_or_arguments_changes_nothing(busy: Driver, verb: str):
     call = sample_calls(busy.commands)[verb]
     for wrong, keys, args in (
@@ -62,7 +62,7 @@ def test_a_wrong_number_of_keys_or_arguments_changes_nothing(busy: Driver, verb:
 
 
 def test_every_script_has_a_call_here(drive: Driver):
-    assert set(sample_calls(drive.commands)) == {script.verb for script in ALL}
+    assert set(sample_calls(drive.commands)) == {script.verb for script in ALL_SCRIPTS}
 
 
 def refused_without_trace(drive: Driver, call: Call[Any], code: str) -> None:

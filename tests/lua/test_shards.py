@@ -279,7 +279,7 @@ def test_a_process_that_opens_a_cluster_learns_its_number_of_shards(server: Embe
     assert config is not None
     assert config.shards == 4
     late = store_of(server)
-    twin = late.again()
+    twin = late.with_own_connections()
     assert join_cluster(late, settings_of(server), create=False) == config
     assert late.keys.shards == twin.keys.shards == 4, (
         "the threads of a process know what one of them has learnt"

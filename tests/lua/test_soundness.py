@@ -68,7 +68,7 @@ def disagree(drive: Driver, damages: Sequence[tuple[str, str, str]]) -> Iterator
     damaged = drive.run(drive.commands.repair_partition(0, "look"))
     for piece in (1, 100):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(soundness, "PIECE", piece)
+            patch.setattr(soundness, "SLOTS_PER_LOOK", piece)
             if is_sound(drive.store, 0) != (not damaged):
                 yield f"{damages} in pieces of {piece}: {damaged}"
 

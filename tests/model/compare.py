@@ -261,7 +261,7 @@ def _numbers(values: dict[str, int | str]) -> dict[str, str]:
 def _extra(task: Task) -> State:
     """Return the rare fields of a task."""
     messages = {"next_message": task.next.job.message} if task.next else {}
-    messages |= {"message": task.job.message} if task.told else {}
+    messages |= {"message": task.job.message} if task.end_unseen else {}
     return {name: _rare(name, value) for name, value in task.rare.items()} | messages
 
 
@@ -280,7 +280,11 @@ def _partition(partition: Partition) -> State:
         "slots": {f"{node}/{slot}": place.text for (node, slot), place in partition.leases.items()},
         "free": bytes(partition.bits).rstrip(b"\0"),
         "changed": sorted(partition.changed, key=lambda name: (partition.changed[name], name)),
-        "left": {node.name: amounts_text(sorted(node.left.items())) for node in nodes if node.left},
+        "left": {
+            node.name: amounts_text(sorted(node.amounts_left.items()))
+            for node in nodes
+            if node.amounts_left
+        },
         "nodes": {node.name: _node(node) for node in nodes},
         "alive": {
             n.name: text.COUNTER.write(

@@ -22,7 +22,7 @@ from parsync_redis.store import Call, Store
 from parsync_redis.store.reference.cluster import Cluster
 from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Queue
-from parsync_redis.store.scripts.calls import ALL
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from tests.conftest import server_programs
 
 from .partition_rules import IDS, NEEDS, NODES, OFFERS, SCHEDULERS, SLIPS, PartitionRules
@@ -193,7 +193,7 @@ class SideBySide(PartitionRules):
             for node in partition.nodes.values():
                 free = [slot for slot in range(node.span) if partition.is_free(node, slot)]
                 if len(free) >= asked.slots and all(
-                    node.left.get(name, 0) >= amount for name, amount in asked.amounts
+                    node.amounts_left.get(name, 0) >= amount for name, amount in asked.amounts
                 ):
                     self.claim(
                         self.a_claim(id, attempt, p, node.name, tuple(free[: asked.slots]), needs)
@@ -404,7 +404,7 @@ class SideBySide(PartitionRules):
                 for old, task in queue.ended[2].items():
                     task.why = None
                     task.history = []
-                    task.told = False
+                    task.end_unseen = False
                     self.store.client.delete(self.store.keys.extra(old))
             self.both(self.commands.rotate())
         self.both(self.commands.read_tasks([id]))
@@ -464,6 +464,8 @@ WITHOUT_TWIN = {
 def test_every_other_script_has_its_twin_in_the_reference():
     homes = (Queue, Partition, Cluster)
     lacking = {
-        script.verb for script in ALL if not any(hasattr(home, script.verb) for home in homes)
+        script.verb
+        for script in ALL_SCRIPTS
+        if not any(hasattr(home, script.verb) for home in homes)
     }
     assert lacking == WITHOUT_TWIN

@@ -17,7 +17,7 @@ from parsync_redis.cli import app
 from parsync_redis.cli.common import make_client
 from parsync_redis.model.printable import LOGGERS, guard_logs, printable
 from parsync_redis.store import Store
-from parsync_redis.store.cluster import SCRIPTS
+from parsync_redis.store.cluster import LAYOUT_VERSION
 from parsync_redis.store.repair.losses import KEEP_S
 from parsync_redis.store.repair.quarantine import quarantine
 from tests.lua.driver import Driver
@@ -70,7 +70,7 @@ def sound(server, monkeypatch) -> Store:
                 "shards": 1,
                 "gap_ms": 500,
                 "lease_ms": 10_000,
-                "scripts": SCRIPTS,
+                "scripts": LAYOUT_VERSION,
                 "id": "5d41402abc4b2a76",
             }
         )

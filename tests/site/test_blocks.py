@@ -13,7 +13,7 @@ import tomllib
 import pytest
 import yaml
 
-from parsync_redis.settings import RULES, Settings, load_rules
+from parsync_redis.settings import RULES_TABLE, Settings, load_rules
 from tests.documents import Document
 from tests.offenders import none_wrong
 from tests.site.blocks import (
@@ -125,8 +125,8 @@ def check_settings(block, folder):
     path = folder / "parsync.toml"
     path.write_text(block.text)
     given = Settings.load(path)
-    assert given.model_fields_set == tomllib.loads(block.text).keys() - {RULES}
-    assert set(load_rules(path)) == tomllib.loads(block.text).get(RULES, {}).keys()
+    assert given.model_fields_set == tomllib.loads(block.text).keys() - {RULES_TABLE}
+    assert set(load_rules(path)) == tomllib.loads(block.text).get(RULES_TABLE, {}).keys()
 
 
 def read_ini(text):

@@ -27,7 +27,7 @@ DOCUMENTS = [
     "README.md",
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
 ]
-SCRIPTS = {script.verb: script for script in calls.ALL}
+SCRIPTS = {script.verb: script for script in calls.ALL_SCRIPTS}
 
 
 # -- keys ------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.store.scripts.calls import ALL
-from parsync_redis.store.scripts.header import FIELDS, Header
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
+from parsync_redis.store.scripts.header import HEADER_FIELDS, Header
 from parsync_redis.store.scripts.scripts import Script, expand, lua_folder
 from tests.offenders import none_wrong
 
@@ -18,7 +18,7 @@ LUA = sorted(lua_folder().rglob("*.lua"))
 
 def header(argv: str, keys: str = "meta", reads: str = "") -> Header:
     fields = (
-        dict.fromkeys(FIELDS, "x")
+        dict.fromkeys(HEADER_FIELDS, "x")
         | {"KEYS": keys, "ARGV": argv}
         | ({"READS": reads} if reads else {})
     )
@@ -83,7 +83,7 @@ def test_a_script_reads_only_what_its_keys_name():
 )
 def test_the_scripts_of_every_task_probe_no_key(verb: str):
     """A look at the type of a key costs as much as reading it."""
-    (script,) = (script for script in ALL if script.verb == verb)
+    (script,) = (script for script in ALL_SCRIPTS if script.verb == verb)
     assert "or bad_keys(" not in script.text
 
 
@@ -134,7 +134,9 @@ def test_a_script_that_uses_a_name_which_its_header_lacks_is_refused(text: str):
 
 def test_a_script_uses_every_name_of_its_header():
     unused = [
-        f"{script.verb}.lua never uses {name}" for script in ALL for name in unused_names(script)
+        f"{script.verb}.lua never uses {name}"
+        for script in ALL_SCRIPTS
+        for name in unused_names(script)
     ]
     none_wrong("a script uses what its header names", unused)
 

@@ -59,10 +59,10 @@ def test_read_scripts_leaves_no_file_to_be_read_later():
     )
     lines += (
         "store.read_scripts()\nseen = len(read)\nfrom parsync_redis.store.scripts.calls import "
-        "ALL\n"
+        "ALL_SCRIPTS\n"
     )
     assert int(seen(lines)[0]) > 40
     assert (
-        seen(lines + "assert all(script.sha for script in ALL) and len(read) == seen\n")[0]
+        seen(lines + "assert all(script.sha for script in ALL_SCRIPTS) and len(read) == seen\n")[0]
         == seen(lines)[0]
     )

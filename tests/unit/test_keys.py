@@ -6,7 +6,7 @@ import pytest
 
 from parsync_redis.errors import BrokenContract, InvalidInput
 from parsync_redis.model.claim import Claim
-from parsync_redis.store.scripts.calls import ALL, Commands
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS, Commands
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 from tests.lua.sample import sample_calls
 
@@ -54,7 +54,7 @@ def test_a_cluster_name_that_would_break_the_keys_is_refused(name: str):
 
 def test_the_keys_of_a_call_are_of_one_tag():
     calls = sample_calls(Commands(KEYS)).values()
-    assert {call.script.verb for call in calls} == {script.verb for script in ALL}
+    assert {call.script.verb for call in calls} == {script.verb for script in ALL_SCRIPTS}
     for call in calls:
         tags = {re.search(r"\{(.*?)\}", key)[1] for key in call.keys}  # type: ignore[index]
         assert len(tags) == 1, call.script.verb

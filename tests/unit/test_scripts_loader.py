@@ -8,13 +8,13 @@ import pytest
 
 from parsync_redis.errors import BrokenContract
 from parsync_redis.store.scripts import scripts
-from parsync_redis.store.scripts.calls import ALL
-from parsync_redis.store.scripts.header import FIELDS, Header
+from parsync_redis.store.scripts.calls import ALL_SCRIPTS
+from parsync_redis.store.scripts.header import HEADER_FIELDS, Header
 from parsync_redis.store.scripts.scripts import Script, compose, expand, lua_folder, read_header
 from tests.offenders import none_wrong
 
 Write = Callable[..., Path]
-HEAD = "".join(f"-- {name}: x\n" for name in FIELDS)
+HEAD = "".join(f"-- {name}: x\n" for name in HEADER_FIELDS)
 SCRIPT = "-- verb: does it.\n" + HEAD
 
 
@@ -94,7 +94,7 @@ def test_a_library_that_is_not_there_is_named_with_who_wants_it(write: Write):
         expand("verbs/verb", write(verbs__verb="--- @include nothing\n"), [])
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", HEADER_FIELDS)
 def test_a_header_says_everything(field: str):
     text = "-- verb: does it.\n" + HEAD.replace(f"-- {field}: x\n", "")
     with pytest.raises(BrokenContract, match=f"verb.lua says nothing of {field}"):
@@ -121,9 +121,9 @@ def test_a_script_takes_the_keys_of_its_header(write: Write, monkeypatch: pytest
 def test_every_script_has_a_binding_and_every_library_a_use():
     folder = lua_folder()
     assert {path.stem for path in (folder / "verbs").glob("*.lua")} == {
-        script.verb for script in ALL
+        script.verb for script in ALL_SCRIPTS
     }
-    used = "".join(script.text for script in ALL)
+    used = "".join(script.text for script in ALL_SCRIPTS)
     for library in (folder / "lib").rglob("*.lua"):
         assert library.read_text().splitlines()[0] in used, library.name
 
@@ -180,7 +180,7 @@ def test_a_script_has_room_for_its_locals():
     """Lua allows 200 in one function, includes are text in the same function, each step is a local."""
     locals = {
         script.verb: sum(line.startswith("local ") for line in script.text.splitlines())
-        for script in ALL
+        for script in ALL_SCRIPTS
     }
     wrong = [f"{verb} has {count} locals" for verb, count in locals.items() if count >= 150]
     none_wrong("a script has fewer than 150 locals", wrong)

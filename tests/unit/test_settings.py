@@ -5,14 +5,14 @@ from pydantic import ValidationError
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.settings import Settings
-from parsync_redis.store.cluster import SCRIPTS, find_differences
+from parsync_redis.store.cluster import LAYOUT_VERSION, find_differences
 
 RUNNING = {
     "partitions": "8",
     "gap_ms": "500",
     "lease_ms": "10000",
     "shards": "1",
-    "scripts": SCRIPTS,
+    "scripts": LAYOUT_VERSION,
     "id": "5d41402abc4b2a76",
 }
 

@@ -6,7 +6,7 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.inspect.node_detail import no_such_node
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import TaskLine
-from parsync_redis.store.reads.find_tasks import SeenTask, TaskQuery, matches, order_of
+from parsync_redis.store.reads.find_tasks import TaskEntry, TaskQuery, matches, order_of
 
 NOW_MS = 1_000_000
 
@@ -16,7 +16,7 @@ def seen(
 ):
     line = TaskLine.of(f"0@1 9000000000001 {submitted_ms} {submitted_ms} - {name} slots=1")
     place = Place(id, "1@1.s1.0", 0, node, (0,), 1, submitted_ms, asked) if node else None
-    return SeenTask(id, line, place, started_ms, ended_ms)
+    return TaskEntry(id, line, place, started_ms, ended_ms)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class LeaderWork(threading.Thread):
         super().__init__(name="leader", daemon=True)
         self._leads = leads
         self._lease_s = lease_s
-        self.store = store.again()
+        self.store = store.with_own_connections()
         self.store.before = self._check
         self._due = threading.Event()
         self._done = threading.Event()

@@ -110,7 +110,13 @@ class Scheduler:
         large = self._backfill.large
         forget_s = settings.forget_s
         self.membership = Membership(
-            store.again(), name, config, lambda: self._stats, at_most, large, forget_s
+            store.with_own_connections(),
+            name,
+            config,
+            lambda: self._stats,
+            at_most,
+            large,
+            forget_s,
         )
         self._rank = self.membership.rank
         self._plans = PlanRunner(store, self.core)

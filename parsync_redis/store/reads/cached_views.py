@@ -1,4 +1,4 @@
-"""Read the views of nodes and partitions again and again, and parse only what has changed."""
+"""Read the views of nodes and partitions again and again; parse only nodes that have changed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,50 +11,49 @@ from .views import complete, fetch, view_of
 
 
 class ViewReader:
-    """Reads the views again and again.
-
-    It makes that of a node anew only if something about the node has changed.
-    """
+    """A reader of the views that keeps the view of each node until the node changes."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, bytes], _Known] = {}
+        self._parsed: dict[tuple[int, bytes], _ParsedNode] = {}
 
     def read(self, store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
         """Yield what `read_views` yields. Raises ServerUnreachable."""
-        before = self._known
-        self._known = {}
-        for number, (meta, free, left, records, notes, counters) in fetch(store):
+        before = self._parsed
+        self._parsed = {}
+        for number, (meta, free, amounts_left, records, notes, counters) in fetch(store):
             raws = {}
             for raw, record in records.items():
                 counter = counters.get(raw, b"")
                 raws[raw] = (
                     record,
-                    left.get(raw),
+                    amounts_left.get(raw),
                     notes.get(raw),
                     counter if b"since" in counter else b"",
                 )
-                known = before.get((number, raw))
-                if known and known.raws == raws[raw] and known.bits == _bits(free, known.node):
-                    self._known[number, raw] = known
-            new = {
-                raw: record for raw, record in records.items() if (number, raw) not in self._known
+                parsed = before.get((number, raw))
+                if parsed and parsed.raws == raws[raw] and parsed.bits == _bits(free, parsed.node):
+                    self._parsed[number, raw] = parsed
+            changed = {
+                raw: record for raw, record in records.items() if (number, raw) not in self._parsed
             }
-            for state in live_nodes(number, free, left, new, notes, counters):
+            for state in live_nodes(number, free, amounts_left, changed, notes, counters):
                 node = state.node
                 raw = state.node.name.encode()
-                self._known[number, raw] = _Known(
+                self._parsed[number, raw] = _ParsedNode(
                     raws[raw], _bits(free, node), node, view_of(state)
                 )
-            found = [
-                self._known[number, raw] for raw in sorted(records) if (number, raw) in self._known
-            ]
-            yield complete(store, number, meta, [(known.node, known.view) for known in found])
+            readable_names = [raw for raw in sorted(records) if (number, raw) in self._parsed]
+            parsed_nodes = [self._parsed[number, raw] for raw in readable_names]
+            nodes_and_views = [(parsed.node, parsed.view) for parsed in parsed_nodes]
+            yield complete(store, number, meta, nodes_and_views)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A node as it was read: from these texts and bits, and its view without what its
-    leases tell.
+class _ParsedNode:
+    """A node as it was parsed.
+
+    raws: the texts that it was parsed from. bits: its part of the bitmap. view: its view, without
+    what its leases tell.
     """
 
     raws: tuple[bytes | None, ...]
@@ -64,7 +63,5 @@ class _Known:
 
 
 def _bits(free: bytes | None, node: Node) -> bytes:
-    """Return the bytes of the bitmap that have the bits of a node, and perhaps some of its
-    neighbours.
-    """
+    """Return the bytes of the bitmap that have the bits of a node, and perhaps of neighbours."""
     return (free or b"")[node.first // 8 : (node.first + node.span + 7) // 8]

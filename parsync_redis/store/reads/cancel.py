@@ -1,4 +1,4 @@
-"""Cancel many tasks: by their ids, or all that a selection finds."""
+"""Cancel many tasks: by their ids, or all tasks of a selection."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,47 +12,44 @@ from ...model.limits import MAX_BATCH
 from ...model.task import TaskState, state_word
 from ..store import Store
 
-PIPELINED: Final = 4
-"""So many calls are sent together: the next is read while one is executed."""
+CALLS_PER_ROUND_TRIP: Final = 4
+"""Calls that are sent together, so that the server always has a next call to execute."""
 
-_PAGE: Final = 1000
+_MEMBERS_PER_SCAN: Final = 1000
 """Members of a set that are asked for at a time."""
 
-_KINDS: Final = 100
+_KINDS_PER_SCAN: Final = 100
 """Kinds whose tasks are read together."""
 
-_ENDING: Final = {"waiting": "waiting", "placed": "placed", "running": "SIGTERM"}
-"""The states that can be selected, and how such a task is cancelled."""
+_HOW_BY_STATE: Final = {"waiting": "waiting", "placed": "placed", "running": "SIGTERM"}
+"""The states that a selection may have, and `how` of cancel for tasks in such a state."""
 
 
 def cancel_tasks(
     store: Store, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM"
 ) -> list[tuple[str, str]]:
-    """Cancel any number of tasks by their encoded ids; return of each what `commands.cancel`
-    returns.
-    """
+    """Cancel any number of tasks by encoded id. Returns per task what `commands.cancel` does."""
     calls = [
-        store.commands.cancel(ids[at : at + MAX_BATCH], why, how)
-        for at in range(0, len(ids), MAX_BATCH)
+        store.commands.cancel(ids[start : start + MAX_BATCH], why, how)
+        for start in range(0, len(ids), MAX_BATCH)
     ]
-    found: list[tuple[str, str]] = []
-    for at in range(0, len(calls), PIPELINED):
-        for some in store.run_all(calls[at : at + PIPELINED]):
-            found += some
-    return found
+    answers: list[tuple[str, str]] = []
+    for start in range(0, len(calls), CALLS_PER_ROUND_TRIP):
+        for batch in store.run_all(calls[start : start + CALLS_PER_ROUND_TRIP]):
+            answers += batch
+    return answers
 
 
 def cancel_words(answers: Sequence[tuple[str, str]]) -> list[str]:
-    """Return for people what was done with each task: cancelled, asked, or the state
-    that it is in.
-    """
+    """Return a word per task, for people: cancelled, asked, or the state of the task."""
     return [state_word(state) if word == "none" else word for word, state in answers]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Tasks in a state (waiting, placed, running), of names that match a pattern, and of one kind
-    if it is given.
+    """Tasks in a state (waiting, placed or running), of names that match a pattern, of a kind.
+
+    kind: as `parsync demand` shows it, None for all kinds.
     """
 
     state: str = TaskState.WAITING
@@ -60,10 +57,10 @@ class Selection:
     kind: str | None = None
 
     def __post_init__(self) -> None:
-        if self.state not in _ENDING:
+        if self.state not in _HOW_BY_STATE:
             raise InvalidInput(
                 f"state={shown(self.state)} cannot be cancelled: it must be one of "
-                f"{', '.join(_ENDING)}"
+                f"{', '.join(_HOW_BY_STATE)}"
             )
         try:
             _ = self.kind is None or Kind.of(self.kind)
@@ -75,12 +72,12 @@ class Selection:
 
     @property
     def how(self) -> str:
-        """Return how to cancel these tasks, so that one that has got further is left alone."""
-        return _ENDING[self.state]
+        """The `how` of cancel for these tasks: a task that has left the state stays as it is."""
+        return _HOW_BY_STATE[self.state]
 
     @property
     def everything(self) -> bool:
-        """True if the state alone decides."""
+        """True if the selection has all tasks in its state."""
         return self.name == "*" and self.kind is None
 
     def has_kind(self, text: str) -> bool:
@@ -91,31 +88,31 @@ class Selection:
 def find_selected(store: Store, selection: Selection) -> list[str]:
     """Return the encoded ids of the selected tasks. Raises AccessDenied and ServerUnreachable.
 
-    A task that comes to wait, or starts, while this reads may be left out.
+    A task that begins to wait, or starts, during this call may be left out.
     """
-    found: dict[str, None] = {}
+    unique_ids: dict[str, None] = {}
     for ids in (
         _waiting(store, selection)
         if selection.state == TaskState.WAITING
         else _placed(store, selection)
     ):
-        found |= dict.fromkeys(ids)
-    return list(found)
+        unique_ids |= dict.fromkeys(ids)
+    return list(unique_ids)
 
 
 def _waiting(store: Store, selection: Selection) -> Iterator[list[str]]:
-    """Yield ids in the order in which tasks go: not due, waiting, taken.
+    """Yield ids in the order in which tasks move on: not due, waiting, taken.
 
-    So none is missed that goes on meanwhile.
+    So a task that moves on meanwhile is not missed.
     """
     keys = store.keys
     for ids in _scan(store, "zscan", keys.queues("later")):
         yield _of_kind(store, selection, ids)
     waiting = store.pipe([("hgetall", key) for key in keys.queues("kinds")])
-    kinds = [(readable(kind), shard) for shard, some in enumerate(waiting) for kind in some]
+    kinds = [(readable(kind), shard) for shard, lines in enumerate(waiting) for kind in lines]
     queues = [keys.pending(kind, shard) for kind, shard in kinds if selection.has_kind(kind)]
-    for at in range(0, len(queues), _KINDS):
-        yield from _scan(store, "zscan", queues[at : at + _KINDS])
+    for start in range(0, len(queues), _KINDS_PER_SCAN):
+        yield from _scan(store, "zscan", queues[start : start + _KINDS_PER_SCAN])
     for ids in _scan(store, "hscan", keys.queues("taken")):
         yield _of_kind(store, selection, ids)
 
@@ -126,12 +123,15 @@ def _placed(store: Store, selection: Selection) -> Iterator[list[str]]:
 
 
 def _scan(store: Store, command: str, keys: list[str]) -> Iterator[list[str]]:
-    """Yield the members of some sets ("zscan") or the fields of hashes ("hscan") in pages; one of
-    each key together.
+    """Yield the members of sorted sets ("zscan") or the fields of hashes ("hscan") in pages.
+
+    A page has entries of each key.
     """
     pages = dict.fromkeys(keys, 0)
     while pages:
-        replies = store.pipe([(command, key, cursor, None, _PAGE) for key, cursor in pages.items()])
+        replies = store.pipe(
+            [(command, key, cursor, None, _MEMBERS_PER_SCAN) for key, cursor in pages.items()]
+        )
         members = [
             member[0] if command == "zscan" else member for _, page in replies for member in page
         ]
@@ -142,7 +142,7 @@ def _scan(store: Store, command: str, keys: list[str]) -> Iterator[list[str]]:
 
 
 def _of_kind(store: Store, selection: Selection, ids: list[str], state: str = "") -> list[str]:
-    """Return those of these tasks that are of a selected kind, and in this state if it is given."""
+    """Return the tasks that have a selected kind and, if `state` is given, this state."""
     if not ids or (selection.everything and not state):
         return ids
     return [

@@ -1,4 +1,4 @@
-"""Read what waits, by kind: the demand that the nodes do not meet now."""
+"""Read which tasks wait, by kind: the demand that the nodes do not meet now."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -12,19 +12,18 @@ from ..store import Store
 
 log = logging.getLogger("parsync.store")
 
-_SHOWN: Final = 3
+_DAMAGED_SHOWN: Final = 3
 
-LOSSES: Final = ("lost", "died")
-"""Counts in `meta`."""
+LOSS_FIELDS: Final = ("lost", "died")
+"""Fields of `meta` that count lost attempts and tasks that died."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of tasks: not due yet, taken, placed or running, dead.
+    """Counts of tasks by state, and two counters that only grow.
 
-    Counts of lost attempts, and of tasks that died.
-
-    The last two only grow.
+    later: not due yet. placed: placed or running. lost: attempts that were lost. died: tasks that
+    died.
     """
 
     later: int
@@ -45,7 +44,7 @@ def count_tasks(store: Store) -> Counts:
     groups = {
         q: [
             *((command, queue(kind, q)) for command, kind in reads),
-            ("hmget", queue("meta", q), LOSSES),
+            ("hmget", queue("meta", q), LOSS_FIELDS),
         ]
         for q in range(store.keys.shards)
     }
@@ -60,26 +59,24 @@ def count_tasks(store: Store) -> Counts:
 def read_demand(store: Store) -> list[KindView]:
     """Return the kinds of which tasks wait, in the order of their first tasks.
 
-    Raises ServerUnreachable.
-
-    Lines that cannot be read are left out, and a warning in the log names some: the leader repairs
-    them.
+    Unreadable lines are left out, and a warning in the log names some of them; the leader repairs
+    the lines. Raises ServerUnreachable.
     """
     damaged: list[str] = []
     return demand_of(read_lines(store, damaged), damaged)
 
 
 def demand_of(lines: Iterable[tuple[int, str, KindLine]], damaged: list[str]) -> list[KindView]:
-    """Return what `read_demand` returns, by lines that were read.
+    """Return what `read_demand` returns, from lines that were read.
 
-    damaged: those that could not be read.
+    damaged: the kinds whose line could not be read.
     """
     views = []
     for text, waits in sorted(_gather(lines).items(), key=lambda item: item[1].first):
         try:
             kind = Kind.of(text)
         except ValueError:
-            damaged.insert(0, text)  # the log names kinds first that nobody could submit
+            damaged.insert(0, text)  # First, so that the log names kinds that no client submits.
             continue
         views.append(
             KindView(
@@ -87,7 +84,9 @@ def demand_of(lines: Iterable[tuple[int, str, KindLine]], damaged: list[str]) ->
             )
         )
     if damaged:
-        named = ", ".join(map(shown, damaged[:_SHOWN])) + (", ..." if len(damaged) > _SHOWN else "")
+        named = ", ".join(map(shown, damaged[:_DAMAGED_SHOWN])) + (
+            ", ..." if len(damaged) > _DAMAGED_SHOWN else ""
+        )
         log.warning(
             "lines of kinds that cannot be read are left out: %d, of %s", len(damaged), named
         )
@@ -97,8 +96,9 @@ def demand_of(lines: Iterable[tuple[int, str, KindLine]], damaged: list[str]) ->
 def read_lines(
     store: Store, damaged: list[str] | None = None
 ) -> Iterator[tuple[int, str, KindLine]]:
-    """Yield the line of each kind of which tasks wait in a shard; `damaged` takes the kinds whose
-    line is damaged.
+    """Yield (shard, kind, line) of each kind of which tasks wait.
+
+    damaged: takes the kinds whose line cannot be read.
     """
     reads = {shard: [("hgetall", key)] for shard, key in enumerate(store.keys.queues("kinds"))}
     for shard, (lines,) in store.pipe_live("shard", reads).items():
@@ -111,14 +111,17 @@ def read_lines(
 
 
 def read_kinds(store: Store, damaged: list[str] | None = None) -> dict[str, KindLine]:
-    """Return the line of each kind of which tasks wait, of all shards together; `damaged` as for
-    read_lines.
+    """Return the line of each kind of which tasks wait, all shards together.
+
+    damaged: takes the kinds whose line cannot be read.
     """
     return _gather(read_lines(store, damaged))
 
 
 def _gather(lines: Iterable[tuple[int, str, KindLine]]) -> dict[str, KindLine]:
-    found: dict[str, KindLine] = {}
+    lines_by_kind: dict[str, KindLine] = {}
     for _, kind, line in lines:
-        found[kind] = line.with_shard(found[kind]) if kind in found else line
-    return found
+        lines_by_kind[kind] = (
+            line.with_shard(lines_by_kind[kind]) if kind in lines_by_kind else line
+        )
+    return lines_by_kind

@@ -1,4 +1,4 @@
-"""Read the nodes as tasks are judged by them: their facts, and the tasks that hold their slots."""
+"""Read the facts of nodes by which tasks are judged, and the tasks that hold slots."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
         node.draining,
         node.offer,
         state.free,
-        state.left,
+        state.amounts_left,
         state.note,
         state.down_ms,
         knows,
@@ -33,11 +33,11 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
 
 
 def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Holder]:
-    """Return the tasks that hold slots of some nodes of a partition, each once, with the amounts
-    that they hold.
+    """Return the tasks that hold slots of some nodes of a partition, with their amounts, each once.
 
-    A task at a waiting seat is among them, with no slots. A task in a slot behind those of a pool
-    that shrank keeps one of the node's slots shut, so it counts as if it held that.
+    A task at a waiting seat is listed with 0 slots. After a pool has shrunk, a task may hold a slot
+    behind the pool's slots. That task keeps one slot of the node shut, so the shut slot is counted
+    as the task's.
     """
     behind = {
         node.name: node.offer.slots if node.has_waiting_seats else node.span for node in nodes

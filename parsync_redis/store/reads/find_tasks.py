@@ -1,5 +1,6 @@
-"""Find tasks by name, node, age and what they hold, and order them: bounded reads that say if the
-answer is a part.
+"""Find tasks by the beginning of an id, or by name, node, age and resources; order them.
+
+Each read is bounded, and says so if the answer is only a part.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,71 +27,65 @@ from .tasks import (
     FoundTasks,
     later_ids,
     latest_dead,
-    list_some,
+    list_bounded,
     waiting_ids,
 )
 
-# Find tasks by the beginning of their ids: the server compares, so only matches come back.
+MAX_SCAN_STEPS: Final = 400
+"""Maximum number of pages of a key: with IDS_PER_SCAN, 2 million entries of each shard's key."""
 
-MOST_STEPS: Final = 400
-"""Pages of a key that are asked for, of 5,000 entries each: so 2 million entries of each shard's
-key.
-"""
-
-PAGE: Final = 5000
-MOST: Final = 10
-"""So many matches are enough to say that a beginning is ambiguous."""
+IDS_PER_SCAN: Final = 5000
+MAX_PREFIX_MATCHES: Final = 10
+"""Maximum number of matches that are returned: two already make a beginning ambiguous."""
 
 
 def find_prefixed(store: Store, beginning: str) -> list[str]:
-    """Return up to `MOST` encoded ids that begin so: of tasks that have not ended, then of those
-    that have.
+    """Return up to MAX_PREFIX_MATCHES encoded ids that begin so, first ids of tasks not ended.
 
-    beginning: encoded as `encode_id` does. It takes a round trip for each 5,000 tasks of the
-    fullest shard. Raises AccessDenied for a login that may not list tasks, and ServerUnreachable.
+    beginning: encoded as `encode_id` does. The server compares, so only matches come back. Takes a
+    round trip for each 5,000 tasks of the fullest shard. Raises AccessDenied for a login that may
+    not list tasks, and ServerUnreachable.
     """
-    found: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for kind in ("tasks", *GENERATIONS):
         cursors = dict.fromkeys(store.keys.queues(kind), 0)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_SCAN_STEPS):
             replies = store.pipe(
-                [("hscan", key, cursor, f"{beginning}*", PAGE) for key, cursor in cursors.items()]
+                [
+                    ("hscan", key, cursor, f"{beginning}*", IDS_PER_SCAN)
+                    for key, cursor in cursors.items()
+                ]
             )
-            found |= dict.fromkeys(readable(id) for _, page in replies for id in page)
-            if len(found) >= MOST:
-                return list(found)[:MOST]
-            cursors = {
-                key: int(cursor)
-                for key, (cursor, _) in zip(cursors, replies, strict=True)
-                if int(cursor)
-            }
+            ids |= dict.fromkeys(readable(id) for _, page in replies for id in page)
+            if len(ids) >= MAX_PREFIX_MATCHES:
+                return list(ids)[:MAX_PREFIX_MATCHES]
+            next_cursors = [int(cursor) for cursor, _ in replies]
+            cursors = dict(zip(cursors, next_cursors, strict=True))
+            cursors = {key: cursor for key, cursor in cursors.items() if cursor}
             if not cursors:
                 break
-    return list(found)
+    return list(ids)
 
 
-MOST_LOOKED: Final = 200_000
-"""Entries of keys that are looked at for one answer."""
+MAX_LOOKED: Final = 200_000
+"""Maximum number of entries of keys that are read for one answer."""
 
-MOST_WAITING: Final = 10_000
-"""Waiting tasks that are looked at, the first in the order of the queue, and as many that are not
-due yet.
-"""
+MAX_WAITING_LOOKED: Final = 10_000
+"""Maximum number of waiting tasks that are read, in queue order, and of tasks not due yet."""
 
 SORTS: Final = ("age", "run", "ended", "name", "node")
-_PAGE: Final = 1000
-_ID: Final = attrgetter("id")
+_ENTRIES_PER_SCAN: Final = 1000
+_id_of: Final = attrgetter("id")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """Tasks in some states, of names that match a pattern, on a node, that hold some of a resource,
-    of some age.
+    """Criteria for tasks: states, name, node, resource, age; and the order of the answer.
 
-    older_than_s: since they were submitted, or have ended. holds: a resource or a kind of devices;
-    only tasks that are placed or run hold anything. sort: `age` (the oldest first), `run` (the
-    longest run first), `ended` (the latest end first), `name` or `node`; '' is the order of
-    `list_tasks`.
+    name: a pattern. holds: a resource or a kind of devices; only placed and running tasks hold any.
+    older_than_s: seconds since the task was submitted, or has ended. sort: `age` (the oldest
+    first), `run` (the longest run first), `ended` (the latest end first), `name` or `node`; '' is
+    the order of `list_tasks`.
     """
 
     states: frozenset[TaskState] = ANY
@@ -109,24 +104,19 @@ class TaskQuery:
 
     @property
     def plain(self) -> bool:
-        """True if the states alone decide."""
-        return (self.name, self.node, self.holds, self.older_than_s, self.sort) == (
-            "*",
-            "",
-            "",
-            0.0,
-            "",
-        )
+        """True if the states are the only criterion."""
+        any_task = self.name == "*" and not (self.node or self.holds or self.older_than_s)
+        return any_task and not self.sort
 
     @property
     def asks_lines(self) -> bool:
-        """True if the lines of tasks must be read to judge or order them."""
+        """True if the lines of tasks must be read to judge or order the tasks."""
         return self.name != "*" or self.older_than_s > 0 or self.sort in ("age", "name")
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTask:
-    """A task as the keys of its state tell it, by its encoded id."""
+class TaskEntry:
+    """What an entry of a key tells of a task. id: encoded."""
 
     id: str
     line: TaskLine | None = None
@@ -136,12 +126,12 @@ class SeenTask:
 
     @property
     def name(self) -> str:
-        """Return its name, '' if it is not known."""
+        """The task's name, '' if unknown."""
         return self.line.kind.partition(" ")[0] if self.line else ""
 
     @property
     def since_ms(self) -> int:
-        """Return when it was submitted, or has ended."""
+        """When the task ended, or was submitted if it has not ended; 0 if unknown."""
         return self.ended_ms or (self.line.submitted_ms if self.line else 0)
 
 
@@ -151,77 +141,78 @@ def find_tasks(store: Store, query: TaskQuery) -> FoundTasks:
     Raises ServerUnreachable, and AccessDenied for a login that may not list tasks.
     """
     if query.plain:
-        return list_some(store, query.states, query.limit, MOST_LOOKED)
+        return list_bounded(store, query.states, query.limit, MAX_LOOKED)
     now_ms = server_ms(store)
     looked = 0
     part = ""
-    found: list[SeenTask] = []
+    selected: list[TaskEntry] = []
     for page in _pages(store, query):
         looked += len(page)
-        some = _with_lines(store, page) if query.asks_lines else page
-        found += [seen for seen in some if matches(seen, query, now_ms)]
-        if not query.sort and len(found) >= query.limit:
+        entries = _with_lines(store, page) if query.asks_lines else page
+        selected += [entry for entry in entries if matches(entry, query, now_ms)]
+        if not query.sort and len(selected) >= query.limit:
             break
-        if looked >= MOST_LOOKED:
+        if looked >= MAX_LOOKED:
             part = f"{looked:,} tasks were looked at"
             break
-        if len(page) >= MOST_WAITING:
+        if len(page) >= MAX_WAITING_LOOKED:
             part = f"of the tasks that wait, the first {len(page):,} were looked at"
-    found = list({seen.id: seen for seen in found}.values())
+    selected = list({entry.id: entry for entry in selected}.values())
     chosen = (
-        nsmallest(query.limit, found, key=lambda seen: order_of(seen, query.sort, now_ms))
+        nsmallest(query.limit, selected, key=lambda entry: order_of(entry, query.sort, now_ms))
         if query.sort
-        else found
+        else selected
     )
-    ids = [seen.id for seen in chosen[: query.limit]]
+    ids = [entry.id for entry in chosen[: query.limit]]
     tasks = [
         task
-        for at in range(0, len(ids), MAX_BATCH)
-        for task in store.statuses(ids[at : at + MAX_BATCH])
+        for start in range(0, len(ids), MAX_BATCH)
+        for task in store.statuses(ids[start : start + MAX_BATCH])
     ]
     return FoundTasks([task for task in tasks if task.state in query.states], part)
 
 
-def matches(seen: SeenTask, query: TaskQuery, now_ms: int) -> bool:
-    """Return whether a task is one of those that are asked for. Pure."""
-    place = seen.place
+def matches(entry: TaskEntry, query: TaskQuery, now_ms: int) -> bool:
+    """Return whether a task meets the criteria of a query. Pure."""
+    place = entry.place
     if query.node and not (place and place.node == query.node):
         return False
     if query.holds and not (place and holds(place, query.holds)):
         return False
-    if query.name != "*" and not fnmatchcase(seen.name, query.name):
+    if query.name != "*" and not fnmatchcase(entry.name, query.name):
         return False
-    return not query.older_than_s or 0 < seen.since_ms <= now_ms - query.older_than_s * 1000
+    return not query.older_than_s or 0 < entry.since_ms <= now_ms - query.older_than_s * 1000
 
 
-def holds(place: Place, what: str) -> bool:
-    """Return whether a place has some of a resource, or of devices of a kind: 'gpu' of 'gpu@1=0.5',
-    'gpu.mem' too.
+def holds(place: Place, resource: str) -> bool:
+    """Return whether a place has some of a resource, or some devices of a kind.
+
+    The place 'gpu@1=0.5 gpu.mem@1=4' holds gpu@1, gpu and gpu.mem.
     """
     names = [name for name, amount in read_amounts(place.asked).items() if amount]
-    return any(what in (name, name.partition("@")[0], kind_of(name)) for name in names)
+    return any(resource in (name, name.partition("@")[0], kind_of(name)) for name in names)
 
 
-def order_of(seen: SeenTask, sort: str, now_ms: int) -> tuple[Any, ...]:
-    """Return what a task is ordered by; tasks that have none of it come last. Pure."""
+def order_of(entry: TaskEntry, sort: str, now_ms: int) -> tuple[Any, ...]:
+    """Return the sort key of a task; a task without the sorted value comes last. Pure."""
     if sort == "run":
-        run_ms = None if seen.started_ms is None else (seen.ended_ms or now_ms) - seen.started_ms
-        return (run_ms is None, -(run_ms or 0), seen.id)
+        run_ms = None if entry.started_ms is None else (entry.ended_ms or now_ms) - entry.started_ms
+        return (run_ms is None, -(run_ms or 0), entry.id)
     if sort == "ended":
-        return (seen.ended_ms is None, -(seen.ended_ms or 0), seen.id)
+        return (entry.ended_ms is None, -(entry.ended_ms or 0), entry.id)
     if sort == "node":
-        place = seen.place
-        return (place is None, place.node if place else "", place.slot if place else 0, seen.id)
-    return (seen.name if sort == "name" else "", seen.since_ms, seen.id)
+        place = entry.place
+        return (place is None, place.node if place else "", place.slot if place else 0, entry.id)
+    return (entry.name if sort == "name" else "", entry.since_ms, entry.id)
 
 
-def _pages(store: Store, query: TaskQuery) -> Iterator[list[SeenTask]]:
-    """Yield what the keys of these states tell, in pages."""
+def _pages(store: Store, query: TaskQuery) -> Iterator[list[TaskEntry]]:
+    """Yield the entries of the keys of these states, in pages."""
     states = query.states
     queues = store.keys.queues
     if HOLDING & states:
         for rows in _scan(store, queues("running")):
-            yield [seen for seen in (_placed(*row) for row in rows) if _state(seen) in states]
+            yield [entry for entry in (_placed(*row) for row in rows) if _state(entry) in states]
     if query.holds:
         return
     if not query.node:
@@ -232,52 +223,47 @@ def _pages(store: Store, query: TaskQuery) -> Iterator[list[SeenTask]]:
                 yield [_ended(id, text) for id, text in rows if text.partition(" ")[0] in states]
 
 
-def _unplaced(store: Store, query: TaskQuery) -> Iterator[list[SeenTask]]:
+def _unplaced(store: Store, query: TaskQuery) -> Iterator[list[TaskEntry]]:
     states = query.states
     if TaskState.WAITING in states:
         for rows in _scan(store, store.keys.queues("taken")):
-            yield [SeenTask(id) for id, _ in rows]
-        yield [SeenTask(id) for id in waiting_ids(store, MOST_WAITING, query.name)]
-        yield [SeenTask(id) for id in later_ids(store, MOST_WAITING)]
+            yield [TaskEntry(id) for id, _ in rows]
+        yield [TaskEntry(id) for id in waiting_ids(store, MAX_WAITING_LOOKED, query.name)]
+        yield [TaskEntry(id) for id in later_ids(store, MAX_WAITING_LOOKED)]
     if TaskState.DEAD in states:
         yield [
-            SeenTask(id, ended_ms=int(died_ms))
-            for died_ms, id in latest_dead(store, MOST_WAITING - 1)
+            TaskEntry(id, ended_ms=int(died_ms))
+            for died_ms, id in latest_dead(store, MAX_WAITING_LOOKED - 1)
         ]
 
 
 def _scan(store: Store, keys: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
-    """Yield the entries of some hashes in pages."""
+    """Yield the entries of some hashes, in pages."""
     for key in keys:
         cursor = 0
         while True:
-            at, fields = store.pipe([("hscan", key, cursor, None, _PAGE)])[0]
+            next_cursor, fields = store.pipe([("hscan", key, cursor, None, _ENTRIES_PER_SCAN)])[0]
             yield [(readable(field), readable(value)) for field, value in fields.items()]
-            if not (cursor := int(at)):
+            if not (cursor := int(next_cursor)):
                 break
 
 
-def _placed(id: str, run: str) -> SeenTask:
+def _placed(id: str, run: str) -> TaskEntry:
     place, started_ms = read_run(run)
-    return SeenTask(id, None, place, started_ms)
+    return TaskEntry(id, None, place, started_ms)
 
 
-def _state(seen: SeenTask) -> TaskState:
-    return TaskState.PLACED if seen.started_ms is None else TaskState.RUNNING
+def _state(entry: TaskEntry) -> TaskState:
+    return TaskState.PLACED if entry.started_ms is None else TaskState.RUNNING
 
 
-def _ended(id: str, text: str) -> SeenTask:
-    """Read the record of a task that has ended; what is damaged in it is missing."""
+def _ended(id: str, text: str) -> TaskEntry:
+    """Return the entry of an ended task from its record; damaged values are None."""
     end, line, run, *_ = [*text.split("\n"), "", ""]
     place, started_ms = read_run(run)
-    ended = end.partition(" ")[2]
-    return SeenTask(
-        id,
-        _line(line),
-        place,
-        started_ms,
-        int(ended) if ended.isdecimal() and len(ended) < 16 else None,
-    )
+    ended_text = end.partition(" ")[2]
+    is_time = ended_text.isdecimal() and len(ended_text) < 16
+    return TaskEntry(id, _line(line), place, started_ms, int(ended_text) if is_time else None)
 
 
 def _line(text: str) -> TaskLine | None:
@@ -287,16 +273,20 @@ def _line(text: str) -> TaskLine | None:
         return None
 
 
-def _with_lines(store: Store, page: Sequence[SeenTask]) -> list[SeenTask]:
-    """Return the same, with the lines of the tasks that have none; a round trip for each 1,000 of a
-    shard.
+def _with_lines(store: Store, page: Sequence[TaskEntry]) -> list[TaskEntry]:
+    """Return the entries, with the lines of tasks added where they are missing.
+
+    Takes a round trip for each 1,000 tasks of a shard.
     """
-    without = [seen for seen in page if seen.line is None]
+    without = [entry for entry in page if entry.line is None]
     reads: list[tuple[str, str, list[str]]] = []
-    for shard, some in store.keys.by_shard(without, _ID):
-        ids = [seen.id for seen in some]
+    for shard, shard_entries in store.keys.by_shard(without, _id_of):
+        ids = [entry.id for entry in shard_entries]
         key = store.keys.queue("tasks", shard)
-        reads += [("hmget", key, ids[at : at + _PAGE]) for at in range(0, len(ids), _PAGE)]
+        reads += [
+            ("hmget", key, ids[start : start + _ENTRIES_PER_SCAN])
+            for start in range(0, len(ids), _ENTRIES_PER_SCAN)
+        ]
     replies = store.pipe(reads) if reads else []
     texts = {
         id: text
@@ -304,6 +294,6 @@ def _with_lines(store: Store, page: Sequence[SeenTask]) -> list[SeenTask]:
         for id, text in zip(ids, row, strict=True)
     }
     return [
-        replace(seen, line=_line(readable(texts[seen.id]))) if texts.get(seen.id) else seen
-        for seen in page
+        replace(entry, line=_line(readable(texts[entry.id]))) if texts.get(entry.id) else entry
+        for entry in page
     ]

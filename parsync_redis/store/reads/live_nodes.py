@@ -15,8 +15,9 @@ def note_of(node: Node, note: str) -> str:
 
 
 def _down_ms(counter: bytes) -> int | None:
-    """Return when a node was marked down (ms), by the line of its counter; None if it is up or the
-    line is damaged.
+    """Return when a node was marked down (ms), None if it is up or the line is damaged.
+
+    counter: the line of the node's counter.
     """
     since = (COUNTER.read(readable(counter)) or {}).get("since")
     return int(since) if since else None
@@ -24,22 +25,25 @@ def _down_ms(counter: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A node's free slots and waiting seats, what is left (thousandths), its note, and since when
-    it is down (ms).
+    """A node as it is now.
+
+    free: free slots. free_ahead: free waiting seats. amounts_left: thousandths by name. note: why
+    it is drained or suspect. down_ms: when it was marked down, None if it is up.
     """
 
     partition: int
     node: Node
     free: int
     free_ahead: int
-    left: Mapping[str, int]
+    amounts_left: Mapping[str, int]
     note: str
     down_ms: int | None
 
 
 def count_bits(bitmap: bytes, first: int, count: int) -> int:
-    """Return how many of `count` bits from bit `first` on are 1, without numpy: its import takes
-    longer.
+    """Return how many of `count` bits from bit `first` on are 1.
+
+    Does without numpy, whose import takes longer than the count.
     """
     part = bitmap[first // 8 : (first + count + 7) // 8]
     width = max(0, 8 * len(part) - first % 8)
@@ -49,23 +53,23 @@ def count_bits(bitmap: bytes, first: int, count: int) -> int:
 def live_nodes(
     number: int,
     free: bytes | None,
-    left: dict[bytes, bytes],
+    amounts_left: dict[bytes, bytes],
     records: dict[bytes, bytes],
     notes: dict[bytes, bytes],
     counters: dict[bytes, bytes],
 ) -> list[LiveNode]:
     """Return the nodes of a partition by name, from the replies to `reads_of` without the first."""
-    found = []
+    nodes = []
     for name, node in sorted(read_nodes(records)[0].items()):
-        found.append(
+        nodes.append(
             LiveNode(
                 number,
                 node,
                 count_bits(free or b"", node.first, node.offer.slots),
                 count_bits(free or b"", node.first + node.offer.slots, node.waiting_seats),
-                read_amounts(readable(left.get(name.encode(), b""))),
+                read_amounts(readable(amounts_left.get(name.encode(), b""))),
                 note_of(node, readable(notes.get(name.encode(), b""))),
                 _down_ms(counters.get(name.encode(), b"")),
             )
         )
-    return found
+    return nodes

@@ -1,4 +1,4 @@
-"""Read the schedulers of a cluster, for people, and judge which of them are alive."""
+"""Read the schedulers of a cluster for people, and judge which of them are alive."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,21 +15,22 @@ from ..store import Store
 from .views import count_partitions
 
 STATS_KEPT_MS: Final = 3_600_000
-"""Each renewal of a scheduler sets this time to live on its stats, so that what is left of it tells
-when that was.
+"""Time to live of a scheduler's stats, which each renewal sets anew.
+
+So the remaining time tells when the scheduler renewed last.
 """
 
-_SCAN_STEPS: Final = 50
-_SCAN_COUNT: Final = 1000
+_MAX_CLUSTER_SCANS: Final = 50
+_CONFIGS_PER_SCAN: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerView:
-    """A scheduler: the rank of its name, the counter that it moves while it lives, what it says of
-    itself.
+    """A scheduler as people see it.
 
-    silent_s: how long ago it renewed its membership, None if that was more than an hour ago. alive:
-    within one lease.
+    ordinal: the rank of its name. counter: the number that it moves while it lives. stats: its own
+    figures. silent_s: seconds since it renewed its membership, None for more than an hour. alive:
+    it renewed within one lease.
     """
 
     name: str
@@ -42,8 +43,9 @@ class SchedulerView:
 
 
 def read_schedulers(store: Store) -> list[SchedulerView]:
-    """Return the schedulers by ordinal, in two round trips; a killed one is listed until another
-    notices.
+    """Return the schedulers by ordinal, in two round trips.
+
+    A killed scheduler is listed until another scheduler removes it.
     """
     kinds = ("schedulers", "leader", "config")
     counters, leader, config = (
@@ -56,21 +58,22 @@ def read_schedulers(store: Store) -> list[SchedulerView]:
     replies = store.pipe([(command, key) for key in keys for command in ("hgetall", "pttl")])
     holder = (LEADER.read(leader.get("holder", "")) or {}).get("name")
     lease_s = lease_of(config)
-    found = []
+    views = []
     for ordinal, name in enumerate(names):
         stats, left_ms = replies[2 * ordinal : 2 * ordinal + 2]
         silent_s, alive = judge_silence(int(left_ms), lease_s)
-        found.append(
+        views.append(
             SchedulerView(
                 name, ordinal, name == holder, int(counters[name]), _text(stats), silent_s, alive
             )
         )
-    return found
+    return views
 
 
 def judge_silence(left_ms: int, lease_s: float) -> tuple[float | None, bool]:
-    """Return how long ago a scheduler renewed, by the time to live that its stats have left, and if
-    it is alive.
+    """Return the seconds since a scheduler renewed (None: over an hour), and whether it is alive.
+
+    left_ms: the remaining time to live of its stats.
     """
     if left_ms < 0:
         return None, False
@@ -179,35 +182,36 @@ def find_fault(
 
 
 def find_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> Fault | None:
-    """Return the fault that no scheduler is alive; None if one is.
+    """Return the fault that no scheduler is alive; None if one is alive.
 
-    Silence must mean something: see `find_fault`.
+    The caller knows that the servers take writes, see `find_fault`.
     """
-    known = list(schedulers)
-    if not known:
+    views = list(schedulers)
+    if not views:
         return find_no_cluster(store)
-    if any(scheduler.alive for scheduler in known):
+    if any(scheduler.alive for scheduler in views):
         return None
     silent = ", ".join(
         f"{s.name} (silent for {'over an hour' if s.silent_s is None else f'{s.silent_s:.0f} s'})"
-        for s in known[:4]
+        for s in views[:4]
     )
-    more = f" and {len(known) - 4} more" if len(known) > 4 else ""
-    return Fault(f"no scheduler of {_where(store)} is alive: {silent}{more}", _start(store))
+    not_named = f" and {len(views) - 4} more" if len(views) > 4 else ""
+    return Fault(f"no scheduler of {_where(store)} is alive: {silent}{not_named}", _start(store))
 
 
 def look_for_cluster(store: Store) -> Fault | None:
-    """Return the fault that there is no such cluster; None if there is."""
+    """Return the fault that the store's cluster does not exist; None if it exists."""
     return None if store.config() else find_no_cluster(store)
 
 
 def find_no_cluster(store: Store) -> Fault:
-    """Return the fault that no scheduler has joined the cluster: its name may be misspelt, so
-    others are named.
+    """Return the fault that no scheduler has joined the cluster.
+
+    The cluster's name may be misspelt, so the fault names other clusters.
     """
-    others = [name for name in find_clusters(store) if name != store.keys.cluster]
-    there_are = f" (other clusters there: {', '.join(others[:8])})" if others else ""
-    return Fault(f"no scheduler has joined {_where(store)}{there_are}", _start(store))
+    other_clusters = [name for name in find_clusters(store) if name != store.keys.cluster]
+    hint = f" (other clusters there: {', '.join(other_clusters[:8])})" if other_clusters else ""
+    return Fault(f"no scheduler has joined {_where(store)}{hint}", _start(store))
 
 
 def _where(store: Store) -> str:
@@ -219,24 +223,25 @@ def _start(store: Store) -> str:
 
 
 def find_clusters(store: Store) -> list[str]:
-    """Return the clusters on these servers, by a scan of at most 50,000 keys of each; [] if this
-    login may not scan.
+    """Return the clusters on these servers; [] if this login may not scan.
+
+    Scans at most 50,000 keys of each server.
     """
-    found: set[str] = set()
+    clusters: set[str] = set()
     try:
         for server in store.servers().values():
-            found |= _scan(server) if server is not None else set()
+            clusters |= _scan(server) if server is not None else set()
     except AccessDenied:
         return []
-    return sorted(found)
+    return sorted(clusters)
 
 
 def _scan(server: Reader) -> set[str]:
-    found: set[str] = set()
+    clusters: set[str] = set()
     cursor: Any = 0
-    for _ in range(_SCAN_STEPS):
-        cursor, names = server.pipe([("scan", cursor, ANY_CONFIG, _SCAN_COUNT)])[0]
-        found |= {cluster_of(readable(name)) for name in names}
+    for _ in range(_MAX_CLUSTER_SCANS):
+        cursor, names = server.pipe([("scan", cursor, ANY_CONFIG, _CONFIGS_PER_SCAN)])[0]
+        clusters |= {cluster_of(readable(name)) for name in names}
         if not int(cursor):
             break
-    return found
+    return clusters

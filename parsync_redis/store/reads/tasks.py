@@ -15,14 +15,14 @@ from .demand import read_lines
 
 _SCAN_STEPS: Final = 2000
 _SCAN_COUNT: Final = 1000
-_PAGE: Final = 10_000
+_IDS_PER_READ: Final = 10_000
 """Ids of an index that are read at a time."""
 
-_KINDS: Final = 100
+_KINDS_PER_READ: Final = 100
 """Kinds whose first tasks are read at a time."""
 
 GENERATIONS: Final = ("ended", "ended_1", "ended_2")
-"""Keys of the tasks that have ended, the newest first."""
+"""Keys of the ended tasks, the newest generation first."""
 
 ANY: Final = frozenset(TaskState)
 HOLDING: Final = frozenset((TaskState.PLACED, TaskState.RUNNING))
@@ -31,43 +31,46 @@ UNENDED: Final = HOLDING | {TaskState.WAITING}
 
 @dataclass(frozen=True, slots=True)
 class FoundTasks:
-    """Tasks, and why the answer is only a part; '' if it is whole."""
+    """Tasks that were found. part: why the answer is only a part, '' if it is whole."""
 
     tasks: Sequence[TaskStatus]
     part: str = ""
 
 
 def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
-    """Return up to `limit` tasks in any of these states: running, placed, waiting, then final ones.
+    """Return up to `limit` tasks in any of these states.
 
-    The dead are listed the latest first; of each generation of those that have ended, 2 million are
-    looked at. Raises ServerUnreachable.
+    Running and placed tasks come first, then waiting, dead and other final ones. Dead tasks
+    are sorted, the latest first. At most 2 million tasks of each generation of ended tasks are
+    read. Raises ServerUnreachable.
     """
-    return list(list_some(store, states, limit, None).tasks)
+    return list(list_bounded(store, states, limit, None).tasks)
 
 
-def list_some(
+def list_bounded(
     store: Store, states: Collection[TaskState], limit: int, most_looked: int | None
 ) -> FoundTasks:
-    """Return what `list_tasks` returns, and look at about `most_looked` tasks at most.
+    """Return what `list_tasks` returns, after about `most_looked` tasks at most.
 
-    Raises ServerUnreachable.
+    most_looked: None for no bound. Raises ServerUnreachable.
     """
-    found: list[TaskStatus] = []
-    seen: set[str] = set()
+    tasks: list[TaskStatus] = []
+    ids_seen: set[str] = set()
     for ids in _ids(store, states, limit):
-        fresh = [id for id in dict.fromkeys(ids) if id not in seen]
-        seen.update(fresh)
-        for at in range(0, len(fresh), MAX_BATCH):
-            some = store.statuses(fresh[at : at + MAX_BATCH])
-            found += [
-                task for task in some if task.state is not TaskState.GONE and task.state in states
+        fresh = [id for id in dict.fromkeys(ids) if id not in ids_seen]
+        ids_seen.update(fresh)
+        for start in range(0, len(fresh), MAX_BATCH):
+            statuses = store.statuses(fresh[start : start + MAX_BATCH])
+            tasks += [
+                task
+                for task in statuses
+                if task.state is not TaskState.GONE and task.state in states
             ]
-            if len(found) >= limit:
-                return FoundTasks(found[:limit])
-        if most_looked is not None and len(seen) >= most_looked:
-            return FoundTasks(found, f"{len(seen):,} tasks were looked at")
-    return FoundTasks(found)
+            if len(tasks) >= limit:
+                return FoundTasks(tasks[:limit])
+        if most_looked is not None and len(ids_seen) >= most_looked:
+            return FoundTasks(tasks, f"{len(ids_seen):,} tasks were looked at")
+    return FoundTasks(tasks)
 
 
 def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[list[str]]:
@@ -87,15 +90,13 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
 
 
 def later_ids(store: Store, limit: int) -> list[str]:
-    """Return the ids of the first tasks that are not due yet, the next to be due in front."""
+    """Return the ids of up to `limit` tasks of each shard that are not due yet, by due time."""
     firsts = [_first(store, key, limit) for key in store.keys.queues("later")]
     return [id for _, id in sorted(chain.from_iterable(firsts))]
 
 
 def latest_dead(store: Store, limit: int) -> list[tuple[float, str]]:
-    """Return when tasks died (ms), and their ids, the latest first; 10,000 of each
-    shard at most.
-    """
+    """Return (time of death in ms, id) of up to `limit` tasks of each shard, the latest first."""
     pages = store.pipe(
         [("zrange", key, -limit, -1, False, True) for key in store.keys.queues("dead")]
     )
@@ -103,27 +104,25 @@ def latest_dead(store: Store, limit: int) -> list[tuple[float, str]]:
 
 
 def waiting_ids(store: Store, limit: int, name: str = "*") -> list[str]:
-    """Return the ids of the first tasks of all kinds whose name matches, in their order."""
-    lines = read_lines(store)
+    """Return the ids of the first tasks of all kinds whose name matches, in queue order."""
     kinds = sorted(
-        (at.first, shard, kind)
-        for shard, kind, at in lines
+        (line.first, shard, kind)
+        for shard, kind, line in read_lines(store)
         if fnmatchcase(kind.partition(" ")[0], name)
     )
-    found: list[tuple[float, str]] = []
-    for at in range(0, len(kinds), _KINDS):
-        if len(found) == limit and found[-1][0] < kinds[at][0]:
-            break  # all of the others come later
-        keys = [store.keys.pending(kind, shard) for _, shard, kind in kinds[at : at + _KINDS]]
-        if limit > _PAGE:
+    first_ids: list[tuple[float, str]] = []
+    for start in range(0, len(kinds), _KINDS_PER_READ):
+        batch = kinds[start : start + _KINDS_PER_READ]
+        if len(first_ids) == limit and first_ids[-1][0] < batch[0][0]:
+            break  # The tasks of all further kinds come later.
+        keys = [store.keys.pending(kind, shard) for _, shard, kind in batch]
+        if limit > _IDS_PER_READ:
             firsts = [_first(store, key, limit) for key in keys]
         else:
-            firsts = [
-                _pairs(page)
-                for page in store.pipe([("zrange", key, 0, limit - 1, False, True) for key in keys])
-            ]
-        found = sorted({*found, *chain.from_iterable(firsts)})[:limit]
-    return [id for _, id in found]
+            pages = store.pipe([("zrange", key, 0, limit - 1, False, True) for key in keys])
+            firsts = [_pairs(page) for page in pages]
+        first_ids = sorted({*first_ids, *chain.from_iterable(firsts)})[:limit]
+    return [id for _, id in first_ids]
 
 
 def _pairs(page: Sequence[tuple[bytes, float]]) -> list[tuple[float, str]]:
@@ -131,25 +130,23 @@ def _pairs(page: Sequence[tuple[bytes, float]]) -> list[tuple[float, str]]:
 
 
 def _first(store: Store, key: str, limit: int) -> list[tuple[float, str]]:
-    """Return the first of an ordered index, (order, id).
+    """Return the first `limit` entries of an ordered index, (order, id).
 
-    More than one page is read by rank from the end.
-
-    While this reads, schedulers remove ids from the front. That does not change ranks counted from
-    the end, so no id is skipped. An id that is added at the end meanwhile may appear twice, and is
-    dropped once.
+    Several pages are read by rank from the end. While this reads, schedulers remove ids from the
+    front, which does not change ranks counted from the end. So no id is skipped. An id that is
+    added at the end meanwhile may appear twice, and is returned once.
     """
 
     def page(start: int, end: int) -> list[tuple[bytes, float]]:
         return list(store.pipe([("zrange", key, start, end, False, True)])[0])
 
-    if limit <= _PAGE:
+    if limit <= _IDS_PER_READ:
         pages = [page(0, limit - 1)]
     else:
-        pages = [page(-_PAGE, -1)]
-        while len(pages[-1]) == _PAGE:
-            end = -len(pages) * _PAGE
-            pages.append(page(end - _PAGE, end - 1))
+        pages = [page(-_IDS_PER_READ, -1)]
+        while len(pages[-1]) == _IDS_PER_READ:
+            end = -len(pages) * _IDS_PER_READ
+            pages.append(page(end - _IDS_PER_READ, end - 1))
     return _pairs(list(dict.fromkeys(chain.from_iterable(reversed(pages)))))[:limit]
 
 

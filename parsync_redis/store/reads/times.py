@@ -10,7 +10,7 @@ from ..runner import Runner
 
 
 def read_times(store: Runner) -> LearntTimes:
-    """Return all run times; lines that cannot be read are left out. Raises ServerUnreachable."""
+    """Return all run times; unreadable lines are left out. Raises ServerUnreachable."""
     return _learnt(store.hash(store.keys.shared("times")))
 
 
@@ -23,13 +23,13 @@ def read_times_of(store: Runner, fields: Sequence[str]) -> LearntTimes:
 
 
 def _learnt(lines: Mapping[str, str]) -> LearntTimes:
-    found = LearntTimes()
+    learnt = LearntTimes()
     for field, text in lines.items():
         try:
-            found[field] = RunTimes.of(text)
+            learnt[field] = RunTimes.of(text)
         except ValueError:
-            continue  # the next run of that name replaces it
-    return found
+            continue  # The next run of that name replaces the damaged line.
+    return learnt
 
 
 def read_names(store: Runner) -> list[NameView]:
@@ -38,17 +38,18 @@ def read_names(store: Runner) -> list[NameView]:
 
 
 def names_of(learnt: LearntTimes) -> list[NameView]:
-    """Return the names that have run times, by name; the classes behind each that ran
-    on several.
+    """Return the names that have run times, sorted.
+
+    A name that ran on several node classes is followed by its classes.
     """
-    found = list[NameView]()
+    views = list[NameView]()
     for field, times in sorted(learnt.items(), key=lambda item: item[0].partition(" ")):
         name, _, node_class = field.partition(" ")
         if not node_class or name not in learnt or times.count < learnt[name].count:
             mean_ms = round(times.mean_ms, 3)
             p95_ms = round(times.p95_ms, 3)
-            found.append(NameView(name, times.count, mean_ms, p95_ms, node_class))
-    return found
+            views.append(NameView(name, times.count, mean_ms, p95_ms, node_class))
+    return views
 
 
 def runs_of(learnt: LearntTimes) -> dict[str, TimeHistogram]:

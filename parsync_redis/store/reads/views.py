@@ -1,4 +1,4 @@
-"""Read nodes and partitions for people: many keys, a round trip for every hundred partitions."""
+"""Read nodes, partitions and known tasks for people: a round trip for every hundred partitions."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,24 +20,22 @@ from ..server.server_errors import translate
 from ..store import Store
 from .live_nodes import LiveNode, live_nodes
 
-_CHUNK: Final = 100
+_PARTITIONS_PER_READ: Final = 100
 
 
 def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
-    """Yield each partition with its nodes, by number; nothing for a cluster that no scheduler has
-    joined yet.
+    """Yield each partition with its nodes, by number; nothing before the first scheduler joins.
 
-    They are read one after another, while the cluster goes on; the log names those whose server is
-    away. Raises ServerUnreachable if the settings' server is away, or all are.
+    The partitions are read one after another while the cluster goes on. The log names partitions
+    whose server is away. Raises ServerUnreachable if the settings' server is away, or if all
+    servers are.
     """
     for number, rows in fetch(store):
         yield view_partition(store, number, *rows)
 
 
 def count_partitions(store: Store) -> int:
-    """Return the number of partitions; 0 before the cluster's first scheduler, or if its config is
-    damaged.
-    """
+    """Return the number of partitions; 0 before the first scheduler, or for a damaged config."""
     return partitions_of(store.config())
 
 
@@ -48,14 +46,17 @@ def partitions_of(config: Mapping[str, str]) -> int:
 
 
 def find_node(store: Store, name: str) -> int | None:
-    """Return the number of the partition whose node has this name, or None."""
+    """Return the number of the partition that has a node of this name, or None."""
     count = count_partitions(store)
     keys = [store.keys.partition(number, "nodes") for number in range(count)]
-    found = store.pipe_each([("hexists", key, name) for key in keys])
-    if (at := next((number for number, there in enumerate(found) if there is True), None)) is None:
-        for error in (reply for reply in found if isinstance(reply, Exception)):
-            raise translate(store.address, error)  # it may be there
-    return at
+    replies = store.pipe_each([("hexists", key, name) for key in keys])
+    for number, has_node in enumerate(replies):
+        if has_node is True:
+            return number
+    for reply in replies:
+        if isinstance(reply, Exception):  # The node may be in this partition.
+            raise translate(store.address, reply)
+    return None
 
 
 def read_names(store: Store) -> list[str]:
@@ -64,17 +65,14 @@ def read_names(store: Store) -> list[str]:
 
 
 class Directory:
-    """The tasks that the cluster's workers know.
-
-    A second look reads only the digests that are new.
-    """
+    """The tasks that the cluster's workers know. A second read reads only new digests."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: dict[str, KnownTasks] = {}
 
     def newest_first(self) -> list[KnownTasks]:
-        """Return the tasks of each app that a node has, the last registered first.
+        """Return the tasks of each app that a node has, the last registered app first.
 
         Raises ServerUnreachable.
         """
@@ -85,13 +83,12 @@ class Directory:
         """Return the apps as they are now. Raises ServerUnreachable."""
         reads: list[tuple[Any, ...]] = []
         for meta, apps in zip(*map(self._store.keys.queues, ("meta", "apps")), strict=True):
-            # the stamp is read first: it must not be newer than the apps
+            # The stamp is read first, because it must not be newer than the apps.
             reads += [("hmget", meta, ["apps"]), ("zrevrange", apps, 0, -1)]
         replies = self._store.pipe_each(reads)
         answers = [*zip(replies[::2], replies[1::2], strict=True)]
-        newest = next(
-            (digests for stamps, digests in answers if isinstance(digests, list)), answers[0][1]
-        )
+        readable_digests = [digests for _, digests in answers if isinstance(digests, list)]
+        newest = readable_digests[0] if readable_digests else answers[0][1]
         if isinstance(newest, Exception):
             raise translate(self._store.address, newest)
         stamps = [
@@ -103,17 +100,17 @@ class Directory:
         return Apps(stamps, self._known([readable(digest) for digest in newest]))
 
     def _known(self, digests: Sequence[str]) -> list[KnownTasks]:
-        """Return the tasks of these digests; read those that are new."""
+        """Return the tasks of these digests; read only new digests."""
         if new := [digest for digest in digests if digest not in self._read]:
             texts = self._store.read_any("hmget", "names", new)
-            found = {
+            tasks_by_digest = {
                 digest: KnownTasks(readable(text))
                 for digest, text in zip(new, texts, strict=True)
                 if text
             }
             self._read = {
                 digest: tasks for digest, tasks in self._read.items() if digest in digests
-            } | found
+            } | tasks_by_digest
         return [self._read[digest] for digest in digests if digest in self._read]
 
     def by_digest(self) -> Mapping[str, KnownTasks]:
@@ -124,10 +121,10 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Apps:
-    """The tasks of each app that a node has, the last registered first.
+    """The tasks of each app that a node has, the last registered app first.
 
-    stamps: tell submit which copy this is, one for each shard. A shard that had other apps at that
-    moment refuses it.
+    stamps: tells submit which copy of the apps this is, for each shard. A shard whose apps were
+    others at that moment refuses the copy.
     """
 
     stamps: Sequence[str]
@@ -138,16 +135,16 @@ class Apps:
 
         Names that no app knows are left out.
         """
-        found: dict[str, Mapping[str, Any] | None] = {}
+        declarations: dict[str, Mapping[str, Any] | None] = {}
         for name in names:
             knowing = next((app for app in self.newest_first if name in app.declared), None)
             if knowing is not None:
-                found[name] = knowing.declared[name]
-        return found
+                declarations[name] = knowing.declared[name]
+        return declarations
 
 
 def read_offers(store: Store) -> dict[str, Resources]:
-    """Return what each node offers when it is empty; submit judges by that."""
+    """Return what each node offers while it is empty, by name; submit judges by that."""
     shapes = {
         readable(node): readable(offer)
         for node, offer in store.read_any("hgetall", "shapes").items()
@@ -158,13 +155,16 @@ def read_offers(store: Store) -> dict[str, Resources]:
 def fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
     """Yield the number and the records of each partition whose server answers."""
     numbers = range(count_partitions(store))
-    for start in range(0, len(numbers), _CHUNK):
-        reads = {number: reads_of(store, number) for number in numbers[start : start + _CHUNK]}
+    for start in range(0, len(numbers), _PARTITIONS_PER_READ):
+        reads = {
+            number: reads_of(store, number)
+            for number in numbers[start : start + _PARTITIONS_PER_READ]
+        }
         yield from store.pipe_live("partition", reads).items()
 
 
 def reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
-    """Return the reads of all records of a partition."""
+    """Return the commands that read all records of a partition."""
     meta = store.keys.partition(number, "meta")
     free = store.keys.partition(number, "free")
     hashes = [
@@ -175,9 +175,7 @@ def reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
 
 
 def read_live_nodes(store: Store) -> Iterator[list[LiveNode]]:
-    """Yield the nodes of each partition, by number; nothing for a cluster that no scheduler has
-    joined yet.
-    """
+    """Yield the nodes of each partition, by number; nothing before the first scheduler joins."""
     for number, (_, *rows) in fetch(store):
         yield live_nodes(number, *rows)
 
@@ -207,7 +205,7 @@ def view_of(state: LiveNode) -> NodeView:
         offer.slots - state.free,
         amount_numbers(offer.amounts),
         amount_numbers(
-            (name, amount) for name, amount in state.left.items() if not undeclared(name)
+            (name, amount) for name, amount in state.amounts_left.items() if not undeclared(name)
         ),
         labels_of(offer),
         f"over {state.note}" if node.drain == 2 else state.note,
@@ -220,37 +218,39 @@ def view_of(state: LiveNode) -> NodeView:
 
 
 def complete(
-    store: Store, number: int, meta: list[bytes | None], some: Sequence[tuple[Node, NodeView]]
+    store: Store,
+    number: int,
+    meta: list[bytes | None],
+    nodes_and_views: Sequence[tuple[Node, NodeView]],
 ) -> tuple[PartitionView, list[NodeView]]:
-    """Return a partition and the views of its nodes, with what only their leases tell."""
-    # Count the leases where the bits do not tell: a slot may be neither free nor held, and a shut
-    # seat may be held.
-    nodes = [node for node, _ in some]
-    views = [view for _, view in some]
+    """Return a partition and the views of its nodes, completed with what only leases tell."""
+    # In these nodes the bits of free slots do not tell how many slots are held, because a slot
+    # may be neither free nor held, and a shut seat may be held. So their leases are counted.
     unusual = {
-        n.name: n
-        for n in nodes
-        if n.state != "up" or n.draining or n.span != n.offer.slots + (n.ahead or 0)
+        node.name: node
+        for node, _ in nodes_and_views
+        if node.state != "up" or node.draining or node.span != node.offer.slots + (node.ahead or 0)
     }
-    held = Counter[str]()
-    waiting = Counter[str]()
+    views = [view for _, view in nodes_and_views]
+    held_counts = Counter[str]()
+    waiting_counts = Counter[str]()
     for lease in store.leases(number, unusual.values()):
         node = unusual[lease.place.node]
-        (waiting if node.has_waiting_seats and lease.slot >= node.offer.slots else held)[
-            node.name
-        ] += 1
-    for at, view in enumerate(views):
+        if node.has_waiting_seats and lease.slot >= node.offer.slots:
+            waiting_counts[node.name] += 1
+        else:
+            held_counts[node.name] += 1
+    for position, view in enumerate(views):
         if view.name in unusual:
-            views[at] = replace(view, held=held[view.name], waiting=waiting[view.name])
+            views[position] = replace(
+                view, held=held_counts[view.name], waiting=waiting_counts[view.name]
+            )
     version, epoch = (int(value) if value and value.isdigit() else 0 for value in meta)
     return gather_partition(number, version, epoch, views), views
 
 
-# Read one node for people, without the other partitions.
-
-
 def read_node(store: Store, name: str) -> tuple[LiveNode, NodeView] | None:
-    """Return a node, or None if there is none of that name. Raises ServerUnreachable."""
+    """Return a node and its view, or None if no node has this name. Raises ServerUnreachable."""
     number = find_node(store, name)
     if number is None:
         return None
@@ -260,20 +260,16 @@ def read_node(store: Store, name: str) -> tuple[LiveNode, NodeView] | None:
     return (live[name], views[name]) if name in live else None
 
 
-# Read which nodes are booked, and which names they hold back, for schedulers and for people.
-
-
 def read_booked(store: Store) -> tuple[Booking, ...]:
     """Return the bookings of nodes. Raises ServerUnreachable."""
     return read_bookings(store.read("hgetall", store.keys.shared("bookings")))
 
 
 def read_holds(store: Store) -> dict[str, frozenset[tuple[str, int]]]:
-    """Return by name the nodes that hold it back now, each with its incarnation.
+    """Return, by name, the nodes that hold back tasks of that name now: (node, incarnation).
 
-    Raises ServerUnreachable.
-
-    There may be 100,000 lines, and schedulers read them often: only those of holds are parsed.
+    There may be 100,000 lines, and schedulers read them often, so only lines with a hold are
+    parsed. Raises ServerUnreachable.
     """
     fields: dict[bytes, bytes] = store.read("hgetall", store.keys.shared("streaks"))
     holds: list[Streak] = []
@@ -286,11 +282,11 @@ def read_holds(store: Store) -> dict[str, frozenset[tuple[str, int]]]:
     for hold in holds:
         if hold.held_ms > now:
             nodes.setdefault(hold.name, set()).add((hold.node, hold.inc))
-    return {name: frozenset(some) for name, some in nodes.items()}
+    return {name: frozenset(holding_nodes) for name, holding_nodes in nodes.items()}
 
 
 def read_node_views(store: Store) -> list[NodeView]:
-    """Return every node, by name, and for whom each is reserved. Raises ServerUnreachable."""
+    """Return every node, by name, and for whom it is reserved. Raises ServerUnreachable."""
     return read_all_views(store)[1]
 
 
@@ -300,14 +296,12 @@ def read_all_views(
 ) -> tuple[list[PartitionView], list[NodeView]]:
     """Return every partition by number, and what `read_node_views` returns.
 
-    Raises ServerUnreachable.
-
-    read: how they are read, that of a ViewReader if it is done often.
+    read: reads the views; use ViewReader.read for repeated reads. Raises ServerUnreachable.
     """
-    found = list(read(store))
-    views = sorted((node for _, nodes in found for node in nodes), key=lambda node: node.name)
+    partitions = list(read(store))
+    views = sorted((node for _, nodes in partitions for node in nodes), key=lambda node: node.name)
     whom = {booking.node: booking.whom for booking in read_booked(store)} if views else {}
     views = [
         replace(view, reserved=whom[view.name]) if view.name in whom else view for view in views
     ]
-    return [partition for partition, _ in found], views
+    return [partition for partition, _ in partitions], views

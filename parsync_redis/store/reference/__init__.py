@@ -1,6 +1,6 @@
-"""The store in memory: what the scripts do, in plain Python.
+"""The reference store: what the scripts do, in memory and in plain Python.
 
-A property test (tests/model) holds it to the scripts.
+A property test (tests/model) compares the reference store with the scripts.
 """
 
 from .store import MemoryStore

@@ -1,6 +1,4 @@
-"""Values that the whole cluster shares, in the store in memory: settings, dealt nodes,
-schedulers.
-"""
+"""What the whole cluster shares, in the store in memory: settings, dealt nodes, schedulers."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -34,7 +32,7 @@ class LeaderLease:
 
 
 class Cluster:
-    """Settings, dealt nodes, members."""
+    """The settings, dealt nodes and schedulers of a cluster, and the scripts on them."""
 
     def __init__(self) -> None:
         self.config: dict[str, str] = {}
@@ -46,21 +44,23 @@ class Cluster:
         self.bookings: dict[str, str] = {}
 
     def configure(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Write the settings if there are none, or over others, and return those that there are."""
+        """Write the settings if there are none or `over` is set; return the settings."""
         if not self.config or args.over == "1":
             self.config |= dict(args.rows)
         return [word for pair in self.config.items() for word in pair]
 
     def deal_node(self, keys: Sequence[str], args: Args) -> int:
-        """Return the partition with the fewest slots of these labels, then slots in all, then the
-        least score.
+        """Assign a node to a partition; return the partition's number.
+
+        The partition has the fewest slots of these labels, then the fewest slots, then the least
+        score.
         """
         name = args.node
         partitions = int(args.partitions)
         labels = args.labels
         slots = int(args.slots)
         score = float(args.score)
-        if not name:  # here no sum is stored
+        if not name:  # asks to remove stored sums; this store has none
             return 0
         old = self.dealt.pop(name, None)
         sums: dict[int, list[float]] = defaultdict(lambda: [0, 0, 0])
@@ -76,16 +76,17 @@ class Cluster:
         return home
 
     def book(self, keys: Sequence[str], args: Args) -> int:
-        """Keep these nodes, and no others."""
+        """Keep these nodes, and no others; return their number."""
         self.bookings = dict(args.rows)
         return len(args.rows)
 
     def renew_scheduler(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Let a scheduler stay, leave or stand by; it may take over as leader and remove a lost
-        member.
+        """Renew, end or refuse a scheduler's membership; return leader, epoch and members.
+
+        The scheduler may take over as leader, and may remove a lost member.
         """
         me = args.scheduler
-        seen = args.seen_leader
+        stale_lease = args.seen_leader
         stay = args.stay
         at_most = int(args.at_most)
         before = set(self.members)
@@ -97,7 +98,7 @@ class Cluster:
         if stay and joins:
             self.members[me] = self.members.get(me, (self.epoch + 1) * LIFE) + 1
             if self.leader is None or (
-                seen and seen == self.leader.text() and self.leader.name != me
+                stale_lease and stale_lease == self.leader.text() and self.leader.name != me
             ):
                 self.leader = LeaderLease(me)
             elif self.leader.name == me:

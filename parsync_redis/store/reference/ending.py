@@ -1,4 +1,4 @@
-"""Scripts of the store in memory that end tasks or return them.
+"""Scripts of the store in memory that end tasks, or return them to the queue.
 
 A method with `keys` and `args` is a script.
 """
@@ -9,27 +9,25 @@ from collections.abc import Sequence
 
 from ...model.place import Place
 from ...model.task import StoredState
-from .records import KEEP_DEAD, LOOK_AGAIN_MS, PLACED, RUNNING, TAKEN, Args, Task
+from .records import EXPIRY_RECHECK_MS, MAX_DEAD, PLACED, RUNNING, TAKEN, Args, Task
 from .tasks import Tasks
 
 
 class Ending(Tasks):
-    """Requeue, revive, purge, expire and cancel tasks."""
+    """The scripts requeue, revive, purge, expire, cancel and rotate."""
 
     def requeue(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Return tasks whose attempt lost its lease, if they still are at that attempt
-        and place.
-        """
+        """Return tasks of lost leases to the queue, if they are still at that attempt and place."""
         replies = []
         max_starts = int(args.max_starts)
         for r in args.rows:
             task = self.tasks.get(r.id)
             place = Place.of(r.text)
-            wanted = task and (r.how != "unstarted" or task.state == PLACED)
-            here = task and (
+            may_requeue = task and (r.how != "unstarted" or task.state == PLACED)
+            has_attempt = task and (
                 task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.place == place)
             )
-            if task is None or task.attempt != r.attempt or not wanted or not here:
+            if task is None or task.attempt != r.attempt or not may_requeue or not has_attempt:
                 replies.append("none")
                 continue
             if r.delay_ms == "":
@@ -55,7 +53,7 @@ class Ending(Tasks):
         return replies
 
     def revive(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Return dead tasks to pending, with all their starts before them."""
+        """Return dead tasks to pending, with no lost starts."""
         replies = []
         for (id,) in args.rows:
             task = self.find(id)
@@ -89,9 +87,7 @@ class Ending(Tasks):
         return replies
 
     def expire(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Cancel tasks that wait past their expiry; check those that are placed or run
-        again later.
-        """
+        """Cancel tasks that wait past their expiry; check placed and running tasks again later."""
         now = self.world.now_ms
         expired = []
         for _, id in heapq.nsmallest(
@@ -102,7 +98,7 @@ class Ending(Tasks):
             if task is None or task.state.final:
                 continue
             if task.state in (PLACED, RUNNING):
-                self.expires[id] = now + LOOK_AGAIN_MS
+                self.expires[id] = now + EXPIRY_RECHECK_MS
             elif task.expires_ms is None:
                 continue
             elif not self._expired(task):
@@ -115,7 +111,7 @@ class Ending(Tasks):
         return expired
 
     def cancel(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Cancel tasks that do not run; record how to end those that run."""
+        """Cancel tasks that do not run; record how to end tasks that run."""
         replies: list[str] = []
         for (id,) in args.rows:
             replies += self._cancel(id, args.why, args.how)
@@ -137,9 +133,7 @@ class Ending(Tasks):
         return "cancelled", ""
 
     def rotate(self, keys: Sequence[str], args: Args) -> int:
-        """Forget the oldest generation of tasks that have ended, and begin a new one, twice in a
-        retention.
-        """
+        """Forget the oldest generation of ended tasks and begin a new one, twice in a retention."""
         now = self.world.now_ms
         since = self.rotated_ms
         if since is not None and since <= now < since + int(args.retention_s) * 500:
@@ -151,7 +145,7 @@ class Ending(Tasks):
         return 1
 
     def _tell(self, task: Task, place: Place, why: str) -> None:
-        """Add a line to the task's history, which has ten at most."""
+        """Add a line to the task's history, which has ten lines at most."""
         since = {TAKEN: task.ready_ms, PLACED: place.since_ms}.get(task.state, task.started_ms)
         line = (
             f"{task.attempt} {task.state} {place.seat} inc={place.inc} since={since} "
@@ -161,8 +155,10 @@ class Ending(Tasks):
         self.lost += 1
 
     def _bury(self, id: str, task: Task, why: str) -> None:
-        """List a dead task, which stays while it is listed; beyond the limit the oldest has ended
-        for good.
+        """Make a task dead, and list the dead task.
+
+        Beyond MAX_DEAD listed tasks, the oldest dead task becomes an ended task, which cannot be
+        revived.
         """
         task.state = StoredState.DEAD
         task.cancel = None
@@ -173,7 +169,7 @@ class Ending(Tasks):
         self._to_outbox(id, "dead", why)
         self.died += 1
         self.dead[id] = self.world.now_ms
-        if len(self.dead) > KEEP_DEAD:
+        if len(self.dead) > MAX_DEAD:
             oldest = min(self.dead, key=lambda id: (self.dead[id], id))
             del self.dead[oldest]
             self.ended[0][oldest] = self.tasks.pop(oldest)

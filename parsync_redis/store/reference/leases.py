@@ -12,7 +12,12 @@ from .records import World
 
 @dataclass(slots=True)
 class NodeRecord:
-    """A node's record, counter and doorbells; its bits are first .. first + span - 1."""
+    """A node's record, counter and doorbells.
+
+    first, span: its bits are first .. first + span - 1. moved: its counter. ahead: the number of
+    its open waiting seats; None for a node without waiting seats; below 0, minus the number of its
+    shut slots. inbox: doorbells, the newest first.
+    """
 
     name: str
     inc: int
@@ -22,15 +27,14 @@ class NodeRecord:
     span: int = 0
     state: str = "up"
     drain: int = 0
-    left: dict[str, int] = field(default_factory=dict)
+    amounts_left: dict[str, int] = field(default_factory=dict)
     moved: int = 0
-    # its open waiting seats, None if it has none behind its slots; below 0: its shut slots
     ahead: int | None = None
-    inbox: "deque[Place]" = field(default_factory=deque)  # doorbells, the newest first
+    inbox: "deque[Place]" = field(default_factory=deque)
 
     @property
     def has_waiting_seats(self) -> bool:
-        """True if it has waiting seats behind its slots."""
+        """True if the node has waiting seats behind its slots."""
         return self.ahead is not None and self.ahead >= 0
 
     def usable(self, slot: int) -> bool:
@@ -38,9 +42,13 @@ class NodeRecord:
         return self.state == "up" and not self.drain and slot < self.offer.slots + (self.ahead or 0)
 
 
-def amounts_of(asked: str) -> tuple[tuple[str, int], ...]:
-    """Return the amounts that a claim asks or a place holds, in thousandths."""
-    return (parse_resources(asked) if is_resources(asked) else parse_needs(asked)).amounts
+def amounts_of(needs_or_amounts: str) -> tuple[tuple[str, int], ...]:
+    """Return the amounts that a claim asks for or a place holds, (name, thousandths)."""
+    return (
+        parse_resources(needs_or_amounts)
+        if is_resources(needs_or_amounts)
+        else parse_needs(needs_or_amounts)
+    ).amounts
 
 
 class Leases:
@@ -52,7 +60,7 @@ class Leases:
         self.leases: dict[tuple[str, int], Place] = {}
         self.bits = bytearray()
         self.version = self.epoch = self.inc = 0
-        # node -> the version of its last change, "" -> that of the first
+        # node -> the version of its last change; "" -> the version of the very first change
         self.changed: dict[str, int] = {}
         self._with_amounts: list[NodeRecord] = []
         self.lost: set[str] = set()
@@ -64,7 +72,7 @@ class Leases:
         return self._get(node.first + slot)
 
     def _holds(self, place: Place) -> bool:
-        """Return whether the lease of a place's first slot is just this place."""
+        """Return whether the lease of a place's first slot is this very place."""
         return self.leases.get((place.node, place.slot)) == place
 
     def _leases_of(self, node: NodeRecord) -> Iterator[tuple[int, Place]]:
@@ -74,15 +82,17 @@ class Leases:
 
     def _give(self, node: NodeRecord, place: Place, factor: int) -> None:
         for name, amount in amounts_of(place.asked):
-            if name in node.left or undeclared(name):
-                node.left[name] = node.left.get(name, undeclared(name)) + factor * amount
-            if node.left.get(name) == undeclared(name) > 0:
-                del node.left[name]
-        self._with_amounts = [other for other in self.nodes.values() if other.left]
+            if name in node.amounts_left or undeclared(name):
+                node.amounts_left[name] = (
+                    node.amounts_left.get(name, undeclared(name)) + factor * amount
+                )
+            if node.amounts_left.get(name) == undeclared(name) > 0:
+                del node.amounts_left[name]
+        self._with_amounts = [node for node in self.nodes.values() if node.amounts_left]
 
     def _count_left(self, node: NodeRecord) -> None:
-        """Compute what is left of a node's amounts from its offer and its leases."""
-        node.left = dict(node.offer.amounts)
+        """Compute what is left of a node's amounts, from its offer and its leases."""
+        node.amounts_left = dict(node.offer.amounts)
         for slot, lease in self._leases_of(node):
             if slot == lease.slot:
                 self._give(node, lease, -1)
@@ -92,7 +102,7 @@ class Leases:
         now = self.world.now_ms
         following = self.epoch + 1
         self.epoch = now if following <= now else following + now % 1000
-        self._with_amounts = [node for node in self.nodes.values() if node.left]
+        self._with_amounts = [node for node in self.nodes.values() if node.amounts_left]
 
     def _free(self) -> int:
         """Return how many slots and waiting seats may be claimed."""
@@ -112,9 +122,9 @@ class Leases:
         for slot in range(node.span):
             self._set(node.first + slot, node.usable(slot) and (node.name, slot) not in self.leases)
 
-    def _set(self, at: int, free: bool) -> None:
-        byte = at >> 3
-        mask = 128 >> (at & 7)
+    def _set(self, bit: int, free: bool) -> None:
+        byte = bit >> 3
+        mask = 128 >> (bit & 7)
         if byte >= len(self.bits):
             self.bits.extend(bytes(byte + 1 - len(self.bits)))
         if free:
@@ -122,5 +132,5 @@ class Leases:
         else:
             self.bits[byte] &= ~mask
 
-    def _get(self, at: int) -> bool:
-        return at >> 3 < len(self.bits) and bool(self.bits[at >> 3] & 128 >> (at & 7))
+    def _get(self, bit: int) -> bool:
+        return bit >> 3 < len(self.bits) and bool(self.bits[bit >> 3] & 128 >> (bit & 7))

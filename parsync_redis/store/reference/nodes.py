@@ -10,20 +10,20 @@ from .records import Args
 
 
 class Nodes(Leases):
-    """Register, renew, reclaim, set and forget nodes."""
+    """The scripts that register, renew, reclaim, set and forget nodes."""
 
     def register_node(self, keys: Sequence[str], args: Args) -> list[int]:
-        """Give a node's name to a process, as a new incarnation."""
+        """Register a node for a process, as a new incarnation."""
         name = args.node
         room = int(args.room)
         old = self.nodes.get(name)
         offer = parse_resources(args.offer)
         free = self._free()
-        held = dict(self._leases_of(old)) if old else {}
+        leases = dict(self._leases_of(old)) if old else {}
         self.inc = max(self.inc, int(args.known_inc)) + 1
         node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0)
         node.ahead = 0 if room else None
-        node.span = max([offer.slots + room, *(slot + 1 for slot in held)])
+        node.span = max([offer.slots + room, *(slot + 1 for slot in leases)])
         self._count_left(node)
         if old:
             for slot in range(old.span):
@@ -31,7 +31,7 @@ class Nodes(Leases):
         node.first = old.first if old and node.span <= old.span else self._gap(node)
         self.nodes[name] = node
         self._write_bits(node)
-        if held:
+        if leases:
             self.lost.add(name)
         self._changed_nodes()
         self.changed.setdefault("", self.version)
@@ -77,7 +77,7 @@ class Nodes(Leases):
         ]
 
     def set_node(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Say whether a node takes new claims."""
+        """Change whether a node takes new claims."""
         name = args.node
         inc = args.inc
         word = args.word
@@ -86,20 +86,20 @@ class Nodes(Leases):
         if node is None or inc not in ("", str(node.inc)):
             return ["gone"]
         before = replace(node)
-        told = self.notes.get(name, "")
         free = self._free()
+        stored_note = self.notes.get(name, "")
         note = note or ("no reason was given" if word == "suspect" else "no deadline")
-        if word == "drain" and (node.drain, told) != (2, note):
+        if word == "drain" and (node.drain, stored_note) != (2, note):
             node.drain = 1
-            told = note
-        elif word == "over" and (node.drain, told) == (1, note):
+            stored_note = note
+        elif word == "over" and (node.drain, stored_note) == (1, note):
             node.drain = 2
         elif word == "undrain" or (word == "trust" and not node.drain):
             node.drain = 0
-            told = ""
+            stored_note = ""
         elif word == "suspect" and (node.state, node.drain) == ("up", 0):
             node.state = "suspect"
-            told = note
+            stored_note = note
         elif word == "ahead" and node.has_waiting_seats:
             node.ahead = int(note)
         elif word == "offer":
@@ -116,7 +116,7 @@ class Nodes(Leases):
             node.state = "up"
         if word == "leaving" and node.state == "up":
             node.state = "leaving"
-        self.notes[name] = told
+        self.notes[name] = stored_note
         if node.ahead != before.ahead and (node.score, node.offer) == (before.score, before.offer):
             self._write_bits(node)
             self.version += 1
@@ -157,8 +157,9 @@ class Nodes(Leases):
         return "forgotten"
 
     def _resize(self, node: NodeRecord, before: NodeRecord) -> None:
-        """Give a node without waiting seats the span of its offer, and shut slots whose processes
-        others have.
+        """Adapt the span of a node without waiting seats to its offer, and shut some slots.
+
+        A slot is shut while a task behind the node's slots has its process.
         """
         if node.has_waiting_seats:
             return
@@ -177,10 +178,10 @@ class Nodes(Leases):
     def _gap(self, node: NodeRecord) -> int:
         """Return the first bit of the first gap between other nodes that is long enough."""
         first = 0
-        for other in sorted(
+        for neighbour in sorted(
             (n for n in self.nodes.values() if n.name != node.name), key=lambda n: n.first
         ):
-            if other.first - first >= node.span:
+            if neighbour.first - first >= node.span:
                 break
-            first = max(first, other.first + other.span)
+            first = max(first, neighbour.first + neighbour.span)
         return first

@@ -1,6 +1,6 @@
 """A partition of the store in memory: nodes, leases, bits, amounts.
 
-See lua/ for the contract of each script.
+lua/verbs has the contract of each script.
 """
 
 from .claiming import Claiming

@@ -1,4 +1,4 @@
-"""The queue of the store in memory: the life of tasks. See lua/ for the contract of each script."""
+"""The queue of the store in memory: the life of tasks. lua/verbs has each script's contract."""
 
 from .ending import Ending
 from .reading import Reading

@@ -11,13 +11,13 @@ PENDING = StoredState.PENDING
 TAKEN = StoredState.TAKEN
 PLACED = StoredState.PLACED
 RUNNING = StoredState.RUNNING
-KEEP_OUTBOX: Final = 10_000
-KEEP_DEAD: Final = 10_000
-LOOK_AGAIN_MS: Final = 60_000
+MAX_OUTBOX: Final = 10_000
+MAX_DEAD: Final = 10_000
+EXPIRY_RECHECK_MS: Final = 60_000
 
 
 class World(Protocol):
-    """The surroundings of a script: a clock for timestamps, and listeners."""
+    """The surroundings of a script: a clock, and listeners on channels."""
 
     now_ms: int
 
@@ -26,7 +26,11 @@ class World(Protocol):
 
 
 class Job(NamedTuple):
-    """The work of an attempt."""
+    """What an attempt is to do, and what its submitter asked for.
+
+    kind: name, needs, routing and strategy as text. publication: which publish of the id this is,
+    if Celery published it, else ''. avoid_last: a further attempt prefers another node.
+    """
 
     kind: str
     message: bytes
@@ -35,23 +39,22 @@ class Job(NamedTuple):
     publication: str = ""
     avoid_last: bool = True
 
-    def options(self, **more: int | str | None) -> str:
-        """Return the options of a line: those of the job and more."""
+    def options(self, **further: int | str | None) -> str:
+        """Return the options of a task's line: the options of the job and `further` ones."""
         words = {
-            **more,
+            **further,
             "max": self.max_starts,
             "any": None if self.avoid_last else 1,
             "pub": self.publication or None,
         }
-        return (
-            ",".join(f"{name}={value}" for name, value in words.items() if value is not None) or "-"
-        )
+        texts = [f"{name}={value}" for name, value in words.items() if value is not None]
+        return ",".join(texts) or "-"
 
 
 class Successor(NamedTuple):
-    """The work that follows under the same id after the running attempt.
+    """A job that follows under the same id, after the running attempt.
 
-    None: due at once, never expires.
+    due_ms: None for at once. expires_ms: None for never.
     """
 
     job: Job
@@ -60,7 +63,7 @@ class Successor(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The field `next` of its rare fields."""
+        """The rare field `next` of the task."""
         due = "-" if self.due_ms is None else self.due_ms
         return (
             f"{self.job.priority} {due} {self.job.options(expires=self.expires_ms)} {self.job.kind}"
@@ -69,51 +72,62 @@ class Successor(NamedTuple):
 
 @dataclass(slots=True)
 class Task:
-    """The record of a task."""
+    """The record of a task.
+
+    order: its place in the queue of its kind. life: the number of its submission. ready_ms: since
+    when it can be taken. takes: how often it was taken, before its present wait. attempt: '' while
+    it waits. place: its place; an ended task keeps its last place. started_ms: when its attempt
+    started at that place. last: the node of its last run, if another node should be preferred.
+
+    since_ms: the earlier ready_ms, while the task is due later because a run did not begin. ran_ms:
+    its last start in this life, before it went back to the queue. redelivered: a run of its message
+    had begun before its present wait. starts: accepted starts that were lost. why: the reason of
+    its last setback, or of its death. cancel: how a cancel asked to end it. end_unseen: no worker
+    saw its end, so its message is kept.
+    """
 
     job: Job
     order: int
-    life: int  # the number of its submission
+    life: int
     submitted_ms: int
     ready_ms: int = 0
-    takes: int = 0  # before it last began to wait
+    takes: int = 0
     state: StoredState = PENDING
-    attempt: str = ""  # while it is held, or dead
-    place: Place | None = None  # an ended task keeps its last one
-    started_ms: int | None = None  # at this place
-    last: str | None = None  # the node that it ran on last, if it should rather go to another
-    # since when it is ready, while it is due later because a run did not begin
+    attempt: str = ""
+    place: Place | None = None
+    started_ms: int | None = None
+    last: str | None = None
     since_ms: int | None = None
-    ran_ms: int | None = None  # its last start in this life before it went back
-    redelivered: bool = False  # a run of its message had begun before it last began to wait
-    starts: int = 0  # accepted starts that were lost
+    ran_ms: int | None = None
+    redelivered: bool = False
+    starts: int = 0
     expires_ms: int | None = None
     ended_ms: int | None = None
     ended_why: str = ""
-    why: str | None = None  # of its last setback, or of its death
+    why: str | None = None
     cancel: str | None = None
     next: Successor | None = None
     history: list[str] = field(default_factory=list)
-    told: bool = False  # it ended where no worker saw it, so its message is kept
+    end_unseen: bool = False
 
     @property
     def has_run(self) -> bool:
-        """True if it has started in this life."""
+        """True if the task has started in this life."""
         return self.started_ms is not None or self.ran_ms is not None
 
     def come_due(self) -> None:
-        """Let it be ready since it was first, if a run of it that did not begin was put off."""
+        """Mark the task as ready; after a run that was put off, its first ready time counts."""
         self.ready_ms = self.ready_ms if self.since_ms is None else self.since_ms
         self.since_ms = None
 
     def note_last(self) -> None:
-        """Note on which node it ran last, unless it may as well go back there."""
+        """Record on which node the task ran last, unless it may go back to that node."""
         if self.place and self.job.avoid_last:
             self.last = self.place.node
 
     @property
     def line(self) -> str:
-        """Its line, without the mark for rare fields."""
+        """The task's line, without the mark for rare fields."""
         options = self.job.options(
             starts=self.starts or None,
             ran=self.ran_ms,
@@ -129,13 +143,13 @@ class Task:
 
     @property
     def run(self) -> str:
-        """Its entry of `running`, the last one of a task that has ended; '' if it has no place."""
+        """The task's entry of `running` ('' without a place); the last entry of an ended task."""
         started = "" if self.started_ms is None else f" started={self.started_ms}"
         return f"{self.place.text}{started}" if self.place else ""
 
     @property
     def rare(self) -> dict[str, str]:
-        """Its rare fields, without messages."""
+        """The task's rare fields, without messages."""
         dead = self.state == StoredState.DEAD
         fields = {
             "why": self.why,

@@ -1,7 +1,7 @@
-"""From take to finish in the store in memory.
+"""The scripts from take to finish in the store in memory.
 
-A method with `keys` and `args` is a script; `took` and the methods that end in _at are the same on
-values, for the simulator.
+A method with `keys` and `args` is a script. `took`, and the methods that end in _at, take and
+return values instead, for the simulator.
 """
 
 import heapq
@@ -18,10 +18,10 @@ from .tasks import Tasks
 
 
 class Running(Tasks):
-    """Take, place, start and finish tasks."""
+    """The scripts that take, place, start and finish tasks."""
 
     def take(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Give a scheduler the first tasks of some kinds, and the changes of the index of kinds."""
+        """Take the first tasks of some kinds for a scheduler, and return the changed kinds."""
         rows = [(row.kind, int(row.limit)) for row in args.rows]
         numbers = {kind: str(number) for number, (kind, _) in reversed([*enumerate(rows, 1)])}
         took = self.took(args.scheduler, rows, args.since, int(args.most), args.salt)
@@ -51,7 +51,10 @@ class Running(Tasks):
         most: int = 1000,
         salt: str = "",
     ) -> Took:
-        """Take on values; nobody waits. salt: ends the attempts, with the scheduler in it."""
+        """Take on values, without waiters. Arguments: see `QueueCalls.take`.
+
+        salt: the end of the attempts, with the scheduler's name.
+        """
         now = self.world.now_ms
         salt = (salt or f".{scheduler}.0") + (f"u{self.undone}" if self.undone else "")
         tasks = [
@@ -66,20 +69,18 @@ class Running(Tasks):
             for id in self.pop(kind, limit)
             if self._is_taken(id, salt)
         ]
-        due = [(at, id) for id, at in self.later.items() if at <= now]
-        for _, id in heapq.nsmallest(most, due):
+        due_tasks = [(due_ms, id) for id, due_ms in self.later.items() if due_ms <= now]
+        for _, id in heapq.nsmallest(most, due_tasks):
             del self.later[id]
             self.tasks[id].come_due()
             self.enter(self.tasks[id].job.kind, id, self.tasks[id].order)
         self.write_kinds()
-        version, anew, more, changes = self.changes_since(since, most)
+        version, anew, has_more, changes = self.changes_since(since, most)
         next_due = min(self.later.values()) if self.later else None
-        return Took(version, now, next_due, anew, more, changes, tasks)
+        return Took(version, now, next_due, anew, has_more, changes, tasks)
 
     def _is_taken(self, id: str, salt: str) -> bool:
-        """Take a task that has left the queue of its kind, unless it has expired; return whether it
-        is taken.
-        """
+        """Take a task that has left its kind's queue; return False if the task has expired."""
         task = self.tasks[id]
         if self._expired(task):
             self._end(id, task, "cancelled", "expired", True)
@@ -89,7 +90,7 @@ class Running(Tasks):
         return True
 
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Return tasks that this scheduler took."""
+        """Return tasks that this scheduler took to the queue."""
         words = [self._give_back(args.scheduler, r.id, r.attempt, r.how, r.why) for r in args.rows]
         self.write_kinds()
         return words
@@ -102,8 +103,8 @@ class Running(Tasks):
 
     def _give_back(self, scheduler: str, id: str, attempt: str, how: str, why: str) -> str:
         task = self.tasks.get(id)
-        mine = task and task.state == TAKEN and owner_of(task.attempt) == scheduler
-        if task is None or not mine or attempt not in ("", task.attempt):
+        took_it = task and task.state == TAKEN and owner_of(task.attempt) == scheduler
+        if task is None or not took_it or attempt not in ("", task.attempt):
             return "stale"
         if how == "undo" and attempt:
             self.undone += 1
@@ -116,7 +117,7 @@ class Running(Tasks):
         return "pending"
 
     def confirm(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Give a place to each task that is still taken, by this attempt."""
+        """Write the place of each task that is still taken, by this attempt."""
         judged = [
             (str(number), self.confirm_at(Place.of(row.text)))
             for number, row in enumerate(args.rows, 1)
@@ -135,36 +136,38 @@ class Running(Tasks):
         )
 
     def start(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Start the current attempt, once, at the place that confirm gave it, if it did; at most so
-        many of these.
+        """Start the current attempts of at most `most` tasks, each attempt once.
+
+        An attempt starts only at the place that confirm wrote, if confirm wrote a place.
         """
         places = [Place.of(row.text) for row in args.rows]
         most = int(args.most)
         waits = self._beyond(most, places) if len(places) > most else ()
-        found = [
-            ("wait", b"") if at in waits else self.start_at(place)
-            for at, place in enumerate(places)
+        answers = [
+            ("wait", b"") if row in waits else self.start_at(place)
+            for row, place in enumerate(places)
         ]
-        return [word for words in found for word in words]
+        return [word for words in answers for word in words]
 
     def _beyond(self, most: int, places: Sequence[Place]) -> set[int]:
-        """Return which of these must wait: `most` may run, first those that do, then in the queue's
-        order.
+        """Return the rows of the tasks that must wait, if more than `most` tasks ask to start.
+
+        Tasks that run already count first, then the other tasks in the queue's order.
         """
         able: list[tuple[float, int]] = []
         waits = set[int]()
-        for at, place in enumerate(places):
+        for row, place in enumerate(places):
             task = self.find(place.task)
             if task is not None and task.state == RUNNING and task.place == place:
                 most -= 1
                 if most < 0:
-                    waits.add(at)
+                    waits.add(row)
             elif task is not None and self._may_start(task, place):
-                able.append((task.order, at))
-        return waits | {at for _, at in sorted(able)[max(0, most) :]}
+                able.append((task.order, row))
+        return waits | {row for _, row in sorted(able)[max(0, most) :]}
 
     def start_at(self, place: Place) -> tuple[str, bytes]:
-        """Start one task; return the word, and the message or the state that refuses it."""
+        """Start one task; return the word, and the message or the state that refuses the start."""
         task = self.find(place.task)
         if task is None:
             return "refused", b"gone"
@@ -178,8 +181,8 @@ class Running(Tasks):
         return "refused", task.state.encode()
 
     def _may_start(self, task: Task, place: Place) -> bool:
-        mine = task.state == TAKEN and task.attempt == place.attempt
-        return mine or (task.state == PLACED and task.place == place)
+        is_taken = task.state == TAKEN and task.attempt == place.attempt
+        return is_taken or (task.state == PLACED and task.place == place)
 
     def finish(self, keys: Sequence[str], args: Args) -> list[str]:
         """Accept the outcome of the current attempt, from its place."""
@@ -229,15 +232,21 @@ class Running(Tasks):
         return "ok"
 
     def note_choices(self, keys: Sequence[str], args: Args) -> int:
-        """Keep why some tasks have their places; two generations."""
+        """Keep the reasons of some tasks' places, in two generations.
+
+        Returns the number of reasons in the newest generation.
+        """
         if len(self.choices[0]) >= int(args.most):
             self.choices = ({}, self.choices[0])
         self.choices[0].update({row.id: row.text for row in args.rows})
         return len(self.choices[0])
 
     def set_reason(self, keys: Sequence[str], args: Args) -> int:
-        """Record why tasks of kinds have found no place yet."""
-        known = [(self.kinds[r.kind], r.why) for r in args.rows if r.kind in self.kinds]
-        for queue, why in known:
+        """Record why tasks of some kinds wait.
+
+        Returns the number of these kinds of which tasks wait.
+        """
+        waiting = [(self.kinds[r.kind], r.why) for r in args.rows if r.kind in self.kinds]
+        for queue, why in waiting:
             queue.why = why
-        return len(known)
+        return len(waiting)

@@ -1,14 +1,12 @@
-"""The store in memory: what the scripts do in plain Python.
-
-It is their specification, and a store without a server.
+"""The store in memory: the specification of the scripts, and a store without a server.
 
     store = MemoryStore("demo")
     store.run(store.commands.submit([Submission("a", "work", b"...")]))
 
-It executes the calls that `Commands` makes, by verb, and answers in the form that each call reads.
-It is deterministic: its clock is `now_ms`, which the caller moves; what a server would publish is
-appended to `published`. The tasks are in queue.py, the partitions in partition.py; a state machine
-drives it and the scripts side by side.
+The store executes the calls that `Commands` makes, by verb, and answers in the form that each call
+reads. The store is deterministic: its clock is `now_ms`, which the caller moves, and `published`
+gets the messages that a server would publish. The tasks are in queue.py, the partitions in
+partition.py. A state machine of tests/model runs each step on the store and on the scripts.
 """
 
 import re
@@ -28,7 +26,7 @@ _FAMILY: Final = re.compile(r"[^{]*\{[^:}]*:?([^}]*)\}")
 
 
 class MemoryStore:
-    """The state of one cluster, in memory; it answers calls as `Store` does."""
+    """The state of one cluster, in memory; answers calls as `Store` does."""
 
     def __init__(
         self, cluster: str, retention_s: int = 86_400, max_starts: int = 3, shards: int = 1
@@ -44,7 +42,7 @@ class MemoryStore:
         self._homes |= {f"q{shard}": queue for shard, queue in enumerate(self.queues)}
 
     def run(self, call: Call[T]) -> T:
-        """Execute one call."""
+        """Execute one call and return its answer."""
         if call.parts:
             return call.read(self.run_all(call.parts))
         args = call.script.header.named(
@@ -59,11 +57,11 @@ class MemoryStore:
         return call.read(script(call.keys, args))
 
     def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Execute calls in order."""
+        """Execute calls in order and return their answers."""
         return [self.run(call) for call in calls]
 
     def publish(self, channel: str, text: str) -> int:
-        """Record what a server would publish; nobody listens."""
+        """Record what a server would publish. Returns 0, the number of listeners."""
         self.published.append((channel, text))
         return 0
 

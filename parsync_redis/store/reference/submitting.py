@@ -1,6 +1,6 @@
 """Submission in the store in memory.
 
-A method with `keys` and `args` is a script; admit is submit on values.
+A method with `keys` and `args` is a script; `admit` is submit on values.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from .tasks import Tasks
 
 
 class Submitting(Tasks):
-    """Submit tasks, and judge whether any node could run them."""
+    """The scripts that submit tasks and record what nodes offer."""
 
     def submit(self, keys: Sequence[str], args: Args) -> list[str]:
         """Create each task once."""
@@ -25,14 +25,19 @@ class Submitting(Tasks):
         replies = []
         for number, r in enumerate(args.rows, 1):
             priority, _, kind = kinds[int(r.kind) - 1]
-            asked = dict(word.split("=", 1) for word in r.options.split())
-            max_starts = int(asked["max"]) if "max" in asked else None
+            options = dict(word.split("=", 1) for word in r.options.split())
+            max_starts = int(options["max"]) if "max" in options else None
             job = Job(
-                kind, r.message, int(priority), max_starts, asked.get("pub", ""), "any" not in asked
+                kind,
+                r.message,
+                int(priority),
+                max_starts,
+                options.get("pub", ""),
+                "any" not in options,
             )
-            due = self._after(asked.get("delay", ""))
-            expiry = self._after(asked.get("expiry", ""))
-            word = self._admit(r.id, job, due, "wait" in asked, asked.get("after", ""), expiry)
+            due = self._after(options.get("delay", ""))
+            expiry = self._after(options.get("expiry", ""))
+            word = self._admit(r.id, job, due, "wait" in options, options.get("after", ""), expiry)
             if word != "submitted":
                 replies += [str(number), word]
         self._write_kinds(args.channel)
@@ -76,13 +81,13 @@ class Submitting(Tasks):
             else set()
         )
         anew = not after and job.publication not in ("", *published)
-        mine = task is not None and task.state == RUNNING and after == task.attempt
-        if task and (mine or (anew and task.has_run and not task.state.final)):
+        from_its_run = task is not None and task.state == RUNNING and after == task.attempt
+        if task and (from_its_run or (anew and task.has_run and not task.state.final)):
             asks_anew = split_kind(task.job.kind)[:2] != split_kind(job.kind)[:2]
             if asks_anew and not wait and (refusal := self._judge(job)):
                 return refusal
-            others = task.next is not None and task.next.job.publication
-            if not (mine and others):  # what others published goes before a retry
+            published_next = task.next is not None and task.next.job.publication
+            if not (from_its_run and published_next):  # A published successor precedes a retry.
                 task.next = Successor(
                     job._replace(publication="" if after else job.publication), due, expiry
                 )
@@ -143,7 +148,7 @@ class Submitting(Tasks):
             changed = True
             self.apps[digest] = max(self.apps.values(), default=0) + 1
             moved = True
-        used = {digest_of(parse_resources(other)) for other in self.shapes.values()}
+        used = {digest_of(parse_resources(stored_offer)) for stored_offer in self.shapes.values()}
         old = digest_of(parse_resources(before)) if before else ""
         if old and old not in used:
             self.names.pop(old, None)

@@ -2,14 +2,14 @@
 
 from ...model.apps import KnownTasks
 from ...model.task import StoredState
-from .records import KEEP_OUTBOX, PENDING, Task, World
+from .records import MAX_OUTBOX, PENDING, Task, World
 from .waiting import Waiting
 
 
 class Tasks(Waiting):
     """The tasks of a cluster and their indexes.
 
-    ended: three generations of tasks that have ended, the newest first.
+    ended: three generations of ended tasks, the newest first.
     """
 
     def __init__(self, world: World) -> None:
@@ -29,24 +29,24 @@ class Tasks(Waiting):
         self.submitted = self.lost = self.died = 0
         self.shards = ""
         self.waiters: list[str] = []
-        self.undone = 0  # takes that left no trace
+        self.undone = 0  # number of undone takes
 
     def find(self, id: str) -> Task | None:
-        """Return the record of a task."""
+        """Return the record of a task, None if it is unknown."""
         newest, older, oldest = self.ended
         return self.tasks.get(id) or newest.get(id) or older.get(id) or oldest.get(id)
 
     def forget(self, id: str) -> None:
         """Forget a task."""
-        for known in (self.tasks, *self.ended):
-            known.pop(id, None)
+        for records in (self.tasks, *self.ended):
+            records.pop(id, None)
         self.dead.pop(id, None)
 
     def _wake(self, channel: str, me: str = "") -> int:
-        """Wake the newest waiter but `me`; if nobody hears that, the one before it, and so on, 16
-        at most.
+        """Wake the newest waiter but `me`; return how many waiters were tried, 16 at most.
 
-        Returns how many were tried. They stay among the waiters.
+        If a waiter does not hear the message, the waiter before it is tried. All stay among the
+        waiters.
         """
         heard = 0
         tries = 0
@@ -59,11 +59,11 @@ class Tasks(Waiting):
     def _to_pending(
         self, id: str, task: Task, due: int | None, put_off: bool = False, renewed: bool = False
     ) -> None:
-        """Let a task wait.
+        """Move a task to the queue, or to `later` if it is due later.
 
-        A successor that its run submitted is lost with the run; one that others published stays.
-
-        renewed: it has become its successor, so no run of its message has begun.
+        A successor that the task's own run submitted is lost with the run. A successor that another
+        program published stays. renewed: the task has become its successor, so no run of its
+        message has begun.
         """
         task.takes += bool(task.attempt)
         task.since_ms = task.ready_ms if put_off and due is not None else None
@@ -90,8 +90,9 @@ class Tasks(Waiting):
             self._wake(channel)
 
     def _end(self, id: str, task: Task, state: str, why: str, unseen: bool) -> None:
-        """End a task; if its end is `unseen` by any worker, an agent must tell Celery's result
-        backend.
+        """End a task.
+
+        unseen: no worker sees the end, so an agent must tell Celery's result backend.
         """
         self.leave(task.job.kind, id)
         self.later.pop(id, None)
@@ -100,13 +101,13 @@ class Tasks(Waiting):
         task.next = None
         task.ended_ms = self.world.now_ms
         task.ended_why = why
-        task.told = unseen
+        task.end_unseen = unseen
         self.ended[0][id] = self.tasks.pop(id)
         if unseen:
             self._to_outbox(id, state, why)
 
     def _to_outbox(self, id: str, state: str, why: str) -> None:
-        self.outbox = [f"{id} {state} {why}", *self.outbox[: KEEP_OUTBOX - 1]]
+        self.outbox = [f"{id} {state} {why}", *self.outbox[: MAX_OUTBOX - 1]]
 
     def _expired(self, task: Task) -> bool:
         return task.expires_ms is not None and task.expires_ms <= self.world.now_ms

@@ -1,5 +1,6 @@
-"""Lost writes, as the schedulers saw them: numbers that only grow went back, or a replica took a
-server's place.
+"""Lost writes, as the schedulers saw them.
+
+Numbers that only grow went back, or a replica took a server's place.
 """
 
 import re
@@ -12,16 +13,16 @@ from ...model.text import LOSS
 from ..runner import Runner
 
 KEEP_S: Final = 7 * 86_400
-"""How long a loss is kept."""
+"""Seconds for which a loss is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss of writes: when it was seen (ms, server time), by which scheduler, and the numbers
-    that decreased.
+    """A loss of writes that a scheduler noticed.
 
-    taken_over: the shards and partitions of each server whose place a replica took: its last writes
-    may be lost.
+    at_ms: when, in server time. seen_by: the scheduler's name. went_back: 'NAME WAS -> IS' of each
+    number that decreased. taken_over: the shards and partitions of each server whose place a
+    replica took, because the server's last writes may be lost.
     """
 
     at_ms: int
@@ -31,15 +32,16 @@ class Loss:
 
     @property
     def text(self) -> str:
-        """For people."""
-        at = datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        """The loss for people."""
+        moment = datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         lost = (
             [f"it had lost its last writes: {', '.join(self.went_back)}"] if self.went_back else []
         )
         lost += [
-            f"a replica took over {what}: its last writes may be lost" for what in self.taken_over
+            f"a replica took over {server_keys}: its last writes may be lost"
+            for server_keys in self.taken_over
         ]
-        return f"at {at} {'; '.join(lost)} (seen by {self.seen_by})"
+        return f"at {moment} {'; '.join(lost)} (seen by {self.seen_by})"
 
 
 def read_losses(store: Runner) -> list[Loss]:
@@ -48,12 +50,12 @@ def read_losses(store: Runner) -> list[Loss]:
 
 
 def read_lines(lines: Mapping[str, str]) -> list[Loss]:
-    """Read the fields of the key as losses; other lines are passed over."""
-    found = []
-    for line, at in lines.items():
-        if (fields := LOSS.read(line)) and at.isdecimal():
+    """Return the losses in the fields of the key, the newest first; leave out unreadable fields."""
+    losses = []
+    for line, at_ms in lines.items():
+        if (fields := LOSS.read(line)) and at_ms.isdecimal():
             numbers = fields["numbers"].replace("=", " ").replace("->", " -> ")
-            back = re.findall(r"\S+ \d+ -> \d+", numbers)
-            taken = re.findall(r"failover@\d+ (\S+)", numbers)
-            found.append(Loss(int(at), fields["name"], tuple(back), tuple(taken)))
-    return sorted(found, key=lambda loss: -loss.at_ms)
+            went_back = re.findall(r"\S+ \d+ -> \d+", numbers)
+            taken_over = re.findall(r"failover@\d+ (\S+)", numbers)
+            losses.append(Loss(int(at_ms), fields["name"], tuple(went_back), tuple(taken_over)))
+    return sorted(losses, key=lambda loss: -loss.at_ms)

@@ -1,9 +1,8 @@
-"""The quarantine: damaged or foreign values that processes found in the state, kept for people to
-look at.
+"""The quarantine: damaged or foreign values that processes found, kept for people to look at.
 
-Each entry is a member of one sorted set, scored by when it was last found: 'WHO WHERE SIZE WHY', a
-line break, and the first bytes. A process that finds damage puts it here and goes on without it;
-repair.py repairs what can be repaired.
+An entry is a member of one sorted set, scored by the time at which the value was last found. The
+entry is 'WHO WHERE SIZE WHY', a line break, and the first bytes of the value. A process that finds
+damage puts the value here and goes on without it; repair.py repairs what can be repaired.
 """
 
 import logging
@@ -20,21 +19,23 @@ from ..runner import Runner
 
 log = logging.getLogger("parsync.quarantine")
 
-MOST: Final = 1000
-"""Entries that are kept; the oldest leave."""
+MAX_ENTRIES: Final = 1000
+"""Maximum number of entries; the oldest are dropped."""
 
-MOST_BYTES: Final = 2048
-"""Bytes that are kept of one value; the entry says its whole size."""
+MAX_VALUE_BYTES: Final = 2048
+"""Maximum number of bytes of one value that are kept; the entry says the value's whole size."""
 
-_REMEMBERED: Final = 10_000
-_met: dict[tuple[str, str, str], None] = {}
-"""Damage that this process has found: each is logged and put away once."""
+_MAX_REMEMBERED: Final = 10_000
+_remembered: dict[tuple[str, str, str], None] = {}
+"""Damage that this process has found: each is logged and put into quarantine once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A damaged value: when it was last found (ms, server time), by which process, in which key,
-    its size and bytes.
+class QuarantineEntry:
+    """A damaged value in quarantine.
+
+    met_ms: when the value was last found, in server time. who: the process, HOST:PID. where: the
+    key and the field. size: bytes of the whole value. data: its first bytes.
     """
 
     met_ms: int
@@ -45,51 +46,56 @@ class Entry:
     data: bytes
 
     @classmethod
-    def of(cls, member: bytes, met_ms: float) -> "Entry":
-        """Read a member of the set, also one that this module has not written."""
+    def of(cls, member: bytes, met_ms: float) -> "QuarantineEntry":
+        """Read a member of the set, also a member that this module has not written."""
         head, _, data = member.partition(b"\n")
-        found = DAMAGE.read(head.decode(errors="backslashreplace"))
-        if found is None:
+        fields = DAMAGE.read(head.decode(errors="backslashreplace"))
+        if fields is None:
             return cls(
-                int(met_ms), "-", "-", len(member), "not an entry of this list", member[:MOST_BYTES]
+                int(met_ms),
+                "-",
+                "-",
+                len(member),
+                "not an entry of this list",
+                member[:MAX_VALUE_BYTES],
             )
         return cls(
-            int(met_ms), found["who"], found["where"], int(found["size"]), found["why"], data
+            int(met_ms), fields["who"], fields["where"], int(fields["size"]), fields["why"], data
         )
 
 
 def quarantine(runner: Runner, where: str, why: str, data: bytes) -> None:
-    """Put a value away and log it, once a process.
+    """Put a value into quarantine and log it, once a process.
 
-    Never raises: damage must not stop the process that found it.
+    Never raises, because damage must not stop the process that found it.
     """
     where = _line(where).replace(" ", "\\x20")
     why = _line(why)
-    thing = (runner.keys.cluster, where, f"{why}\n{data[:MOST_BYTES]!r}")
-    if thing in _met:
+    fingerprint = (runner.keys.cluster, where, f"{why}\n{data[:MAX_VALUE_BYTES]!r}")
+    if fingerprint in _remembered:
         return
     log.warning("%s: %s; see `parsync quarantine`", where, why)
     head = DAMAGE.write(who=_own_name(), where=where, size=len(data), why=why)
-    entry = f"{head}\n".encode(errors="backslashreplace") + data[:MOST_BYTES]
+    entry = f"{head}\n".encode(errors="backslashreplace") + data[:MAX_VALUE_BYTES]
     try:
-        runner.run(runner.commands.quarantine(entry, MOST))
+        runner.run(runner.commands.quarantine(entry, MAX_ENTRIES))
     except (ParsyncError, RedisError, OSError) as error:
         log.warning("what was damaged in %s could not be put away: %s", where, error)
         return
-    if len(_met) >= _REMEMBERED:
-        _met.clear()
-    _met[thing] = None
+    if len(_remembered) >= _MAX_REMEMBERED:
+        _remembered.clear()
+    _remembered[fingerprint] = None
 
 
-def entries(runner: Runner) -> list[Entry]:
-    """Return what is in quarantine, the latest first. Raises ServerUnreachable."""
+def entries(runner: Runner) -> list[QuarantineEntry]:
+    """Return the entries of the quarantine, the latest first. Raises ServerUnreachable."""
     rows = runner.pipe([("zrevrange", runner.keys.shared("quarantine"), 0, -1, True)])[0]
-    return [Entry.of(member, score) for member, score in rows]
+    return [QuarantineEntry.of(member, score) for member, score in rows]
 
 
 def clear(runner: Runner) -> None:
     """Delete all entries. Raises what `Runner.run` raises."""
-    runner.run(runner.commands.quarantine(b"", MOST))
+    runner.run(runner.commands.quarantine(b"", MAX_ENTRIES))
 
 
 def _line(text: str) -> str:
@@ -100,5 +106,5 @@ def _line(text: str) -> str:
 
 
 def _own_name() -> str:
-    """Return this process's name for the list: HOST:PID."""
+    """Return this process's name for the entries: HOST:PID."""
     return f"{_line(socket.gethostname())[:64].replace(' ', '-') or 'host'}:{os.getpid()}"

@@ -1,7 +1,6 @@
-"""Repair damage: keys of another type, partitions with values that no script writes, tasks whose
-indexes are wrong.
+"""Repair keys of another type, partitions with damaged values, and tasks with wrong indexes.
 
-The scripts repair; what they take out is put into quarantine. Every function raises what
+The scripts repair; the values that they remove are put into quarantine. Every function raises what
 `Runner.run` raises.
 """
 
@@ -44,16 +43,14 @@ COMES_BACK: Final[Sequence[str]] = (
 """Keys that may be deleted if they are damaged.
 
 Their content comes back with answers, registrations and renewals, or the leader makes it anew from
-other keys (repair_all.py). The records of ended tasks, and what only people read, are lost.
+other keys (repair_all.py). Records of ended tasks, and keys that only people read, are lost.
 """
 
-_TOLD: Final = re.compile("PSRECORD (.+) is a [a-z]+, not a (?:zset|hash)")
+_WRONG_TYPE: Final = re.compile("PSRECORD (.+) is a [a-z]+, not a (?:zset|hash)")
 
 
 def repair_partition(runner: Runner, number: int, how: How = "open") -> int:
-    """Take out of a partition what cannot be read and put it into quarantine.
-
-    Returns how many values that were.
+    """Remove unreadable values from a partition, and put them into quarantine; return their number.
 
     how: see `RepairCalls.repair_partition`; only the leader, who puts back lost leases first, may
     "open".
@@ -64,51 +61,56 @@ def repair_partition(runner: Runner, number: int, how: How = "open") -> int:
 
 
 def keep(runner: Runner, damaged: Sequence[Damage]) -> None:
-    """Put what a script has repaired into quarantine."""
+    """Put the values that a script has repaired into quarantine."""
     for key, field, data in damaged:
         why = "no script writes this value; it was repaired" if field else _words_of(data)
         quarantine(runner, f"{key} {field}".rstrip(), why, data)
 
 
 def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
-    """Repair the corrupt keys of one call. Returns True if it changed anything.
+    """Repair the corrupt keys of one call. Returns True if a key changed.
 
-    A partition is made anew from what can be read of it. A key of another type is deleted if its
+    A partition is made anew from its readable values. A key of another type is deleted if its
     content comes back by itself, or if it belongs to one kind, one task or one inbox only.
     """
     number = runner.keys.number_of(keys[0])
     if number is not None and repair_partition(runner, number, "shut"):
         return True
     inbox = runner.keys.inbox(number or 0, "")
-    known: dict[str, str] = {key: "inbox" for key in keys if key.startswith(inbox)}
+    kinds: dict[str, str] = {key: "inbox" for key in keys if key.startswith(inbox)}
     shard = runner.keys.shard_in(keys[0]) or 0
-    known |= {runner.keys.queue(name, shard): name for name in COMES_BACK if name in QUEUE_KINDS}
-    known |= {runner.keys.shared(name): name for name in COMES_BACK if name in CLUSTER_KINDS}
-    known |= {runner.keys.partition(number, "events"): "events"} if number is not None else {}
-    known |= {key: "stats" for key in keys if key.startswith(runner.keys.stats(""))}
+    kinds |= {runner.keys.queue(name, shard): name for name in COMES_BACK if name in QUEUE_KINDS}
+    kinds |= {runner.keys.shared(name): name for name in COMES_BACK if name in CLUSTER_KINDS}
+    kinds |= {runner.keys.partition(number, "events"): "events"} if number is not None else {}
+    kinds |= {key: "stats" for key in keys if key.startswith(runner.keys.stats(""))}
     for name in ("extra", "pending"):
         prefix = runner.keys.prefix(f"{name}:", shard)
-        known |= {key: name for key in keys if key.startswith(prefix) and key != prefix}
-    mine = [key for key in keys if key in known]
-    discarded = runner.run_all([runner.commands.discard(key, known[key]) for key in mine])
-    gone = [key for key, is_gone in zip(mine, discarded, strict=True) if is_gone]
-    for key in gone:
+        kinds |= {key: name for key in keys if key.startswith(prefix) and key != prefix}
+    discardable = [key for key in keys if key in kinds]
+    discarded = runner.run_all([runner.commands.discard(key, kinds[key]) for key in discardable])
+    deleted = [key for key, is_gone in zip(discardable, discarded, strict=True) if is_gone]
+    for key in deleted:
         quarantine(
             runner, key, "it was of another type or had unreadable numbers, and was deleted", b""
         )
-    return bool(gone)
+    return bool(deleted)
 
 
-def find_told(keys: Keys, told: str) -> list[str]:
-    """Return the key of a kind or a task that an error reply names; a call has only its prefix."""
-    match = _TOLD.search(told)
-    if match and (shard := keys.shard_in(match[1])) is not None:
-        return (
-            [match[1]]
-            if match[1].startswith((keys.prefix("pending:", shard), keys.prefix("extra:", shard)))
-            else []
-        )
-    return []
+def find_named_key(keys: Keys, message: str) -> list[str]:
+    """Return the key that an error reply names, if it belongs to a kind or a task.
+
+    message: the error reply. Returns a list of at most one key. A call has only the prefix of such
+    keys.
+    """
+    match = _WRONG_TYPE.search(message)
+    if match is None:
+        return []
+    key = match[1]
+    shard = keys.shard_in(key)
+    if shard is None:
+        return []
+    prefixes = (keys.prefix("pending:", shard), keys.prefix("extra:", shard))
+    return [key] if key.startswith(prefixes) else []
 
 
 def repair_task(
@@ -118,21 +120,18 @@ def repair_task(
     shard: int | None = None,
     run: str = "",
 ) -> str:
-    """Repair a task whose hashes and indexes contradict each other, which no script causes.
+    """Repair a task whose hashes and indexes contradict each other; return the script's word.
 
-    Returns the script's word.
-
-    kind: the kind of which it was seen to wait, which may not be its own. shard: where it was seen,
-    if that is not the shard of its id. run: what `running` should have for it, by a lease.
+    No script causes such a contradiction. kind: the kind of which the task was seen to wait, which
+    may differ from its own. shard: where the task was seen, if that is not the shard of its id.
+    run: what `running` should have for the task, by a lease.
     """
     word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind, shard, run))
     if word != "sound":
         id = task if isinstance(task, str) else readable(task)
-        where = (
-            f"{runner.keys.queue('tasks', runner.keys.shard_of(id) if shard is None else shard)} "
-            f"{id}"
-        )
-        quarantine(runner, where, f"its indexes said something else: it is {word} now", b"")
+        key = runner.keys.queue("tasks", runner.keys.shard_of(id) if shard is None else shard)
+        why = f"its indexes said something else: it is {word} now"
+        quarantine(runner, f"{key} {id}", why, b"")
     return word
 
 

@@ -1,8 +1,8 @@
-"""Find what is damaged in the keys of a cluster, and rebuild it from what is left; docs/keys.md has
-what from what.
+"""Find damage in all keys of a cluster, and rebuild the damaged keys from the others.
 
-The leader does it bit by bit (scheduler/leader/damage.py), `parsync repair` at once. A dry run only
-finds. Every function raises what `Runner.run` raises.
+docs/keys.md says which key is rebuilt from which. The leader does this bit by bit
+(scheduler/leader/damage.py), `parsync repair` does it at once. A dry run only finds damage. Every
+function raises what `Runner.run` raises.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +24,22 @@ from .lost_leases import now_ms, places_in, put_back_leases, runs_by_leases
 from .repair import keep, repair_keys, repair_task
 from .soundness import is_sound
 
-INDEXES: Final = ("later", "dead", "taken", "running")
-OTHERS: Final = ("outbox", "expires", "shapes", "feasible", "names", "apps", "events", *GENERATIONS)
-"""Keys of a shard that are deleted if they have another type, besides those that `repair_queue`
-looks at.
+INDEXES_OF_QUEUE: Final = ("later", "dead", "taken", "running")
+QUEUE_KEYS_WITH_TYPE: Final = (
+    "outbox",
+    "expires",
+    "shapes",
+    "feasible",
+    "names",
+    "apps",
+    "events",
+    *GENERATIONS,
+)
+"""Keys of a shard that are deleted if they have another type.
+
+`repair_queue` checks further keys.
 """
-SHARED: Final = (
+SHARED_KEYS_WITH_TYPE: Final = (
     "schedulers",
     "leader",
     "dealt",
@@ -40,24 +50,29 @@ SHARED: Final = (
     "streaks",
     "events",
 )
-MESSAGES: Final = 20
-"""So many messages are looked at in one call: each may have two million bytes."""
+MESSAGES_PER_LOOK: Final = 20
+"""Messages that one call checks: each may have two million bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something damaged: where (the key, and behind a space its field), what is wrong, and what was
-    done about it.
+    """Damage that was found.
+
+    where: the key, and behind a space its field. flaw: what is wrong. done: what was done, '' for
+    nothing.
     """
 
     where: str
-    what: str
+    flaw: str
     done: str
 
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Finds damage and repairs it, or with `dry` only finds it. tell: is told of each finding."""
+    """Finds damage, and repairs the damage unless `dry`.
+
+    partitions: the number of partitions. tell: is called with each finding.
+    """
 
     store: Store
     partitions: int
@@ -65,44 +80,37 @@ class Repairer:
     dry: bool = False
 
     def repair_numbers(self, levels: Sequence[int]) -> list[QueueCounts | None]:
-        """Repair the numbers of all shards, and delete keys that have another type; None for a
-        shard that is away.
+        """Repair the numbers of all shards, and delete keys that have another type.
 
-        levels: for each shard a number of submissions that there has been, see
-        `RepairCalls.repair_queue`.
+        levels: for each shard, a number of submissions that it has had, see
+        `RepairCalls.repair_queue`. Returns the counts of each shard, None for a shard that is away.
         """
         store = self.store
         shards = range(self.store.keys.shards)
-        self._discard(
-            [
-                *map(store.keys.shared, SHARED),
-                *(key for name in OTHERS for key in store.keys.queues(name)),
-            ]
-        )
+        shared_keys = map(store.keys.shared, SHARED_KEYS_WITH_TYPE)
+        queue_keys = (key for name in QUEUE_KEYS_WITH_TYPE for key in store.keys.queues(name))
+        self._discard([*shared_keys, *queue_keys])
         answers = store.run_each(
             [store.commands.repair_queue(shard, levels[shard], self.dry) for shard in shards]
         )
-        found: list[QueueCounts | None] = []
+        counts_by_shard: list[QueueCounts | None] = []
         for answer in answers:
             if isinstance(answer, Exception) and not (store.several and isinstance(answer, AWAY)):
                 raise answer
-            found.append(answer if isinstance(answer, QueueCounts) else None)
-        for shard, counts in enumerate(found):
-            if counts is not None and counts.damage:
-                self._told(counts.damage)
-                if not self.dry:
-                    keep(
-                        store,
-                        [
-                            one
-                            for one in counts.damage
-                            if level_lost(store, shard, levels[shard], one) is None
-                        ],
-                    )
-        return found
+            counts_by_shard.append(answer if isinstance(answer, QueueCounts) else None)
+        for shard, counts in enumerate(counts_by_shard):
+            if counts is None or not counts.damage:
+                continue
+            self._report(counts.damage)
+            if not self.dry:
+                level = levels[shard]
+                keep(
+                    store, [d for d in counts.damage if level_lost(store, shard, level, d) is None]
+                )
+        return counts_by_shard
 
     def repair_partition(self, p: int) -> None:
-        """Repair a partition: leases that are lost are put back before slots become free."""
+        """Repair a partition: put back lost leases before slots become free."""
         store = self.store
         commands = self.store.commands
         self._discard([store.keys.partition(p, "events")])
@@ -114,78 +122,79 @@ class Repairer:
                     store, places, runs_by_leases(store, self.partitions, now_ms(store))
                 )
             keep(store, store.run(commands.repair_partition(p, "open")))
-        self._told(damaged)
+        self._report(damaged)
 
-    def check_partition(self, p: int, rest: Callable[[], None]) -> None:
-        """Look at a partition piece by piece, so that no call is long, and repair it if a piece is
-        not sound.
+    def check_partition(self, p: int, pause: Callable[[], None]) -> None:
+        """Check a partition piece by piece, and repair it if a piece is not sound.
 
-        rest: called after each piece.
+        So no call is long. pause: is called after each piece.
         """
-        if not is_sound(self.store, p, rest):
+        if not is_sound(self.store, p, pause):
             self.repair_partition(p)
         else:
             self._discard([self.store.keys.partition(p, "events")])
 
     def look_over(
-        self, shard: int, what: Sequence[str | bytes], cursor: int = 0, most: int = MAX_BATCH
-    ) -> "Seen":
-        """Look at some tasks or entries of a shard, and repair those that contradict the rest; see
-        `Seen`.
+        self, shard: int, indexes: Sequence[str | bytes], cursor: int = 0, most: int = MAX_BATCH
+    ) -> "ShardLook":
+        """Check some entries of a shard, and repair tasks that contradict other keys.
+
+        indexes: see `RepairCalls.look_over`.
         """
         store = self.store
-        answers = store.run_all(
-            [store.commands.look_over(shard, one, cursor, most) for one in what]
+        replies = store.run_all(
+            [store.commands.look_over(shard, index, cursor, most) for index in indexes]
         )
-        suspects = [suspect for looked in answers for suspect in looked.suspects]
+        suspects = [suspect for looked in replies for suspect in looked.suspects]
         if suspects:
             self._repair_tasks(shard, suspects)
-        return Seen(
-            answers[-1].cursor,
-            sum(looked.looked for looked in answers),
-            max(a.highest for a in answers),
+        return ShardLook(
+            replies[-1].cursor,
+            sum(looked.looked for looked in replies),
+            max(a.highest for a in replies),
         )
 
-    def look_over_all(self, shard: int, most: int = MAX_BATCH) -> Iterator["Seen"]:
-        """Look at all of a shard, step by step.
+    def look_over_all(self, shard: int, most: int = MAX_BATCH) -> Iterator["ShardLook"]:
+        """Check all entries of a shard, step by step.
 
-        Entries of indexes come first: they tell of tasks without a line.
+        Entries of indexes come first, because they tell of tasks without a line.
         """
         kinds = self.kinds(shard)
-        for at in range(0, len(kinds), 50):
+        for start in range(0, len(kinds), 50):
             yield self.look_over(
-                shard, [b"pending " + kind for kind in kinds[at : at + 50]], most=most
+                shard, [b"pending " + kind for kind in kinds[start : start + 50]], most=most
             )
         for kind in kinds:
             yield from self._whole(shard, b"pending " + kind, most, skip=True)
-        for what in (*INDEXES, "tasks", "messages", *GENERATIONS):
-            yield from self._whole(shard, what, MESSAGES if what == "messages" else most)
+        for index in (*INDEXES_OF_QUEUE, "tasks", "messages", *GENERATIONS):
+            yield from self._whole(shard, index, MESSAGES_PER_LOOK if index == "messages" else most)
 
     def kinds(self, shard: int) -> list[bytes]:
         """Return the kinds of which tasks wait in a shard, or waited lately."""
         client: Any = self.store.client
         lines = client.hscan_iter(self.store.keys.queue("kinds", shard), count=MAX_BATCH)
-        known = client.zscan_iter(self.store.keys.queue("changed", shard), count=MAX_BATCH)
-        return list(dict.fromkeys([*(kind for kind, _ in lines), *(kind for kind, _ in known)]))
+        changed = client.zscan_iter(self.store.keys.queue("changed", shard), count=MAX_BATCH)
+        return list(dict.fromkeys([*(kind for kind, _ in lines), *(kind for kind, _ in changed)]))
 
     def _whole(
-        self, shard: int, what: str | bytes, most: int, skip: bool = False
-    ) -> Iterator["Seen"]:
-        """Look at a whole index.
+        self, shard: int, index: str | bytes, most: int, skip: bool = False
+    ) -> Iterator["ShardLook"]:
+        """Check a whole index.
 
-        skip: its first entries were looked at; go on only if there are more than those.
+        skip: the first `most` entries were checked before, so check the index only if it has more
+        entries.
         """
-        if skip and self._size(shard, cast(bytes, what)) <= most:
+        if skip and self._size(shard, cast(bytes, index)) <= most:
             return
         cursor = 0
         while True:
-            looks = self.look_over(shard, [what], cursor, most)
-            yield looks
-            if not (cursor := looks.cursor):
+            look = self.look_over(shard, [index], cursor, most)
+            yield look
+            if not (cursor := look.cursor):
                 return
 
-    def _size(self, shard: int, what: bytes) -> int:
-        key = self.store.keys.prefix("pending:", shard).encode() + what.removeprefix(b"pending ")
+    def _size(self, shard: int, index: bytes) -> int:
+        key = self.store.keys.prefix("pending:", shard).encode() + index.removeprefix(b"pending ")
         return int(cast(Any, self.store.client).zcard(key))
 
     def _repair_tasks(self, shard: int, suspects: Sequence[tuple[bytes, bytes]]) -> None:
@@ -198,56 +207,48 @@ class Repairer:
             if self.dry:
                 done = ""
             elif not id:
-                done = (
-                    "made anew" if store.run(store.commands.repair_kind(kind, shard)) else "sound"
-                )
+                changed = store.run(store.commands.repair_kind(kind, shard))
+                done = "made anew" if changed else "sound"
             else:
                 try:
                     done = repair_task(store, id, kind, shard, runs.get(readable(id), ""))
-                # an id that no call takes: the others are repaired all the same
                 except InvalidInput as error:
-                    self.tell(
-                        Finding(
-                            f"{where} {readable(id):.100}",
-                            str(error),
-                            "left: delete it with redis-cli",
-                        )
-                    )
+                    # No call takes this id. The other suspects are repaired all the same.
+                    advice = "left: delete it with redis-cli"
+                    self.tell(Finding(f"{where} {readable(id):.100}", str(error), advice))
                     continue
             if done != "sound":
-                what = "its record and the indexes of the queue contradict each other"
+                flaw = "its record and the indexes of the queue contradict each other"
                 named = readable(id or kind)
-                self.tell(
-                    Finding(f"{where} {named}", what, f"it is {done} now" if id and done else done)
-                )
+                done_text = f"it is {done} now" if id and done else done
+                self.tell(Finding(f"{where} {named}", flaw, done_text))
 
     def _discard(self, keys: Sequence[str]) -> None:
         """Delete those of these keys that have another type."""
-        for key, kind in zip(
-            keys, self.store.pipe_each([("type", key) for key in keys]), strict=True
-        ):
-            wrong = (
-                ""
-                if isinstance(kind, Exception)
-                else self.store.keys.wrong_type(key, readable(kind))
-            )
-            if wrong and (self.dry or repair_keys(self.store, [key])):
-                self.tell(Finding(key, wrong, "" if self.dry else "deleted"))
+        types = self.store.pipe_each([("type", key) for key in keys])
+        for key, type_or_error in zip(keys, types, strict=True):
+            if isinstance(type_or_error, Exception):
+                continue
+            flaw = self.store.keys.wrong_type(key, readable(type_or_error))
+            if flaw and (self.dry or repair_keys(self.store, [key])):
+                self.tell(Finding(key, flaw, "" if self.dry else "deleted"))
 
-    def _told(self, damaged: Sequence[Damage]) -> None:
+    def _report(self, damaged: Sequence[Damage]) -> None:
         for key, field, data in damaged:
-            what = (
-                f"not what the other keys say: {readable(data)!r:.100}" if field else readable(data)
-            )
-            done = "" if self.dry else "made anew" if field else "deleted, and made anew"
-            self.tell(Finding(f"{key} {field}".rstrip(), what.removeprefix("PSRECORD "), done))
+            if field:
+                flaw = f"not what the other keys say: {readable(data)!r:.100}"
+                done = "made anew"
+            else:
+                flaw = readable(data).removeprefix("PSRECORD ")
+                done = "deleted, and made anew"
+            self.tell(Finding(f"{key} {field}".rstrip(), flaw, "" if self.dry else done))
 
 
 def level_lost(store: Store, shard: int, level: int, damage: Damage) -> int | None:
-    """Return the number of submissions that a repaired value was, if it is smaller than `level`,
-    else None.
+    """Return the number of submissions that a repair has replaced, if it was below `level`.
 
-    Scripts wrote that number: it is no damage. The server has lost later writes.
+    Such a number is no damage: a script wrote the number, and the server has lost later writes.
+    Returns None for any other damage. level: a number of submissions that the shard has had.
     """
     key, field, data = damage
     text = data.replace(b"missing", b"0")
@@ -261,9 +262,11 @@ def level_lost(store: Store, shard: int, level: int, damage: Damage) -> int | No
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Where the next look begins, 0 at the end; how many entries were looked at; the largest LIFE
-    that was seen.
+class ShardLook:
+    """A look at some entries of a shard.
+
+    cursor: where the next look begins, 0 at the end. count: the number of entries. highest: the
+    largest number of a submission (LIFE) that the entries have.
     """
 
     cursor: int
@@ -271,36 +274,35 @@ class Seen:
     highest: int
 
 
-class _Onlooker(Store):
+class _DryStore(Store):
     """A store that repairs nothing: a call that meets damage fails."""
 
-    def _repair(self, call: Call[Any], told: str) -> bool:
+    def _repair(self, call: Call[Any], message: str) -> bool:
         return False
 
 
 def repair_all(store: Store, dry: bool = False) -> list[Finding]:
-    """Find all that is damaged in a cluster, and repair it unless `dry`. Returns what was found.
+    """Find all damage in a cluster, and repair it unless `dry`. Returns the findings.
 
-    A shard whose server is away is left out. A dry run cannot look into what another type of key
-    hides.
+    A shard whose server is away is left out. A dry run cannot see behind a key of another type.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if dry:
-        looker = _Onlooker(store.client, store.keys.cluster)
+        looker = _DryStore(store.client, store.keys.cluster)
         looker.keys = store.keys
         looker.commands = store.commands
         store = looker
-    repairer = Repairer(store, partitions_of(store.config()), found.append, dry)
+    repairer = Repairer(store, partitions_of(store.config()), findings.append, dry)
     levels = [0] * store.keys.shards
     for shard, counts in enumerate(repairer.repair_numbers(levels)):
         if counts is not None:
             try:
-                highest = max((looks.highest for looks in repairer.look_over_all(shard)), default=0)
+                highest = max((look.highest for look in repairer.look_over_all(shard)), default=0)
                 levels[shard] = highest if highest > counts.submitted else 0
             except (DamagedState, ResponseError) as error:
                 if not dry:
                     raise
-                found.append(
+                findings.append(
                     Finding(
                         store.keys.queue("tasks", shard), f"it cannot be looked at: {error}", ""
                     )
@@ -309,4 +311,4 @@ def repair_all(store: Store, dry: bool = False) -> list[Finding]:
         repairer.repair_numbers(levels)
     for p in range(repairer.partitions):
         repairer.repair_partition(p)
-    return found
+    return findings

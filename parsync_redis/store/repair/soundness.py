@@ -1,5 +1,6 @@
-"""Look whether a partition is sound, piece by piece: a call that looks at 10,000 leases holds up
-the whole server.
+"""Check whether a partition is sound, piece by piece.
+
+A call that checked 10,000 leases would hold up the whole server.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -10,16 +11,19 @@ from ...model.node import Node, read_nodes
 from ..server.server_errors import AWAY
 from ..store import Store
 
-PIECE: Final = 100
-"""Slots and leases of one call, about: it takes some milliseconds. A node is in one piece."""
+SLOTS_PER_LOOK: Final = 100
+"""Approximate number of slots and leases in one call, which takes some milliseconds.
 
-LONGEST_NAME: Final = 128
+A node is never split between calls.
+"""
+
+MAX_NAME_LENGTH: Final = 128
 
 
-def is_sound(store: Store, p: int, rest: Callable[[], None] = lambda: None) -> bool:
-    """Return False if something in partition p contradicts the rest, as far as pieces of it tell.
+def is_sound(store: Store, p: int, pause: Callable[[], None] = lambda: None) -> bool:
+    """Return False if partition p has a contradiction that a check of its pieces finds.
 
-    The caller judges the whole partition then. rest: called after each piece. Raises what
+    The caller repairs the whole partition then. pause: is called after each piece. Raises what
     `Runner.run` raises.
     """
     records = store.pipe_each([("hgetall", store.keys.partition(p, "nodes"))])[0]
@@ -28,11 +32,11 @@ def is_sound(store: Store, p: int, rest: Callable[[], None] = lambda: None) -> b
     nodes, damaged = (
         read_nodes(cast(dict[bytes, bytes], records)) if isinstance(records, dict) else ({}, True)
     )
-    if damaged or any(len(name) > LONGEST_NAME for name in nodes):
+    if damaged or any(len(name) > MAX_NAME_LENGTH for name in nodes):
         return False
     pieces = _pieces(nodes.values())
     cursor = 0
-    most = PIECE
+    most = SLOTS_PER_LOOK
     while True:
         piece = next(pieces, [])
         if cursor and not most and not piece:
@@ -40,23 +44,23 @@ def is_sound(store: Store, p: int, rest: Callable[[], None] = lambda: None) -> b
         sound, cursor = store.run(store.commands.look_at_nodes(p, piece, cursor, most))
         if not sound:
             return False
-        rest()
+        pause()
         if not cursor:
-            # all leases were looked at; nodes may be left
+            # All leases were looked at. Some nodes may remain.
             cursor = 1
             most = 0
 
 
 def _pieces(nodes: Collection[Node]) -> Iterator[list[str]]:
-    """Return the names of the nodes in lists of PIECE slots, about."""
-    some = list[str]()
+    """Yield the names of the nodes in lists of about SLOTS_PER_LOOK slots."""
+    names = list[str]()
     size = 0
     for node in nodes:
-        if some and (size + node.span > PIECE or len(some) == MAX_BATCH):
-            yield some
-            some = []
+        if names and (size + node.span > SLOTS_PER_LOOK or len(names) == MAX_BATCH):
+            yield names
+            names = []
             size = 0
-        some.append(node.name)
+        names.append(node.name)
         size += node.span
-    if some:
-        yield some
+    if names:
+        yield names

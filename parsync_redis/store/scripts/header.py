@@ -1,23 +1,22 @@
-"""The header of a Lua script: the contract that the script, its Python binding and the reference
-store share.
+"""The header of a Lua script: the contract of the script, its binding and the reference store.
 
--- finish: accept the outcome of a run ...
--- KEYS: meta pending: inbox*            each name is a local of the script; its type is checked
--- ARGV: count channel (id attempt)*     args.channel; for i, row in rows() do ... row.id ... end
--- READS: meta                           may be missing
--- ALSO: outbox                          may be missing
+    -- finish: accept the outcome of a run ...
+    -- KEYS: meta pending: inbox*            each name is a local of the script; its type is checked
+    -- ARGV: count channel (id attempt)*     args.channel; for i, row in rows() do ... row.id end
+    -- READS: meta                           may be missing
+    -- ALSO: outbox                          may be missing
 
-READS names keys that the script reads before it writes: it finds a wrong type (WRONGTYPE) or a
-wrong number by itself. ALSO names further keys of the same tag, which few calls touch: they are not
-sent, the script spells them.
+READS names keys that the script reads before it writes: the read itself finds a wrong type
+(WRONGTYPE) or a wrong number. ALSO names further keys of the same tag, which few calls touch. Such
+keys are not sent: the script spells them.
 
-A trailing star means none or more: `(...)*` are rows, `count` is their number, MAX_ROWS at most;
-the key `inbox*` gives inbox_at(n), its nth key. The name of an argument says how long it may be
-(lengths.py): the loader writes the check. A key that ends in a colon is a prefix of keys: `extra:`
-is the local `extra_prefix`, and KEY.extra in libraries, which name other keys as KEY.ended. "KEYS:
-..., of any type" leaves the types to the script.
+A trailing star means none or more. `(...)*` are rows; `count` is the number of rows, MAX_ROWS at
+most. The key `inbox*` gives inbox_at(n), the nth such key. A key that ends in a colon is a prefix
+of keys: `extra:` is the local `extra_prefix`, and KEY.extra in libraries, which name other keys as
+KEY.ended. "KEYS: ..., of any type" leaves the check of the types to the script.
 
-A row is an offset in ARGV. The loader writes what one would write by hand: numeric loops and
+The name of an argument says how long the argument may be (lengths.py), and the loader writes the
+check. A row is an offset in ARGV: the loader turns rows() into a numeric loop, and row.id into
 ARGV[row + 1].
 """
 
@@ -34,33 +33,34 @@ from .lengths import MAX_ROWS, check_lengths, limit_of
 
 Word = str | int | float | bytes
 Once = Mapping[str, Word]
-FIELDS: Final = ("KEYS", "ARGV", "RETURNS", "ERRORS", "INVARIANT", "ATOMICITY", "COMPLEXITY")
+HEADER_FIELDS: Final = ("KEYS", "ARGV", "RETURNS", "ERRORS", "INVARIANT", "ATOMICITY", "COMPLEXITY")
 _ARGV: Final = re.compile(r"((?:\w+ )*)(?:(\w+)|\((\w+(?: \w+)*)\)\*|(\w+)\*)")
-_NAMED: Final = re.compile(r"\b(args|row)\.(\w+)")
-_LOOP: Final = re.compile(r"for (\w+), (\w+) in rows\(\) do\b")
+_NAMED_ARGUMENT: Final = re.compile(r"\b(args|row)\.(\w+)")
+_ROWS_LOOP: Final = re.compile(r"for (\w+), (\w+) in rows\(\) do\b")
 _ANY_TYPE: Final = ", of any type"
 
 
 def read_fields(verb: str, text: str) -> dict[str, str]:
-    """Return the fields of a script's header; BrokenContract if one is missing or the first line
-    lacks the verb.
+    """Return the fields of a script's header.
+
+    Raises BrokenContract if a field is missing, or if the first line lacks the verb.
     """
     lines = text.splitlines()
     if not lines or not lines[0].startswith(f"-- {verb}: "):
         raise BrokenContract(f"lua: {verb}.lua must begin with '-- {verb}: '")
     fields = {
         name: line.partition(":")[2].strip()
-        for name in FIELDS
+        for name in HEADER_FIELDS
         for line in lines
         if line.startswith(f"-- {name}:")
     }
-    if missing := [name for name in FIELDS if name not in fields]:
+    if missing := [name for name in HEADER_FIELDS if name not in fields]:
         raise BrokenContract(f"lua: {verb}.lua says nothing of {', '.join(missing)}")
     return fields
 
 
 def _optional(field: str, text: str) -> tuple[str, ...]:
-    """Return the names in a line of a script's header that may be missing."""
+    """Return the names in an optional line of a script's header, READS or ALSO."""
     return tuple(
         name
         for line in text.splitlines()
@@ -70,7 +70,10 @@ def _optional(field: str, text: str) -> tuple[str, ...]:
 
 
 class Header:
-    """The names of a script's keys and arguments: `once` come once, `each` come in every row."""
+    """The names of a script's keys and arguments.
+
+    once: arguments that come once. each: arguments that come in every row.
+    """
 
     def __init__(self, verb: str, text: str) -> None:
         fields = read_fields(verb, text)
@@ -83,16 +86,12 @@ class Header:
         self.reads = reads = {*_optional("READS", text)}
         if unknown := sorted(reads - {key.rstrip("*") for key in (*self.keys, *self.also)}):
             raise BrokenContract(f"lua: {verb}.lua reads {' '.join(unknown)}, which its KEYS lack")
-        checked = (
-            []
-            if self._any_type
-            else [
-                at
-                for at, key in enumerate(self.keys, 1)
-                if key.rstrip("*") not in reads and key[-1] != ":"
-            ]
-        )
-        self._probed = [at for at in checked if at <= self._fixed]
+        checked = [
+            position
+            for position, key in enumerate(self.keys, 1)
+            if key.rstrip("*") not in reads and key[-1] != ":" and not self._any_type
+        ]
+        self._probed = [position for position in checked if position <= self._fixed]
         self._probed_from = self._fixed + 1 if len(self._probed) < len(checked) else 0
         match = _ARGV.fullmatch(fields["ARGV"])
         if not match:
@@ -115,20 +114,20 @@ class Header:
     def arguments(
         self, once: Once, names: tuple[str, ...] = (), values: Sequence[Word] = ()
     ) -> list[Word]:
-        """Return ARGV in the header's order: `once` by name, and `values` row after row, which
-        `names` name.
+        """Return ARGV in the header's order: the arguments of `once`, then the rows.
 
-        BrokenContract if the names differ from the header's, or the last row is not whole;
-        InvalidInput for a value that is longer than the script allows.
+        once: the arguments by name. values: the rows, one after another; `names` are the names of a
+        row's values. Raises BrokenContract if the names differ from the header's, or if the last
+        row is not whole. Raises InvalidInput for a value that is longer than the script allows.
         """
-        count, rest = divmod(len(values), len(names)) if names else (0, len(values))
+        count, left_over = divmod(len(values), len(names)) if names else (0, len(values))
         try:
             words = [count if name == "count" else once[name] for name in self.once]
         except KeyError:
             raise self._mismatch(once, names) from None
         if len(words) != len(once) + self._counted or names != self.each:
             raise self._mismatch(once, names)
-        if rest:
+        if left_over:
             raise BrokenContract(
                 f"lua: {self.verb}.lua takes rows of {len(names)} values: {' '.join(names)}"
             )
@@ -136,28 +135,36 @@ class Header:
         check_lengths(
             self.verb,
             self.longest,
-            ((name, values[at :: len(names)]) for at, name in enumerate(names)),
+            ((name, values[column :: len(names)]) for column, name in enumerate(names)),
         )
         words += values
         return words
 
     def _mismatch(self, once: Iterable[str], row: Sequence[str]) -> BrokenContract:
-        wrong = []
-        for where, names, given in (("", self.once, {"count", *once}), ("row.", self.each, {*row})):
-            wrong += [f"its binding lacks {where}{name}" for name in names if name not in given]
-            wrong += [
-                f"its binding adds {where}{name}" for name in sorted(given - {*names, "count"})
+        differences = []
+        for where, names, bound_names in (
+            ("", self.once, {"count", *once}),
+            ("row.", self.each, {*row}),
+        ):
+            differences += [
+                f"its binding lacks {where}{name}" for name in names if name not in bound_names
             ]
-        wrong = wrong or [f"its binding has rows of {' '.join(row)}, not of {' '.join(self.each)}"]
-        return BrokenContract(f"lua: {self.verb}.lua and its binding differ: {', '.join(wrong)}")
+            differences += [
+                f"its binding adds {where}{name}"
+                for name in sorted(bound_names - {*names, "count"})
+            ]
+        differences = differences or [
+            f"its binding has rows of {' '.join(row)}, not of {' '.join(self.each)}"
+        ]
+        return BrokenContract(
+            f"lua: {self.verb}.lua and its binding differ: {', '.join(differences)}"
+        )
 
     def named(self, args: Sequence[Any]) -> Any:
-        """Return ARGV by name: each argument as an attribute, and `rows`, a list of
-        named tuples.
-        """
+        """Return ARGV by name: each argument is an attribute, and `rows` is a list of tuples."""
         width = max(1, len(self.each))
         head = len(self.once)
-        rows = [self._row(*args[at : at + width]) for at in range(head, len(args), width)]
+        rows = [self._row(*args[start : start + width]) for start in range(head, len(args), width)]
         return SimpleNamespace(**dict(zip(self.once, args, strict=False)), rows=rows)
 
     @cached_property
@@ -167,10 +174,10 @@ class Header:
     # -- for Lua -----------------------------------------------------------------------------------
 
     def before(self) -> str:
-        """Return Lua for the beginning: the number of rows, and what lib/call/arguments.lua checks
-        of the keys.
+        """Return Lua for the beginning of a script: the number of rows, and the tables of checks.
 
-        That is the type of each key, and those of its fields that must be numbers.
+        lib/call/arguments.lua reads the tables: the type of each key, and the fields that must be
+        numbers.
         """
 
         def table(values: Iterable[str]) -> str:
@@ -179,8 +186,8 @@ class Header:
         names = [key.rstrip("*") for key in self.keys]
         types = [repr(TYPES.get(name, "")) for name in names]
         numbers = [
-            f"[{at}] = {table(map(repr, NUMBERS[name]))}"
-            for at, name in enumerate(names, 1)
+            f"[{position}] = {table(map(repr, NUMBERS[name]))}"
+            for position, name in enumerate(names, 1)
             if name in NUMBERS
         ]
         lines = ["local KEYS, ARGV = KEYS, ARGV"]
@@ -196,27 +203,31 @@ class Header:
         return "\n".join(lines) + "\n"
 
     def table(self, text: str) -> str:
-        """Return Lua for the table KEY of the keys that libraries name: KEY.ended or, without the
-        colon, KEY.extra.
+        """Return Lua for the table KEY of the keys that a text names.
+
+        Libraries name a key as KEY.ended or, without the colon, as KEY.extra.
         """
-        every = {key.rstrip(":"): place for key, place in self._places().items()}
-        used = {*every} if "KEY[" in text else set(re.findall(r"\bKEY\.(\w+)", text))
-        found = [f"{name} = {place}" for name, place in every.items() if name in used]
-        return f"{self._base(found)}local KEY = {{{', '.join(found)}}}\n" if found else ""
+        places = {key.rstrip(":"): place for key, place in self._places().items()}
+        used = {*places} if "KEY[" in text else set(re.findall(r"\bKEY\.(\w+)", text))
+        entries = [f"{name} = {place}" for name, place in places.items() if name in used]
+        return f"{self._base(entries)}local KEY = {{{', '.join(entries)}}}\n" if entries else ""
 
     def _places(self) -> dict[str, str]:
-        """Return Lua for each key: where it is in KEYS, or how the script spells it."""
-        sent = {key: f"KEYS[{at}]" for at, key in enumerate(self.keys[: self._fixed], 1)}
+        """Return Lua for each key: its place in KEYS, or how the script spells the key."""
+        sent = {
+            key: f"KEYS[{position}]" for position, key in enumerate(self.keys[: self._fixed], 1)
+        }
         return sent | {key: f"BASE .. '{key}'" for key in self.also}
 
     def _base(self, used: Iterable[str]) -> str:
-        """Return Lua for what the keys of ALSO begin with, if one of them is used."""
+        """Return Lua for BASE, the beginning of the keys of ALSO, if such a key is used."""
         begin = f"local BASE = string.sub(KEYS[1] or '', 1, -{len(self.keys[0]) + 1})\n"
         return begin if any("BASE" in place for place in used) else ""
 
     def check(self, words: frozenset[str]) -> str:
-        """Return Lua that makes locals of the keys that are among `words`, and refuses a malformed
-        call.
+        """Return Lua that makes locals of the used keys, and refuses a malformed call.
+
+        words: the words of the script's own lines.
         """
         lines = []
         head = len(self.once)
@@ -238,38 +249,38 @@ class Header:
         return "\n".join([*lines, *self._check_lengths()]) + "\n"
 
     def _check_lengths(self) -> list[str]:
-        """Return Lua that refuses a text that is too long, and too many rows."""
+        """Return Lua that refuses texts that are too long, and too many rows."""
 
         def table(names: Sequence[str]) -> str:
             return "{" + ", ".join(f"'{name}', {self.longest[name]}" for name in names) + "}"
 
         def too_long(names: Sequence[str], row: str) -> str:
             return " or ".join(
-                f"#ARGV[{row}{at}] > {self.longest[name]}" for at, name in enumerate(names, 1)
+                f"#ARGV[{row}{position}] > {self.longest[name]}"
+                for position, name in enumerate(names, 1)
             )
 
         lines = []
         head = len(self.once)
         width = len(self.each)
         if self.once:
-            told = f"in_full().too_long('{self.verb}', 0, {table(self.once)})"
-            lines.append(f"if {too_long(self.once, '')} then return {told} end")
+            refusal = f"in_full().too_long('{self.verb}', 0, {table(self.once)})"
+            lines.append(f"if {too_long(self.once, '')} then return {refusal} end")
         if self.each:
             lines.append(
                 f"if count > {MAX_ROWS} then return in_full().too_many('{self.verb}', {MAX_ROWS}) "
                 "end"
             )
-            told = f"in_full().too_long('{self.verb}', row, {table(self.each)})"
+            refusal = f"in_full().too_long('{self.verb}', row, {table(self.each)})"
             lines.append(f"for row = {head}, #ARGV - 1, {width} do")
-            lines.append(f"  if {too_long(self.each, 'row + ')} then return {told} end")
+            lines.append(f"  if {too_long(self.each, 'row + ')} then return {refusal} end")
             lines.append("end")
         return lines
 
     def resolve(self, text: str) -> str:
-        """Return Lua in which names of the header are places in KEYS and ARGV, and loops over rows
-        count.
+        """Return Lua in which the header's names are places in KEYS and ARGV, and rows() is a loop.
 
-        BrokenContract for a name that the header lacks.
+        Raises BrokenContract for a name that the header lacks.
         """
         head = len(self.once)
         width = len(self.each)
@@ -282,14 +293,14 @@ class Header:
                     f"lua: {self.verb}.lua uses {match[0]}, its header has "
                     f"{', '.join(names) or 'none'}"
                 )
-            at = names.index(match[2]) + 1
-            return f"ARGV[{at}]" if match[1] == "args" else f"ARGV[row + {at}]"
+            position = names.index(match[2]) + 1
+            return f"ARGV[{position}]" if match[1] == "args" else f"ARGV[row + {position}]"
 
         def loop(match: re.Match[str]) -> str:
             i, row = match.groups()
             return f"for {i} = 1, count do local {row} = {width} * {i} + {head - width}"
 
-        text = _NAMED.sub(place, _LOOP.sub(loop, text))
+        text = _NAMED_ARGUMENT.sub(place, _ROWS_LOOP.sub(loop, text))
         return (
             re.sub(rf"\b{self._star}_at\(([^()]+)\)", rf"KEYS[{fixed} + \1]", text)
             if self._star

@@ -1,10 +1,12 @@
-"""How long each argument of a script may be, by its name: one table for the scripts and for Python.
+"""The table of how long each argument of a script may be, by name, for scripts and for Python.
 
-A script runs alone on its server, so the time for one text is everybody's. The loader writes the
-check into every script (header.py), and a name that this table lacks is an error when the script is
-loaded. So no script can forget it. What enters the state is short. What processes read there and
-give back, as ids, kinds and places, may be damaged: it may be as long as a message, so that it can
-be repaired, and every pattern takes linear time.
+While a script runs, its server does nothing else, so a long text costs everybody's time. The loader
+writes a check of each length into every script (header.py). A name that this table lacks is an
+error when the script is loaded, so no script can forget the check.
+
+New values of the state are short. Values that processes read from the state and give back (ids,
+kinds, places) may be damaged. They may be as long as a message, so that they can be repaired. So
+every Lua pattern takes linear time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,62 +20,64 @@ from ...model.needs import MAX_TEXT
 from ...model.times import CLASS
 
 MAX_ROWS: Final = 2 * MAX_BATCH
-"""Rows of one call."""
+"""Maximum number of rows in one call."""
 
-PROSE: Final = 4096
-"""Bytes of a text for people: why a task waits, ended or went back. Python cuts it (`cut`)."""
+MAX_PROSE_BYTES: Final = 4096
+"""Bytes of a text for people: why a task waits, ended or went back. `cut` shortens such a text."""
 
-_NUMBER: Final = 32
-_NAME: Final = 255
+_NUMBER_BYTES: Final = 32
+_NAME_BYTES: Final = 255
 # slots, amounts and labels, and a Celery queue
-_NEEDS: Final = 2 * 16 + MAX_WORDS * 128 + MAX_ENCODED_ID + 16
-_SEAT: Final = 128 + 6  # NODE/SLOT
+_NEEDS_BYTES: Final = 2 * 16 + MAX_WORDS * 128 + MAX_ENCODED_ID + 16
+_SEAT_BYTES: Final = 128 + 6  # NODE/SLOT
 
-_NUMBERS: Final = (
+_NUMBER_ARGUMENTS: Final = (
     "all at_most bin count cursor delay_ms epoch extras failed held inbox inc keep_s kept "
     "known_inc length level limit "
     "max_starts most moved over partition partitions retention_s room runs score shards since "
     "slots usual version"
 )
 _LENGTHS: Final[Mapping[str, int]] = {
-    **dict.fromkeys(_NUMBERS.split(), _NUMBER),
+    **dict.fromkeys(_NUMBER_ARGUMENTS.split(), _NUMBER_BYTES),
     **dict.fromkeys(("how", "state", "stay", "type", "field", "waits", "word", "digest"), 64),
-    **dict.fromkeys(("name", "node", "scheduler", "waiter", "channel"), _NAME),
-    **dict.fromkeys(("why", "outcome", "note", "value", "apps"), PROSE),
+    **dict.fromkeys(("name", "node", "scheduler", "waiter", "channel"), _NAME_BYTES),
+    **dict.fromkeys(("why", "outcome", "note", "value", "apps"), MAX_PROSE_BYTES),
     **dict.fromkeys(("attempt", "id", "kind", "run", "text"), MAX_MESSAGE),
     "bits": 8 * MAX_SLOTS,
     "entry": 8192,
     "labels": MAX_TEXT,
-    "lost": _NAME + _NUMBER,
+    "lost": _NAME_BYTES + _NUMBER_BYTES,
     "message": MAX_MESSAGE,
     "offer": MAX_TEXT,
     "options": 1000,
     "salt": 160,
-    "seat": _SEAT,
-    "seats": _SEAT * MAX_SLOTS,
-    "seen": PROSE,
-    "seen_leader": _NAME + _NUMBER,
+    "seat": _SEAT_BYTES,
+    "seats": _SEAT_BYTES * MAX_SLOTS,
+    "seen": MAX_PROSE_BYTES,
+    "seen_leader": _NAME_BYTES + _NUMBER_BYTES,
     "tasks": MAX_MESSAGE,
     "what": MAX_KINDS_BYTES,
 }
-_OF_VERB: Final[Mapping[tuple[str, str], int]] = {
+_LENGTHS_BY_VERB: Final[Mapping[tuple[str, str], int]] = {
     ("submit", "id"): MAX_ENCODED_ID,
     ("submit", "kind"): 8,  # the number of a line of `what`
     # task, attempt, node, slots, amounts
-    ("commit", "text"): MAX_ENCODED_ID + 300 + 64 + 5 * MAX_SLOTS + _NEEDS,
-    ("learn_times", "name"): _NAME + 1 + 4 * CLASS,  # or a name and a node class
-    ("learn_times", "text"): PROSE,
-    ("look_over", "what"): MAX_MESSAGE,  # a kind as it was found
-    ("note_choices", "text"): PROSE,
-    ("renew_scheduler", "value"): TOP_NAMES * (_NAME + 512),  # the longest is of waits by name
+    ("commit", "text"): MAX_ENCODED_ID + 300 + 64 + 5 * MAX_SLOTS + _NEEDS_BYTES,
+    ("learn_times", "name"): _NAME_BYTES + 1 + 4 * CLASS,  # or a name and a node class
+    ("learn_times", "text"): MAX_PROSE_BYTES,
+    ("look_over", "what"): MAX_MESSAGE,  # a kind as the key has it, perhaps damaged
+    ("note_choices", "text"): MAX_PROSE_BYTES,
+    ("renew_scheduler", "value"): TOP_NAMES
+    * (_NAME_BYTES + 512),  # the longest is of waits by name
 }
 
 
 def limit_of(verb: str, name: str) -> int:
-    """Return how many bytes an argument of a script may have; BrokenContract for a name that has no
-    limit.
+    """Return how many bytes an argument of a script may have.
+
+    Raises BrokenContract for a name without a limit.
     """
-    limit = _OF_VERB.get((verb, name)) or _LENGTHS.get(name)
+    limit = _LENGTHS_BY_VERB.get((verb, name)) or _LENGTHS.get(name)
     if limit is None:
         raise BrokenContract(
             f"lua: {verb}.lua has an argument {name}, which has no length in "
@@ -87,7 +91,7 @@ def check_lengths(
 ) -> None:
     """Raise InvalidInput for a value that is longer than its limit.
 
-    columns: name, and the values of all rows.
+    limits: bytes by name. columns: (name, the values of all rows).
     """
     for name, values in columns:
         limit = limits[name]
@@ -104,8 +108,12 @@ def check_lengths(
 
 
 def cut(text: str) -> str:
-    """Return a text for people, cut where it is longer than a script takes."""
-    return text if len(text) <= PROSE // 4 - 64 else f"{text[: PROSE // 4 - 67]}..."
+    """Return a text for people, shortened if it is longer than a script takes."""
+    return (
+        text
+        if len(text) <= MAX_PROSE_BYTES // 4 - 64
+        else f"{text[: MAX_PROSE_BYTES // 4 - 67]}..."
+    )
 
 
 def _size(value: str | bytes) -> int:

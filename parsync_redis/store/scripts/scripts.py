@@ -1,8 +1,9 @@
-"""Load the Lua scripts: their includes, each once, and what the header makes (header.py).
+"""Load the Lua scripts: a verb's text with its libraries, and what its header generates.
 
---- @include task/line              the text of lib/task/line.lua, once, in front
+    --- @include task/line              the text of lib/task/line.lua, once, in front
 
-lua/README.md tells how a script is made, and `parsync lua show VERB` prints a script as it is sent.
+header.py generates the checks. lua/README.md tells how a script is made, and `parsync lua show
+VERB` prints a script as it is sent.
 """
 
 import hashlib
@@ -19,10 +20,10 @@ from .inline import inline_single_calls
 _INCLUDE: Final = re.compile(r"^--- @include ([\w/]+)$", re.MULTILINE)
 _ARGUMENTS: Final = "lib/call/arguments"
 _RARE: Final = re.compile(r"in_full\(\)\.(\w+)")
-_HERE: Final = "-- in_full\n"
+_RARE_MARK: Final = "-- in_full\n"
 _STATE: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = .*\n", re.MULTILINE)
-_NAME: Final = re.compile(r"\b[A-Z_]+\b")
-_OF_LUA: Final = re.compile(
+_CONSTANT_NAME: Final = re.compile(r"\b[A-Z_]+\b")
+_LUA_FUNCTION: Final = re.compile(
     r"\b(?:redis\.p?call|string\.[a-z]+|math\.[a-z]+|table\.[a-z]+)\b(?! *=)"
 )
 _FUNCTION: Final = re.compile(
@@ -31,7 +32,7 @@ _FUNCTION: Final = re.compile(
 
 
 class Script:
-    """A script by its verb; its Lua files are read at first use."""
+    """A script by its verb. The Lua files are read at first use."""
 
     def __init__(self, verb: str) -> None:
         self.verb = verb
@@ -66,7 +67,7 @@ class Script:
 
     @cached_property
     def arguments(self) -> Callable[..., list[Word]]:
-        """Header.arguments of this script."""
+        """`Header.arguments` of this script."""
         return self.header.arguments
 
 
@@ -82,29 +83,29 @@ def read_header(verb: str, folder: Path) -> Header:
     return Header(verb, _read(f"verbs/{verb}", folder))
 
 
-def expand(name: str, folder: Path, seen: list[str], on_the_way: tuple[str, ...] = ()) -> str:
-    """Return a file's text with its includes in front, each once; BrokenContract for a circle or a
-    missing file.
+def expand(name: str, folder: Path, included: list[str], including: tuple[str, ...] = ()) -> str:
+    """Return a file's text with its included libraries in front, each once.
 
-    `seen` lists the libraries that are in the text already, and grows.
+    included: the libraries that are in the text already; expand appends to it. including: the files
+    whose includes are being read. Raises BrokenContract for a circle or a missing file.
     """
-    if name in on_the_way:
-        raise BrokenContract(f"lua: includes go in a circle: {' -> '.join((*on_the_way, name))}")
-    text = _read(name, folder, on_the_way)
+    if name in including:
+        raise BrokenContract(f"lua: includes go in a circle: {' -> '.join((*including, name))}")
+    text = _read(name, folder, including)
     parts = []
     for library in _INCLUDE.findall(text):
         name_in_lib = f"lib/{library}"
-        if name_in_lib not in seen or name_in_lib in on_the_way:
-            parts.append(expand(name_in_lib, folder, seen, (*on_the_way, name)))
-            seen.append(name_in_lib)
+        if name_in_lib not in included or name_in_lib in including:
+            parts.append(expand(name_in_lib, folder, included, (*including, name)))
+            included.append(name_in_lib)
     return "\n".join([*parts, _INCLUDE.sub("", text)])
 
 
-def _read(name: str, folder: Path, on_the_way: tuple[str, ...] = ()) -> str:
+def _read(name: str, folder: Path, including: tuple[str, ...] = ()) -> str:
     path = folder / f"{name}.lua"
     if not path.is_file():
         raise BrokenContract(
-            f"lua: no file {path.name}, wanted by {on_the_way[-1] if on_the_way else 'a binding'}"
+            f"lua: no file {path.name}, wanted by {including[-1] if including else 'a binding'}"
         )
     return path.read_text(encoding="utf-8")
 
@@ -114,22 +115,22 @@ def compose(header: Header, folder: Path, inline: bool = True) -> str:
     where they are.
 
     Lua makes each function and table anew in each run, which costs as much as half a command. So
-    functions of libraries that it does not call are left out, and those that it calls as
-    in_full().NAME are made when they are needed, with the tables that only they use. They have
-    functions of their own, because each that they shared would cost as much again in every run. The
-    script's own lines look up string.format and the like once.
+    library functions that the script does not call are left out. Functions that the script calls as
+    in_full().NAME are made when they are needed, with the tables that only they use. Such functions
+    do not share the other functions, because each shared function would cost as much again in every
+    run. The script's own lines look up string.format and similar functions once.
     """
     verb = f"verbs/{header.verb}"
-    own = _INCLUDE.sub("", _read(verb, folder))
-    libraries = expand(verb, folder, [_ARGUMENTS]).removesuffix(own)
+    own_text = _INCLUDE.sub("", _read(verb, folder))
+    libraries = expand(verb, folder, [_ARGUMENTS]).removesuffix(own_text)
     arguments = expand(_ARGUMENTS, folder, [])
     before = header.before() + arguments
-    text = "\n".join([before, libraries + _HERE + header.check(_words(own)), own])
+    text = "\n".join([before, libraries + _RARE_MARK + header.check(_words(own_text)), own_text])
     text = header.resolve(text)
     functions = {
-        found[1]: found[0] for found in _FUNCTION.finditer(text) if found[1] != "refuse_call"
+        match[1]: match[0] for match in _FUNCTION.finditer(text) if match[1] != "refuse_call"
     }
-    main = _FUNCTION.sub(lambda found: found[0] if found[1] not in functions else "", text)
+    main = _FUNCTION.sub(lambda match: match[0] if match[1] not in functions else "", text)
     hot = _reached(
         [_RARE.sub("", main)], {name: _RARE.sub("", code) for name, code in functions.items()}
     )
@@ -141,33 +142,33 @@ def compose(header: Header, folder: Path, inline: bool = True) -> str:
         {*_RARE.findall("".join([main, *rare, *map(functions.__getitem__, hot)]))}
         & functions.keys()
     )
-    text = _FUNCTION.sub(lambda found: found[0] if found[1] in hot | {"refuse_call"} else "", text)
+    text = _FUNCTION.sub(lambda match: match[0] if match[1] in hot | {"refuse_call"} else "", text)
     text = inline_single_calls(text) if inline else text
     table = header.resolve(header.table("".join([main, *functions.values()])))
     lines = _STATE.sub("", text)
     if re.search(r"\bKEY\b", lines):
-        text, table, lines = table + text, "", lines + table
-    used = {*_NAME.findall(lines)}
-    later = [found[0] for found in _STATE.finditer(text) if not {*found[1].split(", ")} & used]
+        text = table + text
+        lines += table
+        table = ""
+    used = {*_CONSTANT_NAME.findall(lines)}
+    later = [match[0] for match in _STATE.finditer(text) if not {*match[1].split(", ")} & used]
     for line in later:
         text = text.replace(line, "", 1)
-    head, tail = text.split(_HERE)
+    head, tail = text.split(_RARE_MARK)
     if not named:
         return head + _look_up_once(tail)
     return f"local in_full\n{head}{_in_full([table, *later, *rare], named)}{_look_up_once(tail)}"
 
 
 def _look_up_once(text: str) -> str:
-    """Return Lua in which functions of Lua and Redis are locals: string_format for
-    string.format.
-    """
-    used = sorted({found[0] for found in _OF_LUA.finditer(re.sub(r"--.*", "", text))})
-    made = (
+    """Return Lua in which each function of Lua and Redis is a local, as string_format."""
+    used = sorted({match[0] for match in _LUA_FUNCTION.finditer(re.sub(r"--.*", "", text))})
+    locals_line = (
         f"local {', '.join(name.replace('.', '_') for name in used)} = {', '.join(used)}\n"
         if used
         else ""
     )
-    return made + _OF_LUA.sub(lambda found: found[0].replace(".", "_"), text)
+    return locals_line + _LUA_FUNCTION.sub(lambda match: match[0].replace(".", "_"), text)
 
 
 def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
@@ -181,16 +182,17 @@ def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
 
 
 def _in_full(texts: Sequence[str], names: Sequence[str]) -> str:
-    """Return Lua for in_full(): the first call makes these functions; each call returns a table of
-    them and others.
+    """Return Lua for in_full(), whose first call makes the rare functions.
+
+    Each call returns a table of the functions `names`.
     """
     body = "".join(texts).replace("\n", "\n  ")
     table = ", ".join(f"{name} = {name}" for name in names)
-    made = f"  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\n"
-    return f"local FULL\nfunction in_full()\n{made}end\n"
+    body_lines = f"  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\n"
+    return f"local FULL\nfunction in_full()\n{body_lines}end\n"
 
 
 @cache
 def _words(text: str) -> frozenset[str]:
-    """Return the words of Lua code, without those of its comments and strings."""
+    """Return the words of Lua code, without the words of comments and strings."""
     return frozenset(re.findall(r"[a-z_]\w*", re.sub(r"--.*|'[^'\n]*'", "", text)))

@@ -1,1 +1,1 @@
-"""How a server is reached: connections, primaries, Sentinel, errors, and a server of one's own."""
+"""Ways to reach a server: connections, primaries, Sentinels, errors, and embedded servers."""

@@ -1,10 +1,9 @@
-"""Call code that waits for a server from an event loop, without a thread: the code runs in a
-greenlet of its own.
+"""Run code that waits for a server inside an event loop, without a thread.
 
-The store is written once, as functions that wait for replies. In an event loop `call` runs such a
-function in a greenlet. Where the function waits, `wait` switches to the event loop, which awaits
-the reply and switches back. So the event loop never blocks, and a cancelled call gets the
-CancelledError at the place where it waits.
+The store is written once, as functions that wait for replies. In an event loop, `call` runs such a
+function in a greenlet. Where the function waits, `wait` switches to the event loop. The event loop
+awaits the reply and switches back. So the event loop never blocks. A cancelled call gets the
+CancelledError at the place where the call waits.
 """
 
 import asyncio
@@ -26,40 +25,39 @@ T = TypeVar("T")
 
 
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what a function returns that may `wait`, or raise what it raises."""
-    started = greenlet(function)  # its parent is the greenlet in which the event loop runs
-    started.gr_context = getcurrent().gr_context  # it sees the context variables of its caller
+    """Run a function that may `wait`; return what the function returns, or raise what it raises."""
+    running = greenlet(function)  # Its parent is the greenlet of the event loop.
+    running.gr_context = getcurrent().gr_context  # the caller's context variables
     task = asyncio.current_task()
     assert task is not None
     cancels = task.cancelling()
-    result: Any = started.switch(*args, **kwargs)
-    while not started.dead:
+    awaited: Any = running.switch(*args, **kwargs)
+    while not running.dead:
         try:
-            reply = await result
-            if (
-                task.cancelling() > cancels
-            ):  # asyncio.wait_for of Python 3.11, in redis-py, may swallow a CancelledError
+            reply = await awaited
+            # redis-py uses asyncio.wait_for, which may swallow a CancelledError in Python 3.11.
+            if task.cancelling() > cancels:
                 raise asyncio.CancelledError
         except BaseException:  # also CancelledError: the function cleans up, and raises it
-            cancels = task.cancelling()  # it is told once: to clean up may take further waits
-            result = started.throw(*sys.exc_info())
+            cancels = task.cancelling()  # The function gets it once: a clean-up may wait again.
+            awaited = running.throw(*sys.exc_info())
         else:
-            result = started.switch(reply)
-    found: T = result
-    return found
+            awaited = running.switch(reply)
+    returned: T = awaited
+    return returned
 
 
 def wait(awaitable: Awaitable[T]) -> T:
     """Return the result of an awaitable, while the event loop goes on.
 
-    Only a function inside `call` may do this.
+    Only a function that `call` runs may call `wait`.
     """
     loop = getcurrent().parent
     assert loop is not None, "only code inside `call` may wait"
-    found: T = loop.switch(awaitable)
-    return found
+    reply: T = loop.switch(awaitable)
+    return reply
 
 
 def sleep(seconds: float) -> None:
-    """Sleep as `time.sleep` does; the event loop goes on meanwhile."""
+    """Sleep as `time.sleep` does, while the event loop goes on."""
     wait(asyncio.sleep(seconds))

@@ -1,8 +1,8 @@
-"""Connections to a server: open one from an address, copy one for another thread, say which server
-it is.
+"""Open a connection to a server, copy a connection for another thread, name the server.
 
-redis-py retries by itself; here it must not. If a reply is lost, the caller finds out whether the
-request was executed: every script answers "yours" if it is repeated (docs/journey-of-a-task.md).
+redis-py can send a lost request again by itself. Here redis-py must not do that: if a reply is
+lost, the caller repeats the request, and every script answers "yours" to a repeated request
+(docs/journey-of-a-task.md).
 """
 
 import time
@@ -32,11 +32,10 @@ from .sentinel import connect_service, copy_pool
 
 
 class Kit(NamedTuple):
-    """The classes that open connections and wait: redis-py's blocking classes, or those of
-    store/server/loop_client.py.
+    """The classes that open connections and sleep: redis-py's blocking ones, or loop_client.py's.
 
-    by_url, by_service: return a client, by an address or by Sentinels and a service's name, and
-    options of redis-py's.
+    by_url: returns a client, from an address and options of redis-py. by_service: returns a client,
+    from Sentinels, the name of a service and options of redis-py.
     """
 
     by_url: Callable[..., "redis.Redis"]
@@ -50,13 +49,13 @@ class Kit(NamedTuple):
 BLOCKING: Final = Kit(
     redis.Redis.from_url, Sentinel, Sentinel.master_for, Primaries, Retry, time.sleep
 )
-"""Connections for threads."""
+"""The kit for threads."""
 
 
 def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Redis":
     """Return a client for the server or cluster at `url`, with time-outs and without retries.
 
-    It connects when it is first used. Raises InvalidInput for a bad URL.
+    The client connects when it is first used. Raises InvalidInput for a bad URL.
     """
     options: dict[str, Any] = {
         "socket_timeout": timeout_s,
@@ -72,13 +71,13 @@ def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Red
         if is_cluster(url):
             return connect_cluster(parse_cluster(url), kit.primaries, **options)
         if url.startswith("unix://"):
-            del options["socket_keepalive"]  # of TCP
-        bare, ours = split_options(url)
-        return kit.by_url(bare, **options, **ours)
+            del options["socket_keepalive"]  # only TCP has it
+        bare, converted = split_options(url)
+        return kit.by_url(bare, **options, **converted)
     except BadAddress as error:
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {error}") from None
     except ValueError as error:
-        # it may quote the password
+        # The text of redis-py's error may quote the password.
         why = "special characters in a password are written %XX" if "@" in url else error
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None
 
@@ -86,7 +85,7 @@ def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Red
 def connect_cluster(seeds: Seeds, primaries: type[Primaries], **options: Any) -> ClusterClient:
     """Return a client of a Redis Cluster.
 
-    Raises ValueError if an option has a value that redis-py does not read.
+    Raises ValueError if an option of the address has a value that redis-py cannot read.
     """
     chosen = read_options(seeds.options)
     secured = {"ssl": True} if seeds.secured else {}
@@ -94,21 +93,19 @@ def connect_cluster(seeds: Seeds, primaries: type[Primaries], **options: Any) ->
 
 
 def copy_client(client: "redis.Redis") -> "redis.Redis":
-    """Return a client for the same server with connections of its own."""
+    """Return a client for the same server, with connections of its own."""
     if isinstance(client, ClusterClient):
-        return client.again()
+        return client.with_own_connections()
     pool = client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
-        copied: Any = copy_pool(pool)
+        own_pool: Any = copy_pool(pool)
     else:
-        copied = type(pool)(connection_class=pool.connection_class, **pool.connection_kwargs)
-    return redis.Redis(connection_pool=copied)
+        own_pool = type(pool)(connection_class=pool.connection_class, **pool.connection_kwargs)
+    return redis.Redis(connection_pool=own_pool)
 
 
 def address_of(client: "redis.Redis") -> str:
-    """Return where the server of a client is, for people: 'HOST:PORT', a socket's path or a
-    service's name.
-    """
+    """Return a server's name for people: 'HOST:PORT', a socket's path or a service's name."""
     if isinstance(client, ClusterClient):
         return client.address
     pool = client.connection_pool
@@ -126,7 +123,7 @@ def database_of(client: "redis.Redis") -> int:
 
 
 def set_timeouts(client: "redis.Redis", timeout_s: float) -> None:
-    """Give a client other time-outs, and new connections that have them."""
+    """Change the time-outs of a client; connections with the earlier time-outs are closed."""
     if isinstance(client, ClusterClient):
         client.servers.set_timeouts(timeout_s)
         return
@@ -136,7 +133,7 @@ def set_timeouts(client: "redis.Redis", timeout_s: float) -> None:
 
 
 def disconnect(client: "redis.Redis") -> None:
-    """Close the connections of a client, also those in use."""
+    """Close all connections of a client, also connections in use."""
     if isinstance(client, ClusterClient):
         client.close()
     else:

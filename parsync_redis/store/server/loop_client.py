@@ -1,8 +1,8 @@
-"""Clients of redis.asyncio that look like redis-py's blocking ones to code inside `bridge.call`.
+"""Clients of redis.asyncio with the interface of redis-py's blocking clients.
 
-The store sends scripts over connections of a pool, and plain commands by methods of a client or a
-pipeline. These classes have just that. Each request is one of redis.asyncio's, so no connection
-blocks the event loop.
+Only code inside `bridge.call` may use these clients. The store sends scripts over connections of a
+pool, and plain commands by methods of a client or a pipeline. These classes have just these
+methods. redis.asyncio makes each request, so no connection blocks the event loop.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from redis.commands import CoreCommands
 
 from .bridge import call, sleep, wait
 from .connection import Kit
-from .primaries import LOOKS, Primaries
+from .primaries import LOOK_PAUSES_S, Primaries
 from .server_errors import growing
 
 
@@ -30,16 +30,14 @@ class LoopConnection:
         self.timeout_s: float | None = None  # None: its own
 
     def send_packed_command(self, pieces: Sequence[bytes]) -> None:
-        """Send requests that are packed."""
+        """Send packed requests."""
         wait(self.own.send_packed_command(pieces))
 
     def read_response(self) -> Any:
         """Return the next reply; raises an error reply.
 
-        One that does not come in time closes the connection.
-
-        redis-py's own argument `timeout` would return None instead, and leave the reply to the next
-        request.
+        A reply that does not come in time closes the connection. redis-py's own argument `timeout`
+        would return None instead, and the next request would read the late reply.
         """
         usual_s = self.own.socket_timeout
         try:
@@ -50,8 +48,9 @@ class LoopConnection:
             self.own.socket_timeout = usual_s
 
     def disconnect(self) -> None:
-        """Close the connection at once, also after its call was cancelled; the pool opens it again
-        when needed.
+        """Close the connection at once, also after its call was cancelled.
+
+        The pool opens the connection again when it is needed.
         """
         wait(self.own.disconnect(nowait=True))
 
@@ -65,8 +64,8 @@ class LoopPool:
     @property
     def connection_kwargs(self) -> dict[str, Any]:
         """The options of new connections."""
-        found: dict[str, Any] = self.own.connection_kwargs
-        return found
+        options: dict[str, Any] = self.own.connection_kwargs
+        return options
 
     @property
     def service_name(self) -> str:
@@ -74,15 +73,14 @@ class LoopPool:
         return str(getattr(self.own, "service_name", ""))
 
     def get_connection(self) -> LoopConnection:
-        """Return a connection that nobody else uses."""
+        """Return a connection that no other call uses."""
         return LoopConnection(wait(self._get()))
 
     async def _get(self) -> Any:
-        """Do what the pool's own get_connection does, and give the connection back if the call is
-        cancelled meanwhile.
+        """Get a connection of the pool; give it back if the call is cancelled meanwhile.
 
-        redis-py may swallow a cancel (asyncio.wait_for of Python 3.11). `bridge.call` raises it
-        nevertheless, and then nobody gets the connection.
+        redis-py may swallow a cancel (asyncio.wait_for of Python 3.11). `bridge.call` raises the
+        CancelledError nevertheless, and then no caller gets the connection.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -99,11 +97,11 @@ class LoopPool:
         return connection
 
     def release(self, connection: LoopConnection) -> None:
-        """Give a connection back."""
+        """Return a connection to the pool."""
         wait(self.own.release(connection.own))
 
     def disconnect(self) -> None:
-        """Close all connections, also those in use."""
+        """Close all connections, also connections in use."""
         wait(self.own.disconnect())
 
 
@@ -124,7 +122,7 @@ class _Commands(CoreCommands):
         self.close()
 
     def close(self) -> None:
-        """Release what this holds."""
+        """Release what the object holds: nothing, unless a subclass says otherwise."""
 
 
 class LoopClient(_Commands):
@@ -135,7 +133,7 @@ class LoopClient(_Commands):
         self.connection_pool = LoopPool(client.connection_pool)
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Run one command and return its reply as redis-py reads it."""
+        """Run one command, and return its reply as redis-py reads it."""
         return wait(self.own.execute_command(*args, **options))
 
     def pipeline(self, transaction: bool = False) -> "LoopPipeline":
@@ -160,8 +158,9 @@ class LoopPipeline(_Commands):
         return self
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Send the commands and return their replies; raises the first error, or returns errors in
-        their places.
+        """Send the commands and return their replies.
+
+        Raises the first error, or with `raise_on_error` False returns each error in its place.
         """
         stack = self._stack
         self._stack = []
@@ -177,14 +176,17 @@ class LoopPipeline(_Commands):
 
 
 class LoopPrimaries(Primaries):
-    """The primaries of a Redis Cluster; a task of the event loop asks those that are away."""
+    """The primaries of a Redis Cluster, for an event loop.
+
+    A task of the event loop watches the primaries that are away.
+    """
 
     sleep = staticmethod(sleep)
     _task: "asyncio.Task[None] | None" = None
 
-    def _new_client(self, address: str, **other: Any) -> Any:
+    def _new_client(self, address: str, **overrides: Any) -> Any:
         host, _, port = address.rpartition(":")
-        return LoopClient(aio.Redis(host=host, port=int(port), **{**self.options, **other}))
+        return LoopClient(aio.Redis(host=host, port=int(port), **{**self.options, **overrides}))
 
     def _limit(self, connection: LoopConnection, timeout_s: float | None) -> bool:
         connection.timeout_s = timeout_s
@@ -203,10 +205,10 @@ class LoopPrimaries(Primaries):
         super().close()
 
 
-async def _watch(of: "weakref.ref[LoopPrimaries]") -> None:
-    """Look until no primary is away, or nobody uses the cluster any more."""
-    for pause_s in growing(*LOOKS):
-        primaries = of()
+async def _watch(reference: "weakref.ref[LoopPrimaries]") -> None:
+    """Look for primaries that serve again, until none is away or the cluster is unused."""
+    for pause_s in growing(*LOOK_PAUSES_S):
+        primaries = reference()
         if primaries is None or not await call(primaries.look):
             return
         del primaries
@@ -222,4 +224,4 @@ def _find_primary(sentinel: Sentinel, name: str, **options: Any) -> Any:
 
 
 ON_LOOP: Kit = Kit(_connect, Sentinel, _find_primary, LoopPrimaries, Retry, sleep)
-"""Connections that do not block the event loop, for code inside `bridge.call`."""
+"""The kit for code inside `bridge.call`: its connections do not block the event loop."""

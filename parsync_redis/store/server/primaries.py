@@ -1,9 +1,9 @@
-"""The primaries of a Redis Cluster: which has which slot, a pool of connections to each, and which
-of them are away.
+"""The primaries of a Redis Cluster: the map of slots, connection pools, primaries that are away.
 
-A primary that does not answer is away: its requests fail at once, and a thread asks it again until
-it serves, or until the cluster names another one for its slots. So no caller waits for it twice.
-There are no locks, because a fork might copy one that is held: what is read here is replaced whole.
+A primary that does not answer is *away*. A request to such a primary fails at once, so no caller
+waits for the primary twice. A thread asks the primary again, until it serves or the cluster gives
+its slots to another primary. There are no locks, because a fork could copy a locked lock: the
+values that are read here are replaced as a whole.
 """
 
 import random
@@ -22,19 +22,17 @@ from ...errors import ParsyncError, ServerUnfit, ServerUnreachable
 from .server_errors import growing, translate
 from .slot_map import SlotMap
 
-_ASKED: Final = 2
-"""The number of servers that are asked for the map; the newest map counts."""
+_MAPS_COMPARED: Final = 2
+"""Number of servers that are asked for the map of slots; the newest map counts."""
 
-LOOKS: Final = (0.02, 0.5)
+LOOK_PAUSES_S: Final = (0.02, 0.5)
 """The first and the longest pause between looks at primaries that are away, in seconds."""
 
-PIECE: Final = 1 << 16
+SEND_PIECE_BYTES: Final = 1 << 16
 """Bytes that are sent at a time: the connection's time-out holds for each piece."""
 
 Group = Sequence[tuple[int, bytes]]
-"""Requests for one primary: the number under which the reply is kept (-1: it is not), and the
-packed words.
-"""
+"""Requests for one primary: the position of the reply (-1: drop it), and the packed words."""
 
 
 def away(address: str) -> ServerUnreachable:
@@ -43,13 +41,14 @@ def away(address: str) -> ServerUnreachable:
 
 
 class NotSent(ServerUnreachable):
-    """The request was certainly not executed: its primary could not be reached, or is not ready."""
+    """A request that was certainly not executed: its primary is unreachable, or not ready."""
 
 
 class Primaries:
     """The primaries of one cluster, as a process sees them.
 
-    seeds: addresses to begin with; options: of redis.Redis.
+    seeds: the addresses ('HOST:PORT') that are asked first. options: options of redis.Redis. slots:
+    the map of slots as another Primaries has it.
     """
 
     sleep: "ClassVar[staticmethod[[float], None]]" = staticmethod(time.sleep)
@@ -66,19 +65,19 @@ class Primaries:
         self._watcher: threading.Thread | None = None
 
     def client(self, address: str) -> "redis.Redis":
-        """Return the client of one server, whose pool is used for all requests to it."""
+        """Return the client of one server; its pool serves all requests to that server."""
         return self._clients.get(address) or self._clients.setdefault(
             address, self._new_client(address)
         )
 
-    def _new_client(self, address: str, **other: Any) -> "redis.Redis":
+    def _new_client(self, address: str, **overrides: Any) -> "redis.Redis":
         host, _, port = address.rpartition(":")
-        return redis.Redis(host=host, port=int(port), **{**self.options, **other})
+        return redis.Redis(host=host, port=int(port), **{**self.options, **overrides})
 
     def all(self, also: Iterable[str] = ()) -> "dict[str, redis.Redis | None]":
-        """Return a client of each primary, None for one that is away, by a new map.
+        """Return a client of each primary by a new map, None for a primary that is away.
 
-        Raises what `discover` raises.
+        also: addresses of further servers. Raises what `discover` raises.
         """
         self.discover()
         places = dict.fromkeys([*self.slots.primaries, *also])
@@ -93,7 +92,7 @@ class Primaries:
         return address in self._away
 
     def close(self) -> None:
-        """Close all connections; the next request opens new ones."""
+        """Close all connections; the next request opens new connections."""
         clients = self._clients
         self._clients = {}
         self._away = {}
@@ -101,16 +100,14 @@ class Primaries:
             client.connection_pool.disconnect()
 
     def set_timeouts(self, timeout_s: float) -> None:
-        """Use other time-outs from now on."""
+        """Change the time-outs and close all connections."""
         self.options.update(socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
         self.timeout_s = timeout_s
         self.close()
 
     @property
     def short_s(self) -> float:
-        """How long a server may take to tell the map, to show that it serves again, or to answer
-        after another one.
-        """
+        """Seconds that a server has to answer a probe, or to answer after another server."""
         return min(self.timeout_s, max(1.0, self.timeout_s / 5))
 
     # -- the map -----------------------------------------------------------------------------------
@@ -118,36 +115,34 @@ class Primaries:
     def discover(self) -> None:
         """Read the map of slots anew.
 
-        Raises ServerUnreachable or AccessDenied if nobody tells it.
+        Raises ServerUnreachable, ServerUnfit or AccessDenied if no server tells the map.
         """
-        known = [
+        live_servers = [
             address for address in dict.fromkeys(self.slots.servers) if address not in self._away
         ]
-        random.shuffle(known)
-        found: list[tuple[bool, int, SlotMap]] = []
+        random.shuffle(live_servers)
+        maps: list[tuple[bool, int, SlotMap]] = []
         trouble: Exception | None = None
-        for address in dict.fromkeys([*known, *self.seeds]):
+        for address in dict.fromkeys([*live_servers, *self.seeds]):
             try:
-                found.append(self._read_map(address))
+                maps.append(self._read_map(address))
             except ResponseError as error:
                 trouble = ServerUnfit(
                     f"the server at {address} is of no cluster ({error}): its address is redis://"
                 )
             except (RedisError, OSError) as error:
                 trouble = translate(address, error)
-            if len(found) == _ASKED:
+            if len(maps) == _MAPS_COMPARED:
                 break
-        if not found:
+        if not maps:
             raise trouble or ServerUnreachable(
                 f"no server of the cluster at {','.join(self.seeds)} answers"
             )
-        # who is cut off tells an old map, of a smaller epoch
-        self.slots = max(found, key=lambda told: told[:2])[2]
+        # A server that is cut off from the cluster has an old map, of a smaller epoch.
+        self.slots = max(maps, key=lambda slot_map: slot_map[:2])[2]
 
     def _read_map(self, address: str) -> tuple[bool, int, SlotMap]:
-        """Return the map that a server tells, whether it has one that serves, and the epoch of the
-        map.
-        """
+        """Return whether a server's map has primaries, the map's epoch, and the map."""
         with self._probe(address) as client, client.pipeline(transaction=False) as pipe:
             ranges, info = (
                 pipe.execute_command("CLUSTER SLOTS").execute_command("CLUSTER INFO").execute()
@@ -162,81 +157,83 @@ class Primaries:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    def ask(self, groups: Mapping[str, Group], found: list[Any], each: bool = False) -> None:
+    def ask(self, groups: Mapping[str, Group], replies: list[Any], impatient: bool = False) -> None:
         """Send each primary its requests in one write, then read all replies: one round trip.
 
-        found: takes the replies by number: error replies and, for a primary that fails,
-        ParsyncErrors too. each: once one primary has been read, wait only `short_s` for the others.
+        replies: takes each reply at its position. An error reply is such a reply; a primary that
+        fails gives a ParsyncError. impatient: after the first primary has answered, wait only
+        `short_s` for the other primaries.
         """
         unread: dict[str, tuple[Any, Any]] = {}  # a pool and its connection
         try:
             for address, group in groups.items():
-                self._send(address, group, found, unread)
-            until_s = time.monotonic() + self.short_s if each and len(unread) > 1 else None
+                self._send(address, group, replies, unread)
+            until_s = time.monotonic() + self.short_s if impatient and len(unread) > 1 else None
             for address, (pool, connection) in [*unread.items()]:
-                if self._read(address, connection, groups[address], found, until_s):
+                if self._read(address, connection, groups[address], replies, until_s):
                     pool.release(connection)
                     del unread[address]
         finally:
-            # replies that were not read must not answer the next request
+            # An unread reply must not answer the next request.
             for pool, connection in unread.values():
                 connection.disconnect()
                 pool.release(connection)
 
     def _send(
-        self, address: str, group: Group, found: list[Any], unread: dict[str, tuple[Any, Any]]
+        self, address: str, group: Group, replies: list[Any], unread: dict[str, tuple[Any, Any]]
     ) -> None:
         if address in self._away:
-            self._start_watch()  # a fork leaves the thread behind
-            _fill(found, group, away(address))
+            self._start_watch()  # In a forked process the thread is missing.
+            _fill(replies, group, away(address))
             return
         pool: Any = self.client(address).connection_pool
         try:
             connection = pool.get_connection()
         except (RedisError, OSError) as error:
-            _fill(found, group, self._failed(address, error, sent=False))
+            _fill(replies, group, self._failed(address, error, sent=False))
             return
         try:
             data = b"".join([packed for _, packed in group])
             connection.send_packed_command(
-                [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+                [
+                    data[start : start + SEND_PIECE_BYTES]
+                    for start in range(0, len(data), SEND_PIECE_BYTES)
+                ]
             )
         except (RedisError, OSError) as error:
-            _fill(found, group, self._failed(address, error))
+            _fill(replies, group, self._failed(address, error))
             connection.disconnect()
             pool.release(connection)
         else:
             unread[address] = pool, connection
 
     def _read(
-        self, address: str, connection: Any, group: Group, found: list[Any], until_s: float | None
+        self, address: str, connection: Any, group: Group, replies: list[Any], until_s: float | None
     ) -> bool:
-        """Read the replies of one primary; False if its connection is of no use any more."""
+        """Read the replies of one primary; return False if its connection is of no further use."""
         if until_s is not None and not self._limit(
             connection, max(0.01, until_s - time.monotonic())
         ):
             _fill(
-                found,
+                replies,
                 group,
                 self._failed(address, LostConnection("another thread closed the connection")),
             )
             return False
-        for at, (number, _) in enumerate(group):
+        for position, (number, _) in enumerate(group):
             try:
                 reply = connection.read_response()
             except ResponseError as error:
                 reply = error
             except (RedisError, OSError) as error:
-                _fill(found, group[at:], self._failed(address, error))
+                _fill(replies, group[position:], self._failed(address, error))
                 return False
             if number >= 0:
-                found[number] = reply
+                replies[number] = reply
         return until_s is None or self._limit(connection, None)
 
     def _limit(self, connection: Any, timeout_s: float | None) -> bool:
-        """Set the time-out of a connection, None for its own; False if another thread has closed
-        it.
-        """
+        """Set the time-out of a connection, None for the usual; return False if it is closed."""
         try:
             connection._sock.settimeout(
                 connection.socket_timeout if timeout_s is None else timeout_s
@@ -246,15 +243,17 @@ class Primaries:
         return True
 
     def _failed(self, address: str, error: Exception, sent: bool = True) -> Exception:
-        """Return the error of requests that a primary has not answered; note that it is away."""
-        told = translate(address, error)
-        if not isinstance(told, ServerUnreachable):
-            return told
+        """Return the error for requests that a primary has not answered; record that it is away."""
+        failure = translate(address, error)
+        if not isinstance(failure, ServerUnreachable):
+            return failure
         if sent and not isinstance(error, BusyLoadingError | RedisTimeoutError):
-            return told  # a connection was lost: the next one will show whether the server is away
+            return (
+                failure  # a connection was lost: the next one will show whether the server is away
+            )
         self._away[address] = None
         self._start_watch()
-        return told if isinstance(error, RedisTimeoutError) and sent else NotSent(str(told))
+        return failure if isinstance(error, RedisTimeoutError) and sent else NotSent(str(failure))
 
     # -- primaries that are away -------------------------------------------------------------------
 
@@ -266,7 +265,10 @@ class Primaries:
             self._watcher.start()
 
     def look(self) -> bool:
-        """Look for primaries that serve again or were replaced; False if none is away any more."""
+        """Forget that primaries are away if they serve again or were replaced.
+
+        Returns False if no primary is away any more.
+        """
         try:
             self.discover()
         except ParsyncError:
@@ -284,17 +286,17 @@ class Primaries:
             return False
 
 
-def _watch(of: "weakref.ref[Primaries]") -> None:
-    """Look until no primary is away, or nobody uses the cluster any more."""
-    for pause_s in growing(*LOOKS):
-        primaries = of()
+def _watch(reference: "weakref.ref[Primaries]") -> None:
+    """Look for primaries that serve again, until none is away or the cluster is unused."""
+    for pause_s in growing(*LOOK_PAUSES_S):
+        primaries = reference()
         if primaries is None or not primaries.look():
             return
         del primaries
         time.sleep(pause_s)
 
 
-def _fill(found: list[Any], group: Group, error: Exception) -> None:
+def _fill(replies: list[Any], group: Group, error: Exception) -> None:
     for number, _ in group:
         if number >= 0:
-            found[number] = error
+            replies[number] = error

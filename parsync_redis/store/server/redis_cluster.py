@@ -1,12 +1,12 @@
-"""A client of a Redis Cluster that looks like redis-py's of one server: each command goes to the
-primary of its key.
+"""A client of a Redis Cluster with the interface of redis-py's client of one server.
 
-redis-py's own RedisCluster refuses EVALSHA in pipelines, and asks one primary after the other.
+Each command goes to the primary of its key. redis-py's own RedisCluster refuses EVALSHA in
+pipelines, and asks one primary after the other.
 
-A slot may be moved while requests come. MOVED and ASK name another primary, and TRYAGAIN says that
-the slot is in two places: nothing was executed, and the request is sent again. After an error that
-a failover explains (CLUSTERDOWN, READONLY, no connection) the map of slots is read again; if
-another primary has the slot now, the request goes there.
+A slot may be moved while requests come. MOVED and ASK name another primary. TRYAGAIN says that the
+slot's keys are on two primaries. After each of these replies the request is sent again, because
+nothing was executed. After an error that a failover explains (CLUSTERDOWN, READONLY, no connection)
+the map of slots is read again. The request is sent again if another primary has the slot now.
 """
 
 import random
@@ -33,122 +33,129 @@ from .server_errors import refusal
 from .server_run import ServerRun
 from .slot_map import key_of, slot_of
 
-_NOT_NOW: Final = (AskError, ClusterDownError, TryAgainError)
+_NOT_EXECUTED: Final = (AskError, ClusterDownError, TryAgainError)
 """Error replies to requests that the cluster does not execute now; MovedError is an AskError."""
 
-_PAUSE_S = 0.002
-_LONGEST_PAUSE_S = 0.05
+_FAILED_OVER: Final = (NotSent, ClusterDownError, ReadOnlyError)
+"""Errors that a failover explains: another primary may have the slot by now."""
+
+_FIRST_MOVE_PAUSE_S = 0.002
+_LONGEST_MOVE_PAUSE_S = 0.05
 """Pauses before a request is sent again because its slot is being moved."""
 
 _ASKING: Final = (-1, b"*1\r\n$6\r\nASKING\r\n")
 
 _EVERYWHERE: Final = ("FLUSHALL", "SCRIPT", "CONFIG")
-"""Commands that are for the whole server: each primary runs them, and the first one's reply is
-returned.
-"""
+"""Commands for a whole server: each primary runs them, and the first reply is returned."""
 
 Command = tuple[tuple[Any, ...], dict[str, Any]]
 Packed = tuple[str | bytes | None, bytes]
-"""A request: a key of it, None if any primary may answer, and its words as they are sent."""
+"""A request: one of its keys (None if any primary may answer), and its words as they are sent."""
 
 
 class ClusterClient(redis.Redis):
-    """redis-py's client, on a cluster; its pipelines too. `exchange` is what all of them use.
+    """redis-py's client, for a cluster; `exchange` sends the requests of all methods and pipelines.
 
-    A command without a key goes to any primary, and one for the whole server to each. Raises errors
-    of errors.py where a primary does not answer.
+    A command without a key goes to any primary, and a command for a whole server to each. Raises
+    errors of errors.py where a primary does not answer.
     """
 
     def __init__(self, primaries: Primaries) -> None:
         super().__init__(connection_pool=primaries.client(primaries.seeds[0]).connection_pool)
         self.servers = primaries
 
-    def again(self) -> "ClusterClient":
-        """Return a client of the same cluster with connections of its own."""
-        mine = self.servers
-        return ClusterClient(type(mine)(mine.seeds, mine.options, mine.slots))
+    def with_own_connections(self) -> "ClusterClient":
+        """Return a client of the same cluster, with connections of its own."""
+        servers = self.servers
+        return ClusterClient(type(servers)(servers.seeds, servers.options, servers.slots))
 
     # -- requests ----------------------------------------------------------------------------------
 
     def exchange(
-        self, requests: Sequence[Packed], patience_s: float | None = None, each: bool = False
+        self, requests: Sequence[Packed], patience_s: float | None = None, impatient: bool = False
     ) -> list[Any]:
-        """Send requests to all primaries at once, and return their replies in order.
+        """Send requests to all primaries at once, and return the replies in order.
 
-        A reply may be a ResponseError or, of a primary that fails, a ParsyncError. patience_s: how
-        long to go on while slots are moved; by default the time-out of a connection. each: see
-        Primaries.ask.
+        A reply may be a ResponseError or, for a primary that fails, a ParsyncError. patience_s: how
+        long requests are repeated while their slots are moved; by default the time-out of a
+        connection. impatient: see Primaries.ask.
         """
         try:
             if not self.servers.slots.primaries:
                 self.servers.discover()
         except ParsyncError as error:
             return [error] * len(requests)
-        found: list[Any] = [None] * len(requests)
+        replies: list[Any] = [None] * len(requests)
         slots = [-1 if key is None else slot_of(key) for key, _ in requests]
-        asked: dict[int, str] = {}
+        redirected: dict[int, str] = {}
         todo: Sequence[int] = range(len(requests))
         give_up_s = time.monotonic() + (
             self.servers.timeout_s if patience_s is None else patience_s
         )
         pause_s = 0.0
-        stale = False
+        rediscovered = False
         while True:
             groups: dict[str, list[tuple[int, bytes]]] = {}
-            sent_to = {i: asked.get(i) or self._owner(slots[i]) for i in todo}
+            sent_to = {i: redirected.get(i) or self._owner(slots[i]) for i in todo}
             for i, address in sent_to.items():
                 if not address:
-                    found[i] = NotSent(
+                    replies[i] = NotSent(
                         f"no server of the cluster at {self.address} has the slot {slots[i]} now"
                     )
                     continue
                 group = groups.setdefault(address, [])
-                group += (_ASKING, (i, requests[i][1])) if i in asked else ((i, requests[i][1]),)
-            self.servers.ask(groups, found, each)
-            again = self._judge(sent_to, slots, found, asked)
-            if lost := [
-                i
-                for i in sent_to
-                if isinstance(found[i], NotSent | ClusterDownError | ReadOnlyError)
-            ]:
-                if not stale:
-                    stale = True
-                    self._rediscover()
-                again += [i for i in lost if self._owner(slots[i]) not in ("", sent_to[i])]
-            if not again or time.monotonic() >= give_up_s:
-                return [
-                    refusal(self.address, reply) or reply if isinstance(reply, _NOT_NOW) else reply
-                    for reply in found
-                ]
-            if pause_s or any(isinstance(found[i], TryAgainError) for i in again):
+                if i in redirected:
+                    group.append(_ASKING)
+                group.append((i, requests[i][1]))
+            self.servers.ask(groups, replies, impatient)
+            to_repeat = self._judge(sent_to, slots, replies, redirected)
+            failed_over = [i for i in sent_to if isinstance(replies[i], _FAILED_OVER)]
+            if failed_over and not rediscovered:
+                rediscovered = True
+                self._rediscover()
+            to_repeat += [i for i in failed_over if self._owner(slots[i]) not in ("", sent_to[i])]
+            if not to_repeat or time.monotonic() >= give_up_s:
+                return [self._final(reply) for reply in replies]
+            if pause_s or any(isinstance(replies[i], TryAgainError) for i in to_repeat):
                 self.servers.sleep(random.uniform(0.5, 1.0) * pause_s)
-                pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
-            pause_s = pause_s or _PAUSE_S
-            todo = sorted(again)
+                pause_s = min(_LONGEST_MOVE_PAUSE_S, 2 * pause_s)
+            pause_s = pause_s or _FIRST_MOVE_PAUSE_S
+            todo = sorted(to_repeat)
+
+    def _final(self, reply: Any) -> Any:
+        """Return a reply, or the error that it means if the request was never executed."""
+        if isinstance(reply, _NOT_EXECUTED):
+            return refusal(self.address, reply) or reply
+        return reply
 
     def _judge(
-        self, sent_to: dict[int, str], slots: Sequence[int], found: list[Any], asked: dict[int, str]
+        self,
+        sent_to: dict[int, str],
+        slots: Sequence[int],
+        replies: list[Any],
+        redirected: dict[int, str],
     ) -> list[int]:
-        """Return the requests that were not executed because their slots are moved; note where they
-        go next.
+        """Return the requests that were not executed because their slots are moved.
+
+        redirected: gets the address where such a request goes next.
         """
-        again = []
+        moved = []
         for i, address in sent_to.items():
-            reply = found[i]
+            reply = replies[i]
             if not isinstance(reply, AskError | TryAgainError):
                 continue
-            again.append(i)
-            asked.pop(i, None)
+            moved.append(i)
+            redirected.pop(i, None)
             if isinstance(reply, AskError):
-                there = f"{reply.host or address.rpartition(':')[0]}:{reply.port}"
+                new_owner = f"{reply.host or address.rpartition(':')[0]}:{reply.port}"
                 if isinstance(reply, MovedError):
-                    self.servers.slots.move(slots[i], there)
+                    self.servers.slots.move(slots[i], new_owner)
                 else:
-                    asked[i] = there
-        return again
+                    redirected[i] = new_owner
+        return moved
 
     def _owner(self, slot: int) -> str:
-        """Return the primary of a slot; of slot -1 any that is not away."""
+        """Return the primary of a slot; for slot -1 any primary that is not away."""
         if slot >= 0:
             return self.servers.slots.owner(slot)
         return next(iter([*self.servers.live(), *self.servers.slots.primaries]), "")
@@ -157,7 +164,7 @@ class ClusterClient(redis.Redis):
         try:
             self.servers.discover()
         except ParsyncError:
-            return  # the map stays as it is: the requests have errors of their own
+            return  # The map stays as it is; each request has an error of its own.
 
     # -- as redis-py's client ----------------------------------------------------------------------
 
@@ -173,22 +180,25 @@ class ClusterClient(redis.Redis):
 
     def primaries(self) -> "list[redis.Redis]":
         """Return a client of each primary. Raises ServerUnreachable if one is away."""
-        found = self.servers.all()
-        if missing := [address for address, client in found.items() if client is None]:
+        clients = self.servers.all()
+        if missing := [address for address, client in clients.items() if client is None]:
             raise away(missing[0])
-        return [client for client in found.values() if client is not None]
+        return [client for client in clients.values() if client is not None]
 
     def scan_iter(self, *args: Any, **options: Any) -> Iterator[Any]:
         """Yield the keys of all primaries."""
         for client in self.primaries():
             yield from client.scan_iter(*args, **options)
 
-    def run_commands(self, commands: Sequence[Command], each: bool = False) -> list[Any]:
-        """Run commands, (words, options of redis-py), and return their replies as redis-py reads
-        them, or errors.
+    def run_commands(self, commands: Sequence[Command], impatient: bool = False) -> list[Any]:
+        """Run commands; return each reply as redis-py reads it, or its error.
+
+        commands: the words of each, and options of redis-py. impatient: see Primaries.ask.
         """
-        words = [(*args[0].split(), *args[1:]) for args, _ in commands]
-        replies = self.exchange([(key_of(some), _pack(some)) for some in words], each=each)
+        commands_words = [(*args[0].split(), *args[1:]) for args, _ in commands]
+        replies = self.exchange(
+            [(key_of(words), _pack(words)) for words in commands_words], impatient=impatient
+        )
         return [
             self._read(reply, *command) for reply, command in zip(replies, commands, strict=True)
         ]
@@ -205,8 +215,9 @@ class ClusterClient(redis.Redis):
         )
 
     def pipeline(self, transaction: bool = False, shard_hint: Any = None) -> "ClusterPipeline":
-        """Return a pipeline whose commands go to all primaries in one round trip; there are no
-        transactions.
+        """Return a pipeline that sends its commands to all primaries in one round trip.
+
+        There are no transactions.
         """
         return ClusterPipeline(self)
 
@@ -218,13 +229,14 @@ class ClusterClient(redis.Redis):
 
     @property
     def address(self) -> str:
-        """The addresses that were given, for people."""
+        """The addresses that the client was given, for people."""
         return ",".join(self.servers.seeds)
 
     def pools_of(self, keys: Iterable[str], anew: bool) -> dict[str, Any]:
-        """Return the pool of connections to the primary of each key that has one which is not away.
+        """Return the connection pool to the primary of each key; leave out primaries that are away.
 
-        anew: read the map first. Raises ServerUnreachable or AccessDenied if nobody tells it.
+        anew: read the map of slots first. Raises ServerUnreachable or AccessDenied if no server
+        tells the map.
         """
         if anew or not self.servers.slots.primaries:
             self.servers.discover()
@@ -236,35 +248,38 @@ class ClusterClient(redis.Redis):
         }
 
     def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:
-        """Return the run of each key's primary, one without id while it is away.
+        """Return the run of each key's primary; a run without id for a primary that is away.
 
         Raises what `discover` raises.
         """
         if not self.servers.slots.primaries:
             self.servers.discover()
-        of = {key: self.servers.slots.owner(slot_of(key)) for key in keys}
-        places = [place for place in dict.fromkeys(of.values()) if place]
-        told: list[Any] = [None] * len(places)
+        owners = {key: self.servers.slots.owner(slot_of(key)) for key in keys}
+        places = [place for place in dict.fromkeys(owners.values()) if place]
+        replies: list[Any] = [None] * len(places)
         ask = _pack(("INFO", *ServerRun.SECTIONS))
-        self.servers.ask({place: [(i, ask)] for i, place in enumerate(places)}, told, each=True)
-        runs = dict(zip(places, (_run_of(reply) for reply in told), strict=True))
-        return {key: runs.get(place) or ServerRun() for key, place in of.items()}
+        self.servers.ask(
+            {place: [(i, ask)] for i, place in enumerate(places)}, replies, impatient=True
+        )
+        runs = dict(zip(places, (_run_of(reply) for reply in replies), strict=True))
+        return {key: runs.get(place) or ServerRun() for key, place in owners.items()}
 
 
 class ClusterPipeline(Pipeline):
-    """Collects commands as redis-py's pipeline does, and runs them on all primaries at once."""
+    """A pipeline of redis-py that runs its commands on all primaries at once."""
 
     def __init__(self, client: ClusterClient) -> None:
         super().__init__(client.connection_pool, client.response_callbacks, False, None)
         self._cluster = client
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Run the commands; raises the first error, or returns errors in their places and waits
-        less for stragglers.
+        """Run the commands and return their replies; raises the first error.
+
+        raise_on_error: if False, return each error in its place, and wait less for slow primaries.
         """
         commands = self.command_stack
         self.command_stack = []
-        replies = self._cluster.run_commands(commands, each=not raise_on_error)
+        replies = self._cluster.run_commands(commands, impatient=not raise_on_error)
         for reply in replies:
             if raise_on_error and isinstance(reply, Exception):
                 raise reply

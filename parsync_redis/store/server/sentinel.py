@@ -10,7 +10,7 @@ from ...model.address import Service
 from ..address_options import read_options
 
 ASK_S: Final = 1.0
-"""How long one Sentinel may take to answer before the next one is asked."""
+"""Seconds that one Sentinel may take to answer before the next Sentinel is asked."""
 
 
 def connect_service(
@@ -18,19 +18,21 @@ def connect_service(
 ) -> "redis.Redis":
     """Return a client of the current primary; each new connection asks the Sentinels.
 
-    sentinel, find: see Kit. options: redis-py's. Raises ValueError if an option in the address has
-    a value that redis-py does not read.
+    sentinel, find: the fields `sentinel` and `by_service` of a Kit. options: options of redis-py.
+    Raises ValueError if an option in the address has a value that redis-py cannot read.
     """
     chosen = read_options(service.options)
     limits = {"socket_timeout": ASK_S, "socket_connect_timeout": ASK_S}
     sentinel_tls = (
         {"ssl": True, **read_options(service.sentinel_tls)} if service.sentinel_secured else {}
     )
-    ask = {**options, **limits, **sentinel_tls, **service.sentinel_login}
+    sentinel_options = {**options, **limits, **sentinel_tls, **service.sentinel_login}
     tls = {"ssl": True} if service.secured else {}
-    own = {**options, "db": service.db, **chosen, **tls, **service.login}
-    found = sentinel(service.sentinels, min_other_sentinels=service.min_others, sentinel_kwargs=ask)
-    return find(found, service.name, **own)
+    service_options = {**options, "db": service.db, **chosen, **tls, **service.login}
+    sentinels = sentinel(
+        service.sentinels, min_other_sentinels=service.min_others, sentinel_kwargs=sentinel_options
+    )
+    return find(sentinels, service.name, **service_options)
 
 
 def copy_pool(pool: SentinelConnectionPool) -> SentinelConnectionPool:

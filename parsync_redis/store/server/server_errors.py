@@ -1,6 +1,4 @@
-"""Translate errors of redis-py into those of errors.py: the server is away, full, read-only,
-refuses the login.
-"""
+"""Errors of a server: translate errors of redis-py into those of errors.py; wait between tries."""
 
 import logging
 import math
@@ -36,11 +34,12 @@ from ...errors import (
     ServerUnreachable,
 )
 
-# Pauses between tries.
-
 
 def growing(first_s: float, longest_s: float) -> Iterator[float]:
-    """Give seconds with jitter, without end: each time up to twice as many, up to the longest."""
+    """Yield pauses in seconds, with jitter and without end; each is up to twice the last.
+
+    No pause is longer than `longest_s`.
+    """
     pause_s = first_s
     while True:
         yield random.uniform(0.5, 1.0) * pause_s
@@ -48,7 +47,7 @@ def growing(first_s: float, longest_s: float) -> Iterator[float]:
 
 
 AWAY: Final = (ServerUnreachable, ServerReadOnly, ServerFull)
-"""Errors of a server that is away, or takes no writes now."""
+"""Errors of a server that is away, or that takes no writes now."""
 
 _FREE_DISK: Final = "give it room on the disk and the right to write there"
 _NO_WRITES: Final = {
@@ -72,8 +71,8 @@ _NO_WRITES: Final = {
         "use the primary's address; if it is to be the primary: redis-cli REPLICAOF NO ONE",
     ),
 }
-"""Error replies of a server that takes no writes, by their code: why, and what ends that."""
-_NOT_NOW: Final = {
+"""Codes of error replies of a server that takes no writes: the cause, and what ends the cause."""
+_NOT_SERVING: Final = {
     "BUSY": "a script of somebody runs for too long there; redis-cli SCRIPT KILL ends it",
     "CLUSTERDOWN": "its cluster is down",
     "MASTERDOWN": "it is a replica and has lost its primary",
@@ -85,7 +84,7 @@ _NOT_NOW: Final = {
     ),
     "ASK": "its cluster is moving keys",
 }
-"""Error replies by their code, and what they mean."""
+"""Codes of error replies of a server that does not serve now, and their meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,36 +95,31 @@ class Fault:
     repair: str
 
     def __str__(self) -> str:
-        """Return both in one sentence."""
+        """Return cause and repair in one sentence."""
         return f"{self.why}: {self.repair}"
 
 
 def no_writes(address: str, error: object, primary: str = "") -> Fault | None:
-    """Return the fault of a server whose reply says that it takes no writes; None for any other
-    reply.
+    """Return the fault of a server whose reply says that it takes no writes, else None.
 
-    primary: the server that a replica follows, 'HOST:PORT', if that is known.
+    primary: the server that a replica follows, 'HOST:PORT', '' if unknown.
     """
     cause = _cause_of(error) if isinstance(error, ResponseError) else None
     if cause is None:
         return None
     why, repair = cause
-    return Fault(
-        f"the server at {address} takes no writes: {why}{f' of {primary}' if primary else ''}",
-        repair,
-    )
+    whose = f" of {primary}" if primary else ""
+    return Fault(f"the server at {address} takes no writes: {why}{whose}", repair)
 
 
 def _cause_of(error: ResponseError) -> tuple[str, str] | None:
-    """Return why a server takes no writes, and what ends that; None if the reply does
-    not say so.
-    """
+    """Return why a server takes no writes and what ends that; None if the reply does not say so."""
     code = _code_of(error)
     return _NO_WRITES.get("AOF" if code == "MISCONF" and "AOF" in str(error) else code)
 
 
 def _code_of(error: ResponseError) -> str:
-    """Return the code of an error reply: its first word, which redis-py may have taken away."""
+    """Return the code of an error reply: its first word, which redis-py may have removed."""
     if isinstance(error, OutOfMemoryError | ReadOnlyError):
         return "OOM" if isinstance(error, OutOfMemoryError) else "READONLY"
     first = _IN_PIPELINE.sub("", str(error), count=1).split(" ", 1)[0]
@@ -133,8 +127,9 @@ def _code_of(error: ResponseError) -> str:
 
 
 def translate(address: str, error: Exception) -> Exception:
-    """Return the error to raise `from None` for one of redis-py or the system; other errors are
-    returned unchanged.
+    """Return the error of errors.py for an error of redis-py or of the system.
+
+    Other errors are returned unchanged. Raise the returned error `from None`.
     """
     if isinstance(error, AuthenticationError | AuthorizationError):
         return AccessDenied(f"the server at {address} refuses the login: {error}")
@@ -147,16 +142,16 @@ def translate(address: str, error: Exception) -> Exception:
         return ServerUnfit(f"the server at {address} is not trusted: {reason}; {repair}")
     if is_damage(error):
         return damage("a read", error)
-    if found := refusal(address, error):
-        return found
+    if refused := refusal(address, error):
+        return refused
     if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
         return ServerUnreachable(f"no answer from the server at {address}: {error}")
     return error
 
 
-def _no_primary(address: str, told: str) -> ParsyncError:
-    """Return the error for Sentinels that name no primary. told: what each of them answered."""
-    if "Authentication" in told or "password" in told:
+def _no_primary(address: str, answers: str) -> ParsyncError:
+    """Return the error for Sentinels that name no primary. answers: what the Sentinels said."""
+    if "Authentication" in answers or "password" in answers:
         return AccessDenied(
             f"the Sentinels of {address} refuse the login: sentinel_password in its address is "
             "theirs"
@@ -169,14 +164,13 @@ def _no_primary(address: str, told: str) -> ParsyncError:
 
 
 _IN_PIPELINE: Final = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
-"""The words that redis-py puts before the server's own."""
+"""Words that redis-py puts before the server's error reply."""
 
 
 def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError | None:
-    """Return the error for a server that answers, but does no request now; None for any other
-    error.
+    """Return the error for a server that answers but executes no request now, else None.
 
-    primary: the server that a replica follows, 'HOST:PORT', if that is known.
+    primary: the server that a replica follows, 'HOST:PORT', '' if unknown.
     """
     where = f"the server at {address}"
     text = _IN_PIPELINE.sub("", str(error), count=1)
@@ -200,15 +194,15 @@ def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError |
     if cause := _cause_of(error):
         return ServerReadOnly(f"{where} takes no writes, nothing was done: {': '.join(cause)}")
     code = _code_of(error)
-    if code in _NOT_NOW:
-        return ServerUnreachable(f"{where} does not serve now: {_NOT_NOW[code]}")
+    if code in _NOT_SERVING:
+        return ServerUnreachable(f"{where} does not serve now: {_NOT_SERVING[code]}")
     return None
 
 
 class Backoff:
-    """Pauses before the next try, which grow and have jitter; and a log line for each new error.
+    """Growing pauses with jitter before the next try, and a log line for each new error.
 
-    who: the beginning of each line of the log. again_s: after how long the same error is logged
+    who: the beginning of each log line. again_s: seconds after which the same error is logged
     again.
     """
 
@@ -224,9 +218,10 @@ class Backoff:
         self._said: type[Exception] | None = None
 
     def pause_s(self, error: Exception) -> float:
-        """Return how long to wait after an error.
+        """Return how many seconds to wait after an error.
 
-        The class that was logged last is logged again after `again_s`.
+        The error's class is logged if it differs from the last logged class, or if that line is
+        `again_s` old.
         """
         self._pause_s = min(self._longest_s, self._pause_s * 2 or self._longest_s / 50)
         now_s = time.monotonic()
@@ -237,7 +232,7 @@ class Backoff:
         return random.uniform(0.5, 1.0) * self._pause_s
 
     def well(self) -> None:
-        """Begin anew after a success."""
+        """Note a success: the next pause is the shortest, and the next error is logged."""
         if self._said is not None:
             self._log.info("%s: it goes on", self._who)
         self._said = None
@@ -245,30 +240,26 @@ class Backoff:
 
 
 _DENIED: Final = ("NOPERM", "ACL failure in script", "The user executing the script can't")
-"""Errors for a command that a login may not send, or that a script may not call for it."""
+"""Error replies for a command that a login may not send, or that a script may not call for it."""
 
 
 def is_denied(error: object) -> bool:
-    """Return True if an error reply says that the login may not do this, by itself or inside a
-    script.
-    """
+    """Return True if an error reply says that the login may not do this, also inside a script."""
     if isinstance(error, NoPermissionError):
         return True
     return isinstance(error, ResponseError) and any(words in str(error) for words in _DENIED)
 
 
-def denied(address: str, what: str, error: object) -> ParsyncError:
-    """Return the error that says what this login may not do, and the fix."""
+def denied(address: str, action: str, error: object) -> ParsyncError:
+    """Return the error for an action that the login may not do; the error names the fix."""
     return AccessDenied(
-        f"the login at {address} may not do this: {what}{': ' if what else ''}{error}; "
+        f"the login at {address} may not do this: {action}{': ' if action else ''}{error}; "
         "`parsync acl` prints what each role needs"
     )
 
 
 def refusal_to(address: str, error: Exception) -> ParsyncError | None:
-    """Return the error for a server that answers, and does nothing for this login now; None for any
-    other error.
-    """
+    """Return the error for a server that refuses this login or serves nobody now, else None."""
     return denied(address, "", error) if is_denied(error) else refusal(address, error)
 
 
@@ -279,20 +270,22 @@ def is_damage(error: object) -> bool:
     )
 
 
-def damage(what: str, error: object) -> ParsyncError:
-    """Return the error that says what is damaged, and where to look."""
+def damage(action: str, error: object) -> ParsyncError:
+    """Return the error that names a damaged key; action: what met the damage, as a verb."""
     text = str(error).partition("PSRECORD ")[2] or str(error)
-    return DamagedState(f"{what}: {text}; no script has written that: see `parsync doctor --audit`")
+    return DamagedState(
+        f"{action}: {text}; no script has written that: see `parsync doctor --audit`"
+    )
 
 
 def _untrusted(error: BaseException | None) -> str:
-    """Return why TLS did not accept the server's certificate; '' if the error is another one."""
+    """Return why TLS did not accept the server's certificate; '' for any other error."""
     while error is not None:
+        text = str(error)
         if isinstance(error, ssl.SSLCertVerificationError):
-            return error.verify_message or str(error)
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return str(error).partition("verify failed:")[2].partition(" (_ssl")[0].strip() or str(
-                error
-            )
+            return error.verify_message or text
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            after_prefix = text.partition("verify failed:")[2]
+            return after_prefix.partition(" (_ssl")[0].strip() or text
         error = error.__cause__ or error.__context__
     return ""

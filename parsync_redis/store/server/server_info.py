@@ -9,16 +9,17 @@ OLDEST_REDIS: Final = (7, 0)
 OLDEST_VALKEY: Final = (7, 2)
 
 LIST_SETTINGS: Final = {"zset-max-listpack-entries": 8, "hash-max-listpack-entries": 32}
-"""Up to so many entries a server searches a sorted set or a hash from its beginning: the defaults
-cost parsync 5 %.
+"""Sizes up to which a server searches sorted sets and hashes from the beginning.
+
+With the server's defaults, parsync is 5 % slower.
 """
 
 
 def check_info(address: str, info: Mapping[str, Any], in_cluster: bool = False) -> dict[str, Any]:
-    """Return INFO with the server's `name` and `version`; raises ServerUnfit that says what is
-    wrong and the fix.
+    """Return INFO with the server's `name` and `version` added.
 
-    in_cluster: its address says that it is of a Redis Cluster.
+    in_cluster: the address of the server says that it belongs to a Redis Cluster. Raises
+    ServerUnfit, which says what is wrong and how to mend it.
     """
     name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
     version = str(info.get("valkey_version" if name == "Valkey" else "redis_version", "0"))
@@ -44,9 +45,7 @@ def check_info(address: str, info: Mapping[str, Any], in_cluster: bool = False) 
 
 
 def explain_durability(info: Mapping[str, Any]) -> str:
-    """Return what a crash of the server would cost, by its INFO; '' if its append-only
-    file is on.
-    """
+    """Return what a crash of a server would lose, by its INFO; '' if its append-only file is on."""
     if int(info.get("aof_enabled", 0)):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What tells one run of a server from another, and whether a replica has taken a server's place."""
+"""What tells one run of a server from another; whether a replica has taken a server's place."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import ClassVar
 class ServerRun:
     """A run of a server, as its INFO tells it.
 
-    id: its run id, '' while the server is away. history: the id of its replication stream; before:
-    that of the server whose place it has taken, since the offset `since`. up_s: whole seconds since
-    its process began. at_s: when this was read, in monotonic seconds.
+    id: its run id, '' while the server is away. history: the id of the server's replication stream.
+    before: the id of the stream of the server whose place this server has taken, up to the offset
+    `since`. up_s: whole seconds since the server's process began. at_s: when INFO was read, in
+    monotonic seconds.
     """
 
     SECTIONS: ClassVar = ("server", "replication")
-    """The sections of INFO that tell it."""
+    """The sections of INFO that `of` reads."""
 
     id: str = ""
     history: str = ""
@@ -29,9 +30,7 @@ class ServerRun:
 
     @classmethod
     def of(cls, info: Mapping[str, object]) -> ServerRun:
-        """Return the run that these sections of INFO describe; fields that are missing
-        are empty.
-        """
+        """Return the run that these sections of INFO describe; missing fields are empty."""
         return cls(
             str(info.get("run_id", "")),
             str(info.get("master_replid", "")),
@@ -40,12 +39,11 @@ class ServerRun:
             int(str(info.get("uptime_in_seconds", 0))),
         )
 
-    def took_over_from(self, other: ServerRun) -> bool:
-        """Return True if this server was a replica of that one and goes on in its place: its last
-        writes may be lost.
+    def took_over_from(self, earlier: ServerRun) -> bool:
+        """Return True if this server was a replica of `earlier`'s server and has taken its place.
 
-        A server that restarts goes on with its own stream too, but its process is younger than the
-        last look.
+        The last writes of the earlier server may be lost then. A server that restarts goes on with
+        its own stream too, but its process began after `earlier` was read.
         """
-        is_replica = bool(other.history) and self.before == other.history
-        return self.id != other.id and is_replica and self.up_s > self.at_s - other.at_s
+        is_replica = bool(earlier.history) and self.before == earlier.history
+        return self.id != earlier.id and is_replica and self.up_s > self.at_s - earlier.at_s

@@ -18,7 +18,7 @@ from celery.utils.imports import symbol_by_name
 from kombu.utils.compat import detect_environment
 
 from ...errors import InvalidInput, ParsyncError, ServerUnreachable
-from ...logs import JSON
+from ...logs import JSON_FORMAT
 from ...model.printable import printable
 from ...settings import Settings, node_options
 from ...store.cluster import join_cluster
@@ -104,7 +104,7 @@ def make_agent(
     watch_results(app)
     settings = app.parsync.settings()
     spec = node_spec(worker, flags, said)
-    if settings.log_format == JSON:
+    if settings.log_format == JSON_FORMAT:
         log_as_json(spec.name)
     app.parsync.check_tasks()
     store = Store.from_url(

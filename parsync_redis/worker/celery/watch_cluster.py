@@ -154,7 +154,7 @@ class Watcher(threading.Thread):
     def __init__(self, agent: Agent) -> None:
         super().__init__(name="parsync-watch", daemon=True)
         self.agent = agent
-        self.store = agent.store.again()
+        self.store = agent.store.with_own_connections()
         self.node = agent.node.name
         node = self.node
         self._done = threading.Event()

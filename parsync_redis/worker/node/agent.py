@@ -85,7 +85,7 @@ class Agent:
         self.nudge: Callable[[], object] = lambda: None
         self.reporter.nudge = lambda: self.nudge()
         self.reporter.tell = self._tell
-        renewing = Duty("parsync-renew", lambda: self.renewer.run(store.again()))
+        renewing = Duty("parsync-renew", lambda: self.renewer.run(store.with_own_connections()))
         tending = Duty("parsync-tend", self._tend)
         self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
         seats = (self.seat_keeper,) if spec.room else ()
@@ -172,13 +172,13 @@ class Agent:
 
     def another_store(self) -> Store:
         """Open the same state over connections whose timeouts suit the lease."""
-        store = self.store.again()
+        store = self.store.with_own_connections()
         shorten_timeouts(store, self.node.lease_s)
         return store
 
     def _tend(self) -> None:
         node = self.node
-        store = self.store.again()
+        store = self.store.with_own_connections()
         backoff = Backoff(log, f"node {node.name}")
         while not node.stopped:
             pause_s = node.pause_s

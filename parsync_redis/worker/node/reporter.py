@@ -179,7 +179,7 @@ class Reporter(Duty):
 
     def work(self) -> None:
         """Report until closed."""
-        store = self._store.again()
+        store = self._store.with_own_connections()
         last = False
         while not last:
             some: list[Run | None] = []

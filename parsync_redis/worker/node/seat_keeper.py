@@ -52,7 +52,7 @@ class SeatKeeper(Duty):
     def work(self) -> None:
         """Keep the seats until the node stops."""
         node = self._node
-        store = self._store.again()
+        store = self._store.with_own_connections()
         while not node.stopped:
             pause_s = LOOK_S if node.seats_open else SHUT_S
             try:

@@ -106,7 +106,7 @@ class PlaceSpans(threading.Thread):
 
     def run(self) -> None:
         """Make spans until closed."""
-        store = self._store.again()
+        store = self._store.with_own_connections()
         waiting = list[Begun]()
         last = False
         while not last:

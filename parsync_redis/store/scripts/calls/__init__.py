@@ -1,8 +1,8 @@
-"""Functions that make calls of scripts, and read their replies. Nothing here does I/O.
+"""Functions that make calls of scripts and read their replies. Nothing here does I/O.
 
-A call is run by `Store.run` or, many in one round trip, by `Store.run_all`. Text in replies is
-UTF-8; the bitmap stays bytes. A family of scripts has a module: queue, tasks, partition, cluster,
-repair.
+`Store.run` runs a call, and `Store.run_all` runs many calls in one round trip. Text in replies is
+UTF-8; the bitmap stays bytes. Each family of scripts has a module: queue, tasks, partition,
+cluster, repair.
 """
 
 from typing import Final
@@ -11,9 +11,15 @@ from ..scripts import Script
 from . import cluster, partition, queue, repair, tasks
 from .base import Call, join_parts, parts_of
 
-__all__ = ["ALL", "Call", "Commands", "join_parts", "parts_of"]
+__all__ = ["ALL_SCRIPTS", "Call", "Commands", "join_parts", "parts_of"]
 
-ALL: Final[tuple[Script, ...]] = (*queue.ALL, *tasks.ALL, *partition.ALL, *cluster.ALL, *repair.ALL)
+ALL_SCRIPTS: Final[tuple[Script, ...]] = (
+    *queue.QUEUE_SCRIPTS,
+    *tasks.TASK_SCRIPTS,
+    *partition.PARTITION_SCRIPTS,
+    *cluster.CLUSTER_SCRIPTS,
+    *repair.REPAIR_SCRIPTS,
+)
 
 
 class Commands(
@@ -23,4 +29,4 @@ class Commands(
     cluster.ClusterCalls,
     repair.RepairCalls,
 ):
-    """All scripts of one cluster as functions that make calls."""
+    """A function for each script of one cluster; the function makes a call."""

@@ -14,11 +14,11 @@ Reply = Any  # what a script answers: bytes, integers, lists of them
 
 
 class Call(NamedTuple, Generic[T]):
-    """A script with its keys and arguments, and the reader of its reply; `unsent` are keys that it
-    spells itself.
+    """A script with its keys and arguments, and the reader of its reply.
 
-    parts: instead of keys and arguments, the calls that it stands for, one a shard; `read` joins
-    what they answer.
+    unsent: keys that the script spells itself. parts: for a call on several shards, a call for each
+    shard, which are sent instead; then keys and args are empty, and `read` joins the answers of the
+    parts.
     """
 
     script: Script
@@ -30,29 +30,31 @@ class Call(NamedTuple, Generic[T]):
 
 
 def parts_of(calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
-    """Return the calls that are sent for these."""
+    """Return the calls that are sent for these calls: the parts of a call, or the call itself."""
     return [part for call in calls for part in call.parts or (call,)]
 
 
 def join_parts(calls: Sequence[Call[Any]], answers: Iterable[Any]) -> list[Any]:
-    """Return what these calls answer, by what their `parts_of` answered; the error of a part is
-    that of its call.
+    """Return the answers of calls, by the answers of their `parts_of`.
+
+    The error of a part is the error of its call.
     """
-    found = iter(answers)
+    part_answers = iter(answers)
     return [
-        _join(call, [next(found) for _ in call.parts]) if call.parts else next(found)
+        _join(call, [next(part_answers) for _ in call.parts]) if call.parts else next(part_answers)
         for call in calls
     ]
 
 
 def _join(call: Call[Any], answers: Sequence[Any]) -> Any:
-    return next((answer for answer in answers if isinstance(answer, Exception)), None) or call.read(
-        answers
-    )
+    for answer in answers:
+        if isinstance(answer, Exception):
+            return answer
+    return call.read(answers)
 
 
 class Calls:
-    """The calls of one cluster; a family of keys has a subclass each."""
+    """The calls of one cluster. Each family of scripts has a subclass."""
 
     def __init__(self, keys: Keys, retention_s: int = 86_400, max_starts: int = 3) -> None:
         self.keys = keys
@@ -75,10 +77,8 @@ class Calls:
         return Call(script, sent, script.arguments(once, names, values), read, unsent)
 
     def _spell(self, script: Script, shard: int) -> tuple[list[str], list[str]]:
-        sent, unsent = (
-            [self.keys.prefix(kind, shard) for kind in kinds]
-            for kinds in (script.keys, script.also)
-        )
+        sent = [self.keys.prefix(kind, shard) for kind in script.keys]
+        unsent = [self.keys.prefix(kind, shard) for kind in script.also]
         self._queue_keys[script.verb, shard] = sent, unsent
         return sent, unsent
 
@@ -89,11 +89,10 @@ class Calls:
         make: Callable[[int, Sequence[Item]], Call[list[T]]],
         count: int = 0,
     ) -> Call[list[T]]:
-        """Return a call on items, with an answer for each, that `make` makes for a shard; a part
-        for each shard.
+        """Return a call on items, with a part for each shard and an answer for each item.
 
-        count: the number of shards, if `make` goes by it too; another thread may learn another
-        number meanwhile.
+        make: makes the call on some items, for a shard. count: the number of shards, if `make` uses
+        that number too, because another thread may learn another number meanwhile.
         """
         count = count or self.keys.shards
         if count == 1 or not items:
@@ -106,18 +105,24 @@ class Calls:
             rows.setdefault(shard, []).append(row)
 
         def read(answers: Sequence[Sequence[T]]) -> list[T]:
-            found: dict[int, T] = {}
-            for some, words in zip(rows.values(), answers, strict=True):
-                found |= zip(some, words, strict=True)
-            return [found[row] for row in range(len(items))]
+            answer_by_row: dict[int, T] = {}
+            for rows_of_shard, words in zip(rows.values(), answers, strict=True):
+                answer_by_row |= zip(rows_of_shard, words, strict=True)
+            return [answer_by_row[row] for row in range(len(items))]
 
-        parts = [make(shard, [items[row] for row in some]) for shard, some in rows.items()]
+        parts = [
+            make(shard, [items[row] for row in rows_of_shard])
+            for shard, rows_of_shard in rows.items()
+        ]
         return Call(parts[0].script, (), (), read, (), parts)
 
     def _everywhere(
         self, make: Callable[[int], Call[T]], join: Callable[[Sequence[T]], T]
     ) -> Call[T]:
-        """Return a call that `make` makes for each shard."""
+        """Return a call on every shard, with a part for each shard.
+
+        make: makes the call for a shard. join: joins the answers.
+        """
         if self.keys.shards == 1:
             return make(0)
         parts = [make(shard) for shard in range(self.keys.shards)]
@@ -133,8 +138,9 @@ class Calls:
         names: tuple[str, ...] = (),
         values: Sequence[Word] = (),
     ) -> Call[T]:
-        """Return a call on partition `p`, see Header.arguments; `inboxes` are the nodes whose
-        inboxes it takes.
+        """Return a call on partition `p`, see Header.arguments.
+
+        inboxes: the nodes whose inboxes the call takes.
         """
         keys = self._fixed.get((script.verb, p))
         if keys is None:
@@ -142,35 +148,35 @@ class Calls:
                 self.keys.partition(p, kind) for kind in script.keys if not kind.startswith("inbox")
             ]
             self._fixed[script.verb, p] = keys
-        more = [self.keys.inbox(p, node) for node in inboxes]
-        return Call(script, keys + more, script.arguments(once, names, values), read)
+        inbox_keys = [self.keys.inbox(p, node) for node in inboxes]
+        return Call(script, keys + inbox_keys, script.arguments(once, names, values), read)
 
 
 def text(value: bytes | str | int | None) -> str:
-    """Return a reply as text, with escapes for damaged bytes; '' for None."""
+    """Return a reply as text, '' for None; damaged bytes are escaped."""
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     return "" if value is None else str(value)
 
 
 def words(reply: Reply) -> list[str]:
-    """Return a reply's values as text."""
+    """Return the values of a reply as text."""
     try:
-        return [word.decode() for word in reply]  # the usual case
+        return [word.decode() for word in reply]  # the usual reply, and faster
     except (AttributeError, UnicodeDecodeError):
         return [text(word) for word in reply]
 
 
 def pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
-    """Return a reply's values, two at a time."""
+    """Return the values of a reply, two at a time."""
     return zip(values[::2], values[1::2], strict=True)
 
 
 def itself(id: str) -> str:
-    """Return an id: what tells the shard of an item that is an id."""
+    """Return an id: the `id_of` of items that are ids."""
     return id
 
 
 def optional(value: int | None) -> int | str:
-    """Return the argument for a value that may be missing: '' for None."""
+    """Return the argument of a script for a value that may be missing: '' for None."""
     return "" if value is None else value

@@ -1,6 +1,4 @@
-"""Calls on what the whole cluster shares: settings, schedulers, the assignment of nodes to
-partitions.
-"""
+"""Calls on what the cluster shares: settings, schedulers, the assignment of nodes to partitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -21,7 +19,7 @@ RECORD_LOSS: Final = Script("record_loss")
 LEARN_TIMES: Final = Script("learn_times")
 REPORT_FAILURES: Final = Script("report_failures")
 BOOK: Final = Script("book")
-ALL: Final = (
+CLUSTER_SCRIPTS: Final = (
     CONFIGURE,
     DEAL_NODE,
     RENEW_SCHEDULER,
@@ -31,20 +29,18 @@ ALL: Final = (
     REPORT_FAILURES,
 )
 
-_PAIR: Final = ("name", "value")
+_NAME_VALUE: Final = ("name", "value")
 
 
 class ClusterCalls(Calls):
-    """Calls on the keys of the whole cluster; each method names its script, whose header says what
-    it does.
-    """
+    """Calls on the keys of the whole cluster. A script's header says what the script does."""
 
     def configure(
         self, settings: Mapping[str, str | int], over: bool = False
     ) -> Call[dict[str, str]]:
-        """Write the cluster's settings if it has none, and return those that it has; {} only reads.
+        """Write the cluster's settings if it has none; return its settings. {} only reads.
 
-        over: replace other values, which are damage.
+        over: replace other values, because they are damaged.
         """
 
         def read(reply: Reply) -> dict[str, str]:
@@ -54,7 +50,9 @@ class ClusterCalls(Calls):
             CONFIGURE,
             [self.keys.shared("config")],
             CONFIGURE.arguments(
-                {"over": int(over)}, _PAIR, [word for pair in settings.items() for word in pair]
+                {"over": int(over)},
+                _NAME_VALUE,
+                [word for pair in settings.items() for word in pair],
             ),
             read,
         )
@@ -84,10 +82,11 @@ class ClusterCalls(Calls):
         stay: bool = True,
         at_most: int = 0,
     ) -> Call[Members]:
-        """Move this scheduler's counter, or leave; see the script for taking over and for lost
-        members.
+        """Move this scheduler's counter, or with `stay` False leave; return the members.
 
-        at_most: it joins only while there are fewer members, and else stands by; 0 always joins.
+        seen_leader: the leader's lease if it stood still too long; this scheduler takes over then.
+        lost: 'NAME COUNTER' of a member that is lost. stats: figures of this scheduler. at_most:
+        join only while there are fewer members, else stand by; 0 always joins.
         """
 
         def read(reply: Reply) -> Members:
@@ -104,22 +103,25 @@ class ClusterCalls(Calls):
         }
         figures = [word for pair in (stats or {}).items() for word in pair]
         keys = [self.keys.shared("schedulers"), self.keys.shared("leader"), self.keys.stats(me)]
-        return Call(RENEW_SCHEDULER, keys, RENEW_SCHEDULER.arguments(once, _PAIR, figures), read)
+        return Call(
+            RENEW_SCHEDULER, keys, RENEW_SCHEDULER.arguments(once, _NAME_VALUE, figures), read
+        )
 
-    def record_loss(self, seen: str, keep_s: int) -> Call[int]:
-        """Record that numbers went back: 'WHO NAME=WAS->IS ...'; 1 if it is new."""
-        once: Once = {"seen": cut(seen), "keep_s": keep_s}
+    def record_loss(self, losses: str, keep_s: int) -> Call[int]:
+        """Record a loss of writes: 'WHO NAME=WAS->IS ...'; return 1 if the loss is new."""
+        once: Once = {"seen": cut(losses), "keep_s": keep_s}
         return Call(RECORD_LOSS, [self.keys.shared("losses")], RECORD_LOSS.arguments(once), int)
 
-    def learn_times(self, news: Mapping[str, RunTimes]) -> Call[int]:
-        """Add to the run times of these names; how many names have times."""
-        words = [word for name, times in news.items() for word in (name, times.text)]
+    def learn_times(self, times_by_name: Mapping[str, RunTimes]) -> Call[int]:
+        """Add run times by name; return how many names have run times."""
+        words = [word for name, times in times_by_name.items() for word in (name, times.text)]
         arguments = LEARN_TIMES.arguments({"kept": KEPT}, ("name", "text"), words)
         return Call(LEARN_TIMES, [self.keys.shared("times")], arguments, int)
 
     def book(self, bookings: Iterable[Booking], keep_s: int) -> Call[int]:
-        """Keep these nodes for kinds that have waited long, and no others, for so long; how many
-        there are.
+        """Keep these nodes, and no others, for kinds that have waited long; return their number.
+
+        keep_s: how long the bookings last unless they are renewed.
         """
         words = [word for booking in bookings for word in (booking.node, booking.text)]
         arguments = BOOK.arguments({"keep_s": keep_s}, ("node", "text"), words)
@@ -134,16 +136,16 @@ class ClusterCalls(Calls):
         all_fail: bool,
         counts: Sequence[tuple[str, int, int, int, int]],
     ) -> Call[Compared]:
-        """Compare a node's streaks with other nodes; counts: name, runs, failures since `since_ms`,
-        streak, hold in ms.
+        """Compare a node's streaks of failures with other nodes.
 
-        node '': drop the lines of these names that are an hour old.
+        counts: (name, runs, failures since `since_ms`, streak, hold in ms). node '': drop lines of
+        these names that are an hour old.
         """
 
         def read(reply: Reply) -> Compared:
-            rows = zip(*(map(int, reply[2 + at :: 3]) for at in range(3)), strict=True)
-            found = {counts[row - 1][0]: Elsewhere(runs, failed) for row, runs, failed in rows}
-            return Compared(int(reply[0]), bool(int(reply[1])), found)
+            rows = zip(*(map(int, reply[2 + column :: 3]) for column in range(3)), strict=True)
+            elsewhere = {counts[row - 1][0]: Elsewhere(runs, failed) for row, runs, failed in rows}
+            return Compared(int(reply[0]), bool(int(reply[1])), elsewhere)
 
         once: Once = {
             "partition": partition,

@@ -24,7 +24,7 @@ RECLAIM: Final = Script("reclaim")
 SET_NODE: Final = Script("set_node")
 RING: Final = Script("ring")
 FORGET_NODE: Final = Script("forget_node")
-ALL: Final = (
+PARTITION_SCRIPTS: Final = (
     REGISTER_NODE,
     COMMIT,
     RELEASE,
@@ -38,16 +38,15 @@ ALL: Final = (
 
 
 class PartitionCalls(Calls):
-    """The nodes and leases of a partition; each method names its script, whose header says what it
-    does.
-    """
+    """Calls on the nodes and leases of a partition. A script's header says what the script does."""
 
     def register_node(
         self, p: int, node: str, known_inc: int, score: float, offer: str, room: int = 0
     ) -> Call[tuple[int, int]]:
-        """Give a node's name to a process; room: its waiting seats.
+        """Register a node for this process; return (incarnation, first bit).
 
-        Returns (incarnation, first bit).
+        known_inc: the incarnation that this process has had, 0 for none. room: the node's waiting
+        seats.
         """
         once: Once = self._told(p) | {
             "node": node,
@@ -61,7 +60,7 @@ class PartitionCalls(Calls):
         )
 
     def commit(self, p: int, claims: Sequence[Claim]) -> Call[Judged]:
-        """Judge at most MAX_BATCH claims, all of partition p."""
+        """Judge at most MAX_BATCH claims, all on partition p."""
 
         def read(reply: Reply) -> Judged:
             verdicts = [Verdict(ClaimOutcome.HELD, text(reply[1]))] * len(claims)
@@ -72,8 +71,8 @@ class PartitionCalls(Calls):
         inboxes: dict[str, int] = {}
         epochs: set[int] = set()
         values: list[Word] = []
-        for task, attempt, _, node, slots, inc, asked, first, epoch in claims:
-            text_of = claim_text(task, attempt, p, node, slots, inc, asked)
+        for task, attempt, _, node, slots, inc, amounts_asked, first, epoch in claims:
+            text_of = claim_text(task, attempt, p, node, slots, inc, amounts_asked)
             seats = f"{node}/{slots[0]}"
             bits = str(first + slots[0])
             if len(slots) > 1:
@@ -81,58 +80,69 @@ class PartitionCalls(Calls):
                 bits = " ".join(str(first + slot) for slot in slots)
             values += (text_of, seats, bits, inboxes.setdefault(node, len(inboxes) + 1))
             epochs.add(epoch)
-        # Of claims by copies of several epochs no new one is held.
+        # No new claim is held if the claims were made from copies of several epochs.
         once: Once = {"epoch": epochs.pop() if len(epochs) == 1 else -1}
         return self._partition(
             p, COMMIT, read, once, inboxes, ("text", "seats", "bits", "inbox"), values
         )
 
     def release(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
-        """Free the leases of places, all of partition p; a word per place: freed, none."""
+        """Free the leases of places, all on partition p. Returns freed or none per place."""
 
         def read(reply: Reply) -> list[str]:
-            found = ["freed"] * len(places)
+            answers = ["freed"] * len(places)
             for row in reply:
-                found[int(row) - 1] = "none"
-            return found
+                answers[int(row) - 1] = "none"
+            return answers
 
         values = [word for place in places for word in (place.seat, place.text)]
         return self._partition(p, RELEASE, read, self._told(p), (), ("seat", "text"), values)
 
     def read_partition(self, p: int, version: int = -1, waiter: str = "") -> Call[Snapshot]:
-        """Read what changed since `version`, all if it is -1; `waiter` asks to hear of the next
-        freed slot.
+        """Read what changed since `version`, everything if that is -1.
+
+        waiter: a scheduler that wants to hear of the next freed slot; '' for none.
         """
 
         def read(reply: Reply) -> Snapshot:
             if len(reply) == 2:
                 return Snapshot(p, int(reply[0]), int(reply[1]), None, {})
             names, texts = (text(lines).split("\n") for lines in reply[4:])
-            damaged = {some for some in {*texts} if some and not is_resources(some)}
+            damaged = {amounts for amounts in {*texts} if amounts and not is_resources(amounts)}
             if len(names) != len(texts):
                 names = []
                 damaged = {"a line too many"}
-            left = {
-                node: "" if some in damaged else some
-                for node, some in zip(names, texts, strict=False)
+            amounts_left = {
+                node: "" if amounts in damaged else amounts
+                for node, amounts in zip(names, texts, strict=False)
                 if node
             }
             bits = reply[2] if isinstance(reply[2], bytes) else str(reply[2]).encode("latin-1")
             return Snapshot(
-                p, int(reply[0]), int(reply[1]), bits, left, bool(int(reply[3])), bool(damaged)
+                p,
+                int(reply[0]),
+                int(reply[1]),
+                bits,
+                amounts_left,
+                bool(int(reply[3])),
+                bool(damaged),
             )
 
         return self._partition(p, READ_PARTITION, read, {"version": version, "waiter": waiter})
 
     def renew(self, p: int, node: str, inc: int) -> Call[list[str]]:
-        """Move a node's counter; [ok, counter, state, drain], [superseded, inc] or [lapsed]."""
+        """Move a node's counter.
+
+        Returns [ok, counter, state, drain], [superseded, inc] or [lapsed].
+        """
         return self._partition(p, RENEW, words, {"node": node, "inc": inc})
 
     def reclaim(
         self, p: int, node: str, inc: int = 0, moved: int | None = None, limit: int = MAX_BATCH
     ) -> Call[tuple[str, list[Lease]]]:
-        """Mark a node down whose counter still is `moved`, or only list; (down, moved or listed;
-        lost leases).
+        """Mark a node down if its counter still is `moved`; return (word, leases that it held).
+
+        The word is down, moved or listed. moved None: only list the leases.
         """
 
         def read(reply: Reply) -> tuple[str, list[Lease]]:
@@ -146,8 +156,9 @@ class PartitionCalls(Calls):
     def set_node(
         self, p: int, node: str, word: str, inc: int | None = None, note: str = ""
     ) -> Call[list[str]]:
-        """Say drain, over, undrain, suspect, trust, leaving, ahead or offer of a node; [ok, state,
-        drain] or [gone].
+        """Change a node: drain, over, undrain, suspect, trust, leaving, ahead or offer.
+
+        Returns [ok, state, drain] or [gone].
         """
         once: Once = self._told(p) | {
             "node": node,
@@ -158,13 +169,14 @@ class PartitionCalls(Calls):
         return self._partition(p, SET_NODE, words, once)
 
     def ring(self, place: Place) -> Call[str]:
-        """Ring the doorbell of a lease again: rung, waiting or none."""
+        """Ring the doorbell of a lease again. Returns rung, waiting or none."""
         once: Once = {"seat": place.seat, "text": place.text}
         return self._partition(place.partition, RING, text, once, inboxes=[place.node])
 
     def forget_node(self, p: int, node: str, inc: int, how: Literal["", "left"] = "") -> Call[str]:
-        """Remove the record of a node that is down and holds nothing: forgotten, held, drained, up
-        or gone.
+        """Remove the record of a node that is down and holds nothing.
+
+        Returns forgotten, held, drained, up or gone.
         """
         once: Once = {"node": node, "inc": inc, "how": how}
         return self._partition(p, FORGET_NODE, text, once, inboxes=[node])

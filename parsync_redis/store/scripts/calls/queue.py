@@ -24,15 +24,15 @@ CONFIRM: Final = Script("confirm")
 START: Final = Script("start")
 FINISH: Final = Script("finish")
 REQUEUE: Final = Script("requeue")
-ALL: Final = (SUBMIT, TAKE, GIVE_BACK, CONFIRM, START, FINISH, REQUEUE)
+QUEUE_SCRIPTS: Final = (SUBMIT, TAKE, GIVE_BACK, CONFIRM, START, FINISH, REQUEUE)
 
-_SUBMISSION: Final = ("id", "kind", "options", "message")
-_LOST: Final = ("id", "attempt", "text", "why", "how", "delay_ms")
-_PLACE: Final = ("id", "attempt", "text")
+_SUBMISSION_ROW: Final = ("id", "kind", "options", "message")
+_LOST_ROW: Final = ("id", "attempt", "text", "why", "how", "delay_ms")
+_PLACE_ROW: Final = ("id", "attempt", "text")
 
-_ID = attrgetter("id")
-_TASK = attrgetter("task")
-_FIRST = itemgetter(0)
+_id_of = attrgetter("id")
+_task_of = attrgetter("task")
+_id_of_row = itemgetter(0)
 
 
 def _first_task(row: tuple[Place, Any, Any]) -> str:
@@ -41,18 +41,18 @@ def _first_task(row: tuple[Place, Any, Any]) -> str:
 
 
 class QueueCalls(Calls):
-    """The life of tasks; each method names its script, whose header says what it does.
+    """Calls on tasks on their way. A script's header says what the script does.
 
-    The rows of a call may be of several shards, except those of take.
+    The rows of a call may be of several shards, except the rows of take.
     """
 
     def submit(self, tasks: Sequence[Submission], apps: Sequence[str] = ()) -> Call[list[str]]:
-        """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown,
-        next, stale.
+        """Submit at most MAX_BATCH tasks. Returns a word per task.
 
-        apps: Apps.stamps of what the tasks were made from. If the apps are others now, nothing is
-        written in that shard and the word of its tasks is changed. If the queue has another number
-        of shards, the word is elsewhere.
+        The words are submitted, exists, infeasible, unknown, next, stale, changed and elsewhere.
+        apps: Apps.stamps of what the tasks were made from; if a shard's apps have changed since,
+        the shard writes nothing, and the word of its tasks is changed. The word is elsewhere if the
+        queue has another number of shards.
         """
         count = self.keys.shards
 
@@ -73,10 +73,10 @@ class QueueCalls(Calls):
                 "what": "\n".join(kinds),
             }
             return self._queue(
-                SUBMIT, _but("submitted", len(tasks)), once, _SUBMISSION, values, shard
+                SUBMIT, _words_by_row("submitted", len(tasks)), once, _SUBMISSION_ROW, values, shard
             )
 
-        return self._spread(tasks, _ID, make, count)
+        return self._spread(tasks, _id_of, make, count)
 
     def take(
         self,
@@ -88,13 +88,13 @@ class QueueCalls(Calls):
         waits: Waits = "",
         shard: int = 0,
     ) -> Call[Took]:
-        """Take the first tasks of some kinds in a shard: (kind, how many at most), MAX_BATCH in
-        all; the expired end.
+        """Take the first tasks of some kinds in a shard, MAX_BATCH in all. Cancels expired tasks.
 
-        since: what the copy of `kinds` stands at, Took.version of the last reply, "0" if there is
-        none; most: how many changes of it to tell, and how many delayed tasks to let wait that have
-        come due. salt: '.482913', ends the attempts behind the scheduler's name, and is random.
-        waits: "wait" to be woken when the next kind begins to wait; "wake" to wake another.
+        rows: (kind, maximum number of its tasks). since: the version of the copy of `kinds`, as
+        Took.version of the last reply; "0" for none. most: maximum number of changed kinds in the
+        reply, and of delayed tasks that begin to wait because they are due. salt: '.482913', a
+        random end of the attempts, behind the scheduler's name. waits: "wait" to be woken when the
+        next kind begins to wait, "wake" to wake another scheduler.
         """
         once: Once = {
             "scheduler": scheduler,
@@ -113,8 +113,9 @@ class QueueCalls(Calls):
     def give_back(
         self, scheduler: str, tasks: Sequence[tuple[str, str, GiveBack, str]]
     ) -> Call[list[str]]:
-        """Return taken tasks to their kinds: (id, attempt or '' for any, how, why); a word per
-        task: pending, stale.
+        """Return taken tasks to their kinds. Returns a word per task: pending or stale.
+
+        tasks: (id, attempt or '' for any attempt, how, why).
         """
 
         def make(shard: int, tasks: Sequence[tuple[str, str, GiveBack, str]]) -> Call[list[str]]:
@@ -124,26 +125,31 @@ class QueueCalls(Calls):
             names = ("id", "attempt", "how", "why")
             return self._queue(GIVE_BACK, words, {"scheduler": scheduler}, names, values, shard)
 
-        return self._spread(tasks, _FIRST, make)
+        return self._spread(tasks, _id_of_row, make)
 
     def confirm(self, places: Sequence[Place]) -> Call[list[str]]:
-        """Write the places of taken tasks; a word per task: placed, yours, stale."""
+        """Write the places of taken tasks. Returns a word per task: placed, yours or stale."""
 
         def make(shard: int, places: Sequence[Place]) -> Call[list[str]]:
             return self._queue(
-                CONFIRM, _but("placed", len(places)), {}, _PLACE, _places(places), shard
+                CONFIRM,
+                _words_by_row("placed", len(places)),
+                {},
+                _PLACE_ROW,
+                _places(places),
+                shard,
             )
 
-        return self._spread(places, _TASK, make)
+        return self._spread(places, _task_of, make)
 
     def start(
         self, places: Sequence[Place], most: int = MAX_BATCH
     ) -> Call[list[tuple[str, bytes]]]:
-        """Start attempts, at most so many; (ok or yours, the message), (wait, "") or (refused, the
-        state) per task.
+        """Start at most `most` attempts. Returns a pair per task.
 
-        Of tasks of one shard those start that come first in the queue; of several shards, those
-        that are named first.
+        The pairs are (ok or yours, the message), (wait, "") and (refused, the state). On one shard,
+        the tasks that come first in the queue start. On several shards, the tasks that are named
+        first start.
         """
 
         def read(reply: Reply) -> list[tuple[str, bytes]]:
@@ -153,12 +159,14 @@ class QueueCalls(Calls):
         first = Counter(shards_of((place.task for place in places[:most]), count))
 
         def make(shard: int, places: Sequence[Place]) -> Call[list[tuple[str, bytes]]]:
-            return self._queue(START, read, {"most": first[shard]}, _PLACE, _places(places), shard)
+            return self._queue(
+                START, read, {"most": first[shard]}, _PLACE_ROW, _places(places), shard
+            )
 
-        return self._spread(places, _TASK, make, count)
+        return self._spread(places, _task_of, make, count)
 
     def finish(self, outcomes: Sequence[tuple[Place, str, str]]) -> Call[list[str]]:
-        """Report outcomes: (place, outcome, why); a word per task: ok, again, yours, stale."""
+        """Report outcomes: (place, outcome, why). Returns ok, again, yours or stale per task."""
 
         def make(shard: int, outcomes: Sequence[tuple[Place, str, str]]) -> Call[list[str]]:
             once: Once = {"channel": self.keys.wakes(shard), "retention_s": self.retention_s}
@@ -166,7 +174,12 @@ class QueueCalls(Calls):
             for p, outcome, why in outcomes:
                 values += (p.task, p.text, f"{outcome} {cut(why)}" if why else outcome)
             return self._queue(
-                FINISH, _but("ok", len(outcomes)), once, ("id", "text", "outcome"), values, shard
+                FINISH,
+                _words_by_row("ok", len(outcomes)),
+                once,
+                ("id", "text", "outcome"),
+                values,
+                shard,
             )
 
         return self._spread(outcomes, _first_task, make)
@@ -177,11 +190,10 @@ class QueueCalls(Calls):
         how: Loss = "",
         delays_ms: Sequence[int | None] = (),
     ) -> Call[list[str]]:
-        """Return the tasks of lost leases: (place, why); a word per task: pending, dead, cancelled,
-        none.
+        """Return the tasks of lost leases, (place, why), to the queue. Returns a word per task.
 
-        how: see Loss. delays_ms: for how long each must not be taken again, None for at once; () is
-        all at once.
+        The words are pending, dead, cancelled and none. how: see Loss. delays_ms: for how long each
+        task must not be taken again, None for no delay; () means no delay for any task.
         """
 
         def make(shard: int, rows: Sequence[tuple[Place, str, int | None]]) -> Call[list[str]]:
@@ -193,7 +205,7 @@ class QueueCalls(Calls):
             values: list[Word] = []
             for p, why, delay_ms in rows:
                 values += (p.task, p.attempt, p.text, cut(why), how, optional(delay_ms))
-            return self._queue(REQUEUE, words, once, _LOST, values, shard)
+            return self._queue(REQUEUE, words, once, _LOST_ROW, values, shard)
 
         delays = delays_ms or [None] * len(lost)
         rows = [(place, why, delay_ms) for (place, why), delay_ms in zip(lost, delays, strict=True)]
@@ -204,21 +216,21 @@ def _places(places: Sequence[Place]) -> list[Word]:
     return [word for p in places for word in (p.task, p.attempt, p.text)]
 
 
-def _but(usual: str, size: int) -> Callable[[Reply], list[str]]:
-    """Return the reader of (row, word)*: the usual word for all rows that are not named."""
+def _words_by_row(usual: str, size: int) -> Callable[[Reply], list[str]]:
+    """Return the reader of (row, word)*: rows that the reply leaves out have the word `usual`."""
 
     def read(reply: Reply) -> list[str]:
-        found = [usual] * size
+        answers = [usual] * size
         for row, word in pairs(reply):
-            found[int(row) - 1] = text(word)
-        return found
+            answers[int(row) - 1] = text(word)
+        return answers
 
     return read
 
 
-def _took(asked: Sequence[tuple[str, int]], shard: int, reply: Reply) -> Took:
-    version, now_ms, due_ms, anew, more, changes, tasks = reply
-    kinds = [Kind.of(kind) for kind, _ in asked]
+def _took(kinds_asked: Sequence[tuple[str, int]], shard: int, reply: Reply) -> Took:
+    version, now_ms, due_ms, anew, has_more, changes, tasks = reply
+    kinds = [Kind.of(kind) for kind, _ in kinds_asked]
     numbers = tasks[::4]
     ids = words(tasks[1::4])
     attempts = words(tasks[2::4])
@@ -229,7 +241,7 @@ def _took(asked: Sequence[tuple[str, int]], shard: int, reply: Reply) -> Took:
         int(now_ms),
         float(due_ms) if due_ms else None,
         bool(int(anew)),
-        bool(int(more)),
+        bool(int(has_more)),
         list(pairs(words(changes))),
         [
             Taken(id, attempt, kinds[int(number) - 1], int(ms))

@@ -20,7 +20,7 @@ REPAIR_KIND: Final = Script("repair_kind")
 REPAIR_QUEUE: Final = Script("repair_queue")
 LOOK_OVER: Final = Script("look_over")
 REPAIR_OFFERS: Final = Script("repair_offers")
-ALL: Final = (
+REPAIR_SCRIPTS: Final = (
     QUARANTINE,
     DISCARD,
     REPAIR_PARTITION,
@@ -34,14 +34,16 @@ ALL: Final = (
 )
 
 Damage = tuple[str, str, bytes]
-"""What was damaged: the key, the field ('' for the whole key), and its text."""
+"""A damaged value: its key, its field ('' for the whole key), and its text."""
 
 How = Literal["look", "shut", "open"]
 
 
 class QueueCounts(NamedTuple):
-    """What a shard has: tasks, messages, entries of the indexes together (-1: not counted),
-    submissions; the damage.
+    """The counts of a shard, and its damage.
+
+    indexed: entries of all indexes together, -1 if they were not counted. submitted: the number of
+    submissions.
     """
 
     tasks: int
@@ -52,16 +54,16 @@ class QueueCounts(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """True if each task has a message and is in one index, as far as numbers tell."""
+        """True if, by the counts, each task has a message and is in one index."""
         return self.tasks == self.messages and self.indexed in (-1, self.tasks)
 
 
-class Looked(NamedTuple):
-    """A look at some entries: where the next one begins (0: at the end), how many, the largest
-    LIFE, and suspects.
+class LookOverReply(NamedTuple):
+    """The reply to a look at some entries of a shard.
 
-    suspects: (id, kind of which it was seen to wait), as the keys have them; an id of b"" is a kind
-    without a line.
+    cursor: where the next look begins, 0 at the end. looked: the number of entries. highest: the
+    largest number of a submission (LIFE) that the entries have. suspects: (id, the kind of which it
+    waits), as the keys have them; the id b"" stands for a kind without a line.
     """
 
     cursor: int
@@ -71,20 +73,18 @@ class Looked(NamedTuple):
 
 
 class RepairCalls(Calls):
-    """Repairs; each method names its script, whose header says what it does."""
+    """Calls that find and repair damage. A script's header says what the script does."""
 
     def quarantine(self, entry: bytes, most: int) -> Call[int]:
-        """Keep something damaged, see store/repair/quarantine.py; b"" deletes all.
+        """Keep a damaged value, see store/repair/quarantine.py; b"" deletes all entries.
 
-        The number kept, at most `most`.
+        Returns the number of entries, `most` at most.
         """
         arguments = QUARANTINE.arguments({"most": most, "entry": entry})
         return Call(QUARANTINE, [self.keys.shared("quarantine")], arguments, int)
 
     def discard(self, key: str, kind: str) -> Call[int]:
-        """Delete a key of this kind if it has the wrong type or a damaged number; 1 if it was
-        deleted.
-        """
+        """Delete a key if it has the wrong type or a damaged number; return 1 if it was deleted."""
         return Call(
             DISCARD,
             [key],
@@ -93,20 +93,20 @@ class RepairCalls(Calls):
         )
 
     def repair_partition(self, p: int, how: How = "open") -> Call[Sequence[Damage]]:
-        """Repair what is corrupt in partition p; return it.
+        """Repair what is corrupt in partition p; return the damage.
 
-        how: "look" changes nothing. "shut" opens no slot, as leases may be lost. "open" is for the
-        leader, which has put lost leases back.
+        how: "look" changes nothing. "shut" opens no slot, because leases may be lost. "open" is for
+        the leader, which has put lost leases back.
         """
         return self._partition(p, REPAIR_PARTITION, _damage, {"how": how})
 
     def look_at_nodes(
         self, p: int, nodes: Sequence[str], cursor: int = 0, most: int = 0
     ) -> Call[tuple[bool, int]]:
-        """Look at some nodes and about `most` leases of partition p; (sound, where the next look
-        begins, 0: the end).
+        """Check some nodes and about `most` leases of partition p.
 
-        With cursor 0 it looks at the counts as well.
+        Returns (sound, the cursor of the next look, 0 at the end). With cursor 0 the counts are
+        checked as well.
         """
 
         def read(reply: Reply) -> tuple[bool, int]:
@@ -117,19 +117,19 @@ class RepairCalls(Calls):
         )
 
     def restore(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
-        """Put back the leases of places in partition p; a word per place: back, yours,
-        other, gone.
+        """Put back the leases of places in partition p.
+
+        Returns a word per place: back, yours, other or gone.
         """
         return self._partition(
             p, RESTORE, words, {}, (), ("text",), [place.text for place in places]
         )
 
     def repair_queue(self, shard: int, level: int = 0, look: bool = False) -> Call[QueueCounts]:
-        """Delete keys of another type and repair the numbers of a shard; return what is there, and
-        what was damaged.
+        """Delete keys of another type and repair the numbers of a shard; return counts and damage.
 
-        level: a number of submissions that there has been; after damage it goes on well beyond
-        that.
+        level: a number of submissions that the shard has had; a damaged number continues well
+        beyond it. look: change nothing.
         """
         once: Once = {
             "how": "look" if look else "repair",
@@ -145,18 +145,19 @@ class RepairCalls(Calls):
         return self._queue(REPAIR_QUEUE, read, once, shard=shard)
 
     def look_over(
-        self, shard: int, what: str | bytes, cursor: int = 0, most: int = 1000
-    ) -> Call[Looked]:
-        """Look at about so many tasks, or entries of an index ("pending KIND"), of a shard for
-        contradictions.
+        self, shard: int, index: str | bytes, cursor: int = 0, most: int = 1000
+    ) -> Call[LookOverReply]:
+        """Check about `most` entries of a shard for contradictions.
+
+        index: "tasks", or an index of the queue, as "pending KIND".
         """
 
-        def read(reply: Reply) -> Looked:
+        def read(reply: Reply) -> LookOverReply:
             suspects = [(bytes(id), bytes(kind)) for id, kind in pairs(reply[3:])]
-            return Looked(int(reply[0]), int(reply[1]), int(reply[2]), suspects)
+            return LookOverReply(int(reply[0]), int(reply[1]), int(reply[2]), suspects)
 
         return self._queue(
-            LOOK_OVER, read, {"what": what, "cursor": cursor, "most": most}, shard=shard
+            LOOK_OVER, read, {"what": index, "cursor": cursor, "most": most}, shard=shard
         )
 
     def repair_task(
@@ -167,12 +168,12 @@ class RepairCalls(Calls):
         shard: int | None = None,
         run: str = "",
     ) -> Call[str]:
-        """Repair a task whose record and indexes differ: sound (they do not), gone, or the state it
-        has now.
+        """Repair a task whose record and indexes differ.
 
-        kind: the kind of which it was seen to wait, if that may not be its record's. shard: where
-        it was seen, if that may not be the shard of its id. run: what `running` should have for it,
-        by a lease that was seen.
+        Returns sound (nothing differed), gone, or the task's state now. kind: the kind of which the
+        task was seen to wait, if that may differ from its record's kind. shard: where the task was
+        seen, if that may differ from the shard of its id. run: what `running` should have for the
+        task, by a lease.
         """
         once: Once = {
             "id": id,
@@ -185,18 +186,17 @@ class RepairCalls(Calls):
             REPAIR_TASK, text, once, shard=self.keys.shard_of(text(id)) if shard is None else shard
         )
 
-    def repair_offers(self, shard: int, wrong: Sequence[tuple[str, str | bytes]]) -> Call[int]:
-        """Forget digests that stand for nothing, and answers of `feasible` that are wrong; how many
-        were forgotten.
+    def repair_offers(self, shard: int, flaws: Sequence[tuple[str, str | bytes]]) -> Call[int]:
+        """Forget flawed digests and flawed answers of `feasible`; return how many were forgotten.
 
-        wrong: ("digest", DIGEST) whose text is damaged; ("unused", DIGEST), unless a node offers
-        it; ("question", "NAME NEEDS") to be judged again.
+        flaws: ("digest", DIGEST) whose text is damaged; ("unused", DIGEST), unless a node offers
+        it; ("question", "NAME NEEDS"), to be judged again.
         """
-        values = [word for pair in wrong for word in pair]
+        values = [word for pair in flaws for word in pair]
         return self._queue(REPAIR_OFFERS, int, {}, ("what", "text"), values, shard)
 
     def repair_kind(self, kind: str | bytes, shard: int = 0) -> Call[int]:
-        """Make the line of a kind in a shard what its tasks say; 1 if it changed."""
+        """Make the line of a kind in a shard anew from its tasks; return 1 if the line changed."""
         return self._queue(REPAIR_KIND, int, {"kind": kind}, shard=shard)
 
 

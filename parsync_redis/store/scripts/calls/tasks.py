@@ -1,4 +1,4 @@
-"""Calls on tasks from outside, on the records of tasks, and on what submit judges by."""
+"""Calls on single tasks from outside, on their records, and on what submit judges by."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +21,7 @@ SET_REASON: Final = Script("set_reason")
 NOTE_CHOICES: Final = Script("note_choices")
 ALIGN: Final = Script("align")
 OFFER: Final = Script("offer")
-ALL: Final = (
+TASK_SCRIPTS: Final = (
     REVIVE,
     EXPIRE,
     PURGE,
@@ -36,14 +36,15 @@ ALL: Final = (
 
 
 class TaskCalls(Calls):
-    """Calls on records; each method names its script, whose header says what it does.
+    """Calls on records of tasks. A script's header says what the script does.
 
     The ids of a call may be of several shards. A call without ids is on every shard.
     """
 
     def revive(self, ids: Sequence[str], why: str) -> Call[list[str]]:
-        """Return at most MAX_BATCH dead tasks to pending; a word per task: revived, or its present
-        state.
+        """Return at most MAX_BATCH dead tasks to pending.
+
+        Returns a word per task: revived, or its present state.
         """
 
         def make(shard: int, ids: Sequence[str]) -> Call[list[str]]:
@@ -59,8 +60,9 @@ class TaskCalls(Calls):
         return self._spread(ids, itself, make)
 
     def expire(self, limit: int = MAX_BATCH) -> Call[list[str]]:
-        """Cancel tasks that wait past their expiry and return their ids; it checks `limit` expiries
-        of each shard.
+        """Cancel tasks that wait past their expiry; return their ids.
+
+        limit: the number of expiries that are checked in each shard.
         """
         once: Once = {"retention_s": self.retention_s, "limit": limit}
         return self._everywhere(
@@ -70,11 +72,11 @@ class TaskCalls(Calls):
     def cancel(
         self, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM"
     ) -> Call[list[tuple[str, str]]]:
-        """Cancel at most MAX_BATCH tasks; of each (cancelled, ''), (none, its state), or (asked,
-        '') if it runs.
+        """Cancel at most MAX_BATCH tasks.
 
-        how: the signal that ends a run; "after" lets the run end; "waiting" leaves a task alone
-        that has a place, "placed" one that runs.
+        Returns a pair per task: (cancelled, ''), (asked, '') if the task runs, or (none, its
+        state). how: the signal that ends a run. "after" lets the run end. "waiting" leaves alone a
+        task that has a place, "placed" a task that runs.
         """
 
         def read(reply: Reply) -> list[tuple[str, str]]:
@@ -87,8 +89,9 @@ class TaskCalls(Calls):
         return self._spread(ids, itself, make)
 
     def purge(self, state: str, ids: Sequence[str]) -> Call[list[str]]:
-        """Delete the records of tasks in this final state; a word per task: purged, or its present
-        state.
+        """Delete the records of tasks in this final state.
+
+        Returns a word per task: purged, or its present state.
         """
 
         def make(shard: int, ids: Sequence[str]) -> Call[list[str]]:
@@ -97,12 +100,12 @@ class TaskCalls(Calls):
         return self._spread(ids, itself, make)
 
     def rotate(self) -> Call[int]:
-        """Forget the oldest generation of tasks that have ended, if it is time; 1 if it was."""
+        """Forget the oldest generation of ended tasks if it is time; return 1 if it was."""
         once: Once = {"retention_s": self.retention_s}
         return self._everywhere(lambda shard: self._queue(ROTATE, int, once, shard=shard), max)
 
     def read_tasks(self, ids: Sequence[str], extras: bool = True) -> Call[list[Record]]:
-        """Read all that is known of at most MAX_BATCH tasks; extras: their rare fields as well."""
+        """Read the records of at most MAX_BATCH tasks. extras: read their rare fields as well."""
 
         def make(shard: int, ids: Sequence[str]) -> Call[list[Record]]:
             def read(reply: Reply) -> list[Record]:
@@ -116,8 +119,9 @@ class TaskCalls(Calls):
         return self._spread(ids, itself, make)
 
     def set_reason(self, reasons: Sequence[tuple[str, str]], shard: int | None = None) -> Call[int]:
-        """Write why tasks of kinds wait: (kind, why); the number of these kinds of which tasks
-        wait.
+        """Write why tasks of some kinds wait: (kind, why).
+
+        shard: the shard, None for all. Returns the number of these kinds of which tasks wait.
         """
         values = [word for kind, why in reasons for word in (kind, cut(why))]
 
@@ -127,26 +131,28 @@ class TaskCalls(Calls):
         return self._everywhere(make, sum) if shard is None else make(shard)
 
     def note_choices(self, choices: Sequence[tuple[str, str]], shard: int) -> Call[int]:
-        """Keep why some tasks of a shard have their places: (id, text); how many are kept in the
-        newest generation.
+        """Keep why some tasks of a shard have their places: (id, text).
+
+        Returns the number of texts in the newest generation.
         """
         values = [word for choice in choices for word in choice]
         return self._queue(NOTE_CHOICES, int, {"most": MAX_CHOICES}, ("id", "text"), values, shard)
 
     def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
-        """Tell submit what a node offers ('' forgets it), and which tasks the offer's digest stands
-        for; 1 if new.
+        """Tell submit what a node offers ('' forgets the node); return 1 if that is new.
+
+        tasks: the tasks for which the digest in the offer stands.
         """
-        digest, known = ("", "") if tasks is None else (tasks.digest, tasks.text)
-        once: Once = {"node": node, "offer": offer, "digest": digest, "tasks": known}
+        digest, names_text = ("", "") if tasks is None else (tasks.digest, tasks.text)
+        once: Once = {"node": node, "offer": offer, "digest": digest, "tasks": names_text}
         return self._everywhere(lambda shard: self._queue(OFFER, int, once, shard=shard), max)
 
     def align(self, shard: int, shards: int, usual: int, level: int = 0) -> Call[int]:
-        """Fix the number of shards for submit, unless it is fixed; return the number that is.
+        """Fix the number of shards for submit unless it is fixed; return the fixed number.
 
         shards: 0 closes the shard: until a number is fixed, submit refuses all tasks, and the
-        answer is `usual` if tasks were submitted before, else 0. usual: counts if tasks were
-        submitted before. level: the number of submissions becomes at least this.
+        answer is `usual` if tasks were submitted before, else 0. usual: the number that counts if
+        tasks were submitted before. level: the number of submissions becomes at least this.
         """
         return self._queue(
             ALIGN, int, {"shards": shards, "usual": usual, "level": level}, shard=shard
@@ -154,4 +160,4 @@ class TaskCalls(Calls):
 
 
 def _chained(answers: Sequence[list[str]]) -> list[str]:
-    return [word for some in answers for word in some]
+    return [word for words_of_shard in answers for word in words_of_shard]
