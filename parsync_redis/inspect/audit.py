@@ -144,13 +144,12 @@ def _queue(
             for k, v in client.hscan_iter(queue(name), count=KEYS_PER_ROUND_TRIP)
         }
 
-    names = [rest for family, rest in keys.values() if family == f"q{shard}"]
+    names = [name for family, name in keys.values() if family == f"q{shard}"]
     queues = {
         kind: scores(store.keys.pending(kind, shard)) for kind in _names_after(names, "pending:")
     }
-    submitted, version = (
-        number(readable(v or b"")) for v in client.hmget(queue("meta"), "submitted", "version")
-    )
+    counters = client.hmget(queue("meta"), "submitted", "version")
+    submitted, version = (number(readable(counter or b"")) for counter in counters)
     lines = texts("kinds")
     changed = scores(queue("changed"))
     if [*audit_kinds(queues, lines, changed, version)]:
@@ -169,20 +168,25 @@ def _queue(
         _misplaced(store, shard, id, id in busy) for id in tasks if store.keys.shard_of(id) != shard
     )
     have_message = _pipelined(store, "HEXISTS", ((queue("messages"), id) for id in tasks))
+    silent = [id for id, has_message in zip(tasks, have_message, strict=True) if not has_message]
+    leases = [lease for partition in partitions for lease in partition.leases.values()]
+    nodes: dict[str, Node] = {}
+    for partition in partitions:
+        nodes |= partition.nodes
     state = QueueState(
         tasks,
-        [id for id, has_message in zip(tasks, have_message, strict=True) if not has_message],
-        client.hlen(queue("messages")),
-        texts("taken"),
-        running_here,
-        queues,
-        scores(queue("later")),
-        scores(queue("dead")),
-        [texts(name) for name in GENERATIONS],
-        _rare_fields(store, shard, _names_after(names, "extra:")),
-        {name: node for state in partitions for name, node in state.nodes.items()},
-        {lease.place.text for state in partitions for lease in state.leases.values()},
-        submitted,
+        silent,
+        messages=client.hlen(queue("messages")),
+        taken=texts("taken"),
+        running=running_here,
+        queues=queues,
+        later=scores(queue("later")),
+        dead=scores(queue("dead")),
+        ended=[texts(name) for name in GENERATIONS],
+        extras=_rare_fields(store, shard, _names_after(names, "extra:")),
+        nodes=nodes,
+        leases={lease.place.text for lease in leases},
+        submitted=submitted,
     )
     indexes = (
         state.taken,

@@ -167,6 +167,10 @@ class _Explainer:
         elif start == Forecast(now_ms, now_ms, now_ms):
             outlook = Outlook.NOW
         nearest = classes[0].nodes[0] if classes else ""
+        holders: tuple[Holding, ...] = ()
+        if nearest in open_nodes and outlook is Outlook.WAITS:
+            holders = self._named_holders(self._holders_of([nearest]))
+        forecast = start if isinstance(start, Forecast) else None
         return Explanation(
             task.id,
             task.name,
@@ -176,13 +180,11 @@ class _Explainer:
             task.priority,
             classes=tuple(classes),
             nearest=nearest,
-            holders=self._named_holders(self._holders_of([nearest]))
-            if nearest in open_nodes and outlook is Outlook.WAITS
-            else (),
+            holders=holders,
             ahead=None if position is None else sum(count for _, _, count in before),
             ahead_alike=None if position is None else alike,
             now_ms=now_ms,
-            start=start if isinstance(start, Forecast) else None,
+            start=forecast,
             no_forecast="" if isinstance(start, Forecast) else start,
             remedies=self._remedies(task, needs, classes, by_name),
             history=task.history,
@@ -270,8 +272,9 @@ class _Explainer:
         except AccessDenied:  # a client may not read which tasks wait
             return "this login may not read the tasks before it"
         names = dict.fromkeys(node.name for tasks in (waiting, *ahead) for node in tasks.nodes)
-        holders = self._holders_of([*names][:MOST_FORECAST_NODES])
-        if has_room_now(waiting, ahead, holders, [*names][:MOST_FORECAST_NODES]):
+        forecast_nodes = [*names][:MOST_FORECAST_NODES]
+        holders = self._holders_of(forecast_nodes)
+        if has_room_now(waiting, ahead, holders, forecast_nodes):
             return Forecast(now_ms, now_ms, now_ms)
         if len(names) > MOST_FORECAST_NODES:
             return f"it or the tasks before it may go to more than {MOST_FORECAST_NODES} nodes"
@@ -298,16 +301,16 @@ class _Explainer:
         """Return the tasks that hold slots of the nodes, as (holder, name of its task)."""
         holders = self._reading.holders_of(nodes)
         ids = [encode_id(holder.task) for holder in holders if holder.task not in self._names]
-        self._names |= {task.id: task.name for task in (self._store.statuses(ids) if ids else [])}
+        tasks = self._store.statuses(ids) if ids else []
+        self._names |= {task.id: task.name for task in tasks}
         return [(holder, self._names.get(holder.task, "")) for holder in holders]
 
     def _named_holders(self, holders: Sequence[tuple[Holder, str]]) -> tuple[Holding, ...]:
         """Return the running holders for people. The holder that likely ends first comes first."""
         holdings: list[Holding] = []
         running = [(holder, name) for holder, name in holders if not holder.ended]
-        for holder, name in sorted(running, key=lambda task: task[0].since_ms)[
-            :MOST_FORECAST_HOLDERS
-        ]:
+        running.sort(key=lambda task: task[0].since_ms)
+        for holder, name in running[:MOST_FORECAST_HOLDERS]:
             offer = self._reading.states[holder.node].node.offer
             until = forecast_end(name, holder, offer, self._times, self._reading.now_ms)
             holdings.append(Holding(holder.node, holder.task, name, holder.since_ms, until))

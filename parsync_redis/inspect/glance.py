@@ -106,22 +106,21 @@ class Glancer:
     def _rates(
         self, schedulers: Sequence[SchedulerView], now_ms: int
     ) -> tuple[float | None, float | None]:
-        now = {
-            (scheduler.name, scheduler.stats.get("pid", "")): {
-                name: _number(scheduler.stats.get(name, "")) for name in _RATED_STATS
-            }
-            for scheduler in schedulers
-        }
+        """Return tasks placed per second, and the share of lost claims, since the last look."""
+        now = {}
+        for scheduler in schedulers:
+            who = (scheduler.name, scheduler.stats.get("pid", ""))
+            now[who] = {name: _number(scheduler.stats.get(name, "")) for name in _RATED_STATS}
         before = self._before
         since_ms = self._before_ms
         self._before = now
         self._before_ms = now_ms
         if not since_ms or now_ms <= since_ms:
             return None, None
-        grown = {
-            name: sum(now[who][name] - before[who][name] for who in now if who in before)
-            for name in _RATED_STATS
-        }
+        grown = Counter[str]()
+        for who in now.keys() & before.keys():
+            for name in _RATED_STATS:
+                grown[name] += now[who][name] - before[who][name]
         share = grown["conflicts"] / grown["claims"] if grown["claims"] > 0 else None
         return grown["placed"] * 1000 / (now_ms - since_ms), share
 

@@ -107,23 +107,20 @@ def no_such_node(name: str, names: Sequence[str], missing: str = "") -> str:
 def _occupants(store: Store, live: LiveNode) -> list[Occupant]:
     """Return the tasks that hold slots of the node, by slot."""
     places = [lease.place for lease in store.leases(live.partition, [live.node]) if lease.leads]
-    tasks = (
-        {encode_id(task.id): task for task in store.statuses([place.task for place in places])}
-        if places
-        else {}
-    )
+    statuses = store.statuses([place.task for place in places]) if places else []
+    tasks = {encode_id(task.id): task for task in statuses}
     return [
         Occupant(
-            tasks[place.task].id,
-            tasks[place.task].name,
-            tasks[place.task].state,
+            task.id,
+            task.name,
+            task.state,
             place.slots,
             place.asked,
             place.since_ms,
-            tasks[place.task].times.get("started"),
+            task.times.get("started"),
         )
         for place in sorted(places, key=lambda place: place.slots)
-        if place.task in tasks
+        if (task := tasks.get(place.task))
     ]
 
 

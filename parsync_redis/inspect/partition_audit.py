@@ -67,11 +67,9 @@ def _bits(state: PartitionState) -> Iterator[str]:
             lease = state.leases.get((name, slot))
             expected = int(usable(node, slot) and lease is None)
             if _bit(state.bits, position) != expected:
-                why = (
-                    f"leased to {lease.place.task}"
-                    if lease
-                    else f"{'' if expected else 'not '}usable and without a lease"
-                )
+                why = "usable and without a lease" if expected else "not usable and without a lease"
+                if lease:
+                    why = f"leased to {lease.place.task}"
                 yield f"slot {name}/{slot} has the free bit {1 - expected}, but is {why}"
     for position in range(len(state.bits) * 8):
         if position not in owner and _bit(state.bits, position):
@@ -120,14 +118,10 @@ def _amounts(state: PartitionState) -> Iterator[str]:
             for (owner, _), lease in state.leases.items()
             if owner == name and lease.leads
         ]
-        apart = {name for amounts in leased for name in amounts if undeclared(name)}
-        expected = {
-            resource: amount - sum(amounts.get(resource, 0) for amounts in leased)
-            for resource, amount in [
-                *node.offer.amounts,
-                *((name, undeclared(name)) for name in sorted(apart)),
-            ]
-        }
+        apart = {word for amounts in leased for word in amounts if undeclared(word)}
+        expected = dict(node.offer.amounts) | {word: undeclared(word) for word in sorted(apart)}
+        for resource in expected:
+            expected[resource] -= sum(amounts.get(resource, 0) for amounts in leased)
         free_amounts = state.free_amounts.get(name, "")
         if read_amounts(free_amounts) != expected:
             by_leases = amounts_text(expected.items())

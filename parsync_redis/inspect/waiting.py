@@ -183,16 +183,11 @@ class ClusterReading:
             if self._bars(booking, name, needs)
         }
         holding_back = self.holds.get(name, frozenset())
-        if not barred and not holding_back:
-            return facts
-        return [
-            replace(
-                node,
-                booked=barred.get(node.name, ""),
-                held=(node.name, self.states[node.name].node.inc) in holding_back,
-            )
-            for node in facts
-        ]
+        for i, node in enumerate(facts):
+            if node.name in barred or holding_back:
+                held = (node.name, self.states[node.name].node.inc) in holding_back
+                facts[i] = replace(node, booked=barred.get(node.name, ""), held=held)
+        return facts
 
     def _bars(self, booking: Booking, name: str, needs: str) -> bool:
         """Return whether a booking keeps tasks of this name and needs off its node."""
