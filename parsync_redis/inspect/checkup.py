@@ -164,7 +164,8 @@ def judge_scripts(loaded: Iterable[bool], where: str = "") -> Check:
 def judge_writes(refusals: Sequence[Refusal], of_a_part: Level = "fail") -> Iterator[Check]:
     """Fail for each server that takes no writes.
 
-    of_a_part: the level if the other servers take writes, so that tasks are placed.
+    of_a_part: the level for a server that holds only a part of the state, so tasks are still placed
+    by the other servers.
     """
     if not refusals:
         yield Check("writes", "ok", "the server takes them")

@@ -185,8 +185,8 @@ class ClusterReading:
         holding_back = self.holds.get(name, frozenset())
         for i, node in enumerate(facts):
             if node.name in barred or holding_back:
-                held = (node.name, self.states[node.name].node.inc) in holding_back
-                facts[i] = replace(node, booked=barred.get(node.name, ""), held=held)
+                holds_back = (node.name, self.states[node.name].node.inc) in holding_back
+                facts[i] = replace(node, booked=barred.get(node.name, ""), held=holds_back)
         return facts
 
     def _bars(self, booking: Booking, name: str, needs: str) -> bool:

@@ -20,14 +20,14 @@ from ..store.reads.cancel import Selection
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What a page of confirmation says before an action.
+    """What the page of confirmation says before an action.
 
-    now: the present state, as a sentence. will: the effect; '' if the action would change nothing.
-    state: the state of the task; '' for a node.
+    now: the present state, as a sentence. effect: what the action would do; '' if it would do
+    nothing. state: the state of the task; '' for a node.
     """
 
     now: str
-    will: str
+    effect: str
     state: str = ""
 
 
@@ -35,11 +35,12 @@ class Confirmation:
 class Action:
     """An action on a node or a task.
 
-    of: the name of the form field with the target, `node` or `id`. plan: (client, target) -> what
-    the page asks. do: (client, target, form, operator) -> what was done.
+    target_field: the field of the form that names the target, `node` or `id`.
+    plan: (client, target) -> what the page of confirmation says.
+    do: (client, target, form, name of the operator) -> what was done, as a sentence.
     """
 
-    of: str
+    target_field: str
     plan: Callable[[ParsyncClient, str], Confirmation]
     do: Callable[[ParsyncClient, str, Mapping[str, str], str], str]
 
@@ -59,11 +60,11 @@ def _sentence(node: NodeView) -> str:
 
 def _plan_drain(client: ParsyncClient, name: str) -> Confirmation:
     _, now = _node(client, name)
-    will = (
+    effect = (
         f"{name} gets no new tasks, also after it restarts. Its runs go on, unless you give a time "
         "for them."
     )
-    return Confirmation(now, will)
+    return Confirmation(now, effect)
 
 
 def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -> str:
@@ -90,14 +91,14 @@ def _now(task: TaskStatus) -> str:
 
 def _plan_cancel(client: ParsyncClient, id: str) -> Confirmation:
     task = client.status(id)
-    will = {
+    effects = {
         TaskState.WAITING: "It is cancelled, and never starts.",
         TaskState.PLACED: "It is cancelled, if it has not started by then.",
         TaskState.RUNNING: (
             f"Its node {task.node} ends its process by SIGTERM, and it is cancelled."
         ),
     }
-    return Confirmation(_now(task), will.get(task.state, ""), task.state)
+    return Confirmation(_now(task), effects.get(task.state, ""), task.state)
 
 
 def _cancel(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) -> str:

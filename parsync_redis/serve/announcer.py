@@ -7,8 +7,8 @@ from contextlib import suppress
 class SurveyAnnouncer:
     """Announces new surveys.
 
-    number: how many surveys were announced. over: the process stops. Any thread may call `tell`;
-    the other methods are for the event loop.
+    number: how many surveys were announced. over: whether the process stops. Any thread may call
+    `tell`; only the event loop may call the other methods.
     """
 
     def __init__(self) -> None:

@@ -25,13 +25,13 @@ MOST_QUESTIONS: Final = 200
 
 
 @dataclass(slots=True)
-class _Question:
-    """A question that was asked.
+class _Answer:
+    """The answer to a question, perhaps still to come.
 
     ended_s: when the answer came, monotonic; infinite until then.
     """
 
-    answer: asyncio.Future[Any]
+    future: asyncio.Future[Any]
     ended_s: float = math.inf
 
     def end(self, _: object) -> None:
@@ -44,7 +44,7 @@ class Asker:
     def __init__(self, client: ParsyncClient) -> None:
         self._client = client
         self._thread = ThreadPoolExecutor(1, "asker")
-        self._kept: dict[Any, _Question] = {}
+        self._answers: dict[Any, _Answer] = {}
         self._shares = Shares(MOST_QUESTIONS)
 
     async def ask(self, key: Any, question: Callable[[ParsyncClient], Any]) -> Any:
@@ -54,36 +54,30 @@ class Asker:
         too many questions wait.
         """
         now_s = time.monotonic()
-        self._kept = {
-            key: question_asked
-            for key, question_asked in self._kept.items()
-            if now_s - question_asked.ended_s < ANSWER_KEPT_S
+        self._answers = {
+            key: answer
+            for key, answer in self._answers.items()
+            if now_s - answer.ended_s < ANSWER_KEPT_S
         }
-        if key not in self._kept:
-            ended = [
-                key
-                for key, question_asked in self._kept.items()
-                if question_asked.ended_s < math.inf
-            ]
+        if key not in self._answers:
+            ended = [key for key, answer in self._answers.items() if answer.ended_s < math.inf]
             owner = OWNER.get()
             if not self._shares.take(owner):
                 raise HTTPException(
                     503, "too many questions at a time: ask again in a second", {"Retry-After": "1"}
                 )
             call = partial(question, self._client)
-            question_asked = _Question(
-                asyncio.get_running_loop().run_in_executor(self._thread, call)
-            )
-            question_asked.answer.add_done_callback(question_asked.end)
-            question_asked.answer.add_done_callback(lambda _: self._shares.give_back(owner))
-            self._kept[key] = question_asked
+            answer = _Answer(asyncio.get_running_loop().run_in_executor(self._thread, call))
+            answer.future.add_done_callback(answer.end)
+            answer.future.add_done_callback(lambda _: self._shares.give_back(owner))
+            self._answers[key] = answer
             self.forget(*ended[:-MOST_QUESTIONS])  # answers come in the order of the questions
-        return await asyncio.shield(self._kept[key].answer)
+        return await asyncio.shield(self._answers[key].future)
 
     def forget(self, *keys: Any) -> None:
         """Forget the answers to these keys: what the answers say has changed."""
         for key in keys:
-            self._kept.pop(key, None)
+            self._answers.pop(key, None)
 
     def close(self) -> None:
         """End the thread; waiting questions are not asked."""

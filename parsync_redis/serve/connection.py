@@ -35,33 +35,33 @@ RESET: Final = struct.pack("ii", 1, 0)
 class RestingConnections:
     """Connections on which no request is being answered.
 
-    _of: the owner of the address -> its connections, the oldest first.
+    most: how many there may be.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._count = 0
-        self._of: dict[str, dict[Connection, None]] = {}
+        self._by_owner: dict[str, dict[Connection, None]] = {}  # the oldest first
 
     def add(self, connection: "Connection") -> None:
         """Add a connection.
 
         Beyond the limit, the owner with the most connections loses its oldest connection.
         """
-        self._of.setdefault(connection.owner, {})[connection] = None
+        self._by_owner.setdefault(connection.owner, {})[connection] = None
         self._count += 1
         if self._count > self._most:
-            largest = max(self._of.values(), key=len)
+            largest = max(self._by_owner.values(), key=len)
             next(iter(largest)).give_up()
 
     def discard(self, connection: "Connection") -> None:
         """Remove a connection."""
-        of_owner = self._of.get(connection.owner, {})
-        if connection in of_owner:
-            del of_owner[connection]
+        connections = self._by_owner.get(connection.owner, {})
+        if connection in connections:
+            del connections[connection]
             self._count -= 1
-        if not of_owner:
-            self._of.pop(connection.owner, None)
+        if not connections:
+            self._by_owner.pop(connection.owner, None)
 
 
 class Connection(H11Protocol):

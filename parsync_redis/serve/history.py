@@ -65,12 +65,11 @@ def charts_of(moments: Sequence[Moment]) -> list[Chart]:
     """Return the charts of the page of schedulers."""
 
     def rate(figure: str) -> Callable[[Moment, Moment], float | None]:
-        def of(before: Moment, now: Moment) -> float | None:
-            return max(0, now.totals.get(figure, 0) - before.totals.get(figure, 0)) / (
-                now.at_s - before.at_s
-            )
+        def rate_between(before: Moment, now: Moment) -> float | None:
+            grown = now.totals.get(figure, 0) - before.totals.get(figure, 0)
+            return max(0, grown) / (now.at_s - before.at_s)
 
-        return of
+        return rate_between
 
     def delay_ms(before: Moment, now: Moment) -> float | None:
         waits = now.waits.since(before.waits)
@@ -81,7 +80,7 @@ def charts_of(moments: Sequence[Moment]) -> list[Chart]:
         ("conflicts", "a second", rate("conflicts")),
         ("mean scheduling delay", "ms", delay_ms),
     ]
-    return [_chart(name, unit, moments, of) for name, unit, of in figures]
+    return [_chart(name, unit, moments, figure_of) for name, unit, figure_of in figures]
 
 
 def minutes_of(moments: Sequence[Moment]) -> int:
@@ -91,14 +90,17 @@ def minutes_of(moments: Sequence[Moment]) -> int:
 
 
 def _chart(
-    name: str, unit: str, moments: Sequence[Moment], of: Callable[[Moment, Moment], float | None]
+    name: str,
+    unit: str,
+    moments: Sequence[Moment],
+    figure_of: Callable[[Moment, Moment], float | None],
 ) -> Chart:
     """Return the chart of a figure.
 
-    of: computes the figure from two moments; the line has a gap where the figure is None.
+    figure_of: computes the figure from two moments; the line has a gap where the figure is None.
     """
     pairs = pairwise(moments)
-    values = [(now.at_s - moments[-1].at_s, of(before, now)) for before, now in pairs]
+    values = [(now.at_s - moments[-1].at_s, figure_of(before, now)) for before, now in pairs]
     numbers = [value for _, value in values if value is not None]
     most = max(numbers, default=0.0)
     minutes = minutes_of(moments)

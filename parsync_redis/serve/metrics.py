@@ -245,7 +245,7 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         yield family
 
 
-PER_SCHEDULER: Final = (
+SCHEDULER_GAUGES: Final = (
     (
         "parsync_smoothed_delay_seconds",
         "Smoothed time from when a task could be taken to its commit, by which adaptive chooses",
@@ -288,7 +288,7 @@ def _schedulers(schedulers: Iterable[SchedulerView]) -> Iterator[Metric]:
         "1 if a scheduler that is alive leads",
         any(scheduler.leader for scheduler in alive),
     )
-    for metric, help, figure, divisor in PER_SCHEDULER:
+    for metric, help, figure, divisor in SCHEDULER_GAUGES:
         family, add = _gauges(metric, help, ("scheduler",))
         for scheduler in alive[:MOST_SCHEDULERS]:
             if (value := _number(scheduler.stats.get(figure, ""))) is not None:

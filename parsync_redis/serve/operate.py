@@ -128,14 +128,14 @@ class OperatorPages:
         try:
             if request.method == "POST":
                 form = await read_form(request)
-                target = form.get(action.of, "")
+                target = form.get(action.target_field, "")
                 back_url = _page_of(action, target)
                 if operator is None or not self._auth.is_mark(operator.key, form.get("mark", "")):
                     return self._say(_OLD_FORM, 403, back_url)
                 return await self._do(request, operator, name, target, form)
-            target = Query(request, (Param(action.of, "n1", "What it is done to."),)).text(
-                action.of
-            )
+            target = Query(
+                request, (Param(action.target_field, "n1", "What it is done to."),)
+            ).text(action.target_field)
             back_url = _page_of(action, target)
             if operator is None:
                 return self._ask(
@@ -155,7 +155,7 @@ class OperatorPages:
         plan = await self._writer.do(lambda: action.plan(self._client, target))  # as it is now
         values: dict[str, Any] = {
             "action": name,
-            "of": action.of,
+            "target_field": action.target_field,
             "target": target,
             "back_url": _page_of(action, target),
         }
@@ -169,7 +169,8 @@ class OperatorPages:
     ) -> Response:
         if len(target) > MOST_CHARACTERS:
             raise InvalidInput(
-                f"{ACTIONS[name].of} has {len(target)} characters: there may be {MOST_CHARACTERS}"
+                f"{ACTIONS[name].target_field} has {len(target)} characters: "
+                f"there may be {MOST_CHARACTERS}"
             )
         who = f"operator {operator.name} from {shown(self._auth.address(request))}"
         try:
@@ -186,7 +187,7 @@ def _page_of(action: Action, target: str) -> str:
     """Return the URL of the page with the target of an action."""
     return (
         "/view/nodes"
-        if action.of == "node"
+        if action.target_field == "node"
         else f"/view/tasks?{urlencode({'id': target}, errors='replace')}"
     )
 

@@ -76,7 +76,7 @@ def scheduler_values(survey: Survey | None, moments: Sequence[Moment] = ()) -> d
     """Return the schedulers, the ages of their copies, and charts of the last minutes."""
     schedulers = (survey or EMPTY_SURVEY).schedulers
     ages = [(scheduler.name, ages_of(scheduler)) for scheduler in schedulers if scheduler.alive]
-    partitions = range(max((len(ages_of_views) for _, ages_of_views in ages), default=0))
+    partitions = range(max((len(own_ages) for _, own_ages in ages), default=0))
     return {
         "schedulers": schedulers,
         "freshness": ages,

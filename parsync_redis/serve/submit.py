@@ -57,8 +57,8 @@ class _TokenOperation(SubmitterOperation):
 class SentTask:
     """The answer about one task.
 
-    word: the answer of `submit`. error: why the task was not accepted; '' if it was. status: of
-    HTTP.
+    word: the word of `submit` about the task. error: why the task was not accepted; '' if it was.
+    status: the status of HTTP.
     """
 
     id: str
@@ -223,7 +223,7 @@ class SubmitterApi:
             for i, status in zip(existing, statuses, strict=True)
             if status.name not in ("", submissions[i].name)
         }
-        names_of_nodes: list[str] | None = None
+        task_names: list[str] | None = None
         answers: list[SentTask] = []
         for i, (task, word) in enumerate(words):
             if i in name_of_other_task:
@@ -235,12 +235,10 @@ class SubmitterApi:
             elif word in ACCEPTED:
                 answers.append(SentTask(ids[i], word))
             elif word == "unknown":
-                if names_of_nodes is None:
-                    names_of_nodes = self._client.requests.do(
-                        lambda: read_names(self._client.store)
-                    )
+                if task_names is None:
+                    task_names = self._client.requests.do(lambda: read_names(self._client.store))
                 answers.append(
-                    SentTask(ids[i], word, _explain_unknown(submitter, task, names_of_nodes), 422)
+                    SentTask(ids[i], word, _explain_unknown(submitter, task, task_names), 422)
                 )
             else:
                 answers.append(SentTask(ids[i], word, _explain_misfit(submissions[i]), 422))

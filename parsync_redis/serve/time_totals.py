@@ -18,11 +18,11 @@ class TimeTotals:
         self._last_reports: dict[Hashable, Histograms] = {}
 
     def add(self, reports: Iterable[tuple[Hashable, Histograms]]) -> None:
-        """Add reports: (who reports, histograms that grow since the reporter's start).
+        """Add what reporters have counted: (reporter, task name -> histogram since its start).
 
-        The first reports are of the time before, and only set the base, as in `SchedulerTotals`.
-        Later reports of new reporters count whole. A name also counts whole if it is reported again
-        after a while, or if its numbers fell.
+        The first call only sets the base, because its numbers are of the time before. A reporter
+        that comes later counts whole. A name counts whole if it comes back after a while, or if its
+        numbers fell.
         """
         for who, now in reports:
             before = self._last_reports.pop(who, {} if self._begun else now)

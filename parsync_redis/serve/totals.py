@@ -1,4 +1,7 @@
-"""The sums of what all schedulers have done, each of which counts from its own start."""
+"""The sums of the figures that all schedulers report.
+
+A scheduler counts from its own start, and its figures go when it goes. The sums stay.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -23,7 +26,7 @@ class SchedulerTotals:
     def add(self, schedulers: Iterable[SchedulerView]) -> Mapping[str, int]:
         """Add the figures that schedulers report now, and return the sums.
 
-        The figures of the first call are from the time before, and only set the base. A scheduler
+        The first call only sets the base, because its figures are of the time before. A scheduler
         that comes later counts whole. A scheduler whose figure fell has started again, and counts
         whole too: in containers its name and pid may stay.
         """

@@ -1,6 +1,6 @@
 """The parts of `parsync serve` that let submitters and operators change the cluster.
 
-Without their flags no part is there.
+Each part is there only with its flag.
 """
 
 from collections.abc import Sequence

@@ -56,7 +56,7 @@ def test_answers_that_are_there_keep_nobody_waiting_and_are_bounded():
     async def ask():
         for at in range(3 * MOST_QUESTIONS):
             assert await asker.ask(at, partial(give, at)) == at
-        assert len(asker._kept) <= MOST_QUESTIONS + 1
+        assert len(asker._answers) <= MOST_QUESTIONS + 1
         half = MOST_QUESTIONS // 2
         asked = [asker.ask(f"w{at}", lambda _: happened(go, "it is let go")) for at in range(half)]
         held = [asyncio.ensure_future(one) for one in asked]
