@@ -176,7 +176,7 @@ class SubmitterApi:
 
     async def submit(self, request: Request, submitter: KnownSubmitter) -> Response:
         """Submit a task, or a list of tasks."""
-        # before the body is read, so a body that is too large, late or no JSON counts as well
+        # counts before the body is read: a body that is too large, late or no JSON counts as well
         _take_from_rate(submitter, 1)
         body = await read_body(request, submitter.rights.most_bytes)
         tasks, several = await run_in_threadpool(parse_tasks, body)
@@ -191,7 +191,7 @@ class SubmitterApi:
         try:
             sent = await self._writer.do(lambda: self._send(submitter, items, submissions))
             self._asker.forget(*(("own", task.id) for task in sent))
-        except Infeasible:  # a task names by `near` a task on a node that could never hold it
+        except Infeasible:  # `near` names a task whose node could never hold the new task
             return refuse(
                 422, "no task was submitted: the node of `near` could never hold one that names it"
             )
