@@ -77,7 +77,7 @@ class OperatorAuth:
     # -- who asks ----------------------------------------------------------------------------------
 
     def operator(self, request: Request) -> Operator | None:
-        """Return the operator who sends the request; None if nobody who is known."""
+        """Return the operator who sends the request; None if it is from nobody known."""
         if self.header:
             names = request.headers.getlist(self.header)
             is_known = (
@@ -133,7 +133,10 @@ class OperatorAuth:
     # -- log in and out ----------------------------------------------------------------------------
 
     def wait_s(self, request: Request) -> float:
-        """Count an attempt to log in and return 0.0, or return the seconds until one is allowed."""
+        """Count an attempt to log in, and return 0.0.
+
+        If no attempt is allowed now, return the seconds until one is allowed.
+        """
         return self._attempts.take(owner_of(self.address(request)), time.monotonic())
 
     async def knows(self, name: str, password: str) -> bool:

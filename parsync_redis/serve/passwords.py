@@ -48,7 +48,10 @@ class Hash:
     hash: bytes
 
     def fits(self, password: str) -> bool:
-        """Return whether the hash is of this password. Takes about 0.3 s on purpose."""
+        """Return whether the hash is of this password.
+
+        Takes about 0.3 s on purpose, so that guessing takes long.
+        """
         return hmac.compare_digest(
             _scrypt(password, self.salt, self.n, self.r, self.p, len(self.hash)), self.hash
         )

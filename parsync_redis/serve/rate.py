@@ -17,9 +17,10 @@ class RateBucket:
         self._since_s = 0.0
 
     def take(self, count: float, now_s: float) -> float:
-        """Take `count` and return 0.0, or take none and return the seconds until there are enough.
+        """Take `count`, and return 0.0.
 
-        count: at most the burst. now_s: the time in seconds, from any start.
+        If there are too few, take none, and return the seconds until there are enough. count: at
+        most the burst. now_s: the time in seconds, from any start.
         """
         self._left = min(self._burst, self._left + max(0.0, now_s - self._since_s) * self._rate)
         self._since_s = now_s
@@ -30,7 +31,7 @@ class RateBucket:
 
 
 MOST_ADDRESSES: Final = 1000
-"""Maximum number of addresses in memory; beyond, the address with the oldest attempt goes."""
+"""Maximum number of addresses in memory; beyond, the longest silent address is forgotten."""
 
 
 class Attempts:
@@ -45,7 +46,10 @@ class Attempts:
         self._by_address: OrderedDict[str, RateBucket] = OrderedDict()
 
     def take(self, address: str, now_s: float) -> float:
-        """Count an attempt and return 0.0, or return the seconds until the next is allowed."""
+        """Count an attempt, and return 0.0.
+
+        If no attempt is allowed now, return the seconds until one is allowed.
+        """
         bucket = self._by_address.pop(address, None) or RateBucket(
             self._per_address / 60, self._per_address
         )
