@@ -256,7 +256,10 @@ class Api:
 
 
 def list_tasks(client: ParsyncClient, states: Collection[TaskState], limit: int) -> FoundTasks:
-    """Return tasks in some states, with the reasons why they wait."""
+    """Return tasks in some states, with the reasons why they wait.
+
+    Reads MOST_TASKS_READ tasks at most.
+    """
     client.check()
     listed = list_some(client.store, states, limit, MOST_TASKS_READ)
     return replace(listed, tasks=client.with_reasons(listed.tasks))
