@@ -1,1 +1,1 @@
-"""The audit of the state, the checks of `parsync doctor`, and the reasons why tasks wait."""
+"""What is wrong in a cluster: the audit, the checks of `parsync doctor`, and why tasks wait."""

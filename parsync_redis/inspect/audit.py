@@ -1,7 +1,7 @@
 """The audit: check what must be true of a cluster's state after every script.
 
-It reads key by key, in chunks, while others write. So what it finds is a suspicion: it names only
-what is wrong at one moment as well (second_look.py).
+The audit reads key by key while other processes write. So a fault that it sees is a suspicion. The
+audit reports the fault only if an atomic read shows the same fault (second_look.py).
 """
 
 import re
@@ -20,57 +20,54 @@ from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
 from .kind_audit import audit_kinds
 from .partition_audit import PartitionState, audit_partition, number
 from .second_look import (
-    RARE,
-    atomic,
-    kind_differs,
-    look_at_kinds,
-    look_at_messages,
-    look_at_slots,
-    look_at_tasks,
-    look_at_versions,
-    named_tasks,
+    RARE_FIELDS,
+    is_suspect_kind,
+    read_atomically,
+    recheck_kinds,
+    recheck_messages,
+    recheck_slots,
+    recheck_tasks,
+    recheck_versions,
+    tasks_named_in,
 )
-from .task_audit import Extra, QueueState, audit_slots, audit_tasks
+from .task_audit import QueueState, RareFields, audit_slots, audit_tasks
 
-CHUNK: Final = 500
+KEYS_PER_ROUND_TRIP: Final = 500
 
-Found = Mapping[str, tuple[str, str]]
-"""Every key of the cluster -> its family ('q0', 'p3'; '' for the whole cluster) and the rest of its
-name.
-"""
+KeyTable = Mapping[str, tuple[str, str]]
+"""Every key of the cluster -> (family, name). Family: a shard 'q0', a partition 'p3', or ''."""
 
 
 def audit(store: Store, say: Callable[[str], object] = lambda _: None) -> list[str]:
-    """Return a sentence for each fault of the state; [] if all is well. Raises ServerUnreachable.
+    """Return a sentence for each fault of the state; [] if all is well.
 
-    say: is told how far it is.
+    say: is called with a text about the progress. Raises ServerUnreachable.
     """
     try:
         store.config()  # tells the number of shards
         keys = _keys(store)
         numbers = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")})
-        found = [*_leaks(store, keys)]
+        faults = [*_leaks(store, keys)]
         running = dict[str, str]()
         partitions = list[PartitionState]()
         for number in numbers:
             say(f"partition {number} of {len(numbers)}")
             partitions.append(_partition(store, number, keys, store.pipe))
             if audit_partition(partitions[-1]):
-                found += audit_partition(
-                    _partition(store, number, _keys(store), partial(atomic, store))
-                )
+                reread = _partition(store, number, _keys(store), partial(read_atomically, store))
+                faults += audit_partition(reread)
         shards = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("q")})
         for shard in sorted({*shards, *range(store.keys.shards)}):
             say(f"shard {shard} of {max(store.keys.shards, *shards, 1)}")
-            found += _queue(store, shard, keys, partitions, running, say)
+            faults += _queue(store, shard, keys, partitions, running, say)
         nodes = {
             (partition.number, name): node
             for partition in partitions
             for name, node in partition.nodes.items()
         }
         if [*audit_slots(nodes, running)]:
-            found += look_at_slots(nodes, lambda: _running(store), store)
-        return found
+            faults += recheck_slots(nodes, lambda: _running(store), store)
+        return faults
     except (RedisError, OSError) as error:
         raise translate(store.address, error) from None
 
@@ -80,12 +77,12 @@ def _running(store: Store) -> dict[str, str]:
     return {readable(id): readable(text) for reply in replies for id, text in reply.items()}
 
 
-def _keys(store: Store) -> Found:
+def _keys(store: Store) -> KeyTable:
     head = store.keys.tick.partition("}:tick")[0]
     form = re.compile(re.escape(head) + r"(?::([qp]\d+))?\}:(.*)", re.DOTALL)
     names = [
         name.decode(errors="replace")
-        for name in store.client.scan_iter(match=head + "*", count=CHUNK)
+        for name in store.client.scan_iter(match=head + "*", count=KEYS_PER_ROUND_TRIP)
     ]
     return {
         name: (match[1] or "", match[2])
@@ -95,155 +92,171 @@ def _keys(store: Store) -> Found:
 
 
 def _pipelined(store: Store, command: str, calls: Iterable[Sequence[Any]]) -> Iterator[Any]:
-    """Yield the replies of one command called many times, a chunk a round trip."""
+    """Yield the replies to one command with many argument rows, a chunk per round trip."""
     rows = list(calls)
-    for at in range(0, len(rows), CHUNK):
+    for start in range(0, len(rows), KEYS_PER_ROUND_TRIP):
         pipe: Any
         with store.client.pipeline(transaction=False) as pipe:
-            for row in rows[at : at + CHUNK]:
+            for row in rows[start : start + KEYS_PER_ROUND_TRIP]:
                 pipe.execute_command(command, *row)
             yield from pipe.execute()
 
 
-def _leaks(store: Store, keys: Found) -> Iterator[str]:
-    """Check that only keys of the cluster's structure never expire; others look at those of tasks,
-    kinds and nodes.
+def _leaks(store: Store, keys: KeyTable) -> Iterator[str]:
+    """Yield the keys without expiry that are no part of the cluster's structure.
+
+    Keys of tasks, kinds and nodes are checked elsewhere.
     """
     structure = {"": CLUSTER_KINDS, "q": QUEUE_KINDS, "p": PARTITION_KINDS}
-    others = {"": (), "q": ("extra:", "pending:"), "p": ("inbox:",)}
+    owned_prefixes = {"": (), "q": ("extra:", "pending:"), "p": ("inbox:",)}
     ttls = _pipelined(store, "TTL", ((key,) for key in keys))
-    for (key, (family, rest)), ttl in zip(keys.items(), ttls, strict=True):
-        known = rest.startswith(others[family[:1]]) or rest in structure[family[:1]]
-        if not known and ttl == -1:
+    for (key, (family, name)), ttl in zip(keys.items(), ttls, strict=True):
+        is_expected = name.startswith(owned_prefixes[family[:1]]) or name in structure[family[:1]]
+        if not is_expected and ttl == -1:
             yield f"key {key} is leaked: it is of no known kind and never expires"
 
 
 def _queue(
     store: Store,
     shard: int,
-    keys: Found,
+    keys: KeyTable,
     partitions: Iterable[PartitionState],
     running: dict[str, str],
     say: Callable[[str], object],
 ) -> Iterator[str]:
-    """Check the tasks and the kinds of a shard; `running` takes those that are placed or run."""
+    """Yield the faults of the tasks and kinds of a shard.
+
+    running: task -> its run; the function adds the runs of this shard.
+    """
     client: Any = store.client
 
     def queue(name: str) -> str:
         return store.keys.queue(name, shard)
 
     def scores(key: str) -> dict[str, float]:
-        return {readable(id): score for id, score in client.zscan_iter(key, count=CHUNK)}
+        return {
+            readable(id): score for id, score in client.zscan_iter(key, count=KEYS_PER_ROUND_TRIP)
+        }
 
     def texts(name: str) -> dict[str, str]:
-        return {readable(k): readable(v) for k, v in client.hscan_iter(queue(name), count=CHUNK)}
+        return {
+            readable(k): readable(v)
+            for k, v in client.hscan_iter(queue(name), count=KEYS_PER_ROUND_TRIP)
+        }
 
-    mine = [rest for family, rest in keys.values() if family == f"q{shard}"]
-    queues = {kind: scores(store.keys.pending(kind, shard)) for kind in _rest(mine, "pending:")}
-    submitted, version = (
-        number(readable(v or b"")) for v in client.hmget(queue("meta"), "submitted", "version")
-    )
+    names = [name for family, name in keys.values() if family == f"q{shard}"]
+    queues = {
+        kind: scores(store.keys.pending(kind, shard)) for kind in _names_after(names, "pending:")
+    }
+    counters = client.hmget(queue("meta"), "submitted", "version")
+    submitted, version = (number(readable(counter or b"")) for counter in counters)
     lines = texts("kinds")
     changed = scores(queue("changed"))
     if [*audit_kinds(queues, lines, changed, version)]:
         suspects = [
             kind
             for kind in {**queues, **lines}
-            if kind_differs(kind, queues, lines, changed, version)
+            if is_suspect_kind(kind, queues, lines, changed, version)
         ]
-        yield from look_at_kinds(store, shard, suspects)
-        yield from look_at_versions(store, shard)
+        yield from recheck_kinds(store, shard, suspects)
+        yield from recheck_versions(store, shard)
     tasks = texts("tasks")
-    here = texts("running")
-    running |= here
-    busy = {*here, *texts("taken"), *scores(queue("dead"))}
+    running_here = texts("running")
+    running |= running_here
+    busy = {*running_here, *texts("taken"), *scores(queue("dead"))}
     yield from (
         _misplaced(store, shard, id, id in busy) for id in tasks if store.keys.shard_of(id) != shard
     )
-    have = _pipelined(store, "HEXISTS", ((queue("messages"), id) for id in tasks))
+    have_message = _pipelined(store, "HEXISTS", ((queue("messages"), id) for id in tasks))
+    silent = [id for id, has_message in zip(tasks, have_message, strict=True) if not has_message]
+    leases = [lease for partition in partitions for lease in partition.leases.values()]
+    nodes: dict[str, Node] = {}
+    for partition in partitions:
+        nodes |= partition.nodes
     state = QueueState(
         tasks,
-        [id for id, there in zip(tasks, have, strict=True) if not there],
-        client.hlen(queue("messages")),
-        texts("taken"),
-        here,
-        queues,
-        scores(queue("later")),
-        scores(queue("dead")),
-        [texts(name) for name in GENERATIONS],
-        _extras(store, shard, _rest(mine, "extra:")),
-        {name: node for state in partitions for name, node in state.nodes.items()},
-        {lease.place.text for state in partitions for lease in state.leases.values()},
-        submitted,
+        silent,
+        messages=client.hlen(queue("messages")),
+        taken=texts("taken"),
+        running=running_here,
+        queues=queues,
+        later=scores(queue("later")),
+        dead=scores(queue("dead")),
+        ended=[texts(name) for name in GENERATIONS],
+        extras=_rare_fields(store, shard, _names_after(names, "extra:")),
+        nodes=nodes,
+        leases={lease.place.text for lease in leases},
+        submitted=submitted,
     )
     indexes = (
         state.taken,
-        here,
+        running_here,
         *queues.values(),
         state.later,
         state.dead,
         state.extras,
         *state.ended,
     )
-    suspects = named_tasks([*audit_tasks(state)], {*tasks}.union(*indexes))
+    suspects = tasks_named_in([*audit_tasks(state)], {*tasks}.union(*indexes))
     say(f"shard {shard}: {len(tasks)} tasks were read, {len(suspects)} are looked at again")
-    faults = [*look_at_tasks(store, shard, suspects, queues, submitted)]
+    faults = [*recheck_tasks(store, shard, suspects, queues, submitted)]
     yield from faults
-    yield from look_at_messages(
-        store, shard, sum(fault.endswith(" has no message") for fault in faults)
-    )
+    without_message = sum(fault.endswith(" has no message") for fault in faults)
+    yield from recheck_messages(store, shard, without_message)
 
 
 def _misplaced(store: Store, shard: int, id: str, busy: bool) -> str:
-    """Say that a task is in a shard that is not its own, and how to repair that.
+    """Say that a task is in a wrong shard, and how to repair that.
 
-    busy: taken, running or dead there.
+    busy: the task is taken, running or dead in the wrong shard.
     """
     keys = store.keys
-    own = f"of {keys.shards} shards its is q{keys.shard_of(id)}"
-    found = f"task {id} is in shard q{shard}, where nobody looks for it: {own}"
+    right_shard = f"of {keys.shards} shards its is q{keys.shard_of(id)}"
+    fault = f"task {id} is in shard q{shard}, where nobody looks for it: {right_shard}"
     if busy:
         return (
-            f"{found}; it is taken, running or dead there: do not submit it again while it may run"
+            f"{fault}; it is taken, running or dead there: do not submit it again while it may run"
         )
     if shard < keys.shards:
-        clear = (
+        clean_up = (
             f"redis-cli HDEL '{keys.queue('tasks', shard)}' {id}, and the same of "
             f"'{keys.queue('messages', shard)}'"
         )
     else:
-        clear = f"delete the keys of q{shard}, which no process uses"
-    return f"{found}; submit it again (the same id is safe), then {clear}"
+        clean_up = f"delete the keys of q{shard}, which no process uses"
+    return f"{fault}; submit it again (the same id is safe), then {clean_up}"
 
 
-def _rest(names: Iterable[str], prefix: str) -> list[str]:
+def _names_after(names: Iterable[str], prefix: str) -> list[str]:
+    """Return the names that begin with the prefix, without the prefix."""
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
 
-def _extras(store: Store, shard: int, ids: Sequence[str]) -> dict[str, Extra]:
+def _rare_fields(store: Store, shard: int, ids: Sequence[str]) -> dict[str, RareFields]:
+    """Return the rare fields of tasks by id."""
     prefix = store.keys.prefix("extra:", shard)
-    rows = _pipelined(store, "HMGET", ((prefix + id, *RARE) for id in ids))
+    rows = _pipelined(store, "HMGET", ((prefix + id, *RARE_FIELDS) for id in ids))
     ttls = _pipelined(store, "TTL", ((prefix + id,) for id in ids))
-    found = {}
+    rare = {}
     for id, row, ttl in zip(ids, rows, ttls, strict=True):
         fields = {
             name: readable(value)
-            for name, value in zip(RARE, row, strict=True)
+            for name, value in zip(RARE_FIELDS, row, strict=True)
             if value is not None
         }
-        found[id] = Extra(fields, ttl >= 0)
-    return found
+        rare[id] = RareFields(fields, ttl >= 0)
+    return rare
 
 
 def _partition(
-    store: Store, number: int, keys: Found, read: Callable[[Sequence[tuple[Any, ...]]], list[Any]]
+    store: Store,
+    number: int,
+    keys: KeyTable,
+    read: Callable[[Sequence[tuple[Any, ...]]], list[Any]],
 ) -> PartitionState:
-    """Return the records of a partition. read: runs plain commands, at one moment or not."""
-    names = sorted(
-        rest[6:]
-        for family, rest in keys.values()
-        if family == f"p{number}" and rest.startswith("inbox:")
-    )
+    """Return the records of a partition. read: runs plain commands and returns the replies."""
+    names_in_partition = [name for family, name in keys.values() if family == f"p{number}"]
+    nodes_with_inbox = sorted(_names_after(names_in_partition, "inbox:"))
 
     def key(kind: str) -> str:
         return store.keys.partition(number, kind)
@@ -255,11 +268,12 @@ def _partition(
         ("smembers", key("lost")),
         ("get", key("free")),
     ]
-    *replies, changed, lost, free = (
-        found := read([*commands, *(("exists", store.keys.inbox(number, name)) for name in names)])
-    )[:9]
-    texts = [{_text(k): _text(v) for k, v in reply.items()} for reply in replies]
-    lines, seats, meta, left, alive, notes = texts
+    of_records = len(commands)
+    commands += [("exists", store.keys.inbox(number, name)) for name in nodes_with_inbox]
+    replies = read(commands)
+    *tables, changed, lost, free = replies[:of_records]
+    texts = [{_text(k): _text(v) for k, v in table.items()} for table in tables]
+    lines, seats, meta, free_amounts, alive, notes = texts
     nodes = {}
     bad = []
     for name, line in lines.items():
@@ -274,11 +288,20 @@ def _partition(
             leases[name, int(slot)] = Lease.of(name, int(slot), line)
         except ValueError as error:
             bad.append(str(error))
-    inboxes = {name for name, there in zip(names, found[9:], strict=True) if there}
-    scores = {_text(name): float(version) for name, version in changed}
-    gone = {readable(name) for name in lost}
+    have_inbox = zip(nodes_with_inbox, replies[of_records:], strict=True)
     return PartitionState(
-        number, meta, nodes, leases, free or b"", left, scores, alive, notes, gone, inboxes, bad
+        number,
+        meta,
+        nodes,
+        leases,
+        bits=free or b"",
+        free_amounts=free_amounts,
+        changed={_text(name): float(version) for name, version in changed},
+        alive=alive,
+        notes=notes,
+        lost={readable(name) for name in lost},
+        inboxes={name for name, exists in have_inbox if exists},
+        bad=bad,
     )
 
 

@@ -1,5 +1,6 @@
-"""The check-up behind `parsync doctor`: facts of the server and the cluster, each judged by a small
-function.
+"""The check-up behind `parsync doctor`.
+
+The check-up reads facts of the server and the cluster. A small function judges each fact.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,15 +42,15 @@ def check_up(
     with_audit: bool = False,
     say: Callable[[str], object] = lambda _: None,
 ) -> list[Check]:
-    """Check everything once, without waiting.
+    """Return the checks of the server and the cluster, each judged once, without waiting.
 
-    An unreachable server is a failed check too. say: see `audit`.
+    An unreachable server is a failed check. with_audit, say: see `audit`.
     """
-    found: list[Check] = []
+    checks: list[Check] = []
     try:
-        found += _checks(store, settings, with_audit, say)
+        checks += _checks(store, settings, with_audit, say)
     except ServerUnreachable as error:
-        found.append(
+        checks.append(
             Check(
                 "server",
                 "fail",
@@ -57,7 +58,7 @@ def check_up(
                 "start it, or say where it is with --url or PARSYNC_URL",
             )
         )
-    return found
+    return checks
 
 
 def _checks(
@@ -75,9 +76,9 @@ def _checks(
     if store.several:
         yield from check_primaries(store)
     else:
-        there = read_settings(store)
-        yield from (judge_memory(info), judge_allocator(info), judge_lists(there))
-        yield from (judge_persistence(info, there), judge_role(info))
+        server_settings = read_settings(store)
+        yield from (judge_memory(info), judge_allocator(info), judge_lists(server_settings))
+        yield from (judge_persistence(info, server_settings), judge_role(info))
     refusals = read_refusals(store)
     yield from judge_writes(refusals)
     yield judge_losses(read_losses(store))
@@ -118,18 +119,18 @@ def _checks(
 
 
 def _count_listeners(store: Store) -> int:
-    """Return how many schedulers hear ticks; the server that carries them tells."""
+    """Return the number of schedulers that hear ticks; 0 if the server does not answer."""
     server = store.servers().get(store.place_of(store.keys.tick))
     return int(server.pipe([("pubsub_shardnumsub", store.keys.tick)])[0][0][1]) if server else 0
 
 
 def _queue(store: Store) -> Check:
-    found = count_tasks(store)
+    totals = count_tasks(store)
     kinds = read_kinds(store).values()
     waiting = f"{sum(kind.count for kind in kinds)} waiting of {len(kinds)} kinds"
     counts = (
-        f"{found.later} not due yet, {found.taken} taken by schedulers, {found.placed} placed or "
-        "running"
+        f"{totals.later} not due yet, {totals.taken} taken by schedulers, "
+        f"{totals.placed} placed or running"
     )
     return Check("tasks", "ok", f"{waiting}, {counts}")
 
@@ -138,33 +139,33 @@ def _queue(store: Store) -> Check:
 
 
 def judge_losses(losses: list[Loss]) -> Check:
-    """Warn if the server was seen to have lost writes: some tasks are gone, others may have run
-    twice.
+    """Warn if the server has lost writes.
+
+    Tasks of lost writes are gone or may have run twice.
     """
     if not losses:
         return Check("lost writes", "ok", "none were noticed")
-    more = (
+    further_losses = (
         f"; and {len(losses) - 1} more like it within {KEEP_S // 86_400} days"
         if len(losses) > 1
         else ""
     )
     repair = "submit again what is gone (the same ids are safe); appendfsync always loses nothing"
-    return Check("lost writes", "warn", losses[0].text + more, repair)
+    return Check("lost writes", "warn", losses[0].text + further_losses, repair)
 
 
 def judge_scripts(loaded: Iterable[bool], where: str = "") -> Check:
-    """Count the loaded scripts; a missing one is no fault, because it is loaded with
-    its first use.
-    """
-    there = list(loaded)
-    rest = "" if all(there) else "; the others load with their first use"
-    return Check("scripts", "ok", f"{where}{sum(there)} of {len(there)} loaded{rest}")
+    """Count the loaded scripts. A missing script is no fault: its first use loads the script."""
+    is_loaded = list(loaded)
+    missing = "" if all(is_loaded) else "; the others load with their first use"
+    return Check("scripts", "ok", f"{where}{sum(is_loaded)} of {len(is_loaded)} loaded{missing}")
 
 
 def judge_writes(refusals: Sequence[Refusal], of_a_part: Level = "fail") -> Iterator[Check]:
     """Fail for each server that takes no writes.
 
-    of_a_part: the level if others take them, and tasks are placed.
+    of_a_part: the level for a server that holds only a part of the state, so tasks are still placed
+    by the other servers.
     """
     if not refusals:
         yield Check("writes", "ok", "the server takes them")
@@ -176,10 +177,10 @@ def judge_writes(refusals: Sequence[Refusal], of_a_part: Level = "fail") -> Iter
 def judge_schedulers(
     schedulers: Sequence[SchedulerView], refusals: Sequence[Refusal] = ()
 ) -> Iterator[Check]:
-    """Fail if no scheduler is alive; warn of those that are silent, and if nobody leads.
+    """Fail if no scheduler is alive; warn of silent schedulers, and if no scheduler leads.
 
-    refusals: the servers that take no writes. If one of them has the keys of schedulers, silence
-    says nothing: nobody can renew a lease.
+    refusals: the servers that take no writes. If the server with the keys of schedulers takes no
+    writes, silence says nothing: no scheduler can renew its lease.
     """
     refusal = next((refusal for refusal in refusals if refusal.silences), None)
     alive = [scheduler.name for scheduler in schedulers if scheduler.alive]
@@ -215,7 +216,10 @@ def judge_schedulers(
 
 
 def judge_subscribers(hearing: int, alive: int) -> Check:
-    """Warn if a live scheduler does not hear ticks: it goes on by its own clock, less evenly."""
+    """Warn if a live scheduler does not hear ticks.
+
+    Such a scheduler goes on by its own clock, less evenly.
+    """
     text = f"{hearing} of {alive} schedulers hear ticks"
     if hearing < alive:
         return Check(
@@ -228,7 +232,10 @@ def judge_subscribers(hearing: int, alive: int) -> Check:
 
 
 def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
-    """Fail if no node takes tasks; name those that take none, because they are easily forgotten."""
+    """Fail if no node takes tasks; name the nodes that take none.
+
+    Drained and suspect nodes are easily forgotten.
+    """
     taking = [node for node in nodes if node.state == NodeState.UP]
     if not nodes:
         yield Check(
@@ -274,7 +281,7 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
 
 
 def judge_quarantine(count: int) -> Check:
-    """Warn if damage was found: whatever wrote it may write again."""
+    """Warn if damage was put away: the program that wrote the damage may write more."""
     if count:
         return Check(
             "quarantine", "warn", f"{count} damaged things were put away", "parsync quarantine list"
@@ -283,14 +290,10 @@ def judge_quarantine(count: int) -> Check:
 
 
 def judge_audit(facts: list[str]) -> Check:
-    """Fail if the audit found anything: it has looked at each fault twice, the second time at one
-    moment.
-    """
+    """Fail if the audit found a fault. The audit has confirmed each fault with an atomic read."""
     if facts:
-        return Check(
-            "audit",
-            "fail",
-            "; ".join(facts[:5]) + (f"; and {len(facts) - 5} more" if len(facts) > 5 else ""),
-            "this is damage or a bug: please report it",
-        )
+        text = "; ".join(facts[:5])
+        if len(facts) > 5:
+            text += f"; and {len(facts) - 5} more"
+        return Check("audit", "fail", text, "this is damage or a bug: please report it")
     return Check("audit", "ok", "every record is as it must be")

@@ -1,5 +1,6 @@
-"""Find damage by a few reads, for `parsync doctor`: keys of another type, bad numbers, and counts
-that differ.
+"""Damage that a few reads show, for `parsync doctor`.
+
+Damage is a key of a wrong type, a field that is no number, or a count that differs.
 """
 
 from collections.abc import Iterator
@@ -11,33 +12,34 @@ from ..store.store import Store
 from ..wire.keys import CLUSTER_KINDS, NUMBERS, PARTITION_KINDS, QUEUE_KINDS
 from .server_checks import Check
 
-TIMES: Final = 5
-"""So often in a row a difference is seen before it counts."""
+READS_TO_CONFIRM: Final = 5
+"""A difference counts if so many reads in a row show a difference."""
 
 
 def check_damage(store: Store, partitions: int) -> Check:
-    """Return whether damage shows; what this login may not read is left out."""
-    found = [*_types(store, partitions), *_counts(store)]
-    if found:
-        more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
+    """Return whether the keys show damage. Keys that this login may not read are left out."""
+    faults = [*_types(store, partitions), *_counts(store)]
+    if faults:
+        further_faults = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
         return Check(
             "damage",
             "fail",
-            "; ".join(found[:5]) + more,
+            "; ".join(faults[:5]) + further_faults,
             "a leader repairs it within two leases; or parsync repair",
         )
     return Check("damage", "ok", "types, numbers and counts of the keys are as they must be")
 
 
 def _types(store: Store, partitions: int) -> Iterator[str]:
+    """Yield a sentence for each key of a wrong type and each field that is no number."""
     keys = store.keys
     metas = [*keys.queues("meta"), *(keys.partition(p, "meta") for p in range(partitions))]
     named = [key for kind in QUEUE_KINDS for key in keys.queues(kind)]
     named += [keys.partition(p, kind) for p in range(partitions) for kind in PARTITION_KINDS]
     named += [keys.shared(kind) for kind in CLUSTER_KINDS]
     for key, kind in zip(named, store.pipe_each([("type", key) for key in named]), strict=True):
-        if not isinstance(kind, Exception) and (wrong := keys.wrong_type(key, readable(kind))):
-            yield wrong
+        if not isinstance(kind, Exception) and (fault := keys.wrong_type(key, readable(kind))):
+            yield fault
     fields = NUMBERS["meta"]
     for key, values in zip(
         metas, store.pipe_each([("hmget", key, fields) for key in metas]), strict=True
@@ -48,19 +50,21 @@ def _types(store: Store, partitions: int) -> Iterator[str]:
 
 
 def _counts(store: Store) -> Iterator[str]:
-    """Compare how many tasks a shard has with how many its indexes list.
+    """Yield each shard whose number of tasks differs from what its indexes list.
 
-    The reads are not of one moment, so a difference counts only if it is seen again and again.
+    Tasks and indexes are read one after the other. So a single difference may be a change between
+    two reads.
     """
     for shard in range(store.keys.shards):
-        for _ in range(TIMES):
-            if not (wrong := _difference(store, shard)):
+        for _ in range(READS_TO_CONFIRM):
+            if not (difference := _difference(store, shard)):
                 break
         else:
-            yield wrong
+            yield difference
 
 
 def _difference(store: Store, shard: int) -> str:
+    """Compare how many tasks a shard has with its indexes; "" if equal or not readable."""
     reads = (
         ("hlen", "tasks"),
         ("hlen", "taken"),
@@ -74,8 +78,8 @@ def _difference(store: Store, shard: int) -> str:
     replies = store.pipe_each([*commands, ("hgetall", store.keys.queue("kinds", shard))])
     if any(isinstance(reply, Exception) for reply in replies):
         return ""
-    tasks, *others, lines = replies
-    listed = sum(others) + sum(_waiting(readable(line)) for line in lines.values())
+    tasks, *counts, lines = replies
+    listed = sum(counts) + sum(_waiting(readable(line)) for line in lines.values())
     return (
         f"shard q{shard} has {tasks} tasks, and its indexes list {listed}"
         if tasks != listed

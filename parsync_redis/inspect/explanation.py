@@ -1,5 +1,7 @@
-"""Explain one task, or one that is only planned: what keeps each node, who holds what is short,
-when it may start.
+"""The explanation of one task, submitted or only planned.
+
+The explanation says what keeps each node from the task, which tasks hold what is short, and when
+the task may start.
 """
 
 from collections import Counter
@@ -29,33 +31,33 @@ from ..store.reads.demand import read_lines
 from ..store.reads.schedulers import look_for_cluster
 from ..store.reads.times import read_times
 from ..store.store import Store
-from .waiting import Looker
+from .waiting import ClusterReading
 
-MOST_NODES: Final = 100
-"""Nodes whose holders are read for a forecast."""
+MOST_FORECAST_NODES: Final = 100
+"""Maximum number of nodes whose holders are read for a forecast."""
 
 MOST_HOLDERS: Final = 20
-"""Holders that an explanation names."""
+"""Maximum number of holders that an explanation names."""
 
-MOST_JUDGED: Final = 5 * MOST_HOLDERS
-"""Holders whose ends are forecast, to find those that end first."""
+MOST_FORECAST_HOLDERS: Final = 5 * MOST_HOLDERS
+"""Maximum number of holders whose ends are forecast; the first to end are named."""
 
 MOST_RIVALS: Final = 10
-"""Kinds that may come before a task on its nodes, for a forecast."""
+"""Maximum number of kinds before a task on its nodes; beyond, there is no forecast."""
 
 NOT_COUNTED: Final = (
     "the tasks before it are not counted: their kinds and the nodes are too many to compare"
 )
 
 _BLOCK: Final = 10**12
-"""An order is (9 - priority) times this, and the submission's number."""
+"""An order is (9 - priority) * _BLOCK + the number of the submission."""
 
-LAST: Final = _BLOCK - 1
-"""The order of the last task of a priority."""
+LAST_NUMBER: Final = _BLOCK - 1
+"""The largest number of a submission: such a task is the last of its priority."""
 
 
 def explain_task(store: Store, id: str) -> Explanation:
-    """Explain a task by its encoded id, as the cluster is now. Raises ServerUnreachable."""
+    """Explain a task by its encoded id, with the cluster as it is now. Raises ServerUnreachable."""
     (record,) = store.records([id])
     task = TaskStatus.of(record)
     if task.state is TaskState.GONE:
@@ -72,7 +74,7 @@ def explain_task(store: Store, id: str) -> Explanation:
 def explain_plan(
     store: Store, name: str, needs: Resources, priority: int, strategy: str = ""
 ) -> Explanation:
-    """Explain what would become of a task if it were submitted now. Raises ServerUnreachable."""
+    """Explain what would happen to a task that is submitted now. Raises ServerUnreachable."""
     times = dict.fromkeys(("submitted", "ready"))
     task = TaskStatus(
         "",
@@ -83,21 +85,22 @@ def explain_plan(
         strategy=strategy,
         times=times,
     )
-    return _Explainer(store).explain(task, (9 - priority) * _BLOCK + LAST)
+    return _Explainer(store).explain(task, (9 - priority) * _BLOCK + LAST_NUMBER)
 
 
 def choices_of(store: Store, ids: Sequence[str]) -> list[Choice | None]:
-    """Return why each task has its place, if a scheduler noted it; one round trip, none without
-    ids.
+    """Return why each task has its place; None if no scheduler noted a reason.
+
+    Costs one round trip, none without ids.
     """
-    asked = [
+    entries = [
         (store.keys.queue(kind, store.keys.shard_of(id)), id)
         for id in ids
         for kind in ("choices", "choices_1")
     ]
-    texts = store.pipe([("hget", key, id) for key, id in asked]) if asked else []
-    found = [Choice.of(readable(text)) if text else None for text in texts]
-    return [newer or older for newer, older in zip(found[::2], found[1::2], strict=True)]
+    texts = store.pipe([("hget", key, id) for key, id in entries]) if entries else []
+    choices = [Choice.of(readable(text)) if text else None for text in texts]
+    return [newer or older for newer, older in zip(choices[::2], choices[1::2], strict=True)]
 
 
 def _explain_placed(task: TaskStatus, choice: Choice | None) -> Explanation:
@@ -116,28 +119,33 @@ def _explain_placed(task: TaskStatus, choice: Choice | None) -> Explanation:
 
 
 class _Explainer:
-    """The cluster as it was read at one moment."""
+    """Explains tasks from one reading of the cluster."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._looker = Looker(store)
+        self._reading = ClusterReading(store)
         self._times = read_times(store)
-        self._names: dict[str, str] = {}  # of the tasks that hold something, by id
+        self._names: dict[str, str] = {}  # id -> name of the tasks that hold slots
 
     def explain(self, task: TaskStatus, order: int) -> Explanation:
-        looker = self._looker
-        now_ms = self._looker.now_ms
-        why = looker.why(task)
+        reading = self._reading
+        now_ms = self._reading.now_ms
+        why = reading.why(task)
         if not are_needs(task.needs):
             return Explanation(
                 task.id, task.name, task.needs, Outlook.NEVER, why, task.priority, now_ms=now_ms
             )
-        needs = looker.settled(task.needs)
-        facts = looker.facts(task.name, task.needs)
+        needs = reading.settled(task.needs)
+        facts = reading.facts(task.name, task.needs)
         classes = classify(needs, facts)
         able = not classes or can_hold(classes[0])
         by_name = {node.name: node for node in facts}
-        nearest_first = [by_name[name] for some in classes if can_hold(some) for name in some.nodes]
+        nearest_first = [
+            by_name[name]
+            for node_class in classes
+            if can_hold(node_class)
+            for name in node_class.nodes
+        ]
         open_now = [
             node for node in nearest_first if node.open and not (node.booked or node.held_back)
         ]
@@ -156,11 +164,15 @@ class _Explainer:
         if isinstance(start, Forecast):
             start = start.not_before(ready_ms)
         outlook = Outlook.WAITS if able else Outlook.NEVER
-        if (fault := looker.fault_of(task)) is not None:
+        if (fault := reading.fault_of(task)) is not None:
             start = fault.why
         elif start == Forecast(now_ms, now_ms, now_ms):
             outlook = Outlook.NOW
         nearest = classes[0].nodes[0] if classes else ""
+        holders: tuple[Holding, ...] = ()
+        if nearest in open_nodes and outlook is Outlook.WAITS:
+            holders = self._named_holders(self._holders_of([nearest]))
+        forecast = start if isinstance(start, Forecast) else None
         return Explanation(
             task.id,
             task.name,
@@ -170,13 +182,11 @@ class _Explainer:
             task.priority,
             classes=tuple(classes),
             nearest=nearest,
-            holders=self._named(self._held([nearest]))
-            if nearest in open_nodes and outlook is Outlook.WAITS
-            else (),
+            holders=holders,
             ahead=None if position is None else sum(count for _, _, count in before),
             ahead_alike=None if position is None else alike,
             now_ms=now_ms,
-            start=start if isinstance(start, Forecast) else None,
+            start=forecast,
             no_forecast="" if isinstance(start, Forecast) else start,
             remedies=self._remedies(task, needs, classes, by_name),
             history=task.history,
@@ -189,17 +199,18 @@ class _Explainer:
         classes: Sequence[NodeClass],
         nodes: Mapping[str, NodeFacts],
     ) -> tuple[str, ...]:
-        """Return what would let a task run: each act is enough once the tasks before it
-        have gone.
+        """Return what would let a task run.
+
+        Each remedy is enough once the tasks before the task are gone.
         """
-        fault = self._looker.fault_of(task)
-        is_due = (task.times.get("ready") or 0) <= self._looker.now_ms
-        firsts = [node_class.nodes[0] for node_class in classes[:MOST_NODES] if is_due]
+        fault = self._reading.fault_of(task)
+        is_due = (task.times.get("ready") or 0) <= self._reading.now_ms
+        firsts = [node_class.nodes[0] for node_class in classes[:MOST_FORECAST_NODES] if is_due]
         held_slots = Counter[str]()
-        for holder in self._looker.holders_of(firsts):
+        for holder in self._reading.holders_of(firsts):
             held_slots[holder.node] += holder.slots
         remedies = (
-            find_remedies(task.name, needs, classes[:MOST_NODES], nodes, held_slots)
+            find_remedies(task.name, needs, classes[:MOST_FORECAST_NODES], nodes, held_slots)
             if is_due
             else ()
         )
@@ -210,36 +221,35 @@ class _Explainer:
     def _position(
         self, order: int, nodes: Sequence[NodeFacts]
     ) -> tuple[list[tuple[str, Kind, int]], int] | None:
-        """Return the waiting tasks that come before a task, and how many of them came later than
-        it.
+        """Return the waiting tasks before a task, and how many of them were submitted later.
 
-        The first: by kind and shard, the key, the kind, and how many. Only tasks count that could
-        be placed on one of the nodes that fit the task. Those that came later have a higher
-        priority. None if that costs too much.
+        The waiting tasks are (key, kind, count) by kind and shard. Only tasks count that could be
+        placed on one of `nodes`, the nodes that fit the task. Tasks that were submitted later are
+        before the task if their priority is higher. Returns None if the count costs too much.
         """
         lines = [
             (shard, split_kind(kind), line)
             for shard, kind, line in read_lines(self._store)
             if line.first < order
         ]
-        rivals = self._looker.competing({kind for _, kind, _ in lines}, nodes)
+        rivals = self._reading.competing({kind for _, kind, _ in lines}, nodes)
         if rivals is None:
             return None
         priority, number = divmod(order, _BLOCK)
         before: list[tuple[str, Kind]] = []
-        of_before: list[tuple[Any, ...]] = []
-        of_later: list[tuple[Any, ...]] = []
+        counts_before: list[tuple[Any, ...]] = []
+        counts_later: list[tuple[Any, ...]] = []
         for shard, kind, line in lines:
             if kind not in rivals:
                 continue
             key = self._store.keys.pending(kind.text, shard)
             before.append((key, kind))
-            of_before.append(("zcount", key, "-inf", f"({order}"))
+            counts_before.append(("zcount", key, "-inf", f"({order}"))
             blocks = [block * _BLOCK for block in range(line.first // _BLOCK, priority)]
-            of_later += [
+            counts_later += [
                 ("zcount", key, f"({block + number}", f"({block + _BLOCK}") for block in blocks
             ]
-        counts = self._store.pipe([*of_before, *of_later]) if of_before else []
+        counts = self._store.pipe([*counts_before, *counts_later]) if counts_before else []
         counted = [
             (key, kind, count) for (key, kind), count in zip(before, counts, strict=False) if count
         ]
@@ -248,11 +258,8 @@ class _Explainer:
     def _forecast(
         self, waiting: WaitingTasks, before: Sequence[tuple[str, Kind, int]], task: TaskStatus
     ) -> Forecast | str:
-        """Forecast when a task starts; a text if that is not known, and why.
-
-        One forecast has bounds of cost.
-        """
-        now_ms = self._looker.now_ms
+        """Forecast when a task starts, at a bounded cost. A text says why there is no forecast."""
+        now_ms = self._reading.now_ms
         rivals: dict[Kind, list[tuple[str, int]]] = {}
         number = 0
         for key, kind, count in before:
@@ -267,11 +274,12 @@ class _Explainer:
         except AccessDenied:  # a client may not read which tasks wait
             return "this login may not read the tasks before it"
         names = dict.fromkeys(node.name for tasks in (waiting, *ahead) for node in tasks.nodes)
-        holders = self._held([*names][:MOST_NODES])
-        if has_room_now(waiting, ahead, holders, [*names][:MOST_NODES]):
+        forecast_nodes = [*names][:MOST_FORECAST_NODES]
+        holders = self._holders_of(forecast_nodes)
+        if has_room_now(waiting, ahead, holders, forecast_nodes):
             return Forecast(now_ms, now_ms, now_ms)
-        if len(names) > MOST_NODES:
-            return f"it or the tasks before it may go to more than {MOST_NODES} nodes"
+        if len(names) > MOST_FORECAST_NODES:
+            return f"it or the tasks before it may go to more than {MOST_FORECAST_NODES} nodes"
         if len(holders) > MOST_AHEAD:
             return f"more than {MOST_AHEAD:,} tasks hold its nodes"
         return forecast_start(waiting, ahead, holders, self._times, now_ms, task.id or task.name)
@@ -279,39 +287,41 @@ class _Explainer:
     def _rivals(self, kind: Kind, queues: Sequence[tuple[str, int]]) -> WaitingTasks:
         """Return the first tasks of a kind.
 
-        queues: its key in each shard, and how many tasks of it count.
+        queues: (key, count) for each shard: the kind's key, and how many of its tasks to read.
         """
         replies = self._store.pipe(
             [("zrange", key, 0, count - 1, False, True) for key, count in queues]
         )
-        needs = self._looker.settled(kind.needs)
-        facts = find_fitting(needs, self._looker.facts(kind.name, kind.needs))
+        needs = self._reading.settled(kind.needs)
+        facts = find_fitting(needs, self._reading.facts(kind.name, kind.needs))
         nodes = [node for node in facts if node.open and not (node.booked or node.held_back)]
         return WaitingTasks(
             kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply)
         )
 
-    def _held(self, nodes: Sequence[str]) -> list[tuple[Holder, str]]:
-        """Return what holds some nodes, each with its task's name."""
-        holders = self._looker.holders_of(nodes)
+    def _holders_of(self, nodes: Sequence[str]) -> list[tuple[Holder, str]]:
+        """Return the tasks that hold slots of the nodes, as (holder, name of its task)."""
+        holders = self._reading.holders_of(nodes)
         ids = [encode_id(holder.task) for holder in holders if holder.task not in self._names]
-        self._names |= {task.id: task.name for task in (self._store.statuses(ids) if ids else [])}
+        tasks = self._store.statuses(ids) if ids else []
+        self._names |= {task.id: task.name for task in tasks}
         return [(holder, self._names.get(holder.task, "")) for holder in holders]
 
-    def _named(self, held: Sequence[tuple[Holder, str]]) -> tuple[Holding, ...]:
-        """Return some holders for people, the one that is likely to end first in front."""
-        found: list[Holding] = []
-        running = [(holder, name) for holder, name in held if not holder.ended]
-        for holder, name in sorted(running, key=lambda task: task[0].since_ms)[:MOST_JUDGED]:
-            offer = self._looker.states[holder.node].node.offer
-            until = forecast_end(name, holder, offer, self._times, self._looker.now_ms)
-            found.append(Holding(holder.node, holder.task, name, holder.since_ms, until))
-        found.sort(
-            key=lambda one: (
-                one.until is None,
-                one.until.p50_ms if one.until else 0,
-                one.since_ms,
-                one.task,
+    def _named_holders(self, holders: Sequence[tuple[Holder, str]]) -> tuple[Holding, ...]:
+        """Return the running holders for people. The holder that likely ends first comes first."""
+        holdings: list[Holding] = []
+        running = [(holder, name) for holder, name in holders if not holder.ended]
+        running.sort(key=lambda task: task[0].since_ms)
+        for holder, name in running[:MOST_FORECAST_HOLDERS]:
+            offer = self._reading.states[holder.node].node.offer
+            until = forecast_end(name, holder, offer, self._times, self._reading.now_ms)
+            holdings.append(Holding(holder.node, holder.task, name, holder.since_ms, until))
+        holdings.sort(
+            key=lambda holding: (
+                holding.until is None,
+                holding.until.p50_ms if holding.until else 0,
+                holding.since_ms,
+                holding.task,
             )
         )
-        return tuple(found[:MOST_HOLDERS])
+        return tuple(holdings[:MOST_HOLDERS])

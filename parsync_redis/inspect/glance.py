@@ -1,5 +1,6 @@
-"""What `parsync top` shows of a cluster, and how it is read: a few requests a look, more rarely the
-longest runs.
+"""What `parsync top` shows of a cluster, and the reads for one look.
+
+A look costs a few requests. The longest runs are read more rarely, because that costs more.
 """
 
 import time
@@ -21,12 +22,10 @@ from ..store.reads.views import read_node_views
 from ..store.store import Store
 
 MOST_RUNS: Final = 20
-SHARE: Final = 20
-"""Looking for the longest runs takes at most one part in so many of the time: in a large cluster it
-reads a lot.
-"""
+RUNS_TIME_SHARE: Final = 20
+"""The search for the longest runs takes at most 1 part in so many of the time."""
 
-_COUNTED: Final = ("placed", "claims", "conflicts")
+_RATED_STATS: Final = ("placed", "claims", "conflicts")
 _RUNS: Final = TaskQuery(frozenset((TaskState.RUNNING,)), sort="run", limit=MOST_RUNS)
 
 
@@ -34,10 +33,12 @@ _RUNS: Final = TaskQuery(frozenset((TaskState.RUNNING,)), sort="run", limit=MOST
 class Glance:
     """The cluster at one moment.
 
-    oldest_ms: since when the oldest waiting task can be taken, None if none waits. reasons: waiting
-    tasks by what keeps them. placed_s: tasks placed a second since the look before, conflicts: the
-    share of the claims that lost; None if that is not known yet. runs: the longest; runs_part: why
-    they may not be the longest, '' if they are. refusals: the servers that take no writes.
+    oldest_ms: since when the oldest waiting task can be taken; None if no task waits.
+    reasons: reason class -> number of waiting tasks.
+    placed_s: tasks placed per second since the last look; None at the first look.
+    conflicts: the share of claims that lost since the last look, 0 to 1; None without claims.
+    runs: the longest runs. runs_part: why `runs` may lack longer runs; '' if complete.
+    refusals: the servers that take no writes.
     """
 
     now_ms: int
@@ -55,7 +56,7 @@ class Glance:
 
 
 class Glancer:
-    """Looks at a cluster again and again, and remembers what it needs for rates."""
+    """Reads a cluster once a look, and keeps the counts of the last look for rates."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -97,30 +98,29 @@ class Glancer:
     def _look_at_runs(self) -> None:
         begun_s = time.monotonic()
         if begun_s >= self._next_runs_s:
-            found = find_tasks(self._store, _RUNS)
-            self._runs = (found.tasks, found.part)
+            runs = find_tasks(self._store, _RUNS)
+            self._runs = (runs.tasks, runs.part)
             took_s = time.monotonic() - begun_s
-            self._next_runs_s = begun_s + SHARE * took_s
+            self._next_runs_s = begun_s + RUNS_TIME_SHARE * took_s
 
     def _rates(
         self, schedulers: Sequence[SchedulerView], now_ms: int
     ) -> tuple[float | None, float | None]:
-        now = {
-            (one.name, one.stats.get("pid", "")): {
-                name: _number(one.stats.get(name, "")) for name in _COUNTED
-            }
-            for one in schedulers
-        }
+        """Return tasks placed per second, and the share of lost claims, since the last look."""
+        now = {}
+        for scheduler in schedulers:
+            who = (scheduler.name, scheduler.stats.get("pid", ""))
+            now[who] = {name: _number(scheduler.stats.get(name, "")) for name in _RATED_STATS}
         before = self._before
         since_ms = self._before_ms
         self._before = now
         self._before_ms = now_ms
         if not since_ms or now_ms <= since_ms:
             return None, None
-        grown = {
-            name: sum(now[who][name] - before[who][name] for who in now if who in before)
-            for name in _COUNTED
-        }
+        grown = Counter[str]()
+        for who in now.keys() & before.keys():
+            for name in _RATED_STATS:
+                grown[name] += now[who][name] - before[who][name]
         share = grown["conflicts"] / grown["claims"] if grown["claims"] > 0 else None
         return grown["placed"] * 1000 / (now_ms - since_ms), share
 

@@ -1,11 +1,11 @@
-"""The audit of the index of kinds: its lines and versions agree with the queues of the kinds."""
+"""The audit of the index of kinds: the lines and versions agree with the kinds' queues."""
 
 from collections.abc import Iterator, Mapping
 
 from ..model.kind import KindLine
 
 Orders = Mapping[str, float]
-"""Task that waits -> its order."""
+"""Waiting task -> its order."""
 
 
 def audit_kinds(
@@ -14,9 +14,10 @@ def audit_kinds(
     versions: Mapping[str, float],
     version: int,
 ) -> Iterator[str]:
-    """Yield what is wrong.
+    """Yield a sentence for each fault of the index.
 
-    queues: kind -> its tasks; versions: kind -> when its line changed; version: the queue's.
+    queues: kind -> its waiting tasks. lines: kind -> its line in the index.
+    versions: kind -> the queue's version when the line changed. version: the queue's version now.
     """
     for kind in sorted({kind for kind, orders in queues.items() if orders} | lines.keys()):
         orders = queues.get(kind, {}).values()

@@ -1,6 +1,4 @@
-"""All about one node: what it runs and for how long, what could run there, and what failed there
-last.
-"""
+"""One node in detail: its running tasks, the kinds that could run there, its last failures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,17 +22,19 @@ from ..store.reads.tasks import FoundTasks
 from ..store.reads.views import Directory, read_booked, read_node, read_node_views
 from ..store.store import Store
 
-MOST_KINDS: Final = 100
-"""Kinds of waiting tasks that are looked at, the next to be placed first."""
+MOST_FITTED_KINDS: Final = 100
+"""Maximum number of waiting kinds that are compared with the node, the next to be placed first."""
 
 MOST_FAILURES: Final = 5
-_NAMED: Final = 8
+_MOST_NAMES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A task that holds slots of a node: the slots and the amounts, with the devices; since when,
-    and its run.
+    """A task that holds slots of a node.
+
+    holds: the amounts and devices, as text. placed_ms, started_ms: POSIX milliseconds; started_ms
+    is None before the run begins.
     """
 
     task: str
@@ -48,10 +48,9 @@ class Occupant:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetail:
-    """A node, the server's time, its occupants by slot, the kinds that wait and fit it, its last
-    failures.
+    """A node with its occupants by slot, the waiting kinds that fit it, and its last failures.
 
-    failures_part: why the failures may not be the last ones, '' if they are.
+    now_ms: the server's time. failures_part: why `failures` may lack failures; '' if complete.
     """
 
     node: NodeView
@@ -65,24 +64,26 @@ class NodeDetail:
 def read_node_detail(store: Store, name: str) -> NodeDetail:
     """Return all about a node.
 
-    Raises InvalidInput that names the nearest if there is none, and ServerUnreachable.
+    Raises InvalidInput if there is no such node; the message has the nearest names. Raises
+    ServerUnreachable.
     """
     check_name("node name", name)
-    found = read_node(store, name)
-    if found is None:
-        known = [node.name for node in read_node_views(store)]
-        raise InvalidInput(
-            no_such_node(name, known, "" if known else str(look_for_cluster(store) or ""))
-        )
-    live, view = found
-    whom = next((booking.whom for booking in read_booked(store) if booking.node == name), "")
+    live_and_view = read_node(store, name)
+    if live_and_view is None:
+        names = [node.name for node in read_node_views(store)]
+        no_cluster = "" if names else str(look_for_cluster(store) or "")
+        raise InvalidInput(no_such_node(name, names, no_cluster))
+    live, view = live_and_view
+    reserved_for = next(
+        (booking.whom for booking in read_booked(store) if booking.node == name), ""
+    )
     failed = TaskQuery(frozenset((TaskState.FAILED,)), node=name, sort="ended", limit=MOST_FAILURES)
     try:
         failures = find_tasks(store, failed)
     except AccessDenied:  # a client's login may not list tasks
         failures = FoundTasks((), "this login may not list tasks")
     return NodeDetail(
-        replace(view, reserved=whom),
+        replace(view, reserved=reserved_for),
         server_ms(store),
         _occupants(store, live),
         _fitting_kinds(store, live),
@@ -91,46 +92,44 @@ def read_node_detail(store: Store, name: str) -> NodeDetail:
     )
 
 
-def no_such_node(name: str, known: Sequence[str], missing: str = "") -> str:
-    """Say that there is no such node, and which are the nearest.
+def no_such_node(name: str, names: Sequence[str], missing: str = "") -> str:
+    """Say that a node does not exist, with the nearest names. Pure.
 
-    missing: that there is no such cluster. Pure.
+    missing: a sentence that the cluster does not exist; '' if it does.
     """
-    if not known:
+    if not names:
         return f"no node {shown(name)}: {missing or 'no node is registered'}"
-    near = get_close_matches(name, known, _NAMED, 0.5) or [*known[:_NAMED]]
-    more = f", ... ({len(known):,} in all)" if len(known) > len(near) else ""
-    return f"no node {shown(name)}: there are {', '.join(near)}{more}"
+    nearest = get_close_matches(name, names, _MOST_NAMES, 0.5) or [*names[:_MOST_NAMES]]
+    total = f", ... ({len(names):,} in all)" if len(names) > len(nearest) else ""
+    return f"no node {shown(name)}: there are {', '.join(nearest)}{total}"
 
 
 def _occupants(store: Store, live: LiveNode) -> list[Occupant]:
+    """Return the tasks that hold slots of the node, by slot."""
     places = [lease.place for lease in store.leases(live.partition, [live.node]) if lease.leads]
-    tasks = (
-        {encode_id(task.id): task for task in store.statuses([place.task for place in places])}
-        if places
-        else {}
-    )
+    statuses = store.statuses([place.task for place in places]) if places else []
+    tasks = {encode_id(task.id): task for task in statuses}
     return [
         Occupant(
-            tasks[place.task].id,
-            tasks[place.task].name,
-            tasks[place.task].state,
+            task.id,
+            task.name,
+            task.state,
             place.slots,
             place.asked,
             place.since_ms,
-            tasks[place.task].times.get("started"),
+            task.times.get("started"),
         )
         for place in sorted(places, key=lambda place: place.slots)
-        if place.task in tasks
+        if (task := tasks.get(place.task))
     ]
 
 
 def _fitting_kinds(store: Store, live: LiveNode) -> list[KindView]:
-    """Return the kinds of which tasks wait that the node could hold if it were empty."""
+    """Return the waiting kinds whose tasks would fit the node if it were empty."""
     apps = Directory(store).by_digest()
-    found = []
-    for kind in read_demand(store)[:MOST_KINDS]:
+    fitting = []
+    for kind in read_demand(store)[:MOST_FITTED_KINDS]:
         if are_needs(kind.needs):
             fits = find_fitting(parse_needs(kind.needs), [facts_of(live, kind.name, apps)])
-            found += [kind] if fits else []
-    return found
+            fitting += [kind] if fits else []
+    return fitting

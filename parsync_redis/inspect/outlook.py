@@ -1,5 +1,6 @@
-"""Find out whether tasks of a cluster can be placed at all, and warn if not: else a process waits
-in silence.
+"""The warning that tasks of a cluster cannot be placed.
+
+Without the warning, a process that submits would wait in silence.
 """
 
 import logging
@@ -26,8 +27,7 @@ START_NODE: Final = "start a worker of your app with --parsync"
 
 
 def find_missing(store: Store) -> str:
-    """Return why tasks cannot be placed in the cluster, with the commands that repair it; '' if
-    they can.
+    """Return why tasks cannot be placed, with the commands that repair that; '' if they can.
 
     While a scheduler lives and a slot is free, no server is asked whether it takes writes.
     """
@@ -35,25 +35,23 @@ def find_missing(store: Store) -> str:
         return ""
     refusals = read_refusals(store)
     fault = find_fault(store, read_schedulers(store), refusals)
-    others = [str(refusal) for refusal in refusals if refusal is not fault]
-    return "; and ".join(filter(None, (str(fault or ""), *others, _no_node(store))))
+    further_refusals = [str(refusal) for refusal in refusals if refusal is not fault]
+    return "; and ".join(filter(None, (str(fault or ""), *further_refusals, _no_node(store))))
 
 
 def _all_is_well(store: Store) -> bool:
-    """Return True if a scheduler is certainly alive and some slot is certainly free; two round
-    trips.
-    """
+    """Return whether a scheduler is surely alive and a slot surely free, in two round trips."""
     keys = store.keys
     members, config = store.pipe(
         [("hgetall", keys.shared("schedulers")), ("hgetall", keys.shared("config"))]
     )
-    known = {readable(name): readable(value) for name, value in config.items()}
-    partitions = partitions_of(known)
+    config_fields = {readable(name): readable(value) for name, value in config.items()}
+    partitions = partitions_of(config_fields)
     stats = [("pttl", keys.stats(readable(name))) for name in members]
     free = [("hmget", keys.partition(number, "meta"), ["free"]) for number in range(partitions)]
     replies: list[Any] = store.pipe([*stats, *free]) if stats and free else []
     alive = any(
-        judge_silence(int(left_ms), lease_of(known))[1] for left_ms in replies[: len(stats)]
+        judge_silence(int(left_ms), lease_of(config_fields))[1] for left_ms in replies[: len(stats)]
     )
     return alive and any(count not in (None, b"0") for (count,) in replies[len(stats) :])
 
@@ -67,22 +65,23 @@ def _no_node(store: Store) -> str:
         return ""
     states = [(node.state_shown.value, node.name) for node in nodes]
     named = ", ".join(f"{name} ({state})" for state, name in sorted(states)[:4])
-    more = f" and {len(states) - 4} more" if len(states) > 4 else ""
-    return f"none of its nodes takes tasks: {named}{more}: parsync undrain NODE, or {START_NODE}"
+    unnamed = f" and {len(states) - 4} more" if len(states) > 4 else ""
+    return f"none of its nodes takes tasks: {named}{unnamed}: parsync undrain NODE, or {START_NODE}"
 
 
-_looked_at: set[tuple[str, str]] = set()
+_checked_clusters: set[tuple[str, str]] = set()
+"""(address, cluster) of each cluster that this process has submitted to."""
 
 
 def warn_once(store: Store) -> None:
-    """Warn after this process's first submit into a cluster if nothing can place the task.
+    """Warn if nothing can place tasks, at this process's first submit into a cluster.
 
     Never raises.
     """
-    place = (store.address, store.keys.cluster)
-    if place in _looked_at:
+    cluster = (store.address, store.keys.cluster)
+    if cluster in _checked_clusters:
         return
-    _looked_at.add(place)
+    _checked_clusters.add(cluster)
     try:
         missing = find_missing(store)
     except (ParsyncError, RedisError, OSError) as error:

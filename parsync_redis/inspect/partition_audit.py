@@ -1,6 +1,6 @@
-"""The audit of one partition: compare bits, leases, amounts and counts.
+"""The audit of one partition: bits, leases, amounts and counts must agree.
 
-It is pure: it judges values that were read.
+The audit is pure: it judges records that were read before.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -14,14 +14,19 @@ from ..model.text import TERMS
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The records read from a partition. bad: a sentence for each record that cannot be read."""
+    """The records of a partition, as they were read.
+
+    bits: the bitmap of free slots. free_amounts: node -> the amounts that it has left, as text.
+    alive: node -> its counter. lost: nodes with lost leases. inboxes: nodes with an inbox.
+    bad: a sentence for each record that cannot be parsed.
+    """
 
     number: int
     meta: Mapping[str, str]
     nodes: Mapping[str, Node]
     leases: Mapping[tuple[str, int], Lease]
     bits: bytes
-    left: Mapping[str, str]
+    free_amounts: Mapping[str, str]
     changed: Mapping[str, float]
     alive: Mapping[str, str]
     notes: Mapping[str, str]
@@ -32,49 +37,49 @@ class PartitionState:
 
 def audit_partition(state: PartitionState) -> list[str]:
     """Return a sentence for each fault of the partition."""
-    found = [*state.bad]
+    faults = [*state.bad]
     for check in (_bits, _leases, _amounts, _changes, _nodes, _counts):
-        found += check(state)
-    return [f"p{state.number}: {fact}" for fact in found]
+        faults += check(state)
+    return [f"p{state.number}: {fault}" for fault in faults]
 
 
 def usable(node: Node, slot: int) -> bool:
-    """Return True if a slot or waiting seat may be claimed when it has no lease."""
+    """Return whether a slot or waiting seat without a lease may be claimed."""
     return node.state == "up" and not node.draining and slot < node.offer.slots + (node.ahead or 0)
 
 
-def _bit(bits: bytes, at: int) -> int:
-    return bits[at // 8] >> (7 - at % 8) & 1 if at // 8 < len(bits) else 0
+def _bit(bits: bytes, position: int) -> int:
+    return bits[position // 8] >> (7 - position % 8) & 1 if position // 8 < len(bits) else 0
 
 
 def _bits(state: PartitionState) -> Iterator[str]:
-    """Check that a bit is 1 exactly if its slot is usable and has no lease, and that bits of no
-    node are 0.
+    """Check that a bit is 1 exactly if its slot is usable and has no lease.
+
+    A bit that belongs to no node must be 0.
     """
     owner: dict[int, str] = {}
     for name, node in state.nodes.items():
         for slot in range(node.span):
-            at = node.first + slot
-            if at in owner:
-                yield f"bit {at} is of {owner[at]} and of {name}"
-            owner[at] = name
-            held = state.leases.get((name, slot))
-            right = int(usable(node, slot) and held is None)
-            if _bit(state.bits, at) != right:
-                why = (
-                    f"leased to {held.place.task}"
-                    if held
-                    else f"{'' if right else 'not '}usable and without a lease"
-                )
-                yield f"slot {name}/{slot} has the free bit {1 - right}, but is {why}"
-    for at in range(len(state.bits) * 8):
-        if at not in owner and _bit(state.bits, at):
-            yield f"bit {at} is 1, but is of no node"
+            position = node.first + slot
+            if position in owner:
+                yield f"bit {position} is of {owner[position]} and of {name}"
+            owner[position] = name
+            lease = state.leases.get((name, slot))
+            expected = int(usable(node, slot) and lease is None)
+            if _bit(state.bits, position) != expected:
+                why = "usable and without a lease" if expected else "not usable and without a lease"
+                if lease:
+                    why = f"leased to {lease.place.task}"
+                yield f"slot {name}/{slot} has the free bit {1 - expected}, but is {why}"
+    for position in range(len(state.bits) * 8):
+        if position not in owner and _bit(state.bits, position):
+            yield f"bit {position} is 1, but is of no node"
 
 
 def _leases(state: PartitionState) -> Iterator[str]:
-    """Check that every lease is of a slot in its node's span, and that all slots that it names have
-    it.
+    """Check that each lease is for a slot of its node.
+
+    All slots that a lease names must have that lease.
     """
     for (name, slot), lease in state.leases.items():
         node = state.nodes.get(name)
@@ -89,46 +94,48 @@ def _leases(state: PartitionState) -> Iterator[str]:
             yield f"slot {name}/{slot} has a lost lease, but {name} is not listed as lost"
         if lease.place.partition != state.number:
             yield f"slot {name}/{slot} has a lease of partition {lease.place.partition}"
-        for other in lease.place.slots:
-            led = state.leases.get((name, other))
-            if led is None or led.place != lease.place:
-                yield f"slot {name}/{slot} has a lease of {name}/{other} as well, which has another"
+        for further_slot in lease.place.slots:
+            further_lease = state.leases.get((name, further_slot))
+            if further_lease is None or further_lease.place != lease.place:
+                yield (
+                    f"slot {name}/{slot} has a lease of {name}/{further_slot} as well, which has "
+                    "another"
+                )
 
 
 def number(text: str) -> int:
-    """Return a count as Redis has it, 0 for no text; -1 if it is no count."""
-    return int(text) if text.isdecimal() and len(text) < 16 else 0 if not text else -1
+    """Return a count as Redis stores it: 0 for "", -1 if the text is no count."""
+    if not text:
+        return 0
+    return int(text) if text.isdecimal() and len(text) < 16 else -1
 
 
 def _amounts(state: PartitionState) -> Iterator[str]:
-    """Check that what is left and what leases hold add up to what the node declares."""
+    """Check that free amounts and leased amounts add up to what the node declares."""
     for name, node in state.nodes.items():
-        held = [
+        leased = [
             read_amounts(lease.place.asked)
-            for (of, _), lease in state.leases.items()
-            if of == name and lease.leads
+            for (owner, _), lease in state.leases.items()
+            if owner == name and lease.leads
         ]
-        apart = {name for amounts in held for name in amounts if undeclared(name)}
-        right = {
-            resource: amount - sum(amounts.get(resource, 0) for amounts in held)
-            for resource, amount in [
-                *node.offer.amounts,
-                *((name, undeclared(name)) for name in sorted(apart)),
-            ]
-        }
-        left = state.left.get(name, "")
-        if read_amounts(left) != right:
-            by_leases = amounts_text(right.items())
-            yield f"node {name} has {left!r} left, but by its leases {by_leases!r}"
+        apart = {word for amounts in leased for word in amounts if undeclared(word)}
+        expected = dict(node.offer.amounts) | {word: undeclared(word) for word in sorted(apart)}
+        for resource in expected:
+            expected[resource] -= sum(amounts.get(resource, 0) for amounts in leased)
+        free_amounts = state.free_amounts.get(name, "")
+        if read_amounts(free_amounts) != expected:
+            by_leases = amounts_text(expected.items())
+            yield f"node {name} has {free_amounts!r} left, but by its leases {by_leases!r}"
     yield from (
         f"amounts are left of {name}, which is no node"
-        for name in state.left.keys() - state.nodes.keys()
+        for name in state.free_amounts.keys() - state.nodes.keys()
     )
 
 
 def _changes(state: PartitionState) -> Iterator[str]:
-    """Check that each change is of a node and of a version that there was, and that it is known
-    since when they are.
+    """Check that each noted change names a node and a version that existed.
+
+    The partition must also note since when changes are noted.
     """
     latest = number(state.meta.get("version", ""))
     for name, version in sorted(state.changed.items()):
@@ -144,8 +151,9 @@ def _changes(state: PartitionState) -> Iterator[str]:
 
 
 def _nodes(state: PartitionState) -> Iterator[str]:
-    """Check that every node has a counter of its incarnation, and a note: terms exactly if drained,
-    any if suspect.
+    """Check that each node has a counter of its incarnation, and the note of its state.
+
+    A drained node has a note with the terms of the drain, a suspect node has any note.
     """
     for name, node in state.nodes.items():
         if state.alive.get(name, "").split(" ")[0] != f"inc={node.inc}":
@@ -179,8 +187,9 @@ def _nodes(state: PartitionState) -> Iterator[str]:
 
 
 def _counts(state: PartitionState) -> Iterator[str]:
+    """Check that `meta` has the numbers of slots and of free slots."""
     slots = sum(node.offer.slots for node in state.nodes.values())
     free = sum(byte.bit_count() for byte in state.bits)
-    for field, right in (("slots", slots), ("free", free)):
-        if number(state.meta.get(field, "")) != right:
-            yield f"meta says {field} {state.meta.get(field, 0)}, counted {right}"
+    for field, expected in (("slots", slots), ("free", free)):
+        if number(state.meta.get(field, "")) != expected:
+            yield f"meta says {field} {state.meta.get(field, 0)}, counted {expected}"

@@ -1,5 +1,6 @@
-"""Describe each primary of a Redis Cluster for `parsync doctor`: tags, load, memory, replicas and
-settings.
+"""The checks of each primary of a Redis Cluster, for `parsync doctor`.
+
+A check concerns the tags, the load, the memory, the replicas or the settings of a primary.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,29 +19,25 @@ from .server_checks import Check, judge_lists, judge_memory, judge_persistence, 
 _COVERAGE = "cluster-require-full-coverage"
 _TIMEOUT = "cluster-node-timeout"
 
-LONGEST_MS: Final = 5000
-"""A node time-out beyond this makes a failover slow: until then the tags of the primary stand
-still.
-"""
+MOST_NODE_TIMEOUT_MS: Final = 5000
+"""The longest good `cluster-node-timeout`: the tags of a lost primary stand still so long."""
 
-BEHIND_S: Final = 10
-BEHIND_BYTES: Final = 1 << 20
-"""A replica that is so far behind would lose too much if it took over."""
+MOST_LAG_S: Final = 10
+MOST_LAG_BYTES: Final = 1 << 20
+"""A replica that lags further behind would lose too much if it took over."""
 
 
 def read_settings(server: Reader) -> dict[str, str] | None:
-    """Return the settings of a server that the check-up judges; None if it does not tell them to
-    this login.
-    """
+    """Return the settings that the check-up judges; None if this login may not read settings."""
     try:
-        told = server.read("config_get", "save", *LIST_SETTINGS, _COVERAGE, _TIMEOUT)
+        settings = server.read("config_get", "save", *LIST_SETTINGS, _COVERAGE, _TIMEOUT)
     except (AccessDenied, ResponseError):  # some servers have no CONFIG
         return None
-    return {str(name): str(value) for name, value in told.items()}
+    return {str(name): str(value) for name, value in settings.items()}
 
 
 def check_primaries(store: Store) -> Iterator[Check]:
-    """Describe each primary, and warn of what it lacks."""
+    """Describe each primary, and warn of what the primary lacks."""
     for address, server in store.servers().items():
         try:
             if server is None:
@@ -59,7 +56,7 @@ def check_primaries(store: Store) -> Iterator[Check]:
                 "primary", "ok", f"{address}: {holdings_of(store, address)}; {_facts(info)}"
             )
             yield from judge_primary(address, info, settings)
-            of_any = (
+            server_checks = (
                 judge_memory(info),
                 judge_lists(settings),
                 judge_persistence(info, settings),
@@ -67,12 +64,13 @@ def check_primaries(store: Store) -> Iterator[Check]:
             )
             yield from (
                 replace(check, text=f"{address}: {check.text}")
-                for check in of_any
+                for check in server_checks
                 if check.level != "ok"
             )
 
 
 def _away(store: Store, address: str, why: str) -> Check:
+    """Return the failed check of a primary that is away."""
     text = f"{address}: {holdings_of(store, address)}, which stand still: {why}"
     repair = (
         "start it, or at a replica of it: redis-cli CLUSTER FAILOVER FORCE (TAKEOVER if most "
@@ -82,23 +80,24 @@ def _away(store: Store, address: str, why: str) -> Check:
 
 
 def _facts(info: Mapping[str, Any]) -> str:
+    """Return the load, the memory and the replicas of a primary, as text."""
     load = int(info.get("instantaneous_ops_per_sec", 0))
     used = int(info.get("used_memory", 0))
-    replicas = [f"{where} {_behind(info, replica)}" for where, replica in _replicas(info)]
+    replicas = [
+        f"{address} {_bytes_behind(info, replica)} bytes behind"
+        for address, replica in _replicas(info)
+    ]
     return f"{load} commands/s, {used / 2**20:.0f} MiB; replicas: {', '.join(replicas) or 'none'}"
 
 
 def _replicas(info: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    found = [
+    """Return the replicas of a primary, as (address, fields of INFO)."""
+    replicas = [
         info[f"slave{n}"]
         for n in range(int(info.get("connected_slaves", 0)))
         if f"slave{n}" in info
     ]
-    return [(f"{replica['ip']}:{replica['port']}", replica) for replica in found]
-
-
-def _behind(info: Mapping[str, Any], replica: Mapping[str, Any]) -> str:
-    return f"{_bytes_behind(info, replica)} bytes behind"
+    return [(f"{replica['ip']}:{replica['port']}", replica) for replica in replicas]
 
 
 def _bytes_behind(info: Mapping[str, Any], replica: Mapping[str, Any]) -> int:
@@ -108,8 +107,9 @@ def _bytes_behind(info: Mapping[str, Any], replica: Mapping[str, Any]) -> int:
 def judge_primary(
     address: str, info: Mapping[str, Any], settings: Mapping[str, str] | None
 ) -> Iterator[Check]:
-    """Warn of what makes the loss of a primary worse: no replica or a slow one, and two
-    settings.
+    """Warn of what makes the loss of a primary worse.
+
+    That is: no replica, a replica that lags behind, and two settings.
     """
     replicas = _replicas(info)
     if not replicas:
@@ -120,19 +120,19 @@ def judge_primary(
             text,
             f"redis-cli --cluster add-node NEW:PORT {address} --cluster-slave",
         )
-    for where, replica in replicas:
+    for replica_address, replica in replicas:
         lag_s = int(replica.get("lag", 0))
         lacks = _bytes_behind(info, replica)
         if replica.get("state", "online") != "online":
             text = f"is not online: {replica['state']}"
-        elif lag_s > BEHIND_S:
+        elif lag_s > MOST_LAG_S:
             text = f"is {lag_s} s behind"
-        elif lacks > BEHIND_BYTES:
+        elif lacks > MOST_LAG_BYTES:
             text = f"lacks {lacks / 2**20:.1f} MiB"
         else:
             continue
-        fix = "a failover now would lose the rest: see the load and the network of the replica"
-        yield Check("replicas", "warn", f"{address}: its replica {where} {text}", fix)
+        repair = "a failover now would lose the rest: see the load and the network of the replica"
+        yield Check("replicas", "warn", f"{address}: its replica {replica_address} {text}", repair)
     if settings is None:
         return
     if settings.get(_COVERAGE, "no") != "no":
@@ -143,7 +143,7 @@ def judge_primary(
             text,
             f"redis-cli CONFIG SET {_COVERAGE} no, and the same in its configuration",
         )
-    if int(settings.get(_TIMEOUT, "0")) > LONGEST_MS:
+    if int(settings.get(_TIMEOUT, "0")) > MOST_NODE_TIMEOUT_MS:
         text = (
             f"{address}: a replica takes over after {int(settings[_TIMEOUT]) / 1000:g} s at the "
             "soonest"
@@ -152,5 +152,5 @@ def judge_primary(
             "settings",
             "warn",
             text,
-            f"redis-cli CONFIG SET {_TIMEOUT} {LONGEST_MS}, and in its configuration",
+            f"redis-cli CONFIG SET {_TIMEOUT} {MOST_NODE_TIMEOUT_MS}, and in its configuration",
         )

@@ -1,9 +1,9 @@
-"""Judge what an audit suspects again, each by one atomic read: the audit reads piece by piece,
-while others write.
+"""The second look at what an audit suspects: one atomic read per suspicion.
 
-Keys of one hash tag are read in one MULTI. For two hash tags the first is read, then the second,
-then the first again: a text that both reads of the first show stood there all the time, for no
-place or attempt is written twice.
+The audit reads piece by piece while other processes write, so a suspicion may be a change between
+two reads. Keys of one hash tag are read in one MULTI. Keys of two hash tags are read in three
+steps: the first tag, the second tag, and the first tag again. A text that both reads of the first
+tag show was there all the time, because no place and no attempt is written twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,18 +17,21 @@ from ..model.record import TaskLine, place_text, read_run
 from ..store.reads.tasks import GENERATIONS
 from ..store.store import Store
 from .kind_audit import audit_kinds
-from .task_audit import Extra, QueueState, audit_slots, audit_tasks
+from .task_audit import QueueState, RareFields, audit_slots, audit_tasks
 
-RARE: Final = ("cancel", "next", "run", "ended_ms")
-SOME: Final = 200
-"""Tasks in one MULTI: others wait for the server meanwhile."""
-TRIES: Final = 20
-"""How often a task that moves from kind to kind meanwhile is read again; each time it is sound."""
+RARE_FIELDS: Final = ("cancel", "next", "run", "ended_ms")
+
+TASKS_PER_MULTI: Final = 200
+"""Maximum number of tasks in one MULTI: other clients wait for the server meanwhile."""
+
+MOST_READS: Final = 20
+"""Maximum number of reads of a task that changes its kind between two reads."""
 
 
-def atomic(store: Store, commands: Sequence[Sequence[Any]]) -> list[Any]:
-    """Run plain commands, as `Store.pipe` does, on keys of one hash tag in one MULTI and return the
-    replies.
+def read_atomically(store: Store, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    """Run plain commands on keys of one hash tag in one MULTI, and return the replies.
+
+    The commands have the form of `Store.pipe`.
     """
     pipe: Any
     with redis.Redis(connection_pool=store.pool_of(commands[0][1])).pipeline(
@@ -39,54 +42,55 @@ def atomic(store: Store, commands: Sequence[Sequence[Any]]) -> list[Any]:
         return list(pipe.execute())
 
 
-def named_tasks(facts: Sequence[str], ids: Iterable[str]) -> list[str]:
-    """Return the ids of the tasks that sentences are about; an id may be any text."""
+def tasks_named_in(facts: Sequence[str], ids: Iterable[str]) -> list[str]:
+    """Return the ids of the tasks that the sentences are about. An id may be any text."""
     by_word: dict[str, list[str]] = {}
     for id in ids:
         by_word.setdefault(id.split(" ")[0], []).append(id)
-    found = {}
+    is_named = {}
     for fact in facts:
-        rest = fact.removeprefix("task ")
-        for id in by_word.get(rest.split(" ")[0], ()) or by_word.get(
-            rest.split(" ")[0].rstrip(":"), ()
-        ):
-            found[id] = rest.startswith((f"{id} ", f"{id}:"))
-    return [id for id, named in found.items() if named]
+        text = fact.removeprefix("task ")
+        first_word = text.split(" ")[0]
+        for id in by_word.get(first_word, ()) or by_word.get(first_word.rstrip(":"), ()):
+            is_named[id] = text.startswith((f"{id} ", f"{id}:"))
+    return [id for id, named in is_named.items() if named]
 
 
-def look_at_tasks(
+def recheck_tasks(
     store: Store,
     shard: int,
     ids: Sequence[str],
     queues: Mapping[str, Mapping[str, float]],
     submitted: int,
 ) -> Iterator[str]:
-    """Yield the faults that these tasks of a shard have at one moment.
+    """Yield the faults that tasks of a shard have at one moment.
 
-    queues: kind -> the tasks that waited so.
+    queues: kind -> the tasks that the audit saw wait as this kind.
     """
     waited: dict[str, set[str]] = {id: set() for id in ids}
     for kind, orders in queues.items():
         for id in waited.keys() & orders.keys():
             waited[id].add(kind)
-    for at in range(0, len(ids), SOME):
-        some: Sequence[str] = ids[at : at + SOME]
-        for _ in range(TRIES):
-            state, moved = _read(store, shard, some, waited, submitted)
-            facts = [*audit_tasks(state)]
-            again = named_tasks(facts, some)
-            still = {*again} - {*moved}
-            yield from (fact for fact in facts if named_tasks([fact], still))
-            some = [id for id in again if id in moved]
-            if not some:
+    for start in range(0, len(ids), TASKS_PER_MULTI):
+        chunk: Sequence[str] = ids[start : start + TASKS_PER_MULTI]
+        for _ in range(MOST_READS):
+            state, moved = _read(store, shard, chunk, waited, submitted)
+            faults = [*audit_tasks(state)]
+            faulty = tasks_named_in(faults, chunk)
+            surely_faulty = {*faulty} - {*moved}
+            yield from (fault for fault in faults if tasks_named_in([fault], surely_faulty))
+            chunk = [id for id in faulty if id in moved]
+            if not chunk:
                 break
 
 
 def _read(
     store: Store, shard: int, ids: Sequence[str], waited: Mapping[str, set[str]], submitted: int
 ) -> tuple[QueueState, list[str]]:
-    """Return the tasks as they are at one moment, and those that may wait as a kind that was not
-    looked at.
+    """Return the tasks as they are at one moment, and the ids of tasks that may have moved.
+
+    A task may have moved if its line has a kind that is not in `waited`; the kind is then added
+    there.
     """
 
     def queue(kind: str) -> str:
@@ -101,52 +105,54 @@ def _read(
         commands += [("zscore", queue(kind), id) for kind in ("later", "dead")]
         commands += [
             ("hexists", queue("messages"), id),
-            ("hmget", extra, list(RARE)),
+            ("hmget", extra, list(RARE_FIELDS)),
             ("exists", extra),
             ("ttl", extra),
         ]
         commands += [("zscore", store.keys.pending(kind, shard), id) for kind in sorted(waited[id])]
-    replies = iter(atomic(store, [*commands, ("hget", queue("meta"), "submitted")]))
+    replies = iter(read_atomically(store, [*commands, ("hget", queue("meta"), "submitted")]))
     names = ("tasks", "taken", "running", *GENERATIONS, "later", "dead")
-    held: dict[str, dict[str, Any]] = {name: {} for name in names}
+    entries_of: dict[str, dict[str, Any]] = {name: {} for name in names}
     silent = list[str]()
-    extras = dict[str, Extra]()
+    extras = dict[str, RareFields]()
     queues = dict[str, dict[str, float]]()
     moved = list[str]()
     for id in ids:
-        for name, entries in held.items():
+        for name, entries in entries_of.items():
             if (value := next(replies)) is not None:
                 entries[id] = float(value) if name in ("later", "dead") else readable(value)
-        there, rare, exists, ttl = (next(replies) for _ in range(4))
-        silent += [] if there or id not in held["tasks"] else [id]
+        has_message, rare, exists, ttl = (next(replies) for _ in range(4))
+        silent += [] if has_message or id not in entries_of["tasks"] else [id]
         if exists:
             fields = {
                 name: readable(value)
-                for name, value in zip(RARE, rare, strict=True)
+                for name, value in zip(RARE_FIELDS, rare, strict=True)
                 if value is not None
             }
-            extras[id] = Extra(fields, ttl >= 0)
+            extras[id] = RareFields(fields, ttl >= 0)
         for kind in sorted(waited[id]):
             if (order := next(replies)) is not None:
                 queues.setdefault(kind, {})[id] = float(order)
-        kind = _kind(held["tasks"].get(id, ""))
+        kind = _kind(entries_of["tasks"].get(id, ""))
         if kind and kind not in waited[id]:
             waited[id].add(kind)
             moved.append(id)
-    latest = next(replies)
-    nodes, leases = _places(store, shard, held["running"])
-    count = int(latest) if latest is not None and latest.isdigit() else submitted
-    tasks = held["tasks"]
-    ended = [held[name] for name in GENERATIONS]
+    submitted_now = next(replies)
+    nodes, leases = _places(store, shard, entries_of["running"])
+    count = (
+        int(submitted_now) if submitted_now is not None and submitted_now.isdigit() else submitted
+    )
+    tasks = entries_of["tasks"]
+    ended = [entries_of[name] for name in GENERATIONS]
     state = QueueState(
         tasks,
         silent,
         len(tasks) - len(silent),
-        held["taken"],
-        held["running"],
+        entries_of["taken"],
+        entries_of["running"],
         queues,
-        held["later"],
-        held["dead"],
+        entries_of["later"],
+        entries_of["dead"],
         ended,
         extras,
         nodes,
@@ -157,6 +163,7 @@ def _read(
 
 
 def _kind(line: str) -> str:
+    """Return the kind in a task's line; '' if the line cannot be parsed."""
     try:
         return TaskLine.of(line).kind if line else ""
     except ValueError:
@@ -166,11 +173,12 @@ def _kind(line: str) -> str:
 def _places(
     store: Store, shard: int, running: Mapping[str, str]
 ) -> tuple[dict[str, Node], set[str]]:
-    """Return the nodes of these runs, and those places that have a lease or whose run was over a
-    moment later.
+    """Return the nodes of the runs, and the texts of the places that are sound.
+
+    A place is sound if it has its lease, or if its run was over a moment later.
     """
     nodes: dict[str, Node] = {}
-    leases: set[str] = set()
+    sound: set[str] = set()
     for id, text in running.items():
         place, _ = read_run(text)
         if place is None:
@@ -184,19 +192,19 @@ def _places(
             or now is None
             or place_text(readable(now)) != place_text(text)
         ):
-            leases.add(place_text(text))
+            sound.add(place_text(text))
         try:
             nodes[place.node] = Node.of(place.node, readable(record or b""))
         except ValueError:
             continue
-    return nodes, leases
+    return nodes, sound
 
 
-def look_at_kinds(store: Store, shard: int, kinds: Iterable[str]) -> Iterator[str]:
-    """Yield the faults that these kinds of a shard have at one moment."""
+def recheck_kinds(store: Store, shard: int, kinds: Iterable[str]) -> Iterator[str]:
+    """Yield the faults that kinds of a shard have at one moment."""
     keys = store.keys
     for kind in kinds:
-        line, changed, version, waiting = atomic(
+        line, changed, version, waiting = read_atomically(
             store,
             [
                 ("hget", keys.queue("kinds", shard), kind),
@@ -205,7 +213,7 @@ def look_at_kinds(store: Store, shard: int, kinds: Iterable[str]) -> Iterator[st
                 ("zrange", keys.pending(kind, shard), 0, -1, False, True),
             ],
         )
-        orders = {str(at): float(score) for at, (_, score) in enumerate(waiting)}
+        orders = {str(index): float(score) for index, (_, score) in enumerate(waiting)}
         lines = {} if line is None else {kind: readable(line)}
         versions = {} if changed is None else {kind: float(changed)}
         yield from audit_kinds(
@@ -216,47 +224,51 @@ def look_at_kinds(store: Store, shard: int, kinds: Iterable[str]) -> Iterator[st
         )
 
 
-def look_at_slots(
+def recheck_slots(
     nodes: Mapping[tuple[int, str], Node], read: Callable[[], dict[str, str]], store: Store
 ) -> Iterator[str]:
-    """Yield the nodes that run more than their slots.
+    """Yield the nodes that run more tasks than they have slots.
 
-    read: what runs in all shards; what is there twice counts.
+    read: returns the runs of all shards by task. Only runs count that are the same in two reads.
     """
     before = read()
-    now = {}
-    for (p, name), node in nodes.items():
-        record = store.read("hget", store.keys.partition(p, "nodes"), name)
-        now[p, name] = Node.of(name, readable(record)) if record is not None else node
+    nodes_now = {}
+    for (partition, name), node in nodes.items():
+        record = store.read("hget", store.keys.partition(partition, "nodes"), name)
+        nodes_now[partition, name] = Node.of(name, readable(record)) if record is not None else node
     after = read()
-    yield from audit_slots(now, {id: text for id, text in before.items() if after.get(id) == text})
+    yield from audit_slots(
+        nodes_now, {id: text for id, text in before.items() if after.get(id) == text}
+    )
 
 
-def kind_differs(
+def is_suspect_kind(
     kind: str,
     queues: Mapping[str, Mapping[str, float]],
     lines: Mapping[str, str],
     versions: Mapping[str, float],
     version: int,
 ) -> bool:
-    """Return whether a kind is suspected."""
-    one = {kind: queues.get(kind, {})}, {kind: lines[kind]} if kind in lines else {}
-    its = {kind: versions[kind]} if kind in versions else {}
-    return bool([*audit_kinds(*one, its, version)])
+    """Return whether the audit suspects a kind."""
+    queue_of_kind = {kind: queues.get(kind, {})}
+    line_of_kind = {kind: lines[kind]} if kind in lines else {}
+    version_of_kind = {kind: versions[kind]} if kind in versions else {}
+    return bool([*audit_kinds(queue_of_kind, line_of_kind, version_of_kind, version)])
 
 
-def look_at_versions(store: Store, shard: int) -> Iterator[str]:
-    """Yield whether two kinds changed at the same version."""
+def recheck_versions(store: Store, shard: int) -> Iterator[str]:
+    """Yield a sentence if two kinds changed at the same version."""
     changed = store.read("zrange", store.keys.queue("changed", shard), 0, -1, False, True)
     if len({score for _, score in changed}) < len(changed):
         yield "two kinds changed at the same version"
 
 
-def look_at_messages(store: Store, shard: int, silent: int) -> Iterator[str]:
-    """Yield whether a shard has other messages than those of its tasks; silent: its tasks without
-    one.
+def recheck_messages(store: Store, shard: int, silent: int) -> Iterator[str]:
+    """Yield a sentence if a shard has more or fewer messages than tasks with a message.
+
+    silent: the number of tasks without a message.
     """
-    tasks, messages = atomic(
+    tasks, messages = read_atomically(
         store, [("hlen", store.keys.queue(name, shard)) for name in ("tasks", "messages")]
     )
     if messages != tasks - silent:

@@ -1,4 +1,4 @@
-"""The judgements of `parsync doctor` on a server, from its INFO and its settings. Pure."""
+"""The judgements of `parsync doctor` on one server, by its INFO and its settings. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding: its subject, its condition, and the fix if the condition is bad."""
+    """One finding: its subject (name), its level, what was seen (text), and the repair."""
 
     name: str
     level: Level
@@ -37,9 +37,9 @@ def judge_memory(info: Mapping[str, Any]) -> Check:
 
 
 def judge_allocator(info: Mapping[str, Any]) -> Check:
-    """Name the allocator; libc's is no fault, but slower.
+    """Name the allocator. libc's is no fault, but slower.
 
-    The server does not know of a preloaded one.
+    The server does not say whether another allocator is preloaded.
     """
     name = str(info.get("mem_allocator", "unknown"))
     if name != "libc":
@@ -52,32 +52,34 @@ def judge_allocator(info: Mapping[str, Any]) -> Check:
 
 
 def judge_lists(settings: Mapping[str, str] | None) -> Check:
-    """Warn if the server keeps larger sets and hashes as lists than pays."""
-    wanted = " ".join(f"{name} {most}" for name, most in LIST_SETTINGS.items())
+    """Warn if the server keeps sets and hashes as lists beyond the size that pays."""
+    right_settings = " ".join(f"{name} {most}" for name, most in LIST_SETTINGS.items())
     if settings is None:
         return Check(
             "lists",
             "ok",
-            f"the server does not tell this login its settings; {wanted} save CPU (redis-cli "
-            "CONFIG GET)",
+            f"the server does not tell this login its settings; {right_settings} save CPU "
+            "(redis-cli CONFIG GET)",
         )
-    there = {name: settings[name] for name in LIST_SETTINGS if name in settings}
+    list_settings = {name: settings[name] for name in LIST_SETTINGS if name in settings}
     text = (
-        ", ".join(f"{name} {value}" for name, value in there.items())
+        ", ".join(f"{name} {value}" for name, value in list_settings.items())
         or "the server has no such settings"
     )
-    if any(int(value) > LIST_SETTINGS[name] for name, value in there.items()):
+    if any(int(value) > LIST_SETTINGS[name] for name, value in list_settings.items()):
         repair = (
-            f"redis-cli CONFIG SET {wanted}, and the same in its configuration: a twentieth less "
-            "CPU"
+            f"redis-cli CONFIG SET {right_settings}, and the same in its configuration: "
+            "a twentieth less CPU"
         )
         return Check("lists", "warn", text, repair)
     return Check("lists", "ok", text)
 
 
 def judge_persistence(info: Mapping[str, Any], settings: Mapping[str, str] | None) -> Check:
-    """Pass with AOF, warn with RDB alone (a crash loses minutes) or nothing; fail after a failed
-    write.
+    """Judge what a crash of the server loses.
+
+    Passes with AOF. Warns with RDB alone, which loses minutes, or without both. Fails after a
+    failed write.
     """
     save = None if settings is None else settings.get("save", "")
     aof = bool(int(info.get("aof_enabled", 0)))

@@ -1,6 +1,6 @@
-"""The audit of the tasks: each is in the keys of its state only.
+"""The audit of the tasks: each task is in the keys of its state only.
 
-It is pure: it judges values that were read.
+The audit is pure: it judges records that were read before.
 """
 
 import re
@@ -13,13 +13,15 @@ from ..model.node import Node
 from ..model.record import TaskLine, place_text, read_run
 from ..model.task import FINAL
 
-_ENDED: Final = re.compile(rf"(?:{'|'.join(FINAL)}) \d{{1,15}}\n([^\n]*)\n[^\n]*\n.*", re.DOTALL)
+_ENDED_ENTRY: Final = re.compile(
+    rf"(?:{'|'.join(FINAL)}) \d{{1,15}}\n([^\n]*)\n[^\n]*\n.*", re.DOTALL
+)
 _ATTEMPT: Final = re.compile(r"(\d{1,9})@(\d{1,15})(?:\..*)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
-    """The rare fields of a task that an audit reads, and whether they expire."""
+class RareFields:
+    """The rare fields of a task that the audit reads, and whether the fields expire."""
 
     fields: Mapping[str, str]
     expires: bool
@@ -27,11 +29,11 @@ class Extra:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The tasks as they were read.
+    """The tasks of a shard as they were read.
 
-    silent: tasks without a message. queues: kind -> its tasks and their orders. ended: the
-    generations. nodes: all nodes by name. leases: the texts of their leases. submitted: the number
-    of submissions.
+    silent: tasks without a message. messages: the number of messages. queues: kind -> task ->
+    order. ended: the ended tasks, a table per generation. nodes: all nodes by name. leases: the
+    texts of all leases. submitted: the number of submissions.
     """
 
     tasks: Mapping[str, str]
@@ -43,7 +45,7 @@ class QueueState:
     later: Mapping[str, float]
     dead: Mapping[str, float]
     ended: Sequence[Mapping[str, str]]
-    extras: Mapping[str, Extra]
+    extras: Mapping[str, RareFields]
     nodes: Mapping[str, Node]
     leases: Set[str]
     submitted: int
@@ -63,9 +65,9 @@ def audit_tasks(state: QueueState) -> Iterator[str]:
         with_message = len(state.tasks) - len(state.silent)
         yield f"there are {state.messages} messages, of {with_message} tasks"
     yield from _waiting(state, lines)
-    yield from _held(state, lines)
+    yield from _attempts(state, lines)
     yield from _ended(state)
-    yield from _extra(state)
+    yield from _rare_fields(state)
 
 
 def _indexes(state: QueueState) -> Iterator[str]:
@@ -86,12 +88,12 @@ def _indexes(state: QueueState) -> Iterator[str]:
         for id in ids:
             lists.setdefault(id, []).append(index)
     for id in state.tasks:
-        if len(found := lists.get(id, [])) != 1:
-            yield f"task {id} has not ended, but is in {' and '.join(found) or 'no index'}"
+        if len(names := lists.get(id, [])) != 1:
+            yield f"task {id} has not ended, but is in {' and '.join(names) or 'no index'}"
 
 
 def _waiting(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
-    """Check that tasks wait as their kind, in their order."""
+    """Check that a task waits as the kind, and with the order, that its line has."""
     for kind, queue in state.queues.items():
         for id, order in queue.items():
             line = lines.get(id)
@@ -101,8 +103,8 @@ def _waiting(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
                 yield f"task {id} waits at {order:.0f}, its order is {line.order}"
 
 
-def _held(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
-    """Check that attempts were given out, and that places have their leases."""
+def _attempts(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
+    """Check that each attempt was given out, and that each place has its lease."""
     attempts = dict(state.taken)
     for id, text in state.running.items():
         place, _ = read_run(text)
@@ -114,8 +116,11 @@ def _held(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
             yield f"task {id} has no lease at its place: {text!r:.200}"
     for id, line in lines.items():
         match = _ATTEMPT.fullmatch(attempts.get(id, f"{line.takes + 1}@{line.life}"))
-        given = match is not None and (int(match[1]), int(match[2])) == (line.takes + 1, line.life)
-        if not given or not 1 <= line.life <= state.submitted:
+        was_given_out = match is not None and (int(match[1]), int(match[2])) == (
+            line.takes + 1,
+            line.life,
+        )
+        if not was_given_out or not 1 <= line.life <= state.submitted:
             attempt = attempts.get(id, f"{line.takes}@{line.life}")
             yield (
                 f"task {id} has an attempt that was never given out: {attempt!r} of "
@@ -124,11 +129,10 @@ def _held(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
 
 
 def audit_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each node that runs more than its slots, of the tasks that run in all
-    shards.
+    """Yield a sentence for each node that runs more tasks than it has slots.
 
-    nodes: by partition and name. Runs of an earlier incarnation do not count: it may have had more
-    slots.
+    nodes: (partition, name) -> node. running: task -> its run, in all shards. Runs of an earlier
+    incarnation do not count: the node may have had more slots.
     """
     used: Counter[tuple[int, str]] = Counter()
     for id, text in running.items():
@@ -138,34 +142,36 @@ def audit_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str
         node = nodes.get((place.partition, place.node))
         if node is not None and place.inc == node.inc:
             used[place.partition, place.node] += len(place.slots)
-    for at, slots in used.items():
-        if slots > nodes[at].offer.slots:
-            yield f"node {at[1]} has {nodes[at].offer.slots} slots, but {slots} run tasks"
+    for (partition, name), slots in used.items():
+        offered = nodes[partition, name].offer.slots
+        if slots > offered:
+            yield f"node {name} has {offered} slots, but {slots} run tasks"
 
 
 def _ended(state: QueueState) -> Iterator[str]:
-    """Check that each ended task has one readable entry, and that it is in no other index."""
-    seen: set[str] = set()
+    """Check that an ended task has one readable entry, and is in no other index."""
+    ended_ids: set[str] = set()
     for generation in state.ended:
         for id, text in generation.items():
             if id in state.tasks:
                 yield f"task {id} has ended, and has not ended"
-            if id in seen:
+            if id in ended_ids:
                 yield f"task {id} has ended twice"
-            seen.add(id)
-            if not _ENDED.fullmatch(text):
+            ended_ids.add(id)
+            if not _ENDED_ENTRY.fullmatch(text):
                 yield f"task {id} has ended in no state that there is: {text!r:.200}"
 
 
-def _extra(state: QueueState) -> Iterator[str]:
-    """Check that the line of a task with rare fields has the mark, and that no rare field outlives
-    its run.
+def _rare_fields(state: QueueState) -> Iterator[str]:
+    """Check that the line of a task with rare fields has the mark '+'.
+
+    No rare field of a run may outlive the run.
     """
     ended = {
         id: match[1]
-        for found in state.ended
-        for id, text in found.items()
-        if (match := _ENDED.fullmatch(text))
+        for generation in state.ended
+        for id, text in generation.items()
+        if (match := _ENDED_ENTRY.fullmatch(text))
     }
     for id, extra in state.extras.items():
         if not (state.tasks.get(id) or ended.get(id, "+")).startswith("+"):
@@ -174,20 +180,21 @@ def _extra(state: QueueState) -> Iterator[str]:
             yield f"task {id} has {'not ' if extra.expires else ''}ended, but its rare fields " + (
                 "expire" if extra.expires else "never expire"
             )
-        of_run = [] if id in state.running else ["cancel"]
-        of_run += (
+        fields_of_run = [] if id in state.running else ["cancel"]
+        fields_of_run += (
             []
-            if id in state.running or (id in state.tasks and _is_others(extra.fields))
+            if id in state.running or (id in state.tasks and _is_published_elsewhere(extra.fields))
             else ["next"]
         )
-        of_run += [] if id in state.dead else ["run", "ended_ms"]
-        if left := [name for name in of_run if name in extra.fields]:
-            yield f"task {id} keeps {', '.join(left)} of a run that is over"
+        fields_of_run += [] if id in state.dead else ["run", "ended_ms"]
+        if outlived := [name for name in fields_of_run if name in extra.fields]:
+            yield f"task {id} keeps {', '.join(outlived)} of a run that is over"
 
 
-def _is_others(fields: Mapping[str, str]) -> bool:
-    """Return whether others than the run published a successor: such a successor
-    outlives the run.
+def _is_published_elsewhere(fields: Mapping[str, str]) -> bool:
+    """Return whether the successor was published by another program than the run.
+
+    Such a successor outlives the run.
     """
     options = "".join(fields.get("next", "").split(" ")[2:3])
     return any(word.startswith("pub=") for word in options.split(","))

@@ -1,5 +1,6 @@
-"""Find out why tasks wait, at this moment: the reason that a scheduler wrote may be old, and a dead
-one writes none.
+"""The reasons why tasks wait, found out at this moment.
+
+The reason that a scheduler wrote may be old, and a dead scheduler writes none.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -28,31 +29,28 @@ from ..store.reads.views import Directory, fetch, read_booked, read_holds
 from ..store.server.server_errors import Fault
 from ..store.store import Store
 
-MOST_IN_A_LIST: Final = 2500
-"""Nodes that are compared with the tasks of one list, at most: each task of other needs is compared
-with all nodes.
-"""
+MOST_COMPARED_FOR_LIST: Final = 2500
+"""Maximum number of comparisons, of needs with nodes, to explain one list of tasks."""
 
-MOST_SEATED: Final = 500
-"""Nodes with look-ahead whose waiting seats are read."""
+MOST_READ_SEATS: Final = 500
+"""Maximum number of nodes with look-ahead whose waiting seats are read."""
 
 NOT_YET: Final = "not explained yet: `parsync explain` explains one task"
 
 MOST_COMPARED: Final = 30_000
-"""Comparisons of a kind of waiting tasks with nodes of equal offers, for one explanation."""
+"""Maximum number of comparisons, of kinds with nodes of equal offers, for one explanation."""
 
 _OVER: Final = frozenset((*FINAL, StoredState.PENDING, StoredState.GONE))
-"""States of tasks of which no attempt may hold slots."""
+"""States of tasks that may hold no slots."""
 
 
 def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
-    """Return the tasks; those that wait say in `why` why they do, by nodes, leases and schedulers
-    as they are now.
+    """Return the tasks; `why` of each waiting task says why the task waits now.
 
-    What a list costs has a bound: with more nodes, or tasks of more needs and names, a task keeps
-    what a scheduler wrote last, or says that it is not explained yet. A single task is always
-    explained. Tasks of which nothing is known say so if there is no such cluster. Costs a few round
-    trips, and none if no task waits and none is gone. Raises ServerUnreachable.
+    A list has a bounded cost (MOST_COMPARED_FOR_LIST). Beyond the bound a task keeps the reason
+    that a scheduler wrote last, or says that it is not explained yet. A single task is always
+    explained. Tasks that are unknown say so if the cluster does not exist. Costs a few round trips;
+    none if no task waits and no task is unknown. Raises ServerUnreachable.
     """
     if any(task.state is TaskState.GONE and not task.why for task in tasks):
         missing = str(look_for_cluster(store) or "")
@@ -62,17 +60,17 @@ def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]
         ]
     if not any(task.state is TaskState.WAITING for task in tasks):
         return list(tasks)
-    looker = Looker(store, MOST_IN_A_LIST if len(tasks) > 1 else None)
+    reading = ClusterReading(store, MOST_COMPARED_FOR_LIST if len(tasks) > 1 else None)
     return [
-        replace(task, why=looker.why(task)) if task.state is TaskState.WAITING else task
+        replace(task, why=reading.why(task)) if task.state is TaskState.WAITING else task
         for task in tasks
     ]
 
 
-class Looker:
-    """The cluster as it was read at one moment; it explains tasks.
+class ClusterReading:
+    """The cluster as it was read at one moment; explains tasks from that.
 
-    most_compared: so many nodes it compares with tasks at most; None for all.
+    most_compared: the bound on comparisons of needs with nodes; None for no bound.
     """
 
     def __init__(self, store: Store, most_compared: int | None = None) -> None:
@@ -83,7 +81,7 @@ class Looker:
         self._refusals = read_refusals(store)
         self._fault = find_fault(store, read_schedulers(store), self._refusals)
         if self._most_explained == 0:
-            rows = []  # a large cluster: to parse them costs as much as the comparison
+            rows = []  # the bound is reached: parsing the rows costs as much as the comparison
         nodes = [state for number, (_, *texts) in rows for state in live_nodes(number, *texts)]
         self.states = {state.node.name: state for state in nodes}
         self._alive = {state.node.name for state in nodes if state.node.state != "down"}
@@ -94,14 +92,14 @@ class Looker:
         self.times = read_times(store) if self.bookings else LearntTimes()
         self._at_workers = self._read_waiting_seats()
         self._holders: dict[str, list[Holder]] = {}
-        self._placed: dict[str, str] = {}  # the node of each task that was seen to hold slots
-        self._found: dict[tuple[str, str], str] = {}
+        self._placed: dict[str, str] = {}  # task -> the node on which it holds slots
+        self._reasons: dict[tuple[str, str], str] = {}
 
     def fault_of(self, task: TaskStatus) -> Fault | None:
-        """Return what keeps a task whatever it needs; None if nothing does.
+        """Return the fault that keeps the task whatever it needs; None if there is none.
 
-        No scheduler is known to live, or the server of its shard takes no writes. A task without an
-        id has no shard.
+        The fault is that no scheduler is known to live, or that the server of the task's shard
+        takes no writes. A task without an id has no shard.
         """
         if self._fault or not task.id:
             return self._fault
@@ -109,10 +107,12 @@ class Looker:
         return next((refusal for refusal in self._refusals if refusal.address == home), None)
 
     def why(self, task: TaskStatus) -> str:
-        """Return the reason why a waiting task waits, and which other servers take no writes."""
+        """Return why a task waits, and which other servers take no writes."""
         fault = self.fault_of(task)
-        others = [f"; besides, {refusal}" for refusal in self._refusals if refusal is not fault]
-        return self._reason(task, fault) + "".join(others)
+        further_refusals = [
+            f"; besides, {refusal}" for refusal in self._refusals if refusal is not fault
+        ]
+        return self._reason(task, fault) + "".join(further_refusals)
 
     def _reason(self, task: TaskStatus, fault: Fault | None) -> str:
         ready_ms = task.times.get("ready")
@@ -125,15 +125,15 @@ class Looker:
                 f"it waits at {node} until a short task there ends; if that takes long, it goes "
                 "back"
             )
-        asked = (task.needs, task.name)
-        if asked not in self._found:
-            if self._most_explained is not None and len(self._found) >= self._most_explained:
+        needs_and_name = (task.needs, task.name)
+        if needs_and_name not in self._reasons:
+            if self._most_explained is not None and len(self._reasons) >= self._most_explained:
                 why = task.why or NOT_YET
                 return f"{fault}; and {why}" if fault else why
-            self._found[asked] = self._why(*asked)
+            self._reasons[needs_and_name] = self._why(*needs_and_name)
         if task.id in self._placed:
             return f"a scheduler has just placed it on {self._placed[task.id]}"
-        reason = self._found[asked]
+        reason = self._reasons[needs_and_name]
         if fault is not None:
             return str(fault) if reason.endswith(ROOM) else f"{fault}; and {reason}"
         if reason.endswith(ROOM) and task.history:
@@ -142,21 +142,21 @@ class Looker:
         return reason
 
     def _read_waiting_seats(self) -> dict[str, str]:
-        """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round
-        trip a partition.
+        """Return the node of each task that waits at its worker (decision 0028), by id.
+
+        Costs one round trip per partition.
         """
         nodes: dict[int, list[Node]] = {}
         ahead = [state for state in self.states.values() if state.node.has_waiting_seats]
-        for state in ahead[:MOST_SEATED]:
+        for state in ahead[:MOST_READ_SEATS]:
             nodes.setdefault(state.partition, []).append(state.node)
-        slots = {node.name: node.offer.slots for some in nodes.values() for node in some}
-        leases = [
-            lease
-            for p, some in nodes.items()
-            for lease in self.store.leases(p, some)
+        slots = {state.node.name: state.node.offer.slots for state in ahead}
+        places = [
+            lease.place
+            for partition, nodes_of_partition in nodes.items()
+            for lease in self.store.leases(partition, nodes_of_partition)
             if lease.leads
         ]
-        places = [lease.place for lease in leases]
         return {
             decode_id(place.task): place.node for place in places if place.slot >= slots[place.node]
         }
@@ -176,31 +176,30 @@ class Looker:
 
     def facts(self, name: str, needs: str) -> list[NodeFacts]:
         """Return the facts of all nodes for a task of this name and needs."""
-        found = [facts_of(state, name, self.apps) for state in self.states.values()]
-        barred = {one.node: one.whom for one in self.bookings if self._bars(one, name, needs)}
-        held = self.holds.get(name, frozenset())
-        return [
-            replace(
-                node,
-                booked=barred.get(node.name, ""),
-                held_back=(node.name, self.states[node.name].node.inc) in held,
-            )
-            if node.name in barred or held
-            else node
-            for node in found
-        ]
+        facts = [facts_of(state, name, self.apps) for state in self.states.values()]
+        barred = {
+            booking.node: booking.whom
+            for booking in self.bookings
+            if self._bars(booking, name, needs)
+        }
+        holding_back = self.holds.get(name, frozenset())
+        for i, node in enumerate(facts):
+            if node.name in barred or holding_back:
+                holds_back = (node.name, self.states[node.name].node.inc) in holding_back
+                facts[i] = replace(node, booked=barred.get(node.name, ""), held_back=holds_back)
+        return facts
 
     def _bars(self, booking: Booking, name: str, needs: str) -> bool:
+        """Return whether a booking keeps tasks of this name and needs off its node."""
         state = self.states.get(booking.node)
         times = self.times.of(name, state.node.offer) if state else None
         return booking.bars(name, needs, times.p95_ms if times else None, self.now_ms)
 
     def competing(self, kinds: Collection[Kind], nodes: Iterable[NodeFacts]) -> set[Kind] | None:
-        """Return the kinds of which a task could be placed on one of these nodes: those may take a
-        task's place.
+        """Return the kinds whose tasks could be placed on one of these nodes.
 
-        nodes: that fit the task. A closed node is nobody's; nodes of equal offers are judged once
-        for each kind. Returns None if that takes more than MOST_COMPARED comparisons.
+        nodes: the nodes that fit a task. A closed node counts for no kind. Nodes of equal offers
+        are judged once per kind. Returns None beyond MOST_COMPARED comparisons.
         """
         alike: dict[str, list[Node]] = {}
         for facts in nodes:
@@ -229,26 +228,27 @@ class Looker:
     def _admits(
         self, name: str, needs: Resources, alike: Sequence[Node], barred: Collection[str]
     ) -> bool:
-        """Return whether a task may be placed on one of some nodes with equal offers.
+        """Return whether a task may be placed on one of the nodes, which have equal offers.
 
-        barred: nodes that are booked.
+        barred: names of booked nodes.
         """
         first = facts_of(self.states[alike[0].name], name, self.apps)
         if not first.knows or not fits(first.offer, needs):
             return False
         holding_back = self.holds.get(name, frozenset())
-        near = near_of(needs)
+        required_node = near_of(needs)
         return any(
-            near in ("", node.name)
+            required_node in ("", node.name)
             and (node.name, node.inc) not in holding_back
             and node.name not in barred
             for node in alike
         )
 
     def holders_of(self, names: Sequence[str]) -> list[Holder]:
-        """Return the tasks that hold slots of some nodes; two round trips for each partition, once.
+        """Return the tasks that hold slots of the nodes.
 
-        A lease may outlive its run: so the tasks are asked whether that attempt is over.
+        A lease may outlive its run, so the record of each task says whether its attempt is over.
+        Costs two round trips per partition, once per node.
         """
         unread: dict[int, list[Node]] = {}
         for state in (self.states[name] for name in names if name not in self._holders):

@@ -1,4 +1,4 @@
 """`parsync serve`: a process beside the schedulers that shows the cluster over HTTP.
 
-doors.py lets some change it.
+The flags that write_access.py reads let submitters and operators change the cluster.
 """

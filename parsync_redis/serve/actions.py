@@ -1,5 +1,6 @@
-"""The actions of operators on the pages: the same functions as the commands drain, undrain, cancel
-and dead requeue.
+"""The actions of operators on the pages.
+
+An action calls the same function as the command drain, undrain, cancel or dead requeue.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,35 +19,38 @@ from ..store.reads.cancel import Selection
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The text of a confirmation: the present state, and the effect, '' if there is none.
+class Confirmation:
+    """What the page of confirmation says before an action.
 
-    state: the task's.
+    now: the present state, as a sentence. effect: what the action would do; '' if it would do
+    nothing. state: the state of the task; '' for a node.
     """
 
     now: str
-    will: str
+    effect: str
     state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action.
+    """An action on a node or a task.
 
-    of: what it is done to, `node` or `id`. do: with the fields of the form, and who does it.
+    target_field: the field of the form that names the target, `node` or `id`.
+    plan: (client, target) -> what the page of confirmation says.
+    do: (client, target, form, name of the operator) -> what was done, as a sentence.
     """
 
-    of: str
-    plan: Callable[[ParsyncClient, str], Question]
+    target_field: str
+    plan: Callable[[ParsyncClient, str], Confirmation]
     do: Callable[[ParsyncClient, str, Mapping[str, str], str], str]
 
 
 def _node(client: ParsyncClient, name: str) -> tuple[NodeView, str]:
-    """Return a node, and how it is."""
-    found = next((node for node in client.nodes() if node.name == name), None)
-    if found is None:
+    """Return a node, and a sentence about its state. Raises InvalidInput if there is none."""
+    view = next((node for node in client.nodes() if node.name == name), None)
+    if view is None:
         raise InvalidInput(f"no node {shown(name)}")
-    return found, _sentence(found)
+    return view, _sentence(view)
 
 
 def _sentence(node: NodeView) -> str:
@@ -54,13 +58,13 @@ def _sentence(node: NodeView) -> str:
     return f"{node.name} is {node.state}{note}: {node.held} of {node.slots} slots are held"
 
 
-def _plan_drain(client: ParsyncClient, name: str) -> Question:
+def _plan_drain(client: ParsyncClient, name: str) -> Confirmation:
     _, now = _node(client, name)
-    will = (
+    effect = (
         f"{name} gets no new tasks, also after it restarts. Its runs go on, unless you give a time "
         "for them."
     )
-    return Question(now, will)
+    return Confirmation(now, effect)
 
 
 def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -> str:
@@ -70,10 +74,10 @@ def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -
     return _sentence(client.drain(name, after_s, f"{reason} (by {by})" if reason else f"by {by}"))
 
 
-def _plan_undrain(client: ParsyncClient, name: str) -> Question:
+def _plan_undrain(client: ParsyncClient, name: str) -> Confirmation:
     node, now = _node(client, name)
     open_again = node.draining or node.state == NodeState.SUSPECT
-    return Question(now, f"{name} gets tasks again." if open_again else "")
+    return Confirmation(now, f"{name} gets tasks again." if open_again else "")
 
 
 def _undrain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -> str:
@@ -85,16 +89,16 @@ def _now(task: TaskStatus) -> str:
     return f"task {task.id} ({task.name}) is {task.state}{on}"
 
 
-def _plan_cancel(client: ParsyncClient, id: str) -> Question:
+def _plan_cancel(client: ParsyncClient, id: str) -> Confirmation:
     task = client.status(id)
-    will = {
+    effects = {
         TaskState.WAITING: "It is cancelled, and never starts.",
         TaskState.PLACED: "It is cancelled, if it has not started by then.",
         TaskState.RUNNING: (
             f"Its node {task.node} ends its process by SIGTERM, and it is cancelled."
         ),
     }
-    return Question(_now(task), will.get(task.state, ""), task.state)
+    return Confirmation(_now(task), effects.get(task.state, ""), task.state)
 
 
 def _cancel(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) -> str:
@@ -107,10 +111,10 @@ def _cancel(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) ->
     return f"nothing was done: task {id} was {chosen.state}, and is {word} now"
 
 
-def _plan_requeue(client: ParsyncClient, id: str) -> Question:
+def _plan_requeue(client: ParsyncClient, id: str) -> Confirmation:
     task = client.status(id)
     dead = task.state is TaskState.DEAD
-    return Question(
+    return Confirmation(
         _now(task), "It waits again, and its starts are counted from 0." if dead else ""
     )
 

@@ -1,6 +1,6 @@
-"""The answers of the API as types, for its OpenAPI document.
+"""The types of the answers of the API, for the OpenAPI document.
 
-The values in them are those that the commands print.
+An answer has the same values as the command line prints.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 
 class Error(BaseModel):
-    """An error in one sentence, and the status of the answer. id: of the task that was refused."""
+    """An error in one sentence, with the status of the answer.
+
+    id: the id of the task that was refused; "" if the error is not about one task.
+    """
 
     error: str
     status: int
@@ -40,9 +43,10 @@ class Document(BaseModel):
 
 
 class Fresh(BaseModel):
-    """How old the answer is, and the server's time (ms) of it.
+    """How old an answer is.
 
-    error: why the last reading failed.
+    age_s: seconds since the reading began; null before the first. stale: whether the answer is too
+    old. now_ms: the time of the server at the reading. error: why the last reading failed.
     """
 
     age_s: float | None
@@ -52,7 +56,7 @@ class Fresh(BaseModel):
 
 
 class Page(Fresh, Generic[T]):
-    """A page of a list, and how many items there are in all."""
+    """A page of a list. total: the number of items in the whole list."""
 
     total: int
     limit: int
@@ -61,7 +65,7 @@ class Page(Fresh, Generic[T]):
 
 
 class Partitions(Page[PartitionView]):
-    """A page of partitions, and how unlike all partitions are."""
+    """A page of partitions. evenness: how unlike all partitions are."""
 
     evenness: Evenness
 
@@ -73,13 +77,13 @@ Names = Page[NameView]
 
 
 class OneNode(Fresh):
-    """A node."""
+    """One node."""
 
     node: NodeView
 
 
 class Shape(BaseModel):
-    """Waiting tasks with equal needs. reasons: how many wait for each reason."""
+    """Waiting tasks with equal needs. reasons: reason class -> number of tasks that wait for it."""
 
     needs: str
     waiting: int
@@ -89,7 +93,7 @@ class Shape(BaseModel):
 
 
 class Demand(Fresh):
-    """The slots and machines that are wanted. machines: null if no machine is described."""
+    """The slots and machines that waiting tasks want. machines: null if none is described."""
 
     waiting_tasks: int
     waiting_slots: int
@@ -101,9 +105,9 @@ class Demand(Fresh):
 
 
 class TaskList(BaseModel):
-    """Tasks, those that have not ended first.
+    """A list of tasks, with tasks that have not ended first.
 
-    part: why these are not all there are, '' if that is not so.
+    part: why the list may lack tasks; "" if it is complete.
     """
 
     limit: int
@@ -112,19 +116,19 @@ class TaskList(BaseModel):
 
 
 class OneTask(BaseModel):
-    """A task; its state is `gone` if nothing is known of it."""
+    """A task. Its state is `gone` if nothing is known of the task."""
 
     task: TaskStatus
 
 
 class OneExplanation(BaseModel):
-    """The explanation of a task; its outlook is `gone` if nothing is known of it."""
+    """The explanation of a task. Its outlook is `gone` if nothing is known of the task."""
 
     explanation: Explanation
 
 
 class EventList(BaseModel):
-    """The newest events, the oldest first, and the server's time (ms)."""
+    """The newest events, the oldest first. now_ms: the time of the server."""
 
     limit: int
     now_ms: int
@@ -132,9 +136,10 @@ class EventList(BaseModel):
 
 
 class OwnTask(BaseModel):
-    """A task as its submitter sees it.
+    """A task as its submitter sees the task.
 
-    waits_for: a reason. outcome: why it failed, was cancelled, or died.
+    waits_for: the class of the reason why the task waits. outcome: why the task failed, was
+    cancelled or died.
     """
 
     id: str
@@ -156,7 +161,7 @@ class OneOwnTask(BaseModel):
 
 
 class SentOne(BaseModel):
-    """A task that was submitted, or exists. state: submitted or exists."""
+    """A task of a request. state: `submitted`, or `exists` if it was there before."""
 
     id: str
     url: str
@@ -164,9 +169,9 @@ class SentOne(BaseModel):
 
 
 class SentTasks(BaseModel):
-    """The answer to each task of a list, in its order.
+    """The answers to the tasks of a list, in the order of the list.
 
-    error, status: of the first that was refused.
+    error, status: those of the first task that was refused.
     """
 
     tasks: list[SentOne | Error]
@@ -175,7 +180,7 @@ class SentTasks(BaseModel):
 
 
 class Cancelled(BaseModel):
-    """A task that is cancelled, or whose node is asked to end it: state is cancelled or asked."""
+    """A task that is cancelled (`cancelled`), or whose node is asked to end it (`asked`)."""
 
     id: str
     state: str

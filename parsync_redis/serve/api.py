@@ -1,4 +1,6 @@
-"""The JSON API, version 1: the lists of the command line with --json, in pages, and the demand for
+"""The JSON API, version 1.
+
+The API serves the lists that the command line prints with --json, in pages, and the demand for
 machines.
 """
 
@@ -27,31 +29,30 @@ from . import answers
 from .asker import Asker
 from .demand import Machine, measure_demand
 from .health import freshness
-from .operation import ROOT, Operation
-from .query import LIMIT, OFFSET, Param, Query, asked
+from .operation import API_ROOT, Operation
+from .query import LIMIT, OFFSET, Param, Query, path_and_query
 from .replies import encode, reply
 from .survey import Survey
-from .surveyor import Latest, Surveyor
+from .surveyor import MOST_RENDERED_PAGES, LatestSurvey, Surveyor
 
-MOST_PAGES: Final = 200
-"""Pages of one survey that are kept."""
-
-MOST_LOOKED_AT: Final = 5000
-"""Tasks that are looked at for one list."""
+MOST_TASKS_READ: Final = 5000
+"""Maximum number of tasks that are read for one list."""
 
 TASK_STATES: Final = tuple(state.value for state in TaskState if state is not TaskState.GONE)
-TASK_STATE: Final = Param("state", "waiting", "Only tasks in this state.", words=TASK_STATES)
-NODE_STATE: Final = Param(
+TASK_STATE_PARAM: Final = Param("state", "waiting", "Only tasks in this state.", words=TASK_STATES)
+NODE_STATE_PARAM: Final = Param(
     "state", "up", "Only nodes in this state.", words=tuple(state.value for state in NodeState)
 )
-NAME: Final = Param("name", "proj.*", "Only tasks of such names: a pattern.")
-PAGE: Final = (LIMIT, OFFSET)
-SLOTS: Final = Param("slots", "4", "Slots of the machine.", least=0, most=MAX_SLOTS)
-SHARED: Final = Param(
+NAME_PARAM: Final = Param("name", "proj.*", "Only tasks of such names: a pattern.")
+PAGE_PARAMS: Final = (LIMIT, OFFSET)
+SLOTS_PARAM: Final = Param("slots", "4", "Slots of the machine.", least=0, most=MAX_SLOTS)
+SHARED_PARAM: Final = Param(
     "shared_devices", "true", "It lets tasks without a device use its slots.", words=("true",)
 )
-REQUIRE: Final = Param("require", "zone=a", "Only tasks that require at least this.", repeated=True)
-DESCRIBED: Final = (
+REQUIRE_PARAM: Final = Param(
+    "require", "zone=a", "Only tasks that require at least this.", repeated=True
+)
+OFFER_PARAMS: Final = (
     Param("label", "zone=a", "A label of the machine.", repeated=True),
     Param("resource", "mem=64GiB", "A resource of the machine.", repeated=True),
     Param("taint", "spot", "A taint of the machine.", repeated=True),
@@ -63,11 +64,11 @@ DESCRIBED: Final = (
         repeated=True,
     ),
 )
-MACHINE: Final = (SLOTS, NAME, SHARED, REQUIRE, *DESCRIBED)
+MACHINE_PARAMS: Final = (SLOTS_PARAM, NAME_PARAM, SHARED_PARAM, REQUIRE_PARAM, *OFFER_PARAMS)
 
 
 class Api:
-    """Answers of a surveyor, and of Redis about single tasks."""
+    """Answers requests from the newest survey, and asks Redis about single tasks."""
 
     def __init__(self, surveyor: Surveyor, asker: Asker) -> None:
         self._surveyor = surveyor
@@ -75,44 +76,61 @@ class Api:
 
     def routes(self) -> list[Operation]:
         """Return the routes."""
-        wrong = {400: answers.Error, 503: answers.Error}
-        none = {**wrong, 404: answers.Error}
+        errors = {400: answers.Error, 503: answers.Error}
+        errors_with_404 = {**errors, 404: answers.Error}
         return [
-            Operation("/nodes", self.nodes, {200: answers.Nodes, **wrong}, (NODE_STATE, *PAGE)),
-            Operation("/nodes/{name}", self.node, {200: answers.OneNode, **none}),
-            Operation("/partitions", self.partitions, {200: answers.Partitions, **wrong}, PAGE),
-            Operation("/schedulers", self.schedulers, {200: answers.Schedulers, **wrong}, PAGE),
-            Operation("/kinds", self.kinds, {200: answers.Kinds, **wrong}, (NAME, *PAGE)),
-            Operation("/names", self.names, {200: answers.Names, **wrong}, (NAME, *PAGE)),
-            Operation("/tasks", self.tasks, {200: answers.TaskList, **wrong}, (TASK_STATE, LIMIT)),
             Operation(
-                "/tasks/{id:path}", self.task, {200: answers.OneTask, **wrong, 404: answers.OneTask}
+                "/nodes",
+                self.nodes,
+                {200: answers.Nodes, **errors},
+                (NODE_STATE_PARAM, *PAGE_PARAMS),
+            ),
+            Operation("/nodes/{name}", self.node, {200: answers.OneNode, **errors_with_404}),
+            Operation(
+                "/partitions", self.partitions, {200: answers.Partitions, **errors}, PAGE_PARAMS
+            ),
+            Operation(
+                "/schedulers", self.schedulers, {200: answers.Schedulers, **errors}, PAGE_PARAMS
+            ),
+            Operation(
+                "/kinds", self.kinds, {200: answers.Kinds, **errors}, (NAME_PARAM, *PAGE_PARAMS)
+            ),
+            Operation(
+                "/names", self.names, {200: answers.Names, **errors}, (NAME_PARAM, *PAGE_PARAMS)
+            ),
+            Operation(
+                "/tasks", self.tasks, {200: answers.TaskList, **errors}, (TASK_STATE_PARAM, LIMIT)
+            ),
+            Operation(
+                "/tasks/{id:path}",
+                self.task,
+                {200: answers.OneTask, **errors, 404: answers.OneTask},
             ),
             Operation(
                 "/explain/{id:path}",
                 self.explain,
-                {200: answers.OneExplanation, **wrong, 404: answers.OneExplanation},
+                {200: answers.OneExplanation, **errors, 404: answers.OneExplanation},
             ),
-            Operation("/demand", self.demand, {200: answers.Demand, **wrong}, MACHINE),
+            Operation("/demand", self.demand, {200: answers.Demand, **errors}, MACHINE_PARAMS),
         ]
 
     # -- of the survey -----------------------------------------------------------------------------
 
     async def nodes(self, request: Request, query: Query) -> Response:
         """List nodes: ?state=up, draining, suspect, leaving or down."""
-        state = query.one_of(NODE_STATE)
+        state = query.one_of(NODE_STATE_PARAM)
         return self._page(
             request, query, lambda survey: [n for n in survey.nodes if state in ("", n.state)]
         )
 
     async def node(self, request: Request, query: Query) -> Response:
         """Show one node."""
-        name = request.path_params["name"]
+        wanted_name = request.path_params["name"]
         latest = self._surveyor.latest
-        found = next((node for node in _survey(latest).nodes if node.name == name), None)
-        if found is None:
-            raise HTTPException(404, f"no node {shown(name)}")
-        return _answer(latest, {"node": found})
+        node = next((node for node in _survey(latest).nodes if node.name == wanted_name), None)
+        if node is None:
+            raise HTTPException(404, f"no node {shown(wanted_name)}")
+        return _answer(latest, {"node": node})
 
     async def partitions(self, request: Request, query: Query) -> Response:
         """List partitions, and how evenly nodes are dealt to them."""
@@ -145,9 +163,9 @@ class Api:
     async def demand(self, request: Request, query: Query) -> Response:
         """Say how many slots and machines of a kind are wanted; an error if the survey is stale."""
         latest = self._surveyor.latest
-        described = any(query.all(one.name) for one in DESCRIBED)
+        described = any(query.all(param.name) for param in OFFER_PARAMS)
         machine = Machine.of(
-            query.number(SLOTS, int(described), int(described)),
+            query.number(SLOTS_PARAM, int(described), int(described)),
             query.pairs("resource"),
             query.pairs("label"),
             query.all("taint"),
@@ -155,47 +173,53 @@ class Api:
             query.pattern("name"),
             read_indexes("device", query.all("device")) if query.all("device") else None,
             query.pairs("device_resource"),
-            query.one_of(SHARED) == "true",
+            query.one_of(SHARED_PARAM) == "true",
         )
         survey = _survey(latest)
         if latest.stale:
             raise HTTPException(503, f"the survey is {latest.age_s:.0f} s old: {latest.error}")
-        return self._kept(request, latest, lambda: measure_demand(survey, machine))
+        return self._cached(request, latest, lambda: measure_demand(survey, machine))
 
     def _page(
         self,
         request: Request,
         query: Query,
         find: Callable[[Survey], Sequence[Any]],
-        more: dict[str, Any] | None = None,
+        extra_fields: dict[str, Any] | None = None,
     ) -> Response:
-        """Reply with a page of a list of the survey. A rendered page is kept with the survey."""
+        """Reply with a page of a list of the survey.
+
+        find: returns the list from the survey. extra_fields: further fields of the answer.
+        """
         latest = self._surveyor.latest
         limit = query.limit()
         offset = query.offset()
         survey = _survey(latest)
 
-        def page() -> dict[str, Any]:
-            found = find(survey)
-            items = found[offset : offset + limit]
+        def make_page() -> dict[str, Any]:
+            rows = find(survey)
+            items = rows[offset : offset + limit]
             return {
-                "total": len(found),
+                "total": len(rows),
                 "limit": limit,
                 "offset": offset,
-                **(more or {}),
+                **(extra_fields or {}),
                 "items": items,
             }
 
-        return self._kept(request, latest, page)
+        return self._cached(request, latest, make_page)
 
-    def _kept(
-        self, request: Request, latest: Latest, make: Callable[[], dict[str, Any]]
+    def _cached(
+        self, request: Request, latest: LatestSurvey, make: Callable[[], dict[str, Any]]
     ) -> Response:
-        """Reply with what was made of this survey for the first who asked so."""
-        key = asked(request)
+        """Reply with the answer that the first such request got for this survey.
+
+        make: makes the answer if there is none yet.
+        """
+        key = path_and_query(request)
         if (body := latest.pages.get(key)) is None:
             body = encode(make())
-            if len(latest.pages) < MOST_PAGES:
+            if len(latest.pages) < MOST_RENDERED_PAGES:
                 latest.pages[key] = body
         head = json.dumps({**freshness(latest), "now_ms": _survey(latest).now_ms}).encode()
         return reply(head[:-1] + b"," + body[1:])
@@ -204,12 +228,12 @@ class Api:
 
     async def tasks(self, request: Request, query: Query) -> Response:
         """List tasks: first those that have not ended; ?state=waiting, placed, running, ..."""
-        state = query.one_of(TASK_STATE)
+        state = query.one_of(TASK_STATE_PARAM)
         limit = query.limit()
         states = parse_states(state) if state else ANY
 
         def look(client: ParsyncClient) -> bytes:
-            listed = find_some(client, states, limit)
+            listed = list_tasks(client, states, limit)
             return encode({"limit": limit, "part": listed.part, "items": listed.tasks})
 
         return reply(await self._asker.ask(("tasks", state, limit), look))
@@ -221,20 +245,23 @@ class Api:
         return reply({"task": status}, 404 if status.state is TaskState.GONE else 200)
 
     async def explain(self, request: Request, query: Query) -> Response:
-        """Explain one task: the obstacles at each node, the tasks that hold its needs, when it may
-        start.
-        """
+        """Explain one task: its obstacles at each node, what holds its needs, when it may start."""
         id = _id(request, "explain")
-        found: Explanation = await self._asker.ask(
+        explanation: Explanation = await self._asker.ask(
             ("explain", id), lambda client: client.explain(id)
         )
-        return reply({"explanation": found}, 404 if found.outlook is Outlook.GONE else 200)
+        return reply(
+            {"explanation": explanation}, 404 if explanation.outlook is Outlook.GONE else 200
+        )
 
 
-def find_some(client: ParsyncClient, states: Collection[TaskState], limit: int) -> FoundTasks:
-    """Return tasks in some states, with reasons. It looks at MOST_LOOKED_AT tasks at most."""
+def list_tasks(client: ParsyncClient, states: Collection[TaskState], limit: int) -> FoundTasks:
+    """Return tasks in some states, with the reasons why they wait.
+
+    Reads MOST_TASKS_READ tasks at most.
+    """
     client.check()
-    listed = list_bounded(client.store, states, limit, MOST_LOOKED_AT)
+    listed = list_bounded(client.store, states, limit, MOST_TASKS_READ)
     return replace(listed, tasks=client.with_reasons(listed.tasks))
 
 
@@ -242,22 +269,23 @@ def _status(client: ParsyncClient, id: str) -> TaskStatus:
     return client.with_reasons([client.status(id)])[0]
 
 
-def id_in(request: Request, what: str) -> str:
-    """Return the id in a path behind `what`, whole: a route's own value lacks a line break at the
-    end.
+def id_in(request: Request, collection: str) -> str:
+    """Return the id in the path behind /api/v1/COLLECTION/.
+
+    The id is whole: the path parameter of the route lacks a line break at the end.
     """
-    return str(request.scope["path"]).removeprefix(f"{ROOT}/{what}/")
+    return str(request.scope["path"]).removeprefix(f"{API_ROOT}/{collection}/")
 
 
-def _id(request: Request, what: str) -> str:
-    """Return the id that a path names; raises InvalidInput."""
-    id = id_in(request, what)
+def _id(request: Request, collection: str) -> str:
+    """Return the id that a path names. Raises InvalidInput."""
+    id = id_in(request, collection)
     encode_id(id)
     return id
 
 
-def _survey(latest: Latest) -> Survey:
-    """Return the survey; an error if there is none yet."""
+def _survey(latest: LatestSurvey) -> Survey:
+    """Return the survey. Raises HTTPException 503 if there is none yet."""
     if latest.survey is None:
         raise HTTPException(
             503, f"the cluster was not read yet: {latest.error}", {"Retry-After": "1"}
@@ -265,5 +293,6 @@ def _survey(latest: Latest) -> Survey:
     return latest.survey
 
 
-def _answer(latest: Latest, found: dict[str, Any]) -> Response:
-    return reply({**freshness(latest), "now_ms": _survey(latest).now_ms, **found})
+def _answer(latest: LatestSurvey, fields: dict[str, Any]) -> Response:
+    """Reply with fields of the survey, and how old the survey is."""
+    return reply({**freshness(latest), "now_ms": _survey(latest).now_ms, **fields})

@@ -1,4 +1,4 @@
-"""The web application: which path is answered by what."""
+"""The web application: the routes of `parsync serve` and their handlers."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -17,8 +17,7 @@ from ..errors import ParsyncError
 from . import answers
 from .api import Api
 from .asker import Asker
-from .doors import Doors
-from .events import Events
+from .events import EventsApi
 from .feed import EventFeed
 from .gate import peer_of
 from .health import judge_health, judge_health_for_submitters, judge_readiness
@@ -29,7 +28,8 @@ from .pages import Pages
 from .query import Query
 from .replies import encode, on_bug, on_http_error, on_parsync_error, reply
 from .shares import SharedRequests, Shares
-from .surveyor import Latest, Surveyor
+from .surveyor import LatestSurvey, Surveyor
+from .write_access import WriteAccess
 
 
 def make_app(
@@ -38,15 +38,18 @@ def make_app(
     feed: EventFeed,
     cluster: str,
     hosts: Sequence[str],
-    doors: Doors | None = None,
+    write_access: WriteAccess | None = None,
     requests: int = 1000,
 ) -> Starlette:
-    """Make the application that shows what surveyor and feed have read, and asks for the rest.
+    """Return the application that shows what `surveyor` and `feed` have read.
 
-    hosts: its own names. doors: what may change the cluster. requests: that are answered at a time.
+    `asker` asks Redis for the rest. hosts: the host names to answer to. write_access: the parts
+    that may change the cluster. requests: the maximum number of requests at a time.
     """
 
-    def judged(judge: Callable[[Latest], tuple[bool, dict[str, Any]]]) -> Callable[[Request], Any]:
+    def judged(
+        judge: Callable[[LatestSurvey], tuple[bool, dict[str, Any]]],
+    ) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             well, body = judge(surveyor.latest)
             return reply(body, 200 if well else 503)
@@ -60,20 +63,20 @@ def make_app(
             latest.pages[key] = render_metrics(latest, feed.failed)
         return Response(latest.pages[key], media_type=CONTENT_TYPE)
 
-    doors = doors or Doors()
-    pages = Pages(surveyor, asker, feed, cluster, operators=doors.gate is not None)
+    write_access = write_access or WriteAccess()
+    pages = Pages(surveyor, asker, feed, cluster, operators=write_access.auth is not None)
     views = [
         Route("/readyz", judged(judge_readiness)),
         Route("/metrics", metrics),
         *Api(surveyor, asker).routes(),
-        *Events(feed, asker).routes(),
+        *EventsApi(feed, asker).routes(),
         *pages.routes(),
     ]
-    health = judged(judge_health_for_submitters if doors.submit_only else judge_health)
+    health = judged(judge_health_for_submitters if write_access.submit_only else judge_health)
     routes = [
         Route("/healthz", health),
-        *doors.routes(pages),
-        *([] if doors.submit_only else views),
+        *write_access.routes(pages),
+        *([] if write_access.submit_only else views),
     ]
 
     async def index(request: Request, query: Query) -> Response:
@@ -85,7 +88,9 @@ def make_app(
     @cache
     def document() -> bytes:
         return encode(
-            make_document(operations_of(routes), doors.gate.scheme if doors.gate else None)
+            make_document(
+                operations_of(routes), write_access.auth.scheme if write_access.auth else None
+            )
         )
 
     async def openapi(request: Request, query: Query) -> Response:
@@ -100,6 +105,6 @@ def make_app(
         Exception: on_bug,
     }
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    address_of = doors.gate.address if doors.gate else peer_of
+    address_of = write_access.auth.address if write_access.auth else peer_of
     shared = Middleware(SharedRequests, shares=Shares(requests), address_of=address_of)
     return Starlette(routes=routes, exception_handlers=handlers, middleware=[shared, trusted])

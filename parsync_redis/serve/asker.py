@@ -1,5 +1,6 @@
-"""Questions that a survey does not answer, such as one task: asked of Redis one at a time, and once
-for all who ask.
+"""Questions that the survey does not answer, such as one task.
+
+Redis is asked one question at a time. Everybody who asks the same question gets one answer.
 """
 
 import asyncio
@@ -14,21 +15,23 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 
 from ..client import ParsyncClient
-from .shares import ADDRESS, Shares
+from .shares import OWNER, Shares
 
-KEPT_S: Final = 1.0
-"""For how long after it came an answer is given again to whoever asks the same."""
+ANSWER_KEPT_S: Final = 1.0
+"""Seconds for which an answer is given again to equal questions."""
 
-MOST: Final = 200
-"""Questions that wait; more are told to come again. Those of one address are half of them at most.
-
-As many answers are kept, the newest.
-"""
+MOST_QUESTIONS: Final = 200
+"""Maximum number of waiting questions, and of kept answers. One address gets at most half."""
 
 
 @dataclass(slots=True)
-class _Question:
-    answer: asyncio.Future[Any]
+class _Answer:
+    """The answer to a question, perhaps still to come.
+
+    ended_s: when the answer came, monotonic; infinite until then.
+    """
+
+    future: asyncio.Future[Any]
     ended_s: float = math.inf
 
     def end(self, _: object) -> None:
@@ -36,40 +39,45 @@ class _Question:
 
 
 class Asker:
-    """Asks in one thread. Call it from the event loop only."""
+    """Asks Redis in a thread of its own. Call its methods only from the event loop."""
 
     def __init__(self, client: ParsyncClient) -> None:
         self._client = client
         self._thread = ThreadPoolExecutor(1, "asker")
-        self._kept: dict[Any, _Question] = {}
-        self._shares = Shares(MOST)
+        self._answers: dict[Any, _Answer] = {}
+        self._shares = Shares(MOST_QUESTIONS)
 
     async def ask(self, key: Any, question: Callable[[ParsyncClient], Any]) -> Any:
         """Return the answer to a question.
 
-        key: equal for equal questions. Raises what the question raises.
+        key: equal for equal questions. Raises what the question raises, and HTTPException 503 if
+        too many questions wait.
         """
         now_s = time.monotonic()
-        self._kept = {key: one for key, one in self._kept.items() if now_s - one.ended_s < KEPT_S}
-        if key not in self._kept:
-            ended = [key for key, one in self._kept.items() if one.ended_s < math.inf]
-            owner = ADDRESS.get()
+        self._answers = {
+            key: answer
+            for key, answer in self._answers.items()
+            if now_s - answer.ended_s < ANSWER_KEPT_S
+        }
+        if key not in self._answers:
+            ended = [key for key, answer in self._answers.items() if answer.ended_s < math.inf]
+            owner = OWNER.get()
             if not self._shares.take(owner):
                 raise HTTPException(
                     503, "too many questions at a time: ask again in a second", {"Retry-After": "1"}
                 )
-            asked = partial(question, self._client)
-            one = _Question(asyncio.get_running_loop().run_in_executor(self._thread, asked))
-            one.answer.add_done_callback(one.end)
-            one.answer.add_done_callback(lambda _: self._shares.give_back(owner))
-            self._kept[key] = one
-            self.forget(*ended[:-MOST])  # they ended in the order in which they were asked
-        return await asyncio.shield(self._kept[key].answer)
+            call = partial(question, self._client)
+            answer = _Answer(asyncio.get_running_loop().run_in_executor(self._thread, call))
+            answer.future.add_done_callback(answer.end)
+            answer.future.add_done_callback(lambda _: self._shares.give_back(owner))
+            self._answers[key] = answer
+            self.forget(*ended[:-MOST_QUESTIONS])  # answers come in the order of the questions
+        return await asyncio.shield(self._answers[key].future)
 
     def forget(self, *keys: Any) -> None:
-        """Keep these answers no longer: what they tell has changed."""
+        """Forget the answers to these keys: what the answers say has changed."""
         for key in keys:
-            self._kept.pop(key, None)
+            self._answers.pop(key, None)
 
     def close(self) -> None:
         """End the thread; waiting questions are not asked."""

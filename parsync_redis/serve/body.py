@@ -1,4 +1,4 @@
-"""Read the body of a request, up to a limit; and the tasks of a submitter in it."""
+"""The body of a request, read up to a limit, and the tasks of a submitter in the body."""
 
 import asyncio
 import json
@@ -19,40 +19,40 @@ from .rights import Forbidden, judge
 from .submitters import KnownSubmitter
 
 BODY_S: Final = 30.0
-"""A body must come within this time."""
+"""Seconds within which a body must come."""
 
 OVER_HTTP: Final = (
     *("name", "args", "kwargs", "id", "countdown", "queue"),
     *CLIENT_NAMES,
     *("expires", "time_limit", "soft_time_limit", "ignore_result"),
 )
-"""The options of a task over HTTP: those of `ParsyncClient.submit`, without those that could run
-another task.
+"""The options of a task over HTTP: those of `ParsyncClient.submit` that cannot run another task.
 
-A link, a header or a reply_to can name any task or queue.
+A link, a header or a reply_to is left out, because each can name any task or queue.
 """
 
-MOST_FORM: Final = 16 * 2**10
-"""Bytes of a form."""
+MOST_FORM_BYTES: Final = 16 * 2**10
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """Return the body; an error if it has more bytes than `most`, or does not come."""
-    found = bytearray()
+async def read_body(request: Request, most_bytes: int) -> bytes:
+    """Return the body. Raises HTTPException: 413 if the body is too large, 408 if it is late."""
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):
             async for chunk in request.stream():
-                found += chunk
-                if len(found) > most:
-                    raise HTTPException(413, f"the body is too large: it may have {most:,} bytes")
+                body += chunk
+                if len(body) > most_bytes:
+                    raise HTTPException(
+                        413, f"the body is too large: it may have {most_bytes:,} bytes"
+                    )
     except TimeoutError:
         raise HTTPException(408, f"the body did not come within {BODY_S:.0f} s") from None
-    return bytes(found)
+    return bytes(body)
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form as browsers send it; an error for any other body."""
-    body = await read_body(request, MOST_FORM)
+    """Return the fields of a form as browsers send it. Raises HTTPException 400 otherwise."""
+    body = await read_body(request, MOST_FORM_BYTES)
     try:
         return dict(
             parse_qsl(
@@ -66,16 +66,19 @@ async def read_form(request: Request) -> Mapping[str, str]:
 
 
 def parse_tasks(body: bytes) -> tuple[Sequence[Any], bool]:
-    """Return the tasks of a body, unchecked, and whether it is a list. Raises InvalidInput."""
+    """Return the tasks of a body, and whether the body is a list of tasks.
+
+    The tasks are not checked. Raises InvalidInput.
+    """
     try:
-        found = json.loads(body, parse_constant=_no_number)
+        value = json.loads(body, parse_constant=_no_number)
     except ValueError as error:
         raise InvalidInput(f"the body is not JSON: {error}") from None
     except RecursionError:
         raise InvalidInput("the body is nested too deep") from None
-    if isinstance(found, list):
-        return found, True
-    return [found], False
+    if isinstance(value, list):
+        return value, True
+    return [value], False
 
 
 def _no_number(text: str) -> None:
@@ -85,10 +88,11 @@ def _no_number(text: str) -> None:
 def make_tasks(
     submitter: KnownSubmitter, tasks: Sequence[Any], several: bool, make_id: Callable[[], str]
 ) -> tuple[list[Item], list[Submission]]:
-    """Check a submitter's tasks by its rights and make them; also return them with their ids.
+    """Return a submitter's tasks, with ids, as items and as submissions.
 
-    make_id: makes an id for a task that has none. Raises InvalidInput and Forbidden, which say the
-    number of the task if there are several.
+    several: whether the body is a list. make_id: makes an id for a task that has none. Raises
+    InvalidInput, and Forbidden if the submitter has no right to a task; the errors say the number
+    of the task in the list.
     """
 
     def check(task: Any) -> tuple[Item, Submission]:
@@ -96,19 +100,20 @@ def make_tasks(
 
     checked = numbered(check, tasks, 0) if several else [check(tasks[0])]
     items = [item for item, _ in checked]
-    made = [task for _, task in checked]
-    for i, task in enumerate(made):
+    submissions = [task for _, task in checked]
+    for i, task in enumerate(submissions):
         try:
             judge(submitter.rights, task)
             _judge_near(submitter, task)
         except Forbidden as error:
             raise Forbidden(f"task {i}: {error}" if several else str(error)) from None
-    return items, made
+    return items, submissions
 
 
 def _checked(
     submitter: KnownSubmitter, task: Any, make_id: Callable[[], str]
 ) -> tuple[Item, Submission]:
+    """Return one task with an id. Raises InvalidInput."""
     if not isinstance(task, dict):
         raise InvalidInput(
             f"{shown(task)} is not a task: it must be an object with these fields: "
@@ -116,12 +121,13 @@ def _checked(
         )
     if unknown := [key for key in task if key not in OVER_HTTP]:
         raise unknown_option("option", unknown[0], OVER_HTTP, task[unknown[0]])
-    given = task.get("id")
-    item = {**task, "id": make_id() if given is None else submitter.check_id(given)}
+    own_id = task.get("id")
+    item = {**task, "id": make_id() if own_id is None else submitter.check_id(own_id)}
     return item, make_submission(item)
 
 
 def _judge_near(submitter: KnownSubmitter, task: Submission) -> None:
+    """Raise Forbidden if `near` names a task of somebody else."""
     if task.options.near and not task.options.near.startswith(submitter.prefix):
         rule = f"you may name only your own tasks, whose ids begin with {submitter.prefix!r}"
         raise Forbidden(f"near={shown(task.options.near)}: {rule}")

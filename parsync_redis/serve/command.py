@@ -77,17 +77,17 @@ def serve(
     from .app import make_app
     from .asker import Asker
     from .connection import count_places
-    from .doors import Doors, Flags
     from .feed import EventFeed
-    from .server import MOST, hosts_of, listen, run, url_of
+    from .server import MOST_CONNECTIONS, hosts_of, listen, run, url_of
     from .surveyor import Surveyor
+    from .write_access import Flags, WriteAccess
 
     flags = Flags(submitters, submit_only, operators, operator_header, trusted_proxy or ())
     with (
         # uvicorn sees a signal first, and raises it again when it has stopped
-        stop_by_signal() as (_, came),
+        stop_by_signal() as (_, signals),
         make_client(url, cluster, config, retry_for_s=0, log_format=log_format) as client,
-        closing(Doors.read(flags, client)) as doors,
+        closing(WriteAccess.read(flags, client)) as write_access,
         listen(host, port) as listening,
     ):
         log_to_stderr(log_level, client.settings.log_format)
@@ -105,17 +105,17 @@ def serve(
 
         def end() -> None:
             feed.end_all()
-            surveyor.news.end()
+            surveyor.announcer.end()
 
         try:
-            resting = count_places(MOST) // 3
+            resting = count_places(MOST_CONNECTIONS) // 3
             hosts = hosts_of(listening)
             app = make_app(
-                surveyor, asker, feed, client.settings.cluster, hosts, doors, 2 * resting
+                surveyor, asker, feed, client.settings.cluster, hosts, write_access, 2 * resting
             )
-            run(app, listening, end, came, resting)
+            run(app, listening, end, signals, resting)
         finally:
             asker.close()
             feed.stop()
             surveyor.stop()
-    raise typer.Exit(130 if signal.SIGINT in came else 0)
+    raise typer.Exit(130 if signal.SIGINT in signals else 0)

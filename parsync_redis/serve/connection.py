@@ -1,5 +1,6 @@
-"""Connections that nobody can hold without end: uvicorn's, with a limit of time and a limit of
-number.
+"""Connections that no peer can hold without end.
+
+A connection is uvicorn's, with a limit of time. The number of resting connections has a limit too.
 """
 
 import asyncio
@@ -16,58 +17,59 @@ from uvicorn.server import ServerState
 from .shares import owner_of
 
 REST_S: Final = 20.0
-"""Seconds in which the whole header of a request must come, and in which a peer must take what it
-is sent.
-"""
+"""Seconds within which the header of a request must come, and a peer must take what it is sent."""
 
 BACKLOG: Final = 64
-"""Connections that are accepted in one turn of the event loop."""
+"""Maximum number of connections that are accepted in one turn of the event loop."""
 
 OTHER_FILES: Final = 100 + 4 * BACKLOG
-"""Descriptors for all but connections; a connection that is given up is closed some turns later."""
+"""File descriptors for all but connections.
+
+A connection that is given up keeps its descriptor for some turns of the event loop.
+"""
 
 RESET: Final = struct.pack("ii", 1, 0)
-"""To linger for 0 s."""
+"""The value of SO_LINGER that drops a connection at once."""
 
 
-class Resting:
-    """Connections on which no request is being answered, by owner of the address, each owner's
-    oldest first.
+class RestingConnections:
+    """Connections on which no request is being answered.
+
+    most: how many there may be.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._count = 0
-        self._of: dict[str, dict[Connection, None]] = {}
+        self._by_owner: dict[str, dict[Connection, None]] = {}  # the oldest first
 
     def add(self, connection: "Connection") -> None:
         """Add a connection.
 
-        If there are too many, give up the oldest of the owner that has the most.
+        Beyond the limit, the owner with the most connections loses its oldest connection.
         """
-        self._of.setdefault(connection.owner, {})[connection] = None
+        self._by_owner.setdefault(connection.owner, {})[connection] = None
         self._count += 1
         if self._count > self._most:
-            largest = max(self._of.values(), key=len)
+            largest = max(self._by_owner.values(), key=len)
             next(iter(largest)).give_up()
 
     def discard(self, connection: "Connection") -> None:
         """Remove a connection."""
-        of_owner = self._of.get(connection.owner, {})
-        if connection in of_owner:
-            del of_owner[connection]
+        connections = self._by_owner.get(connection.owner, {})
+        if connection in connections:
+            del connections[connection]
             self._count -= 1
-        if not of_owner:
-            self._of.pop(connection.owner, None)
+        if not connections:
+            self._by_owner.pop(connection.owner, None)
 
 
 class Connection(H11Protocol):
-    """A connection that is given up if it rests too long, or if its peer does not take what it is
-    sent.
+    """A connection that is given up if it rests too long, or if its peer takes nothing.
 
-    It rests while no request is being answered: before the header of a request is complete, and
-    after the answer. uvicorn's own limit of time between two requests ends with the first byte of
-    the next one.
+    A connection rests while no request is being answered: before the header of a request is
+    complete, and after the answer. uvicorn's own limit of time between two requests ends with the
+    first byte of the next request.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        resting: Resting,
+        resting: RestingConnections,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.owner = ""
@@ -90,48 +92,49 @@ class Connection(H11Protocol):
         """Begin to rest."""
         super().connection_made(transport)
         self.owner = owner_of(self.client[0] if self.client else "")
-        self._look()
+        self._update()
 
     def data_received(self, data: bytes) -> None:
-        """Read, and perhaps begin to answer."""
+        """Read, and stop to rest if a request is complete."""
         super().data_received(data)
-        self._look()
+        self._update()
 
     def on_response_complete(self) -> None:
         """Rest, or answer the next request."""
         super().on_response_complete()
-        self._look()
+        self._update()
 
     def pause_writing(self) -> None:
-        """Stop the answer, because the peer does not take it."""
+        """Stop the answer until the peer takes it."""
         super().pause_writing()
         self._stuck = True
-        self._look()
+        self._update()
 
     def resume_writing(self) -> None:
         """Go on with the answer."""
         super().resume_writing()
         self._stuck = False
-        self._look()
+        self._update()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget everything."""
+        """Forget the connection."""
         super().connection_lost(exc)
         self._resting.discard(self)
         self._stop_timer()
 
     def give_up(self) -> None:
-        """Close the connection at once, and let the system forget what the peer has not
-        taken yet.
-        """
+        """Close the connection at once; what the peer has not taken is dropped."""
         self._resting.discard(self)
         self._stop_timer()
         peer = self.transport.get_extra_info("socket")
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.transport.abort()
 
-    def _look(self) -> None:
-        """Count this connection among those that rest or not, and run its timer or not."""
+    def _update(self) -> None:
+        """Note whether the connection rests, and start or stop its timer.
+
+        The timer runs while the connection rests, or while its peer takes nothing.
+        """
         if self.transport.is_closing() and not self.transport.get_write_buffer_size():
             return
         cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -152,19 +155,19 @@ class Connection(H11Protocol):
 
 
 def make_connections(most: int) -> Any:
-    """Return what makes the connections of one server, of which so many may rest."""
-    return partial(Connection, resting=Resting(most))
+    """Return the factory of connections for uvicorn. most: how many of them may rest."""
+    return partial(Connection, resting=RestingConnections(most))
 
 
 def count_places(most: int) -> int:
-    """Raise this process's limit of open files if need be.
+    """Raise this process's limit of open files to serve `most` connections.
 
-    Return for how many of `most` connections it suffices.
+    Returns for how many connections the limit suffices, `most` at most.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = most + OTHER_FILES
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    files = most + OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= files:
         return most
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    limit = files if hard == resource.RLIM_INFINITY else min(files, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     return max(BACKLOG, limit - OTHER_FILES)

@@ -1,4 +1,4 @@
-"""Count what happened since this service started, survey by survey."""
+"""The counts of what happened since this service started, kept up survey by survey."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from .totals import SchedulerTotals
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class SurveyCounts:
     """The counts up to a survey.
 
-    totals: of what schedulers did, and of lost attempts and deaths, which the state counts. waits,
-    runs: by name, how long tasks waited for their places, and how long they ran. moments: of the
-    last minutes.
+    totals: counts of schedulers, and of lost attempts and of deaths, by name.
+    waits, runs: task name -> histogram of the waits for a place, or of the run times.
+    moments: the counts of the last minutes.
     """
 
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -27,10 +27,10 @@ class Counted:
     moments: Sequence[Moment] = ()
 
 
-class Counting:
-    """Counts.
+class SurveyCounter:
+    """Adds up surveys.
 
-    Numbers never fall, whatever restarts; a name's own histogram may go and come back at 0.
+    Totals never fall, whatever restarts. The histogram of a name may go, and come back at 0.
     """
 
     def __init__(self) -> None:
@@ -42,17 +42,20 @@ class Counting:
         self._state: Mapping[str, int] = {}
         self._chosen_s = float("-inf")
 
-    def add(self, survey: Survey, at_s: float) -> Counted:
-        """Take in a survey that was begun at a time (monotonic)."""
-        # those of a shard that is away are missing
+    def add(self, survey: Survey, at_s: float) -> SurveyCounts:
+        """Add a survey whose reading began at `at_s` (monotonic), and return the counts."""
+        # a shard that is away is missing in these counts, so they may fall
         now = {"lost": survey.counts.lost, "died": survey.counts.died}
         self._state = {name: max(count, self._state.get(name, 0)) for name, count in now.items()}
         totals = {**self._state, **self._schedulers.add(survey.schedulers)}
-        said = [
-            ((one.name, one.stats.get("pid", "")), one.stats.get(WAITS, ""))
-            for one in survey.schedulers
+        waits = [
+            (
+                (scheduler.name, scheduler.stats.get("pid", "")),
+                read_named_times(scheduler.stats.get(WAITS, "")),
+            )
+            for scheduler in survey.schedulers
         ]
-        self._waits.add([(who, read_named_times(text)) for who, text in said])
+        self._waits.add(waits)
         if survey.runs is not self._last_runs:
             self._last_runs = survey.runs
             self._runs.add([("times", survey.runs)])
@@ -61,4 +64,4 @@ class Counting:
             self._waits.choose()
             self._runs.choose()
         moments = self._ring.add(Moment(at_s, totals, self._waits.all))
-        return Counted(totals, self._waits.by_name(), self._runs.by_name(), moments)
+        return SurveyCounts(totals, self._waits.by_name(), self._runs.by_name(), moments)

@@ -1,6 +1,7 @@
-"""The demand for machines: waiting tasks that one could hold, and slots held on those there are.
+"""The demand for machines of one sort.
 
-Pure.
+The demand is the slots of the waiting tasks that such a machine could hold, and the slots that
+tasks hold on the machines that are there. Pure.
 """
 
 import math
@@ -19,10 +20,10 @@ from ..placement.reasons import reason_class
 from ..placement.rules.labels import LabelsRule
 from .survey import Survey
 
-SHOWN: Final = 100
-"""Shapes in an answer, those that want most slots; the sums are of all."""
+MOST_SHAPES: Final = 100
+"""Maximum number of shapes in an answer, the largest first; the sums count all shapes."""
 
-RULE: Final = LabelsRule()
+LABELS_RULE: Final = LabelsRule()
 ANY_NAME: Final = re.compile("")
 
 
@@ -30,10 +31,9 @@ ANY_NAME: Final = re.compile("")
 class Machine:
     """A machine that could be added.
 
-    offer: of a node on it, or None if the query does not describe it.
-
-    require: conditions on labels, as needs; only tasks that have them all count. name: a pattern of
-    the tasks' names.
+    offer: the resources of a node on the machine; None if the query does not describe them.
+    require: conditions on labels; only tasks with all these conditions count.
+    name: a pattern of task names; only tasks with such names count.
     """
 
     offer: Resources | None = None
@@ -53,109 +53,105 @@ class Machine:
         of_devices: Mapping[str, str] | None = None,
         shared: bool = False,
     ) -> "Machine":
-        """Return the machine that a request describes, slots 0 if it describes none; raises
-        InvalidInput.
+        """Return the machine that a request describes. Raises InvalidInput.
 
-        devices, of_devices, shared: as `Resources.of` takes them.
+        slots: 0 if the request describes no machine. devices, of_devices, shared: see
+        `Resources.of`.
         """
-        wanted = Resources.needed(1, None, require)
+        conditions = Resources.needed(1, None, require)
         if not slots:
-            return cls(None, wanted, name)
+            return cls(None, conditions, name)
         values = {key: value.split(",") for key, value in labels.items()}
         offer = Resources.of(
             slots, resources, values, offered_taints(taints), devices, of_devices, shared
         )
-        return cls(offer, wanted, name)
+        return cls(offer, conditions, name)
 
     def could_hold(self, kind: KindView) -> bool:
-        """Return whether the machine could hold a task of a kind; its worker is taken to know name
-        and queue.
+        """Return whether the machine could hold a task of a kind.
+
+        Its worker is assumed to know the name and to consume the queue.
         """
         if not are_needs(kind.needs) or not self.name.match(kind.name):
             return False
         needs = parse_needs(kind.needs)
         if not {*self.require.labels} <= {*needs.labels}:
             return False
-        return self.offer is None or fits(self.offer, _of_machine(needs))
+        return self.offer is None or fits(self.offer, _needs_of_machine(needs))
 
     def is_like(self, node: NodeView) -> bool:
-        """Return whether a node is on such a machine, as far as its labels, taints and kinds of
-        resources tell.
-        """
+        """Return whether a node is on such a machine, by labels, taints and kinds of resources."""
         labels = [
             (name, value) for name, values in node.labels.items() for value in values.split(",")
         ]
-        if node.state == "down" or not RULE.admits(Resources(labels=tuple(labels)), self.require):
+        if node.state == "down" or not LABELS_RULE.admits(
+            Resources(labels=tuple(labels)), self.require
+        ):
             return False
         if self.offer is None:
             return True
-        asked = {label for label in self.offer.labels if label[0] != TAINT_LABEL}
+        labels_of_machine = {label for label in self.offer.labels if label[0] != TAINT_LABEL}
         taints = {value for name, value in self.offer.labels if name == TAINT_LABEL}
-        kinds = {*fold(self.offer.amounts)} <= {*fold(node.resources.items())}
-        return asked <= {*labels} and taints == {*node.taints} and kinds
+        has_kinds = {*fold(self.offer.amounts)} <= {*fold(node.resources.items())}
+        return labels_of_machine <= {*labels} and taints == {*node.taints} and has_kinds
 
 
-def _of_machine(needs: Resources) -> Resources:
-    """Return needs without what a machine does not decide: queues, and the node of another task."""
+def _needs_of_machine(needs: Resources) -> Resources:
+    """Return needs without what a machine does not decide: queues, and other tasks."""
     labels = [
-        (n, v)
-        for n, v in needs.labels
-        if n == TAINT_LABEL or not (n == QUEUE_LABEL or n.startswith(OWN))
+        (name, value)
+        for name, value in needs.labels
+        if name == TAINT_LABEL or not (name == QUEUE_LABEL or name.startswith(OWN))
     ]
     return Resources.made(needs.slots, needs.amounts, labels)
 
 
 def measure_demand(survey: Survey, machine: Machine) -> dict[str, Any]:
-    """Return the tasks that wait for such a machine, and the slots held on those there are, in all
-    and by shape.
-    """
+    """Return the waiting tasks and held slots for such a machine, in all and by shape."""
     kinds = [kind for kind in survey.kinds if machine.could_hold(kind)]
     nodes = [node for node in survey.nodes if machine.is_like(node)]
     shapes = _shapes(kinds)
     waiting = Counter[str]()
-    held = Counter[str]()
+    held_amounts = Counter[str]()
     for shape in shapes:
         waiting.update({"slots": shape["slots"], **shape["resources"]})
     for node in nodes:
-        held.update({"slots": node.held})
-        left = fold(node.left.items())
-        held.update(
-            {
-                name: amount - left.get(name, 0)
-                for name, amount in fold(node.resources.items()).items()
-            }
-        )
+        held_amounts.update({"slots": node.held})
+        free_amounts = fold(node.left.items())
+        for name, amount in fold(node.resources.items()).items():
+            held_amounts.update({name: amount - free_amounts.get(name, 0)})
     offer = machine.offer
     return {
         "waiting_tasks": sum(kind.waiting for kind in kinds),
         "waiting_slots": waiting["slots"],
-        "held_slots": held["slots"],
-        "wanted_slots": waiting["slots"] + held["slots"],
+        "held_slots": held_amounts["slots"],
+        "wanted_slots": waiting["slots"] + held_amounts["slots"],
         "nodes": len(nodes),
-        "machines": _machines(offer, waiting + held) if offer else None,
-        "shapes": shapes[:SHOWN],
+        "machines": _machines(offer, waiting + held_amounts) if offer else None,
+        "shapes": shapes[:MOST_SHAPES],
     }
 
 
-def _machines(offer: Resources, wanted: Mapping[str, float]) -> int:
-    """Return the least number of machines that have so much in all: tasks that do not share one
-    well may need more.
+def _machines(offer: Resources, amounts: Mapping[str, float]) -> int:
+    """Return the least number of machines that offer these amounts in all.
+
+    Tasks that do not pack well may need more machines.
     """
     sizes = {
         "slots": float(offer.slots),
         **{name: amount / 1000 for name, amount in fold(offer.amounts).items()},
     }
     return max(
-        math.ceil(round(wanted.get(name, 0) / size, 9)) for name, size in sizes.items() if size
+        math.ceil(round(amounts.get(name, 0) / size, 9)) for name, size in sizes.items() if size
     )
 
 
 def _shapes(kinds: Iterable[KindView]) -> list[dict[str, Any]]:
-    """Return what waits by needs, that which wants most slots first."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the waiting tasks by needs, the shape with the most slots first."""
+    shapes: dict[str, dict[str, Any]] = {}
     for kind in kinds:
         needs = parse_needs(kind.needs)
-        shape = found.setdefault(
+        shape = shapes.setdefault(
             needs.text,
             {
                 "needs": needs.text,
@@ -171,4 +167,4 @@ def _shapes(kinds: Iterable[KindView]) -> list[dict[str, Any]]:
             {name: kind.waiting * amount / 1000 for name, amount in whole_of(needs.amounts).items()}
         )
         shape["reasons"][reason_class(kind.why)] += kind.waiting
-    return sorted(found.values(), key=lambda shape: (-shape["slots"], shape["needs"]))
+    return sorted(shapes.values(), key=lambda shape: (-shape["slots"], shape["needs"]))

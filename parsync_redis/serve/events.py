@@ -1,4 +1,7 @@
-"""Events over HTTP: a list, asked of Redis, and a stream of server-sent events, from memory."""
+"""Events over HTTP: a list, and a stream of server-sent events.
+
+The list is asked of Redis. The stream comes from memory.
+"""
 
 from collections.abc import AsyncIterator
 from datetime import UTC
@@ -19,7 +22,7 @@ from .feed import EventFeed, Viewer
 from .operation import Operation
 from .query import LIMIT, Param, Query
 from .replies import encode, reply
-from .stream import BEGIN, HEADERS, KEEP_ALIVE, MEDIA_TYPE, Stream
+from .stream import BEGIN, KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, Stream
 
 SINCE: Final = Param(
     "since", "10m", "Only later events: 10m (ago), 14:02 (UTC) or 2026-11-25T14:02."
@@ -28,15 +31,15 @@ UNTIL: Final = Param("until", "1m", "Only earlier events, written like `since`."
 AFTER: Final = Param(
     "after", "p0/1795631558018-0", "The id of the event behind which the stream begins."
 )
-WANTED: Final = (
+FILTER_PARAMS: Final = (
     Param("task", "a81f", "Only events of this task."),
     Param("node", "n1", "Only events of this node."),
     Param("event", "failed", "Only such events.", words=tuple(WORDS), repeated=True),
 )
 
 
-class Events:
-    """The paths of events."""
+class EventsApi:
+    """The routes of events."""
 
     def __init__(self, feed: EventFeed, asker: Asker) -> None:
         self._feed = feed
@@ -44,51 +47,59 @@ class Events:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        found: dict[int, Any] = {200: answers.EventList, 400: answers.Error, 503: answers.Error}
+        list_answers: dict[int, Any] = {
+            200: answers.EventList,
+            400: answers.Error,
+            503: answers.Error,
+        }
         return [
             Route("/events", self.stream),
-            Operation("/events", self.list, found, (SINCE, UNTIL, *WANTED[:2], LIMIT, *WANTED[2:])),
+            Operation(
+                "/events",
+                self.list,
+                list_answers,
+                (SINCE, UNTIL, *FILTER_PARAMS[:2], LIMIT, *FILTER_PARAMS[2:]),
+            ),
         ]
 
     async def list(self, request: Request, query: Query) -> Response:
-        """List the newest events, the oldest first:
-        ?since=10m&until=...&task=ID&node=NODE&event=failed.
+        """List the newest events, the oldest first.
+
+        ?since=10m&until=...&task=ID&node=NODE&event=failed
         """
         since = query.text("since")
         until = query.text("until")
         limit = query.limit()
-        wanted = _wanted(query)
-        key = ("events", since, until, wanted, limit)
+        event_filter = _event_filter(query)
+        key = ("events", since, until, event_filter, limit)
 
         def look(client: ParsyncClient) -> bytes:
             client.check()
             now = now_ms(client.store)
             since_ms = read_moment("since", since, now, UTC) if since else None
             until_ms = read_moment("until", until, now, UTC, since_ms) if until else None
-            found = client.events(
+            events = client.events(
                 since_ms=since_ms,
                 until_ms=until_ms,
-                task=wanted.task or None,
-                node=wanted.node or None,
-                events=wanted.events,
+                task=event_filter.task or None,
+                node=event_filter.node or None,
+                events=event_filter.events,
                 limit=limit,
             )
             return encode(
-                {"limit": limit, "now_ms": now, "items": [as_json(event) for event in found]}
+                {"limit": limit, "now_ms": now, "items": [as_json(event) for event in events]}
             )
 
         return reply(await self._asker.ask(key, look))
 
     async def stream(self, request: Request) -> Response:
-        """Send events as they come, behind the one that the header Last-Event-ID or
-        ?after= names.
-        """
-        query = Query(request, (*WANTED, AFTER))
+        """Send events as they come, after the event that Last-Event-ID or ?after= names."""
+        query = Query(request, (*FILTER_PARAMS, AFTER))
         after = query.text("after") if "after" in request.query_params else None
-        wanted = _wanted(query)
-        if request.method == "HEAD":  # it follows nothing
-            return StreamingResponse((), headers=HEADERS, media_type=MEDIA_TYPE)
-        viewer = self._feed.enter(wanted, request.headers.get("last-event-id", after))
+        event_filter = _event_filter(query)
+        if request.method == "HEAD":  # a HEAD request follows no events
+            return StreamingResponse((), headers=STREAM_HEADERS, media_type=MEDIA_TYPE)
+        viewer = self._feed.enter(event_filter, request.headers.get("last-event-id", after))
         return Stream(_chunks(viewer), lambda: self._feed.leave(viewer))
 
 
@@ -99,18 +110,18 @@ async def _chunks(viewer: Viewer) -> AsyncIterator[bytes]:
 
 
 def chunk_of(event: Event) -> bytes:
-    """Return an event as a message of a stream: JSON has no line breaks of its own."""
+    """Return an event as a message of a stream. JSON has no line breaks of its own."""
     return b"id: %s\ndata: %s\n\n" % (event.id.encode(), encode(as_json(event)))
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """Return what JSON has of an event: its fields, and the sentence for people."""
-    found: dict[str, Any] = plain(event)
-    return {**found, "text": event.text}
+    """Return the fields of an event, and its sentence for people, for JSON."""
+    fields: dict[str, Any] = plain(event)
+    return {**fields, "text": event.text}
 
 
-def _wanted(query: Query) -> Wanted:
-    """Read the filters; raises InvalidInput."""
+def _event_filter(query: Query) -> Wanted:
+    """Read the filters of a query. Raises InvalidInput."""
     return Wanted.of(
         None, None, query.text("task") or None, query.text("node") or None, query.all("event")
     )

@@ -1,4 +1,4 @@
-"""The thread that follows the events of the cluster, and the viewers to whom it hands them."""
+"""The thread that follows the events of the cluster, and the viewers that get the events."""
 
 import asyncio
 import logging
@@ -16,96 +16,100 @@ from ..client import ParsyncClient
 from ..errors import ParsyncError
 from ..model.events import Event, Wanted
 from ..store.reads.events import FOLLOW_POLL_S, Follower
-from .shares import ADDRESS, Shares
+from .shares import OWNER, Shares
 
 log = logging.getLogger("parsync.serve")
 
-KEPT: Final = 2000
-"""Events that are kept for viewers who come, or come back."""
+MOST_RECENT_EVENTS: Final = 2000
+"""Maximum number of events that are kept for viewers who come, or come back."""
 
 MOST_VIEWERS: Final = 200
-"""Viewers at a time; one address gets half of the places at most."""
+"""Maximum number of viewers at a time; one address gets at most half of the places."""
 
-MOST_BEHIND: Final = 1000
-"""Events that wait for a viewer; one who is further behind is dropped."""
+MOST_EVENTS_BEHIND: Final = 1000
+"""Maximum number of events that wait for a viewer; beyond, the viewer is dropped."""
 
 KEEP_ALIVE_S: Final = 15.0
-SLACK_MS: Final = 2000
-"""Events of several servers may come in another order than that of their times."""
+"""Seconds without an event after which a stream shows that it lives."""
 
-SAY_EVERY: Final = 40
-"""While reading fails, the log says so once in so many tries."""
+SLACK_MS: Final = 2000
+"""Events of several servers may come out of order by so much time."""
+
+TRIES_PER_WARNING: Final = 40
+"""While reading fails, the log warns once in so many tries."""
 
 
 class Viewer:
-    """Somebody who looks on: the events that wait for him. Used in the event loop only."""
+    """The events that wait for one viewer. Used in the event loop only.
 
-    def __init__(self, wanted: Wanted, first: Sequence[Event], from_number: int) -> None:
-        self._wanted = wanted
+    event_filter: what the viewer wants to see. first: the events that the viewer gets first.
+    from_number: the number of the first event to come.
+    """
+
+    def __init__(self, event_filter: Wanted, first: Sequence[Event], from_number: int) -> None:
+        self._event_filter = event_filter
         self._from = from_number
-        self._waiting = deque(event for event in first if wanted.has(event))
-        self._came = asyncio.Event()
+        self._waiting = deque(event for event in first if event_filter.has(event))
+        self._changed = asyncio.Event()
         self.over = False
 
     def tell(self, number: int, events: Sequence[Event]) -> None:
-        """Let events wait for him, or drop him if he does not read.
+        """Let events wait for the viewer; drop a viewer who does not read.
 
-        number: that of the first of them.
+        number: the number of the first of these events.
         """
         new = events[max(0, self._from - number) :]
-        self._waiting.extend(event for event in new if self._wanted.has(event))
-        if len(self._waiting) > MOST_BEHIND:
+        self._waiting.extend(event for event in new if self._event_filter.has(event))
+        if len(self._waiting) > MOST_EVENTS_BEHIND:
             self.end()
-        self._came.set()
+        self._changed.set()
 
     def end(self) -> None:
-        """Let his stream end, without what waits."""
+        """Let the stream of the viewer end, without the events that wait."""
         self.over = True
         self._waiting.clear()
-        self._came.set()
+        self._changed.set()
 
     async def events(self) -> AsyncIterator[Event | None]:
-        """Give the events as they come, and None from time to time to show that the
-        stream lives.
-        """
+        """Yield the events as they come; yield None every KEEP_ALIVE_S without an event."""
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
             if self.over:
                 return
-            self._came.clear()
+            self._changed.clear()
             try:
-                await asyncio.wait_for(self._came.wait(), KEEP_ALIVE_S)
+                await asyncio.wait_for(self._changed.wait(), KEEP_ALIVE_S)
             except TimeoutError:
                 yield None
 
 
-def behind(events: Sequence[Event], id: str) -> Sequence[Event]:
-    """Return the events behind the one with this id; if it is not there, those of its time and
-    later; all behind ''.
+def events_after(events: Sequence[Event], id: str) -> Sequence[Event]:
+    """Return the events after the event with this id.
+
+    If that event is not there, return the events of its time and later. '' stands for all events.
     """
-    at = next((at for at, event in enumerate(events) if event.id == id), None)
-    if at is not None:
-        return events[at + 1 :]
+    position = next((index for index, event in enumerate(events) if event.id == id), None)
+    if position is not None:
+        return events[position + 1 :]
     ms = id.partition("/")[2].partition("-")[0]
     since_ms = int(ms) - SLACK_MS if ms.isascii() and ms.isdecimal() and len(ms) < 16 else 0
     return [event for event in events if event.at_ms >= since_ms]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The newest events, in the order in which they came. end: how many there have been."""
+class RecentEvents:
+    """The newest events, in the order in which they came. end: the number of all events so far."""
 
     end: int = 0
     events: Sequence[Event] = ()
 
 
 class EventFeed(threading.Thread):
-    """Follows the events until stopped: one reader, whatever the number of viewers.
+    """Follows the events until stopped, with one reader for all viewers. Survives outages.
 
-    It survives outages.
-
-    kept: replaced whole, so that any thread may read it. failed: tasks that failed since it began.
+    recent: replaced whole, so any thread may read it. failed: the number of tasks that failed since
+    the feed began.
     """
 
     def __init__(self, client: ParsyncClient) -> None:
@@ -117,7 +121,7 @@ class EventFeed(threading.Thread):
         self._shares = Shares(MOST_VIEWERS)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fails = 0
-        self.kept = Kept()
+        self.recent = RecentEvents()
         self.failed = 0
 
     # -- the thread --------------------------------------------------------------------------------
@@ -129,33 +133,35 @@ class EventFeed(threading.Thread):
             self.join(timeout=10)
 
     def run(self) -> None:
-        """Look four times a second."""
+        """Read new events four times a second."""
         while not self._stop_asked.wait(FOLLOW_POLL_S):
             self.look()
 
     def look(self) -> None:
-        """Read what has come, and hand it to the viewers. If that fails, the next look reads it."""
+        """Read new events for the viewers. After a failure the next call reads the events."""
         try:
-            found = self._client.requests.do(self._read)
+            events = self._client.requests.do(self._read)
         except (ParsyncError, RedisError, OSError) as error:
-            if self._fails % SAY_EVERY == 0:
+            if self._fails % TRIES_PER_WARNING == 0:
                 log.warning("events cannot be read: %s", error)
             self._fails += 1
             return
         self._fails = 0
-        if found:
-            number = self.kept.end
-            self.kept = Kept(number + len(found), [*self.kept.events, *found][-KEPT:])
+        if events:
+            number = self.recent.end
+            self.recent = RecentEvents(
+                number + len(events), [*self.recent.events, *events][-MOST_RECENT_EVENTS:]
+            )
             if (loop := self._loop) is not None:
-                with suppress(RuntimeError):  # it is closed: the process stops
-                    loop.call_soon_threadsafe(self._tell, number, found)
+                with suppress(RuntimeError):  # the loop is closed: the process stops
+                    loop.call_soon_threadsafe(self._tell, number, events)
 
     def _read(self) -> list[Event]:
         if self._follower is None:
             follower = Follower(self._client.store, Wanted())
-            found = follower.begin(KEPT)
+            events = follower.begin(MOST_RECENT_EVENTS)
             self._follower = follower
-            return found
+            return events
         events = self._follower.poll()
         self.failed += sum(event.event == "failed" for event in events)
         return events
@@ -166,19 +172,22 @@ class EventFeed(threading.Thread):
         for viewer in self._viewers:
             viewer.tell(number, events)
 
-    def enter(self, wanted: Wanted, after: str | None) -> Viewer:
-        """Return a viewer of what comes, or of all that came after an event; leave() is to follow.
+    def enter(self, event_filter: Wanted, after: str | None) -> Viewer:
+        """Return a viewer of the events to come. `leave` must follow.
 
-        after: the id of an event, None for now. See `behind`.
+        after: the id of an event; the viewer gets the events after it first (see `events_after`).
+        None: only events to come. Raises HTTPException 503 if there are too many viewers.
         """
-        owner = ADDRESS.get()
+        owner = OWNER.get()
         if not self._shares.take(owner):
             raise HTTPException(
                 503, "too many viewers follow the events already", {"Retry-After": "10"}
             )
         self._loop = asyncio.get_running_loop()
-        kept = self.kept
-        viewer = Viewer(wanted, () if after is None else behind(kept.events, after), kept.end)
+        recent = self.recent
+        viewer = Viewer(
+            event_filter, () if after is None else events_after(recent.events, after), recent.end
+        )
         self._viewers[viewer] = owner
         return viewer
 
@@ -187,6 +196,6 @@ class EventFeed(threading.Thread):
         self._shares.give_back(self._viewers.pop(viewer))
 
     def end_all(self) -> None:
-        """Let the streams of all viewers end: the process stops."""
+        """End the streams of all viewers, because the process stops."""
         for viewer in self._viewers:
             viewer.end()

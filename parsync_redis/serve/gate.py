@@ -1,4 +1,4 @@
-"""Recognise operators: by a login with a password, or by the header of a reverse proxy."""
+"""Who is an operator: by a login with a password, or by the header of a reverse proxy."""
 
 import asyncio
 import time
@@ -18,18 +18,18 @@ from .rate import Attempts
 from .sessions import Sessions
 from .shares import owner_of
 
-EACH = 5
-ALL = 30
-"""Attempts to log in a minute: from one address, and from all."""
+LOGINS_PER_ADDRESS: Final = 5
+LOGINS_IN_ALL: Final = 30
+"""Attempts to log in per minute, from one address and from all addresses."""
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator who asks.
+    """An operator who sends a request.
 
-    key: what the marks of his forms are for: his session's token, or his name.
+    key: what the marks of the operator's forms are made for: the token of the session, or the name.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Operator:
 
 
 def read_proxies(addresses: Sequence[str]) -> Networks:
-    """Return the networks of proxies; raises InvalidInput."""
+    """Return the networks of the proxies. Raises InvalidInput."""
     try:
         return [ip_network(address, strict=False) for address in addresses]
     except ValueError as error:
@@ -45,10 +45,11 @@ def read_proxies(addresses: Sequence[str]) -> Networks:
         raise InvalidInput(f"--trusted-proxy is not valid: {error}: {rule}") from None
 
 
-class Gate:
-    """Tells operators from others.
+class OperatorAuth:
+    """Decides which requests come from an operator.
 
-    hashes: of passwords, by name. header: of the proxies that are trusted.
+    hashes: name -> hash of the password. header: the header in which the trusted `proxies` name the
+    operator; '' if operators log in with a password.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class Gate:
         self._cookie: Final = f"parsync_{cluster}"  # browsers keep one jar for all ports of a host
         self._login_cookie: Final = f"{self._cookie}_login"
         self._sessions = Sessions()
-        self._attempts = Attempts(EACH, ALL)
+        self._attempts = Attempts(LOGINS_PER_ADDRESS, LOGINS_IN_ALL)
         self._one_at_a_time = asyncio.Lock()
 
     @property
     def scheme(self) -> Mapping[str, str]:
-        """Return where a request says which operator asks, as a security scheme of OpenAPI does."""
+        """Return where a request names its operator, as a security scheme of OpenAPI."""
         return (
             {"in": "header", "name": self.header}
             if self.header
@@ -76,22 +77,22 @@ class Gate:
     # -- who asks ----------------------------------------------------------------------------------
 
     def operator(self, request: Request) -> Operator | None:
-        """Return the operator who asks, None if it is nobody who is known."""
+        """Return the operator who sends the request; None if it is from nobody known."""
         if self.header:
             names = request.headers.getlist(self.header)
-            known = (
+            is_known = (
                 self._is_proxy(peer_of(request)) and len(names) == 1 and USER.fullmatch(names[0])
             )
-            return Operator(names[0], f"header {names[0]}") if known else None
+            return Operator(names[0], f"header {names[0]}") if is_known else None
         token = self.token(request)
         name = self._sessions.user(token, time.monotonic())
         return Operator(name, token) if name else None
 
     def address(self, request: Request) -> str:
-        """Return the address of whoever asks; of a trusted proxy that of its client."""
+        """Return the address that the request comes from; behind a trusted proxy, the client's."""
         peer = peer_of(request)
-        if self._is_proxy(peer) and (told := request.headers.getlist("x-forwarded-for")):
-            return told[-1].rpartition(",")[2].strip()[:64]
+        if self._is_proxy(peer) and (forwarded_for := request.headers.getlist("x-forwarded-for")):
+            return forwarded_for[-1].rpartition(",")[2].strip()[:64]
         return peer
 
     def _is_proxy(self, peer: str) -> bool:
@@ -106,38 +107,42 @@ class Gate:
     # -- forms -------------------------------------------------------------------------------------
 
     def token(self, request: Request) -> str:
-        """Return the token of the browser's session, '' if it has none."""
+        """Return the token of the browser's session; '' if there is none."""
         return request.cookies.get(self._cookie, "")
 
     def login_token(self, request: Request) -> str:
-        """Return the token of the browser for the form of the login, '' if it has none.
+        """Return the browser's token for the login form; '' if there is none.
 
-        It is not the session's: behind a link from elsewhere a browser sends no cookie and is shown
-        the form, and the session must outlive that.
+        The token is not the session's. A browser that follows a link from another site sends no
+        cookie, and gets the login form. Its session must outlive that.
         """
         return request.cookies.get(self._login_cookie, "")
 
     def give_login(self, request: Request, answer: Response) -> str:
-        """Give the browser a token for the form of the login, and return it."""
+        """Give the browser a token for the login form, and return the token."""
         return self._give(request, answer, self._login_cookie, self._sessions.new_token())
 
     def mark(self, key: str) -> str:
-        """Return the mark of a form for an operator's key, or for a browser's token."""
+        """Return the mark of a form. key: the operator's key, or the browser's token."""
         return self._sessions.mark(key)
 
-    def is_mark(self, key: str, given: str) -> bool:
-        """Return whether a form has come from a page that was made for this key."""
-        return bool(key) and self._sessions.is_mark(key, given)
+    def is_mark(self, key: str, mark: str) -> bool:
+        """Return whether the form comes from a page that was made for this key."""
+        return bool(key) and self._sessions.is_mark(key, mark)
 
     # -- log in and out ----------------------------------------------------------------------------
 
     def wait_s(self, request: Request) -> float:
-        """Count an attempt and return 0.0; or return for how many seconds none is allowed."""
+        """Count an attempt to log in, and return 0.0.
+
+        If no attempt is allowed now, return the seconds until one is allowed.
+        """
         return self._attempts.take(owner_of(self.address(request)), time.monotonic())
 
     async def knows(self, name: str, password: str) -> bool:
-        """Return whether an operator has this password; one check at a time, because each takes
-        much memory.
+        """Return whether an operator has this password.
+
+        Only one check runs at a time, because a check takes much memory.
         """
         hash = self._hashes.get(name, NOBODY)
         async with self._one_at_a_time:

@@ -1,6 +1,4 @@
-"""The commands that make the secrets of `parsync serve`: serve-token for submitters, serve-password
-for operators.
-"""
+"""The commands that make the secrets of `parsync serve`: serve-token and serve-password."""
 
 import getpass
 import secrets

@@ -1,6 +1,6 @@
-"""The survey as metrics for Prometheus.
+"""The survey as metrics for Prometheus. Pure.
 
-Pure. Labels are bounded: all but the largest count as `other`.
+The values of a label are bounded: beyond the largest groups, all count as `other`.
 """
 
 from collections import Counter
@@ -20,18 +20,18 @@ from ..model.views import NodeView
 from ..placement.reasons import OTHER_REASON, REASON_PATTERNS, reason_class
 from ..store.reads.schedulers import SchedulerView
 from .survey import Survey, group_names
-from .surveyor import Latest
+from .surveyor import LatestSurvey
 from .time_metrics import time_metrics
 from .top import top
 
 TOP_CLASSES: Final = 20
-"""Node classes with figures of their own: those with most slots."""
+"""The node classes with most slots have figures of their own."""
 
 TOP_RESOURCES: Final = 20
-"""Resources with figures: those that most nodes declare."""
+"""The resources that most nodes declare have figures."""
 
 MOST_SCHEDULERS: Final = 64
-"""Schedulers with figures of their own."""
+"""Maximum number of schedulers with figures of their own."""
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -56,21 +56,21 @@ COUNTERS: Final = (
     ("parsync_lost_attempts_total", "Attempts of tasks that were lost", "lost"),
     ("parsync_died_tasks_total", "Tasks that died: they lost as many starts as they may", "died"),
 )
-"""Counters, which never fall: name, help, and the total."""
+"""Counters: (metric, help, name of the total)."""
 
 
-def render_metrics(latest: Latest, failed: int = 0) -> bytes:
-    """Return the metrics of what is known, in the text format of Prometheus.
+def render_metrics(latest: LatestSurvey, failed: int = 0) -> bytes:
+    """Return the metrics of the newest survey, in the text format of Prometheus.
 
-    failed: events of failed tasks.
+    failed: the number of tasks that failed.
     """
     registry = CollectorRegistry()
-    registry.register(_Once(latest, failed))
+    registry.register(_SurveyCollector(latest, failed))
     return generate_latest(registry)
 
 
-class _Once(Collector):
-    def __init__(self, latest: Latest, failed: int) -> None:
+class _SurveyCollector(Collector):
+    def __init__(self, latest: LatestSurvey, failed: int) -> None:
         self._latest = latest
         self._failed = failed
 
@@ -113,7 +113,7 @@ class _Once(Collector):
         yield from _waiting(latest.survey)
         yield from _nodes(latest.survey.nodes)
         yield from _schedulers(latest.survey.schedulers)
-        alive = [one for one in latest.survey.schedulers if one.alive]
+        alive = [scheduler for scheduler in latest.survey.schedulers if scheduler.alive]
         yield from time_metrics(latest.counted, alive[:MOST_SCHEDULERS])
 
 
@@ -132,13 +132,13 @@ def _gauges(
 def _waiting(survey: Survey) -> Iterator[Metric]:
     group_of = group_names(survey.kinds)
     reasons = Counter[str]()
-    wanted = Counter[str]()
+    slots_wanted = Counter[str]()
     names = Counter[str]()
     for kind in survey.kinds:
         why = reason_class(kind.why)
         slots = parse_needs(kind.needs).slots if are_needs(kind.needs) else 1
         reasons[why] += kind.waiting
-        wanted[why] += kind.waiting * slots
+        slots_wanted[why] += kind.waiting * slots
         names[group_of(kind.name)] += kind.waiting
     words = [*(name for name, _ in REASON_PATTERNS), OTHER_REASON]
     family, add = _gauges(
@@ -151,7 +151,7 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
         "parsync_wanted_slots", "Slots that waiting tasks ask for, by what keeps them", ("reason",)
     )
     for word in words:
-        add(wanted[word], word)
+        add(slots_wanted[word], word)
     yield family
     family, add = _gauges(
         "parsync_waiting_tasks_by_name", "Tasks that wait for a place, by name", ("name",)
@@ -183,8 +183,9 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
 
 
 def class_of_view(node: NodeView) -> str:
-    """Return the class of a node: its amounts, those of devices together, and labels; or 'slots
-    only'.
+    """Return the class of a node: its amounts and labels; 'slots only' without any.
+
+    The amounts of devices of a kind are added up.
     """
     amounts = (f"{name}={amount}" for name, amount in sorted(fold(node.resources.items()).items()))
     labels = labels_shown(dict(sorted(node.labels.items())))
@@ -192,35 +193,35 @@ def class_of_view(node: NodeView) -> str:
 
 
 def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
-    present = list(nodes)
-    states = Counter(node.state for node in present)
+    all_nodes = list(nodes)
+    states = Counter(node.state for node in all_nodes)
     family, add = _gauges("parsync_nodes", "Nodes by state", ("state",))
     for state in NodeState:
         add(states[state], state)
     yield family
-    usable = [(class_of_view(node), node) for node in present if node.state != "down"]
+    usable = [(class_of_view(node), node) for node in all_nodes if node.state != "down"]
     sizes = Counter[str]()
     declared = Counter[str]()
     for name, node in usable:
         sizes[name] += node.slots
         declared.update({*fold(node.resources.items())})
     group_of = top(sizes, TOP_CLASSES)
-    known = {name for name, _ in declared.most_common(TOP_RESOURCES)}
+    resources = {name for name, _ in declared.most_common(TOP_RESOURCES)}
     slots = Counter[str]()
     free = Counter[str]()
-    held = Counter[str]()
+    held_slots = Counter[str]()
     amounts = Counter[tuple[str, str]]()
-    left = Counter[tuple[str, str]]()
+    free_amounts = Counter[tuple[str, str]]()
     for name, node in usable:
         group = group_of(name)
         slots[group] += node.slots
         free[group] += node.free
-        held[group] += node.held
+        held_slots[group] += node.held
         has = fold(node.resources.items())
-        has_left = fold(node.left.items())
-        for resource in has.keys() & known:
+        has_free = fold(node.left.items())
+        for resource in has.keys() & resources:
             amounts[group, resource] += has[resource]  # type: ignore[assignment]
-            left[group, resource] += has_left.get(resource, 0)  # type: ignore[assignment]
+            free_amounts[group, resource] += has_free.get(resource, 0)  # type: ignore[assignment]
     for metric, help, figures in (
         (
             "parsync_slots",
@@ -228,7 +229,7 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
             slots,
         ),
         ("parsync_free_slots", "Slots that may be claimed now", free),
-        ("parsync_held_slots", "Slots that tasks hold", held),
+        ("parsync_held_slots", "Slots that tasks hold", held_slots),
     ):
         family, add = _gauges(metric, help, ("node_class",))
         for group, count in sorted(figures.items()):
@@ -236,7 +237,7 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         yield family
     for metric, help, sums in (
         ("parsync_resource_amount", "Amount of a resource of nodes that are not down", amounts),
-        ("parsync_resource_left", "Amount of a resource that no task holds", left),
+        ("parsync_resource_left", "Amount of a resource that no task holds", free_amounts),
     ):
         family, add = _gauges(metric, help, ("node_class", "resource"))
         for (group, resource), amount in sorted(sums.items()):
@@ -244,7 +245,7 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         yield family
 
 
-PER_SCHEDULER: Final = (
+SCHEDULER_GAUGES: Final = (
     (
         "parsync_smoothed_delay_seconds",
         "Smoothed time from when a task could be taken to its commit, by which adaptive chooses",
@@ -270,26 +271,28 @@ PER_SCHEDULER: Final = (
         1,
     ),
 )
-"""Metrics of each scheduler: name, help, the figure that the scheduler reports, and its divisor."""
+"""Metrics of each scheduler: (metric, help, reported figure, divisor of the figure)."""
 
 
 def _schedulers(schedulers: Iterable[SchedulerView]) -> Iterator[Metric]:
-    found = list(schedulers)
-    alive = [one for one in found if one.alive]
+    listed = list(schedulers)
+    alive = [scheduler for scheduler in listed if scheduler.alive]
     family, add = _gauges(
         "parsync_schedulers", "Schedulers by whether they renewed within a lease", ("state",)
     )
     add(len(alive), "alive")
-    add(len(found) - len(alive), "silent")
+    add(len(listed) - len(alive), "silent")
     yield family
     yield _gauge(
-        "parsync_leader", "1 if a scheduler that is alive leads", any(one.leader for one in alive)
+        "parsync_leader",
+        "1 if a scheduler that is alive leads",
+        any(scheduler.leader for scheduler in alive),
     )
-    for metric, help, figure, divisor in PER_SCHEDULER:
+    for metric, help, figure, divisor in SCHEDULER_GAUGES:
         family, add = _gauges(metric, help, ("scheduler",))
-        for one in alive[:MOST_SCHEDULERS]:
-            if (value := _number(one.stats.get(figure, ""))) is not None:
-                add(value / divisor, one.name)
+        for scheduler in alive[:MOST_SCHEDULERS]:
+            if (value := _number(scheduler.stats.get(figure, ""))) is not None:
+                add(value / divisor, scheduler.name)
         yield family
 
 

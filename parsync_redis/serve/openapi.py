@@ -1,6 +1,4 @@
-"""The OpenAPI document of /api/v1, made of the routes that this process answers, and of the types
-of their answers.
-"""
+"""The OpenAPI document of /api/v1, made from the routes of this process and their answers."""
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,72 +10,80 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from .. import __version__
 from .operation import Operation, SubmitterOperation
-from .query import MOST_TEXT, MOST_WORDS, USUAL, Param
+from .query import DEFAULT_NUMBERS, MOST_CHARACTERS, MOST_REPEATS, Param
 
 Operations = Sequence[Operation | SubmitterOperation]
 
-SUBMITTER: Final = "submitter"
-OPERATOR: Final = "operator"
+SUBMITTER_SCHEME: Final = "submitter"
+OPERATOR_SCHEME: Final = "operator"
 REF: Final = "#/components/schemas/{model}"
-ADDED: Final[Mapping[str, Mapping[str, Any]]] = {
+COMPUTED_FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "Event": {"text": {"type": "string"}},
 }
-"""Fields that JSON has besides those of a data class."""
+"""Fields of an answer that its data class does not have."""
 
-ABOUT: Final = (
+DESCRIPTION: Final = (
     "Version 1 stays as it is, except that fields may be added. The document describes the paths "
     "of this process. "
     "They depend on its flags."
 )
 
 
-class _Generate(GenerateJsonSchema):
-    """All fields of a data class are there; those of other types that have a default may be
-    missing.
+class _SchemaGenerator(GenerateJsonSchema):
+    """Makes schemas in which all fields of a data class are required.
+
+    A field of another type is not required if it has a default.
     """
 
     def field_is_required(self, field: Any, total: bool) -> bool:
-        """Return whether a field is always there."""
+        """Return whether an answer always has the field."""
         return field["type"] == "dataclass-field" or super().field_is_required(field, total)
 
 
 def make_document(
     operations: Operations, operator: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the document. operator: the security scheme of the pages, None for none."""
+    """Return the document.
+
+    operator: the security scheme of the pages of operators; None if there are no such pages.
+    """
     types = {
-        one for operation in operations for by in operation.answers.values() for one in by.values()
+        answer
+        for operation in operations
+        for answer_by_status in operation.answers.values()
+        for answer in answer_by_status.values()
     }
     ordered = sorted(types, key=str)
-    inputs: Any = [(one, "serialization", TypeAdapter(one)) for one in ordered]
-    refs, found = TypeAdapter.json_schemas(inputs, ref_template=REF, schema_generator=_Generate)
-    schemas = found["$defs"]
-    for name, fields in ADDED.items():
+    inputs: Any = [(type, "serialization", TypeAdapter(type)) for type in ordered]
+    refs, generated = TypeAdapter.json_schemas(
+        inputs, ref_template=REF, schema_generator=_SchemaGenerator
+    )
+    schemas = generated["$defs"]
+    for name, fields in COMPUTED_FIELDS.items():
         if name in schemas:
             schemas[name]["properties"] |= fields
             schemas[name]["required"] += [*fields]
-    shapes = {one: refs[one, "serialization"] for one in ordered}
+    shapes = {type: refs[type, "serialization"] for type in ordered}
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         path = paths.setdefault(operation.path.replace(":path}", "}"), {})
         for method in operation.answers:
-            said = _describe(operation, method, shapes)
-            path[method.lower()] = (
-                _either(path[method.lower()], said) if method.lower() in path else said
-            )
+            description = _describe(operation, method, shapes)
+            present = path.get(method.lower())
+            path[method.lower()] = _merged(present, description) if present else description
     schemes: dict[str, Any] = {}
     if any(operation.token for operation in operations):
         about = "The token of a submitter, as `parsync serve-token` prints it."
-        schemes[SUBMITTER] = {"type": "http", "scheme": "bearer", "description": about}
+        schemes[SUBMITTER_SCHEME] = {"type": "http", "scheme": "bearer", "description": about}
     if operator:
         about = (
             "The login of an operator, for the pages under /operator. No operation of this "
             "document asks for it."
         )
-        schemes[OPERATOR] = {"type": "apiKey", "description": about, **operator}
+        schemes[OPERATOR_SCHEME] = {"type": "apiKey", "description": about, **operator}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "parsync serve", "version": __version__, "description": ABOUT},
+        "info": {"title": "parsync serve", "version": __version__, "description": DESCRIPTION},
         "paths": paths,
         "components": {"schemas": schemas, "securitySchemes": schemes},
     }
@@ -89,7 +95,7 @@ def _describe(
     summary = (inspect.getdoc(operation.endpoint) or "").partition("\n")[0]
     words = [word.strip("{}").removesuffix(":path") for word in operation.path.split("/")[3:]]
     words = [word.partition(":")[0].replace(".", "_") for word in words if word]
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "operationId": "_".join([method.lower(), *words] if words else ["index"]),
         "summary": summary,
         "parameters": [*_in_path(operation.path), *map(_in_query, operation.params)],
@@ -100,14 +106,14 @@ def _describe(
             }
             for status, answer in sorted(operation.answers[method].items())
         },
-        "security": [{SUBMITTER: []}] if operation.token else [{}],
+        "security": [{SUBMITTER_SCHEME: []}] if operation.token else [{}],
     }
     if operation.body:
-        found["requestBody"] = {
+        description["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": operation.body}},
         }
-    return found
+    return description
 
 
 def _in_path(path: str) -> Iterator[dict[str, Any]]:
@@ -124,21 +130,21 @@ def _in_path(path: str) -> Iterator[dict[str, Any]]:
                 "in": "path",
                 "required": True,
                 "description": about,
-                "schema": {"type": "string", "minLength": 1, "maxLength": MOST_TEXT},
+                "schema": {"type": "string", "minLength": 1, "maxLength": MOST_CHARACTERS},
             }
 
 
 def _in_query(param: Param) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string", "maxLength": MOST_TEXT}
+    schema: dict[str, Any] = {"type": "string", "maxLength": MOST_CHARACTERS}
     if param.words:
         schema = {"type": "string", "enum": [*param.words]}
     if param.most is not None:
         schema = {"type": "integer", "minimum": param.least, "maximum": param.most}
-    if param in USUAL:
-        schema["default"] = USUAL[param]
+    if param in DEFAULT_NUMBERS:
+        schema["default"] = DEFAULT_NUMBERS[param]
     example: Any = int(param.example) if param.most is not None else param.example
     if param.repeated:
-        schema = {"type": "array", "items": schema, "maxItems": MOST_WORDS}
+        schema = {"type": "array", "items": schema, "maxItems": MOST_REPEATS}
         example = [example]
     return {
         "name": param.name,
@@ -149,28 +155,31 @@ def _in_query(param: Param) -> dict[str, Any]:
     }
 
 
-def _either(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one operation for a path that submitters and viewers ask for: the token decides."""
-    responses = dict(other["responses"])
-    for status, answer in one["responses"].items():
+def _merged(with_token: Mapping[str, Any], public: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one operation of two for the same path and method; a token decides between them.
+
+    with_token: the operation of submitters. public: the operation of viewers.
+    """
+    responses = dict(public["responses"])
+    for status, answer in with_token["responses"].items():
         if status in responses and responses[status] != answer:
-            both = [
-                found["content"]["application/json"]["schema"]
-                for found in (responses[status], answer)
+            schemas = [
+                response["content"]["application/json"]["schema"]
+                for response in (responses[status], answer)
             ]
-            answer = {**answer, "content": {"application/json": {"schema": {"anyOf": both}}}}
+            answer = {**answer, "content": {"application/json": {"schema": {"anyOf": schemas}}}}
         responses[status] = answer
     parameters = list(
         {
             parameter["name"]: parameter
-            for said in (one, other)
-            for parameter in said["parameters"]
+            for operation in (with_token, public)
+            for parameter in operation["parameters"]
         }.values()
     )
-    summary = f"{other['summary']} With a token: {one['summary']}"
-    security = [*other["security"], *one["security"]]
+    summary = f"{public['summary']} With a token: {with_token['summary']}"
+    security = [*public["security"], *with_token["security"]]
     return {
-        **other,
+        **public,
         "summary": summary,
         "parameters": parameters,
         "responses": responses,
@@ -179,5 +188,5 @@ def _either(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def operations_of(routes: Iterable[Any]) -> Operations:
-    """Return those routes that the document is about."""
+    """Return the routes that the document describes."""
     return [route for route in routes if isinstance(route, Operation | SubmitterOperation)]

@@ -1,6 +1,4 @@
-"""A route of the API, with what its OpenAPI document says of it: parameters, statuses
-and answers.
-"""
+"""The routes of the API, with their parameters, statuses and types of answers for OpenAPI."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
@@ -12,14 +10,14 @@ from starlette.routing import Route
 
 from .query import Param, Query
 
-ROOT: Final = "/api/v1"
+API_ROOT: Final = "/api/v1"
 
 
 class Operation(Route):
-    """A route that reads its query by `params`, and answers with a type of answers.py for each
-    status.
+    """A route that reads its query by `params`.
 
-    token: it is for submitters. body: the schema of a body, None if it takes none.
+    answers: status -> type of the answer (answers.py). token: requests have the token of a
+    submitter. body: the JSON schema of the body; None if there is no body.
     """
 
     def __init__(
@@ -33,7 +31,7 @@ class Operation(Route):
         async def read(request: Request) -> Response:
             return await answer(request, Query(request, params))
 
-        super().__init__(f"{ROOT}{path}", read)
+        super().__init__(f"{API_ROOT}{path}", read)
         self.answers = {"GET": answers}
         self.params = params
         self.token = False
@@ -41,7 +39,10 @@ class Operation(Route):
 
 
 class SubmitterOperation(Route):
-    """The same for submitters, whose requests have a token and no query. answers: by method."""
+    """A route for submitters, whose requests have a token and no query.
+
+    answers: method -> status -> type of the answer.
+    """
 
     params: Sequence[Param] = ()
     token = True
@@ -53,6 +54,6 @@ class SubmitterOperation(Route):
         answers: Mapping[str, Mapping[int, Any]],
         body: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(f"{ROOT}{path}", answer, methods=[*answers])
+        super().__init__(f"{API_ROOT}{path}", answer, methods=[*answers])
         self.answers = answers
         self.body = body

@@ -1,4 +1,4 @@
-"""Make the values that the pages show, of a survey or of one task. Pure."""
+"""The values that the pages show of a survey or of a task. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ from ..store.reads.schedulers import SchedulerView
 from .history import Moment, chart_values
 from .survey import Survey
 
-MOST_KINDS = 100
-MOST_NODES = 100
+MOST_KINDS_SHOWN = 100
+NODES_PER_PAGE = 100
 MOST_BOXES = 64
 MOST_EVENTS = 20
 SHADES_MS: Final = (250, 1000, 3000, 10_000)
-"""Ages at which the freshness map gets darker."""
+"""Ages at which the freshness map becomes darker."""
 
-NOTHING: Final = Survey(0, (), (), (), (), (), {}, Counts(0, 0, 0, 0, 0, 0), ())
-"""The pages show this before the first survey."""
+EMPTY_SURVEY: Final = Survey(0, (), (), (), (), (), {}, Counts(0, 0, 0, 0, 0, 0), ())
+"""The pages show this survey before the first survey is read."""
 
 
-def overview_values(found: Survey | None) -> dict[str, Any]:
-    """Return what the first page shows."""
-    survey = found or NOTHING
+def overview_values(latest: Survey | None) -> dict[str, Any]:
+    """Return the values of the first page."""
+    survey = latest or EMPTY_SURVEY
     reasons = Counter[str]()
     for kind in survey.kinds:
         reasons[reason_class(kind.why)] += kind.waiting
@@ -44,39 +44,39 @@ def overview_values(found: Survey | None) -> dict[str, Any]:
         "held": sum(node.held for node in present),
         "slots": sum(node.slots for node in present),
         "reasons": [(name, count, 100 * count // waiting) for name, count in reasons.most_common()],
-        "kinds": [(needs_shown(kind.kind), kind) for kind in survey.kinds[:MOST_KINDS]],
-        "more": max(0, len(survey.kinds) - MOST_KINDS),
+        "kinds": [(needs_shown(kind.kind), kind) for kind in survey.kinds[:MOST_KINDS_SHOWN]],
+        "kinds_not_shown": max(0, len(survey.kinds) - MOST_KINDS_SHOWN),
     }
 
 
-def event_values(kept: Sequence[Event]) -> dict[str, Any]:
+def event_values(recent: Sequence[Event]) -> dict[str, Any]:
     """Return the last events, the newest first, and the id of the newest."""
-    events = [(show_time(event.at_ms), event.text) for event in reversed(kept[-MOST_EVENTS:])]
-    return {"events": events, "most_events": MOST_EVENTS, "after": kept[-1].id if kept else ""}
+    events = [(show_time(event.at_ms), event.text) for event in reversed(recent[-MOST_EVENTS:])]
+    return {"events": events, "most_events": MOST_EVENTS, "after": recent[-1].id if recent else ""}
 
 
-def node_values(found: Survey | None, offset: int) -> dict[str, Any]:
-    """Return a page of nodes."""
-    every = (found or NOTHING).nodes
-    some = [
-        (n, n.state, boxes_of(n), left_text(n), labels_shown(n.labels))
-        for n in every[offset : offset + MOST_NODES]
+def node_values(survey: Survey | None, offset: int) -> dict[str, Any]:
+    """Return the values of a page of nodes."""
+    all_nodes = (survey or EMPTY_SURVEY).nodes
+    rows = [
+        (node, node.state, boxes_of(node), left_text(node), labels_shown(node.labels))
+        for node in all_nodes[offset : offset + NODES_PER_PAGE]
     ]
-    states = Counter(node.state.value for node in every).most_common()
+    states = Counter(node.state.value for node in all_nodes).most_common()
     return {
-        "total": len(every),
+        "total": len(all_nodes),
         "states": states,
-        "nodes": some,
+        "nodes": rows,
         "offset": offset,
-        "limit": MOST_NODES,
+        "limit": NODES_PER_PAGE,
     }
 
 
-def scheduler_values(found: Survey | None, moments: Sequence[Moment] = ()) -> dict[str, Any]:
+def scheduler_values(survey: Survey | None, moments: Sequence[Moment] = ()) -> dict[str, Any]:
     """Return the schedulers, the ages of their copies, and charts of the last minutes."""
-    schedulers = (found or NOTHING).schedulers
-    ages = [(one.name, ages_of(one)) for one in schedulers if one.alive]
-    partitions = range(max((len(some) for _, some in ages), default=0))
+    schedulers = (survey or EMPTY_SURVEY).schedulers
+    ages = [(scheduler.name, ages_of(scheduler)) for scheduler in schedulers if scheduler.alive]
+    partitions = range(max((len(own_ages) for _, own_ages in ages), default=0))
     return {
         "schedulers": schedulers,
         "freshness": ages,
@@ -86,9 +86,10 @@ def scheduler_values(found: Survey | None, moments: Sequence[Moment] = ()) -> di
 
 
 def boxes_of(node: NodeView) -> list[str]:
-    """Return a word for each slot: held, free or closed.
+    """Return a word for each slot of a node: held, free or closed, in this order.
 
-    Their order means nothing. A node of many slots gets none.
+    The position of a word is not the number of a slot. A node with more than MOST_BOXES slots gets
+    no boxes.
     """
     if node.slots > MOST_BOXES:
         return []
@@ -97,9 +98,7 @@ def boxes_of(node: NodeView) -> list[str]:
 
 
 def ages_of(scheduler: SchedulerView) -> Sequence[tuple[str, int]]:
-    """Return the age of each partition copy as the scheduler reports it, and how dark
-    it is shown.
-    """
+    """Return (age, shade) of each copy of a partition that the scheduler has. Age: ms, as text."""
     ages = [
         age
         for age in scheduler.stats.get(VIEW_AGES, "").split()
@@ -116,10 +115,10 @@ def age_text(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def task_values(task: TaskStatus, found: Explanation) -> dict[str, Any]:
-    """Return what the page of a task shows."""
+def task_values(task: TaskStatus, explanation: Explanation) -> dict[str, Any]:
+    """Return the values of the page of a task."""
     times = task.times
-    now_ms = found.now_ms or None
+    now_ms = explanation.now_ms or None
     steps = [
         ("waited", times.get("ready"), times.get("placed")),
         ("starting", times.get("placed"), times.get("started")),
@@ -128,46 +127,44 @@ def task_values(task: TaskStatus, found: Explanation) -> dict[str, Any]:
     spans = [(name, start, end or now_ms) for name, start, end in steps if start]
     sizes = [(name, max(0, end - start)) for name, start, end in spans if start and end]
     total = sum(size for _, size in sizes) or 1
-    at = 0.0
+    position = 0.0
     parts = []
     for name, size in sizes:
-        parts.append((name, round(at, 2), round(100 * size / total, 2), age_text(size / 1000)))
-        at += 100 * size / total
+        parts.append(
+            (name, round(position, 2), round(100 * size / total, 2), age_text(size / 1000))
+        )
+        position += 100 * size / total
     facts = [(name, show_time(at_ms)) for name, at_ms in times.items() if at_ms]
     facts += [
         ("needs", needs_shown(task.needs)),
         ("place", task.node or "-"),
         ("attempt", str(task.attempt)),
     ]
-    if found.ahead != 0:
+    if explanation.ahead != 0:
         facts.append(
             (
                 "waiting tasks before it",
-                "not counted" if found.ahead is None else f"{found.ahead:,}",
+                "not counted" if explanation.ahead is None else f"{explanation.ahead:,}",
             )
         )
-    holders = [
-        (
-            one,
-            f"for {one.until.text(found.now_ms)}" if one.until else "for how long is not known yet",
-        )
-        for one in found.holders
-    ]
-    classes = [
-        (
-            len(some.nodes),
-            ", ".join(some.nodes[:5]),
-            "; ".join(one.why for one in some.obstacles) or "has room",
-        )
-        for some in found.classes
-    ]
+    holders = []
+    for holder in explanation.holders:
+        until = "for how long is not known yet"
+        if holder.until:
+            until = f"for {holder.until.text(explanation.now_ms)}"
+        holders.append((holder, until))
+    classes = []
+    for node_class in explanation.classes:
+        obstacles = "; ".join(obstacle.why for obstacle in node_class.obstacles)
+        names = ", ".join(node_class.nodes[:5])
+        classes.append((len(node_class.nodes), names, obstacles or "has room"))
     return {
         "task": task,
-        "why": found.why or task.why,
+        "why": explanation.why or task.why,
         "parts": parts,
         "facts": facts,
         "classes": classes,
-        "start": found.start_text,
+        "start": explanation.start_text,
         "holders": holders,
-        "remedies": found.remedies,
+        "remedies": explanation.remedies,
     }

@@ -1,6 +1,6 @@
 """The pages for people: templates filled from the survey, and from Redis for tasks.
 
-They work without JavaScript.
+The pages work without JavaScript.
 """
 
 import time
@@ -24,16 +24,16 @@ from ..model.human import needs_shown
 from ..model.ids import encode_id
 from ..model.status import TaskStatus
 from ..store.reads.tasks import ANY, FoundTasks
-from .api import TASK_STATE, TASK_STATES, find_some
+from .api import TASK_STATE_PARAM, TASK_STATES, list_tasks
 from .asker import Asker
 from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
 from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
-from .query import OFFSET, Param, Query, asked
-from .shares import ADDRESS, Shares
+from .query import OFFSET, Param, Query, path_and_query
+from .shares import OWNER, Shares
 from .stream import BEGIN, MEDIA_TYPE, Stream
 from .survey import Survey
-from .surveyor import Latest, Surveyor
+from .surveyor import MOST_RENDERED_PAGES, LatestSurvey, Surveyor
 
 FOLDER: Final = Path(__file__).parent / "pages"
 LINKS: Final = (
@@ -42,7 +42,7 @@ LINKS: Final = (
     ("/view/tasks", "tasks"),
     ("/view/schedulers", "schedulers"),
 )
-HEADERS: Final = {
+PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -51,11 +51,11 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-TASK_ID: Final = Param("id", "a81f", "Only this task.")
+TASK_ID_PARAM: Final = Param("id", "a81f", "Only this task.")
 MOST_TASKS = 100
-MOST_PAGES = 200
-LOOK_S: Final = 2.0
-"""If no survey comes, a page that is followed is made anew so often: it says how old it is."""
+
+REFRESH_S: Final = 2.0
+"""Seconds without a survey after which a followed page is made again, to show its age."""
 
 ALIVE: Final = b"event: alive\ndata:\n\n"
 
@@ -65,7 +65,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 class Pages:
     """The pages of one cluster.
 
-    operators: some people may do something, and the pages show what.
+    operators: whether there are operators; the pages then link to their actions.
     """
 
     def __init__(
@@ -92,95 +92,101 @@ class Pages:
     def routes(self) -> list[Route]:
         """Return the routes."""
         answers = (self.overview, self.nodes, self.tasks, self.schedulers)
-        found = [
+        routes = [
             Route(path, self._followed(answer))
             for (path, _), answer in zip(LINKS, answers, strict=True)
         ]
         return [
-            *found,
+            *routes,
             *(Route(f"/static/{name}", _file(name)) for name in ("page.css", "page.js")),
         ]
 
-    def _show(self, latest: Latest, here: str, template: str, **values: Any) -> bytes:
+    def _show(self, latest: LatestSurvey, path: str, template: str, **values: Any) -> bytes:
         about = {
             "stale": latest.stale,
             "age_s": latest.age_s,
             "error": latest.error or "reading takes long",
         }
-        title = dict(self._links)[here]
+        title = dict(self._links)[path]
         page = self._templates.get_template(template)
         return page.render(
-            cluster=self._cluster, links=self._links, here=here, title=title, **about, **values
+            cluster=self._cluster, links=self._links, path=path, title=title, **about, **values
         ).encode()
 
-    def page(self, here: str, template: str, status: int = 200, **values: Any) -> Response:
-        """Return a page for one reader."""
-        return _page(self._show(self._surveyor.latest, here, template, **values), status)
+    def page(self, path: str, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page that is rendered for one reader."""
+        return _page(self._show(self._surveyor.latest, path, template, **values), status)
 
     def _of_survey(
         self,
         request: Request,
-        here: str,
+        path: str,
         template: str,
         fill: Callable[[Survey | None], dict[str, Any]],
     ) -> Response:
-        """Return a page that is rendered once for all who look at this survey."""
+        """Return a page that is rendered once for all readers of this survey."""
         latest = self._surveyor.latest
-        key = f"{asked(request)} {latest.stale and int(latest.age_s or 0)}"
+        key = f"{path_and_query(request)} {latest.stale and int(latest.age_s or 0)}"
         if (body := latest.pages.get(key)) is None:
-            body = self._show(latest, here, template, **fill(latest.survey))
-            if len(latest.pages) < MOST_PAGES:
+            body = self._show(latest, path, template, **fill(latest.survey))
+            if len(latest.pages) < MOST_RENDERED_PAGES:
                 latest.pages[key] = body
         return _page(body)
 
     def _followed(self, answer: Answer) -> Answer:
-        """Return what answers with a page, or with a stream of a page for whoever accepts that, as
-        EventSource does.
+        """Return an endpoint that answers with a page, or with a stream of the page.
+
+        A request gets the stream if it accepts event streams, as EventSource does.
         """
 
         @wraps(answer)
-        async def found(request: Request) -> Response:
+        async def page_or_stream(request: Request) -> Response:
             page = await answer(request)
-            wanted = request.method == "GET" and MEDIA_TYPE in request.headers.get("accept", "")
-            if page.status_code != 200 or not wanted:
+            wants_stream = request.method == "GET" and MEDIA_TYPE in request.headers.get(
+                "accept", ""
+            )
+            if page.status_code != 200 or not wants_stream:
                 return page
-            owner = ADDRESS.get()
+            owner = OWNER.get()
             if not self._shares.take(owner):
                 raise HTTPException(
                     503, "too many viewers follow pages already", {"Retry-After": "10"}
                 )
             return Stream(self._chunks(request, answer), lambda: self._shares.give_back(owner))
 
-        return found
+        return page_or_stream
 
     async def _chunks(self, request: Request, answer: Answer) -> AsyncIterator[bytes]:
-        """Give the page, and again whenever it has changed."""
-        news = self._surveyor.news
-        shown = b""
-        said_s = time.monotonic()
+        """Yield the page, and yield it again whenever it has changed."""
+        announcer = self._surveyor.announcer
+        sent = b""
+        sent_s = time.monotonic()
         yield BEGIN
-        while not news.over:
-            number = news.number
+        while not announcer.over:
+            number = announcer.number
             try:
                 message = await self._message(request, answer, number)
-            except HTTPException:  # too many questions: the browser comes again
+            except HTTPException:  # too many questions: the browser connects again
                 return
-            if message != shown:
-                shown = message
-                said_s = time.monotonic()
+            if message != sent:
+                sent = message
+                sent_s = time.monotonic()
                 yield message
-            elif time.monotonic() - said_s >= KEEP_ALIVE_S:
-                said_s = time.monotonic()
+            elif time.monotonic() - sent_s >= KEEP_ALIVE_S:
+                sent_s = time.monotonic()
                 yield ALIVE
-            await news.after(number, LOOK_S)
+            await announcer.after(number, REFRESH_S)
 
     async def _message(self, request: Request, answer: Answer, number: int) -> bytes:
-        """Return the page as it is at a survey; it is made once for all who follow it."""
-        now = (number, time.monotonic() // LOOK_S)
+        """Return the page at a survey, as a message of a stream.
+
+        The page is made once for all who follow it.
+        """
+        now = (number, time.monotonic() // REFRESH_S)
         if self._messages_of != now:
             self._messages = {}
             self._messages_of = now
-        key = asked(request)
+        key = path_and_query(request)
         if (message := self._messages.get(key)) is None:
             page = await answer(request)
             message = message_of(bytes(page.body))
@@ -197,7 +203,7 @@ class Pages:
             return {
                 "checks": checks,
                 **overview_values(survey),
-                **event_values(self._feed.kept.events),
+                **event_values(self._feed.recent.events),
             }
 
         return self._of_survey(request, "/", "overview.html", fill)
@@ -210,7 +216,7 @@ class Pages:
         )
 
     async def schedulers(self, request: Request) -> Response:
-        """Show schedulers, and the age of each one's copy of each partition."""
+        """Show schedulers, and the age of each scheduler's copy of each partition."""
         Query(request)
         moments = self._surveyor.latest.counted.moments
         return self._of_survey(
@@ -224,23 +230,27 @@ class Pages:
         """Show tasks in a state, or one task."""
         latest = self._surveyor.latest
         try:
-            query = Query(request, (TASK_STATE, TASK_ID))
-            state = query.one_of(TASK_STATE)
+            query = Query(request, (TASK_STATE_PARAM, TASK_ID_PARAM))
+            state = query.one_of(TASK_STATE_PARAM)
             id = query.text("id").strip()
             if id:
                 encode_id(id)
-                status, found = await self._asker.ask(("page", id), lambda client: _one(client, id))
+                status, explanation = await self._asker.ask(
+                    ("page", id), lambda client: _read_task(client, id)
+                )
                 return _page(
-                    self._show(latest, "/view/tasks", "task.html", **task_values(status, found))
+                    self._show(
+                        latest, "/view/tasks", "task.html", **task_values(status, explanation)
+                    )
                 )
             found_tasks = await self._asker.ask(
-                ("tasks page", state), lambda client: _some(client, state)
+                ("tasks page", state), lambda client: _list_in_state(client, state)
             )
         except ParsyncError as error:
-            wrong = isinstance(error, InvalidInput)
+            status_code = 400 if isinstance(error, InvalidInput) else 503
             return _page(
                 self._show(latest, "/view/tasks", "problem.html", problem=str(error)),
-                400 if wrong else 503,
+                status_code,
             )
         rows = [
             (task, needs_shown(task.needs), show_time(task.times.get("submitted")))
@@ -257,7 +267,7 @@ class Pages:
 
 
 def message_of(page: bytes) -> bytes:
-    """Return a page as a message of a stream, a line of it in each line."""
+    """Return a page as a message of a stream, each line with the field name `data`."""
     return b"data: " + page.replace(b"\r", b"\n").replace(b"\n", b"\ndata: ") + b"\n\n"
 
 
@@ -269,12 +279,12 @@ def _file(name: str) -> Answer:
 
 
 def _page(body: bytes, status: int = 200) -> Response:
-    return Response(body, status, HEADERS, media_type="text/html; charset=utf-8")
+    return Response(body, status, PAGE_HEADERS, media_type="text/html; charset=utf-8")
 
 
-def _one(client: ParsyncClient, id: str) -> tuple[TaskStatus, Explanation]:
+def _read_task(client: ParsyncClient, id: str) -> tuple[TaskStatus, Explanation]:
     return client.status(id), client.explain(id)
 
 
-def _some(client: ParsyncClient, state: str) -> FoundTasks:
-    return find_some(client, parse_states(state) if state else ANY, MOST_TASKS)
+def _list_in_state(client: ParsyncClient, state: str) -> FoundTasks:
+    return list_tasks(client, parse_states(state) if state else ANY, MOST_TASKS)

@@ -1,4 +1,4 @@
-"""The file of operators: a line for each, with the scrypt hash of the password."""
+"""The file of operators: each line has a name and the scrypt hash of a password."""
 
 import hashlib
 import hmac
@@ -17,29 +17,29 @@ USER_RULE: Final = "1 to 64 letters, digits or _.@+-, a letter or digit first"
 
 LEAST_PASSWORD = 8
 MOST_PASSWORD = 1000
-"""Characters of a password."""
+"""Least and largest number of characters of a password."""
 
 _N = 2**15
 _R = 8
 _P = 3
-_SALT = 16
-_BYTES = 32
-"""The work of scrypt that OWASP advises: 32 MiB and about 0.3 s."""
+_SALT_BYTES = 16
+_HASH_BYTES = 32
+"""The parameters of scrypt that OWASP advises: a check takes 32 MiB and about 0.3 s."""
 
 _MOST_WORK: Final = 2**22
 """The largest product of N, R and P that a line may ask for."""
 
-_LINE: Final = re.compile(
+_OPERATOR_LINE: Final = re.compile(
     r"([^:\s]+):scrypt:(\d{1,7}):(\d{1,3}):(\d{1,3}):([0-9a-f]{16,128}):([0-9a-f]{32,128})"
 )
-_RIGHT: Final = (
+_LINE_RULE: Final = (
     "it must be a line that `parsync serve-password` prints: NAME:scrypt:N:R:P:SALT:HASH"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A password's hash, and how it is made."""
+    """The hash of a password, and the parameters of scrypt that made the hash."""
 
     n: int
     r: int
@@ -48,26 +48,32 @@ class Hash:
     hash: bytes
 
     def fits(self, password: str) -> bool:
-        """Return whether it is of this password. It takes long, on purpose."""
+        """Return whether the hash is of this password.
+
+        Takes about 0.3 s on purpose, so that guessing takes long.
+        """
         return hmac.compare_digest(
             _scrypt(password, self.salt, self.n, self.r, self.p, len(self.hash)), self.hash
         )
 
 
 def _scrypt(password: str, salt: bytes, n: int, r: int, p: int, size: int) -> bytes:
-    given = password.encode(errors="surrogatepass")
-    return hashlib.scrypt(given, salt=salt, n=n, r=r, p=p, maxmem=2 * 128 * r * (n + p), dklen=size)
+    secret = password.encode(errors="surrogatepass")
+    return hashlib.scrypt(
+        secret, salt=salt, n=n, r=r, p=p, maxmem=2 * 128 * r * (n + p), dklen=size
+    )
 
 
-NOBODY: Final = Hash(_N, _R, _P, bytes(_SALT), bytes(_BYTES))
-"""No password has this hash.
+NOBODY: Final = Hash(_N, _R, _P, bytes(_SALT_BYTES), bytes(_HASH_BYTES))
+"""The hash of no password.
 
-A name that is unknown is checked by it, so that it takes as long as one that is known.
+The password of an unknown name is checked by this hash, so the check takes as long as for a known
+name.
 """
 
 
 def line_of(user: str, password: str) -> str:
-    """Return the line of an operator; raises InvalidInput."""
+    """Return the line of an operator for the file. Raises InvalidInput."""
     if not USER.fullmatch(user):
         raise InvalidInput(f"operator name {shown(user)} is not valid: it must be {USER_RULE}")
     if not LEAST_PASSWORD <= len(password) <= MOST_PASSWORD:
@@ -75,27 +81,28 @@ def line_of(user: str, password: str) -> str:
             f"the password has {len(password)} characters: it must have {LEAST_PASSWORD} to "
             f"{MOST_PASSWORD}"
         )
-    salt = os.urandom(_SALT)
-    digest = _scrypt(password, salt, _N, _R, _P, _BYTES)
+    salt = os.urandom(_SALT_BYTES)
+    digest = _scrypt(password, salt, _N, _R, _P, _HASH_BYTES)
     return f"{user}:scrypt:{_N}:{_R}:{_P}:{salt.hex()}:{digest.hex()}"
 
 
 def load_operators(path: Path) -> Mapping[str, Hash]:
-    """Return the hash of each operator's password; raises InvalidInput that names the line, and
-    shows none.
+    """Return the hash of each operator's password by name.
+
+    Raises InvalidInput, which names the number of a bad line but does not show the line.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidInput(f"operators file {path} cannot be read: {why}") from None
-    found: dict[str, Hash] = {}
+    hashes: dict[str, Hash] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
         where = f"line {number} of operators file {path}"
-        if not (match := _LINE.fullmatch(line.strip())) or not USER.fullmatch(match[1]):
-            raise InvalidInput(f"{where} is not valid: {_RIGHT}")
+        if not (match := _OPERATOR_LINE.fullmatch(line.strip())) or not USER.fullmatch(match[1]):
+            raise InvalidInput(f"{where} is not valid: {_LINE_RULE}")
         n = int(match[2])
         r = int(match[3])
         p = int(match[4])
@@ -108,12 +115,12 @@ def load_operators(path: Path) -> Mapping[str, Hash]:
             or len(match[5]) % 2
             or len(match[6]) % 2
         ):
-            raise InvalidInput(f"{where} is not valid: {_RIGHT}")
-        if match[1] in found:
+            raise InvalidInput(f"{where} is not valid: {_LINE_RULE}")
+        if match[1] in hashes:
             raise InvalidInput(
                 f"{where} has operator {match[1]} a second time: one line is for one operator"
             )
-        found[match[1]] = Hash(n, r, p, bytes.fromhex(match[5]), bytes.fromhex(match[6]))
-    if not found:
-        raise InvalidInput(f"operators file {path} names nobody: {_RIGHT}")
-    return found
+        hashes[match[1]] = Hash(n, r, p, bytes.fromhex(match[5]), bytes.fromhex(match[6]))
+    if not hashes:
+        raise InvalidInput(f"operators file {path} names nobody: {_LINE_RULE}")
+    return hashes

@@ -1,13 +1,13 @@
-"""Rates: how much may happen in a while. Pure; the caller says what time it is."""
+"""Limits of rates. Pure: the caller says what time it is."""
 
 from collections import OrderedDict
 from typing import Final
 
 
 class RateBucket:
-    """A rate with a burst: it holds `burst` at most, and `rate` a second flow in.
+    """A rate with a burst: the bucket holds at most `burst`, and gains `rate` a second.
 
-    It begins full.
+    A bucket is full at first.
     """
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -17,10 +17,10 @@ class RateBucket:
         self._since_s = 0.0
 
     def take(self, count: float, now_s: float) -> float:
-        """Take so many and return 0.0; or take none, and return after how many seconds there will
-        be enough.
+        """Take `count`, and return 0.0.
 
-        count: at most the burst.
+        If there are too few, take none, and return the seconds until there are enough. count: at
+        most the burst. now_s: the time in seconds, from any start.
         """
         self._left = min(self._burst, self._left + max(0.0, now_s - self._since_s) * self._rate)
         self._since_s = now_s
@@ -31,26 +31,29 @@ class RateBucket:
 
 
 MOST_ADDRESSES: Final = 1000
-"""Addresses that are remembered; of more, the one that was heard of least recently is forgotten."""
+"""Maximum number of addresses in memory; beyond, the longest silent address is forgotten."""
 
 
 class Attempts:
-    """Bounds the attempts to log in: of each address, and of all together.
+    """Limits the attempts to log in, per address and in all.
 
-    A minute gives back what it allows.
+    per_address, in_all: attempts per minute, which may also come at once.
     """
 
-    def __init__(self, each: int, all: int) -> None:
-        self._each = each
-        self._all = RateBucket(all / 60, all)
-        self._of: OrderedDict[str, RateBucket] = OrderedDict()
+    def __init__(self, per_address: int, in_all: int) -> None:
+        self._per_address = per_address
+        self._in_all = RateBucket(in_all / 60, in_all)
+        self._by_address: OrderedDict[str, RateBucket] = OrderedDict()
 
     def take(self, address: str, now_s: float) -> float:
-        """Count an attempt and return 0.0; or return after how many seconds the next one is
-        allowed.
+        """Count an attempt, and return 0.0.
+
+        If no attempt is allowed now, return the seconds until one is allowed.
         """
-        bucket = self._of.pop(address, None) or RateBucket(self._each / 60, self._each)
-        self._of[address] = bucket
-        while len(self._of) > MOST_ADDRESSES:
-            self._of.popitem(last=False)
-        return bucket.take(1, now_s) or self._all.take(1, now_s)
+        bucket = self._by_address.pop(address, None) or RateBucket(
+            self._per_address / 60, self._per_address
+        )
+        self._by_address[address] = bucket
+        while len(self._by_address) > MOST_ADDRESSES:
+            self._by_address.popitem(last=False)
+        return bucket.take(1, now_s) or self._in_all.take(1, now_s)

@@ -1,8 +1,8 @@
-"""The rights of a submitter, and the judgement of one task by them. Pure.
+"""The rights of a submitter, and the judgement of a task by them. Pure.
 
-A submitter is a program that submits tasks over HTTP with a token. It may ask only for what its
-table in the file has. Options that the task's own app declares are not judged: the submitter did
-not choose them.
+A submitter is a program that submits tasks over HTTP with a token. A submitter may ask only for
+what its table in the file allows. Options that the task's own app declares are not judged, because
+the submitter did not choose them.
 """
 
 import re
@@ -22,18 +22,15 @@ from ..model.needs import QUEUE_LABEL, TAINT_LABEL
 from ..model.options import NAMES
 from ..model.task import Submission
 
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""A submitter's name: without a colon, which ends it in the ids of its tasks."""
+SUBMITTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+"""The name of a submitter. In the ids of its tasks a colon ends the name."""
 
-FREE: Final = frozenset(("strategy", "wait_for_capacity", "avoid_last", "expires"))
-"""The options of a task that every submitter may use as it likes.
-
-Each other one has a limit in Rights.
-"""
+FREE_OPTIONS: Final = frozenset(("strategy", "wait_for_capacity", "avoid_last", "expires"))
+"""The options of a task that every submitter may use freely. Rights limits all other options."""
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
-RULES: Final[Mapping[str, str]] = {
+FIELD_RULES: Final[Mapping[str, str]] = {
     "token_sha256": "a list of texts of 64 hex digits, as `parsync serve-token` prints them",
     "names": 'a list of patterns of task names, at least one, ["proj.*"]',
     "slots": f"a whole number from 1 to {MAX_SLOTS:,}",
@@ -48,11 +45,11 @@ RULES: Final[Mapping[str, str]] = {
     "burst": "a whole number from 1 to 100000",
     "most_bytes": f"a whole number from 1 to {MAX_BATCH_BYTES}",
 }
-"""The rule of each field of a submitter: the end of the sentence that refuses a value."""
+"""Field of a submitter -> its rule, as the end of a sentence that refuses a value."""
 
 
 class Forbidden(Exception):
-    """A submitter asks for what it may not have; the text says what it may."""
+    """An error: a submitter has no right to something. The text says what it may use."""
 
 
 def _check_hashes(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -73,7 +70,7 @@ Patterns = Annotated[tuple[str, ...], AfterValidator(_check_patterns)]
 class Rights(BaseModel):
     """The rights of a submitter.
 
-    resources: the largest amounts, in thousandths. rate: tasks a second.
+    resources: the largest amounts, in thousandths. rate: tasks per second.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -94,15 +91,16 @@ class Rights(BaseModel):
 
     @field_validator("resources", mode="before")
     @classmethod
-    def _amounts(cls, given: object) -> object:
-        if not isinstance(given, Mapping):
-            return given
-        return {name: parse_amount(name, value) for name, value in given.items()}
+    def _amounts(cls, table: object) -> object:
+        if not isinstance(table, Mapping):
+            return table
+        return {name: parse_amount(name, value) for name, value in table.items()}
 
     @property
     def most_tasks(self) -> int:
-        """Return how many tasks one request may have: more than the burst could never be let
-        through.
+        """Return the maximum number of tasks of a request.
+
+        More tasks than the burst could never pass.
         """
         return min(self.burst, MAX_BATCH)
 
@@ -112,10 +110,10 @@ class Rights(BaseModel):
 
 
 def judge(rights: Rights, task: Submission) -> None:
-    """Raise Forbidden if a submitter may not submit this task; it names only what is allowed to
-    this submitter.
+    """Raise Forbidden if a submitter may not submit this task.
 
-    task: as it is made of what the submitter asked alone, without what its app declares.
+    The error names only what this submitter may use. task: made of what the submitter sent, without
+    what its app declares.
     """
     options = task.options
     if not rights.may_name(task.name):
@@ -152,23 +150,25 @@ def _judge_amount(rights: Rights, name: str, amount: int) -> None:
             f"you may not ask for resource {name}: {_yours(rights.resources, 'resources')}"
         )
     elif amount > (most := rights.resources[name]):
-        said = f"resource {name}={shown_amount(amount)} is too much"
-        raise Forbidden(f"{said}: you may ask for {shown_amount(most)} at most")
+        reason = f"resource {name}={shown_amount(amount)} is too much"
+        raise Forbidden(f"{reason}: you may ask for {shown_amount(most)} at most")
 
 
 def _judge_label(rights: Rights, name: str, condition: str) -> None:
     if name in (QUEUE_LABEL, TAINT_LABEL):
         queue = name == QUEUE_LABEL
-        what, allowed = ("queue", rights.queues) if queue else ("tolerate", rights.tolerate)
+        option, allowed = ("queue", rights.queues) if queue else ("tolerate", rights.tolerate)
         for word in [unquote(condition)] if queue else condition.split("|"):
             if not _fits(word, allowed):
                 plural = "queues" if queue else "taints to tolerate"
-                raise Forbidden(f"you may not use {what}={shown(word)}: {_yours(allowed, plural)}")
+                raise Forbidden(
+                    f"you may not use {option}={shown(word)}: {_yours(allowed, plural)}"
+                )
         return
     if name in rights.require:
         return
-    wanted = wanted_of(condition)
-    if wanted is None or not all(f"{name}={value}" in rights.require for value in wanted):
+    values = wanted_of(condition)
+    if values is None or not all(f"{name}={value}" in rights.require for value in values):
         raise Forbidden(
             f"you may not require {name}:{condition}: {_yours(rights.require, 'requirements')}"
         )
@@ -178,10 +178,10 @@ def _fits(word: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(word, pattern) for pattern in patterns)
 
 
-def _yours(allowed: Iterable[str], what: str) -> str:
+def _yours(allowed: Iterable[str], plural: str) -> str:
     """Return the end of a refusal: what this submitter may use."""
-    return f"your {what} are {', '.join(allowed)}" if allowed else f"you have no {what}"
+    return f"your {plural} are {', '.join(allowed)}" if allowed else f"you have no {plural}"
 
 
-LIMITED: Final = frozenset(NAMES) - FREE
-"""The options that `judge` looks at, or that submit.py does (near)."""
+LIMITED_OPTIONS: Final = frozenset(NAMES) - FREE_OPTIONS
+"""The options that `judge` judges; body.py judges `near`."""

@@ -1,4 +1,4 @@
-"""Listen, and answer with uvicorn until a signal comes."""
+"""The server: it listens, and answers with uvicorn until a signal comes."""
 
 import logging
 import socket
@@ -14,40 +14,39 @@ from .connection import BACKLOG, make_connections
 
 log = logging.getLogger("parsync.serve")
 
-GRACE_S: Final = 3
-"""Open connections get so long to end when the process stops."""
+SHUTDOWN_GRACE_S: Final = 3
+"""Seconds in which open connections may end when the process stops."""
 
-MOST: Final = 1500
-"""Connections at a time; on a third of them no request is being answered."""
+MOST_CONNECTIONS: Final = 1500
+"""Maximum number of connections; a third of them may rest."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 is any free one. Raises InvalidInput."""
+    """Return a listening socket. Port 0 stands for any free port. Raises InvalidInput."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        found = socket.socket(family, kind)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(BACKLOG)
+        listening = socket.socket(family, kind)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
     except OSError as error:
         raise InvalidInput(f"cannot listen on {host} port {port}: {error.strerror}") from None
-    return found
+    return listening
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the address of a listening socket for people."""
+    """Return the URL of a listening socket for people."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def hosts_of(listening: socket.socket) -> list[str]:
-    """Return the hosts in whose name somebody may ask: on a loopback address those of this machine,
-    else any.
+    """Return the host names that requests may have.
 
-    A stranger's page whose name leads here (DNS rebinding) asks in that name, and could read the
-    answers.
+    On a loopback address these are the names of this machine, else any. A page of a stranger whose
+    name leads here (DNS rebinding) sends its own host name, and could otherwise read the answers.
     """
     host = str(listening.getsockname()[0])
     return (
@@ -56,42 +55,44 @@ def hosts_of(listening: socket.socket) -> list[str]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which stops for a signal that came before, and first ends what would not
-    end by itself.
+    """uvicorn's server, which also stops for an earlier signal.
+
+    end: ends the answers that would not end by themselves. signals: the signals that came before
+    the start.
     """
 
     def __init__(
-        self, config: uvicorn.Config, end: Callable[[], None], came: Collection[int]
+        self, config: uvicorn.Config, end: Callable[[], None], signals: Collection[int]
     ) -> None:
         super().__init__(config)
         self._end = end
-        self._came = came
+        self._signals = signals
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start. From now on uvicorn sees the signals itself."""
+        """Start. From now on uvicorn receives the signals itself."""
         await super().startup(sockets)
-        self.should_exit = self.should_exit or bool(self._came)
+        self.should_exit = self.should_exit or bool(self._signals)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop."""
+        """End the endless answers, and stop."""
         self._end()
         await super().shutdown(sockets)
 
 
 def make_config(app: Starlette, resting: int) -> uvicorn.Config:
-    """Return how uvicorn answers. resting: the connections without a request at a time."""
+    """Return the configuration of uvicorn. resting: how many connections may rest."""
     return uvicorn.Config(
         app,
         http=make_connections(resting),
-        ws="none",  # its connections would be without limits
+        ws="none",  # connections of websockets would have no limits
         backlog=BACKLOG,
         access_log=False,
         log_config=None,
         log_level="error",  # a warning for each bad request would let anybody fill the log
-        proxy_headers=False,  # else anybody on this machine could say from which address they come
+        proxy_headers=False,  # else anybody on this machine could pretend another address
         lifespan="off",
         server_header=False,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
 
 
@@ -99,11 +100,12 @@ def run(
     app: Starlette,
     listening: socket.socket,
     end: Callable[[], None],
-    came: Collection[int] = (),
-    resting: int = MOST // 3,
+    signals: Collection[int] = (),
+    resting: int = MOST_CONNECTIONS // 3,
 ) -> None:
-    """Answer until SIGTERM or Ctrl-C.
+    """Answer requests until SIGTERM or Ctrl-C.
 
-    end: ends the answers that have no end. came: the signals that came before.
+    end: ends the answers that would not end by themselves. signals: the signals that came before.
+    resting: how many connections may rest.
     """
-    Server(make_config(app, resting), end, came).run(sockets=[listening])
+    Server(make_config(app, resting), end, signals).run(sockets=[listening])

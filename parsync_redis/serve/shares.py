@@ -1,5 +1,6 @@
-"""Places that addresses share: whoever takes all that he gets leaves places to every
-other address.
+"""Places that addresses share.
+
+An address that takes all that it can get leaves places to every other address.
 """
 
 from collections import Counter
@@ -13,20 +14,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .replies import refuse
 
-ALWAYS: Final = frozenset(("/healthz", "/readyz", "/metrics"))
-"""Paths that are answered however many requests there are: their answers come from memory, at once.
-"""
+UNLIMITED_PATHS: Final = frozenset(("/healthz", "/readyz", "/metrics"))
+"""Paths that are always answered, because their answers come from memory at once."""
 
-PREFIX: Final = 64
-"""Bits of an IPv6 address that name its owner, who has all addresses that begin so."""
+OWNER_BITS: Final = 64
+"""The first bits of an IPv6 address name its owner, who has all addresses that begin so."""
 
-ADDRESS: Final = ContextVar("address", default="")
-"""The owner of the address from which the request comes that is being answered."""
+OWNER: Final = ContextVar("address", default="")
+"""The owner of the address of the request that is being answered."""
 
 
 def owner_of(address: str) -> str:
-    """Return the address itself, or the network of an IPv6 address; an IPv4 address may be written
-    in IPv6.
+    """Return the owner of an address: the address itself, or the network of an IPv6 address.
+
+    An IPv4 address may be written as an IPv6 address.
     """
     try:
         parsed = ip_address(address.partition("%")[0])
@@ -36,13 +37,14 @@ def owner_of(address: str) -> str:
         return str(parsed)
     if parsed.ipv4_mapped:
         return str(parsed.ipv4_mapped)
-    return str(ip_network((parsed, PREFIX), strict=False))
+    return str(ip_network((parsed, OWNER_BITS), strict=False))
 
 
 class Shares:
-    """So many places.
+    """A number of places that owners of addresses share.
 
-    An owner of addresses gets one while he has fewer than are free: alone, he gets half of all.
+    An owner gets a place while the owner has fewer places than are free. So a single owner gets
+    half of the places.
     """
 
     def __init__(self, places: int) -> None:
@@ -50,7 +52,7 @@ class Shares:
         self._taken = Counter[str]()
 
     def take(self, owner: str) -> bool:
-        """Take a place; False if the owner gets none. Whoever takes a place gives it back."""
+        """Take a place and return True; return False if the owner gets none."""
         if self._taken[owner] >= self._free:
             return False
         self._taken[owner] += 1
@@ -66,9 +68,9 @@ class Shares:
 
 
 class SharedRequests:
-    """Middleware that lets the addresses share the requests at a time.
+    """Middleware that lets addresses share the number of requests at a time.
 
-    address_of: from where a request comes.
+    address_of: returns the address that a request comes from.
     """
 
     def __init__(self, app: ASGIApp, shares: Shares, address_of: Callable[[Request], str]) -> None:
@@ -77,10 +79,10 @@ class SharedRequests:
         self._address_of = address_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse with 503."""
+        """Answer the request, or refuse the request with 503."""
         owner = owner_of(self._address_of(Request(scope)))
-        ADDRESS.set(owner)
-        if scope["path"] in ALWAYS:
+        OWNER.set(owner)
+        if scope["path"] in UNLIMITED_PATHS:
             await self._app(scope, receive, send)
         elif self._shares.take(owner):
             try:

@@ -11,9 +11,9 @@ from starlette.types import Message, Receive, Scope, Send
 log = logging.getLogger("parsync.serve")
 
 SLOW_S: Final = 10.0
-"""A viewer who takes nothing for so long is dropped."""
+"""Seconds after which a viewer who takes nothing is dropped."""
 
-HEADERS: Final = {
+STREAM_HEADERS: Final = {
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",
     "X-Content-Type-Options": "nosniff",
@@ -26,22 +26,22 @@ KEEP_ALIVE: Final = b": nothing happened\n\n"
 class Stream(StreamingResponse):
     """The stream of one viewer.
 
-    leave: forgets the viewer, and is called however the stream ends.
+    leave: forgets the viewer; it is called however the stream ends.
     """
 
     def __init__(self, chunks: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
-        super().__init__(chunks, headers=HEADERS, media_type=MEDIA_TYPE)
+        super().__init__(chunks, headers=STREAM_HEADERS, media_type=MEDIA_TYPE)
         self._leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Answer, and forget the viewer at the end."""
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._leave()
 
     async def stream_response(self, send: Send) -> None:
-        """Send, and drop a viewer who takes nothing."""
+        """Send the chunks, and drop a viewer who takes nothing."""
 
         async def in_time(message: Message) -> None:
             async with asyncio.timeout(SLOW_S):

@@ -1,4 +1,4 @@
-"""The way in for submitters: POST /api/v1/tasks, and GET and DELETE of their own tasks."""
+"""The API for submitters: they submit tasks, and see and cancel their own tasks."""
 
 import logging
 import math
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
@@ -28,24 +28,22 @@ from . import answers
 from .api import id_in
 from .asker import Asker
 from .body import make_tasks, parse_tasks, read_body
-from .operation import ROOT, SubmitterOperation
+from .operation import API_ROOT, SubmitterOperation
 from .replies import refuse, reply
 from .rights import Forbidden
 from .submitters import KnownSubmitter, Submitters
+from .surveyor import FAILURE_WARNING_EVERY_S
 from .task_schema import task_schema
 from .writer import Writer
 
 log = logging.getLogger("parsync.serve")
 
-SAY_S: Final = 10.0
-"""While requests of submitters fail, the log says so once in this time."""
 
-
-class _Tokened(SubmitterOperation):
-    """A route for requests that have a token; others are left to the routes for viewers."""
+class _TokenOperation(SubmitterOperation):
+    """A route for requests with a token. Requests without a token go to the routes for viewers."""
 
     def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
-        # of a proxy that asks viewers for a password they have `Basic`
+        # behind a proxy that asks for a password, requests of viewers have `Basic`
         headers = scope.get("headers", ())
         has_token = any(
             name == b"authorization" and value[:7].lower() == b"bearer " for name, value in headers
@@ -57,8 +55,10 @@ class _Tokened(SubmitterOperation):
 
 @dataclass(frozen=True, slots=True)
 class SentTask:
-    """The answer about one task: submit's word, and the error if it was not accepted, with its
-    status.
+    """The answer about one task.
+
+    word: the word of `submit` about the task. error: why the task was not accepted; '' if it was.
+    status: the status of HTTP.
     """
 
     id: str
@@ -66,20 +66,23 @@ class SentTask:
     error: str = ""
     status: int = 201
 
-    def told(self) -> dict[str, Any]:
-        """Return what the submitter is told."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the answer for the submitter."""
         if self.error:
             return {"id": self.id, "error": self.error, "status": self.status}
         return {"id": self.id, "url": url_of(self.id), "state": self.word}
 
 
 def url_of(id: str) -> str:
-    """Return where a task is asked for."""
-    return f"{ROOT}/tasks/{quote(id, safe=':')}"
+    """Return the path of a task in the API."""
+    return f"{API_ROOT}/tasks/{quote(id, safe=':')}"
 
 
-class Submit:
-    """Answers submitters. only: there are no viewers, so that whoever comes must have a token."""
+class SubmitterApi:
+    """Answers submitters.
+
+    only: whether there are no viewers, so that every request must have a token.
+    """
 
     def __init__(
         self,
@@ -95,34 +98,37 @@ class Submit:
         self._writer = writer
         self._sender = Submitter(client.requests)
         self._only = only
-        self._said_s = -math.inf
+        self._warned_s = -math.inf
 
     def routes(self) -> list[SubmitterOperation]:
-        """Return the routes; they go before those for viewers."""
-        one = SubmitterOperation if self._only else _Tokened
-        wrong: dict[int, Any] = dict.fromkeys((400, 401, 404, 429, 503), answers.Error)
-        refused: dict[int, Any] = dict.fromkeys((400, 401, 403, 408, 413, 429, 503), answers.Error)
+        """Return the routes. They must stand before the routes for viewers."""
+        operation = SubmitterOperation if self._only else _TokenOperation
+        errors: dict[int, Any] = dict.fromkeys((400, 401, 404, 429, 503), answers.Error)
+        submit_errors: dict[int, Any] = dict.fromkeys(
+            (400, 401, 403, 408, 413, 429, 503), answers.Error
+        )
         sent = answers.SentOne | answers.SentTasks
         submits = {
-            **refused,
+            **submit_errors,
             200: sent,
             201: sent,
             **dict.fromkeys((409, 422), answers.Error | answers.SentTasks),
         }
-        cancels = {**wrong, 200: answers.Cancelled, 202: answers.Cancelled, 409: answers.Error}
-        by = {"GET": {**wrong, 200: answers.OneOwnTask}, "DELETE": cancels}
+        cancels = {**errors, 200: answers.Cancelled, 202: answers.Cancelled, 409: answers.Error}
+        answers_by_method = {"GET": {**errors, 200: answers.OneOwnTask}, "DELETE": cancels}
         return [
             SubmitterOperation(
                 "/tasks", self._guarded(self.submit), {"POST": submits}, task_schema()
             ),
-            one("/tasks/{id:path}", self._guarded(self.one), by),
+            operation("/tasks/{id:path}", self._guarded(self.task), answers_by_method),
         ]
 
     def _guarded(
         self, answer: Callable[[Request, KnownSubmitter], Any]
     ) -> Callable[[Request], Any]:
-        """Return an answer that finds out who asks, and makes replies of errors that tell nothing
-        of the cluster.
+        """Return an endpoint that finds out who asks, and calls `answer` with the submitter.
+
+        The endpoint turns errors into replies that say nothing about the cluster.
         """
 
         @wraps(answer)
@@ -130,26 +136,27 @@ class Submit:
             kind, _, token = request.headers.get("authorization", "").partition(" ")
             submitter = self._submitters.find(token.strip()) if kind.lower() == "bearer" else None
             if submitter is None:
-                said = refuse(
+                refusal = refuse(
                     401, "a known token is needed, in a header: Authorization: Bearer TOKEN"
                 )
-                said.headers["WWW-Authenticate"] = "Bearer"
-                return said
+                refusal.headers["WWW-Authenticate"] = "Bearer"
+                return refusal
             try:
-                found: Response = await answer(request, submitter)
+                answered: Response = await answer(request, submitter)
             except Forbidden as error:
                 return refuse(403, str(error))
             except InvalidInput as error:
                 return refuse(400, str(error))
             except ParsyncError as error:
                 return self._sorry(error)
-            return found
+            return answered
 
         return guarded
 
     def _sorry(self, error: ParsyncError) -> Response:
-        if time.monotonic() - self._said_s >= SAY_S:
-            self._said_s = time.monotonic()
+        """Reply to a failure of the cluster with 503."""
+        if time.monotonic() - self._warned_s >= FAILURE_WARNING_EVERY_S:
+            self._warned_s = time.monotonic()
             log.warning("a request of a submitter failed: %s", error)
         if isinstance(error, AccessDenied):
             return refuse(
@@ -161,16 +168,16 @@ class Submit:
         )
         if isinstance(error, ServerFull):
             text = "the cluster has no memory left: nothing was done; repeat it later"
-        said = refuse(503, text)
-        said.headers["Retry-After"] = "1"
-        return said
+        response = refuse(503, text)
+        response.headers["Retry-After"] = "1"
+        return response
 
     # -- submit ------------------------------------------------------------------------------------
 
     async def submit(self, request: Request, submitter: KnownSubmitter) -> Response:
         """Submit a task, or a list of tasks."""
-        # before the body: one that is too large, does not come or is no JSON counts as well
-        _take(submitter, 1)
+        # counts before the body is read: a body that is too large, late or no JSON counts as well
+        _take_from_rate(submitter, 1)
         body = await read_body(request, submitter.rights.most_bytes)
         tasks, several = await run_in_threadpool(parse_tasks, body)
         most = submitter.rights.most_tasks
@@ -178,75 +185,70 @@ class Submit:
             return refuse(
                 413 if tasks else 400, f"the list has {len(tasks)} tasks: it must have 1 to {most}"
             )
-        _take(submitter, len(tasks), taken=1)
+        _take_from_rate(submitter, len(tasks), taken_before=1)
         make_id = await self._writer.do(lambda: self._client.requests.make_ids(submitter.prefix))
-        items, made = await run_in_threadpool(make_tasks, submitter, tasks, several, make_id)
+        items, submissions = await run_in_threadpool(make_tasks, submitter, tasks, several, make_id)
         try:
-            sent = await self._writer.do(lambda: self._send(submitter, items, made))
-            self._asker.forget(*(("own", one.id) for one in sent))
-        except Infeasible:  # near a node that could never hold it
+            sent = await self._writer.do(lambda: self._send(submitter, items, submissions))
+            self._asker.forget(*(("own", task.id) for task in sent))
+        except Infeasible:  # `near` names a task whose node could never hold the new task
             return refuse(
                 422, "no task was submitted: the node of `near` could never hold one that names it"
             )
-        failed = [(i, one) for i, one in enumerate(sent) if one.error]
-        status = (
-            failed[0][1].status
-            if failed
-            else 201
-            if any(one.word == "submitted" for one in sent)
-            else 200
-        )
-        if not several:
-            answer = reply(sent[0].told() | ({"status": status} if failed else {}), status)
-            if not failed:
-                answer.headers["Location"] = url_of(sent[0].id)
-            return answer
-        wrong = (
-            {"error": f"task {failed[0][0]}: {failed[0][1].error}", "status": status}
-            if failed
-            else {}
-        )
-        return reply({**wrong, "tasks": [one.told() for one in sent]}, status)
+        answers_by_task = [task.as_json() for task in sent]
+        failed = next((i for i, task in enumerate(sent) if task.error), None)
+        if failed is not None:
+            status = sent[failed].status
+            if not several:
+                return reply({**answers_by_task[0], "status": status}, status)
+            error = f"task {failed}: {sent[failed].error}"
+            return reply({"error": error, "status": status, "tasks": answers_by_task}, status)
+        status = 201 if any(task.word == "submitted" for task in sent) else 200
+        if several:
+            return reply({"tasks": answers_by_task}, status)
+        answer = reply(answers_by_task[0], status)
+        answer.headers["Location"] = url_of(sent[0].id)
+        return answer
 
     def _send(
-        self, submitter: KnownSubmitter, items: Sequence[Item], made: Sequence[Submission]
+        self, submitter: KnownSubmitter, items: Sequence[Item], submissions: Sequence[Submission]
     ) -> list[SentTask]:
-        """Submit tasks; return what became of each."""
+        """Submit tasks, and return the answer about each task."""
         words = self._sender.submit(items)
         ids = [str(item["id"]) for item in items]
-        before = [i for i, (_, word) in enumerate(words) if word == "exists"]
-        names = (
-            [status.name for status in self._client.statuses([ids[i] for i in before])]
-            if before
-            else []
-        )
-        other = {
-            i: name for i, name in zip(before, names, strict=True) if name not in ("", made[i].name)
+        existing = [i for i, (_, word) in enumerate(words) if word == "exists"]
+        statuses = self._client.statuses([ids[i] for i in existing]) if existing else []
+        name_of_other_task = {
+            i: status.name
+            for i, status in zip(existing, statuses, strict=True)
+            if status.name not in ("", submissions[i].name)
         }
-        known: list[str] | None = None
-        found: list[SentTask] = []
+        task_names: list[str] | None = None
+        answers: list[SentTask] = []
         for i, (task, word) in enumerate(words):
-            if i in other:
+            if i in name_of_other_task:
                 error = (
-                    f"task {shown(ids[i])} exists, and is another: its name is {other[i]}; give "
-                    "this one another id"
+                    f"task {shown(ids[i])} exists, and is another: its name is "
+                    f"{name_of_other_task[i]}; give this one another id"
                 )
-                found.append(SentTask(ids[i], word, error, 409))
+                answers.append(SentTask(ids[i], word, error, 409))
             elif word in ACCEPTED:
-                found.append(SentTask(ids[i], word))
+                answers.append(SentTask(ids[i], word))
             elif word == "unknown":
-                if known is None:
-                    known = self._client.requests.do(lambda: read_names(self._client.store))
-                found.append(SentTask(ids[i], word, _unknown(submitter, task, known), 422))
+                if task_names is None:
+                    task_names = self._client.requests.do(lambda: read_names(self._client.store))
+                answers.append(
+                    SentTask(ids[i], word, _explain_unknown(submitter, task, task_names), 422)
+                )
             else:
-                found.append(SentTask(ids[i], word, _misfit(made[i]), 422))
-        return found
+                answers.append(SentTask(ids[i], word, _explain_misfit(submissions[i]), 422))
+        return answers
 
     # -- one task ----------------------------------------------------------------------------------
 
-    async def one(self, request: Request, submitter: KnownSubmitter) -> Response:
+    async def task(self, request: Request, submitter: KnownSubmitter) -> Response:
         """Show or cancel a task of this submitter; another's is not there."""
-        _take(submitter, 1)
+        _take_from_rate(submitter, 1)
         id = id_in(request, "tasks")
         if not id.startswith(submitter.prefix):
             return _none(id)
@@ -255,7 +257,9 @@ class Submit:
             status: TaskStatus = await self._asker.ask(
                 ("own", id), lambda client: client.status(id)
             )
-            return _none(id) if status.state is TaskState.GONE else reply({"task": told(status)})
+            return (
+                _none(id) if status.state is TaskState.GONE else reply({"task": own_task(status)})
+            )
         why = f"cancelled by {submitter.name} over HTTP"
         (word,) = await self._writer.do(lambda: self._client.requests.cancel([key], why=why))
         self._asker.forget(("own", id))
@@ -268,9 +272,10 @@ class Submit:
         )
 
 
-def told(task: TaskStatus) -> dict[str, Any]:
-    """Return what a submitter is told of its task: nothing of other tasks, and of nodes only the
-    one that it is on.
+def own_task(task: TaskStatus) -> dict[str, Any]:
+    """Return what a submitter may know about its task.
+
+    The answer says nothing about other tasks, and names only the node of this task.
     """
     return {
         "id": task.id,
@@ -290,33 +295,36 @@ def _none(id: str) -> Response:
     return refuse(404, f"you have no task {shown(id)}")
 
 
-def _take(submitter: KnownSubmitter, count: int, taken: int = 0) -> None:
-    """Take so many tasks of a submitter's rate, before anything is done for them; an error if they
-    are not left.
+def _take_from_rate(submitter: KnownSubmitter, count: int, taken_before: int = 0) -> None:
+    """Take `count` tasks from the rate of a submitter, before anything is done for them.
 
-    taken: so many of them were taken already. They stay taken, and who comes again needs all of
-    them.
+    taken_before: how many of them were taken before. These stay taken, and a request that comes
+    again needs all. Raises HTTPException 429 if the rate has too few.
     """
-    if wait_s := submitter.bucket.take(count - taken, time.monotonic()):
+    if wait_s := submitter.bucket.take(count - taken_before, time.monotonic()):
         rights = submitter.rights
-        wait_s += taken / rights.rate
+        wait_s += taken_before / rights.rate
         text = (
             f"too fast: you may submit {rights.rate:g} tasks a second, and {rights.burst} at once"
         )
         raise HTTPException(429, text, {"Retry-After": str(math.ceil(wait_s))})
 
 
-def _unknown(submitter: KnownSubmitter, task: Submission, known: Sequence[str]) -> str:
-    """Return why a task of an unknown name was refused; it names only tasks that this submitter may
-    submit.
+def _explain_unknown(submitter: KnownSubmitter, task: Submission, names: Sequence[str]) -> str:
+    """Return why a task of an unknown name was refused.
+
+    names: the names that nodes know; the text has only names that this submitter may submit.
     """
-    if yours := [name for name in known if submitter.rights.may_name(name)]:
+    if yours := [name for name in names if submitter.rights.may_name(name)]:
         return explain_unknown(task.name, yours)
     return f"no node knows a task {shown(task.name)}, nor any other that you may submit"
 
 
-def _misfit(task: Submission) -> str:
-    """Return why a task was refused that fits nowhere. task: without what its app declares."""
-    asked = f"it asks for {task.options.needs.text}, and for what its app declares"
-    said = f"no node could ever hold it, even if it were empty: {asked}"
-    return f"{said}; with wait_for_capacity it would wait for such a node"
+def _explain_misfit(task: Submission) -> str:
+    """Return why a task that fits no node was refused.
+
+    task: without what its app declares.
+    """
+    needs = f"it asks for {task.options.needs.text}, and for what its app declares"
+    reason = f"no node could ever hold it, even if it were empty: {needs}"
+    return f"{reason}; with wait_for_capacity it would wait for such a node"

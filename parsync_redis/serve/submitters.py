@@ -1,4 +1,4 @@
-"""The file of submitters: who may submit tasks over HTTP, with which token."""
+"""The file of submitters, which says who may submit tasks over HTTP, with which token."""
 
 import hashlib
 import hmac
@@ -13,15 +13,14 @@ from pydantic import ValidationError
 from ..errors import InvalidInput
 from ..model.ids import MAX_ID, shown
 from .rate import RateBucket
-from .rights import NAME, RULES, Rights
+from .rights import FIELD_RULES, SUBMITTER_NAME, Rights
 
-MOST_FILE: Final = 2**20
-"""Bytes of the file."""
+MOST_FILE_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSubmitter:
-    """A program that submits tasks. bucket: what is left of its rate."""
+    """A program that submits tasks. bucket: limits its rate."""
 
     name: str
     rights: Rights
@@ -29,11 +28,11 @@ class KnownSubmitter:
 
     @property
     def prefix(self) -> str:
-        """Return how the ids of its tasks begin, and of no other's."""
+        """Return the text that begins the ids of its tasks, and of no other tasks."""
         return f"{self.name}:"
 
     def check_id(self, id: object) -> str:
-        """Return an id that the submitter gives to a task; raises InvalidInput."""
+        """Return the id that the submitter gives to a task. Raises InvalidInput."""
         if (
             not isinstance(id, str)
             or not id.startswith(self.prefix)
@@ -52,36 +51,36 @@ class Submitters:
     """All submitters of a file, found by their tokens."""
 
     def __init__(self, rights: Mapping[str, Rights]) -> None:
-        self._found = [
-            KnownSubmitter(name, one, RateBucket(one.rate, one.burst))
-            for name, one in rights.items()
+        self._submitters = [
+            KnownSubmitter(name, own_rights, RateBucket(own_rights.rate, own_rights.burst))
+            for name, own_rights in rights.items()
         ]
 
     def find(self, token: str) -> KnownSubmitter | None:
-        """Return the submitter with this token.
+        """Return the submitter with this token; None if there is none.
 
-        It takes equally long for each token of one length.
+        The search takes equally long for all tokens of one length.
         """
-        given = hash_token(token).encode()
-        found = None
-        for one in self._found:
-            for hash in one.rights.token_sha256:
-                if hmac.compare_digest(given, hash.encode()):
-                    found = one
-        return found
+        token_hash = hash_token(token).encode()
+        match = None
+        for submitter in self._submitters:
+            for hash in submitter.rights.token_sha256:
+                if hmac.compare_digest(token_hash, hash.encode()):
+                    match = submitter
+        return match
 
 
 def hash_token(token: str) -> str:
-    """Return what the file has of a token. A token is random and long, so a fast hash is enough."""
+    """Return the hash of a token, for the file. A token is random, so a fast hash is enough."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
 def load_submitters(path: Path) -> Submitters:
-    """Read the file of submitters; raises InvalidInput that says what is wrong."""
+    """Read the file of submitters. Raises InvalidInput, which says what is wrong."""
     rights: dict[str, Rights] = {}
     owners: dict[str, str] = {}
     for name, table in _read(path).items():
-        if not NAME.fullmatch(name):
+        if not SUBMITTER_NAME.fullmatch(name):
             rule = "1 to 64 letters, digits or _.-, a letter or digit first"
             raise InvalidInput(
                 f"submitter name {shown(name)} in {path} is not valid: it must be {rule}"
@@ -103,9 +102,9 @@ def load_submitters(path: Path) -> Submitters:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > MOST_FILE:
+        if path.stat().st_size > MOST_FILE_BYTES:
             raise InvalidInput(
-                f"submitters file {path} is too large: it may have {MOST_FILE:,} bytes"
+                f"submitters file {path} is too large: it may have {MOST_FILE_BYTES:,} bytes"
             )
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -115,18 +114,18 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _rights(path: Path, name: str, table: Mapping[str, Any]) -> Rights:
-    if unknown := [key for key in table if key not in RULES]:
+    if unknown := [key for key in table if key not in FIELD_RULES]:
         raise InvalidInput(
             f"unknown field {shown(unknown[0])} of submitter {name} in {path}: known are "
-            f"{', '.join(RULES)}"
+            f"{', '.join(FIELD_RULES)}"
         )
     if missing := [key for key in ("token_sha256", "names") if key not in table]:
         raise InvalidInput(
-            f"submitter {name} in {path} has no {missing[0]}: it must be {RULES[missing[0]]}"
+            f"submitter {name} in {path} has no {missing[0]}: it must be {FIELD_RULES[missing[0]]}"
         )
     try:
         return Rights(**table)
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
-        said = f"field {key}={shown(table[key])} of submitter {name} in {path} is not valid"
-        raise InvalidInput(f"{said}: it must be {RULES[key]}") from None
+        refusal = f"field {key}={shown(table[key])} of submitter {name} in {path} is not valid"
+        raise InvalidInput(f"{refusal}: it must be {FIELD_RULES[key]}") from None

@@ -1,4 +1,4 @@
-"""The cluster as it was read at one moment, and how it is read: always the same few requests."""
+"""The survey: the cluster as it was read at one moment, always by the same few requests."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from ..model.named_times import TOP_NAMES
 from ..model.octaves import TimeHistogram
-from ..model.times import LearntTimes
 from ..model.views import KindView, NameView, NodeView, PartitionView
 from ..store.reads.cached_views import ViewReader
 from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines
@@ -23,10 +22,10 @@ from .top import top
 class Survey:
     """The cluster as it was read. Times are the server's, in ms.
 
-    kinds: of waiting tasks, in the order in which schedulers take them. oldest_ms: by name, or
-    `other`, since when the task that was submitted first can be taken. refusals: the servers that
-    take no writes. runs: how long they took, by name. held_back: how many names nodes hold back,
-    each node counted by itself; as old as runs.
+    kinds: the kinds of waiting tasks, in the order in which schedulers take them.
+    oldest_ms: task name, or `other` -> since when the oldest waiting task can be taken.
+    refusals: the servers that take no writes. runs: task name -> histogram of its run times.
+    held_back: how many names nodes hold back, each node counted by itself; as old as `runs`.
     """
 
     now_ms: int
@@ -43,8 +42,10 @@ class Survey:
 
 
 def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
-    """Return what tells the group of a name: itself if it is one of those of which most tasks wait,
-    else `other`.
+    """Return the function name -> group.
+
+    The names with most waiting tasks are their own groups; all other names are in the group
+    `other`.
     """
     waiting = Counter[str]()
     for kind in kinds:
@@ -60,27 +61,38 @@ def read_survey(
 ) -> Survey:
     """Read the cluster as it is now. Raises ParsyncError.
 
-    reader: the one of the survey before. times_of, oldest_of: an earlier survey, if the run times,
-    or the oldest tasks, need not be read.
+    reader: keeps the views of the last survey. times_of, oldest_of: an earlier survey, whose run
+    times or oldest tasks are used again; None to read them.
     """
     damaged: list[str] = []
     partitions, nodes = read_all_views(store, reader.read)
     schedulers = read_schedulers(store)
     lines = list(read_lines(store, damaged))
     kinds = demand_of(lines, damaged)
-    learnt = LearntTimes() if times_of else read_times(store)
+    now_ms = server_ms(store)
+    if oldest_of and kinds:
+        oldest_ms = oldest_of.oldest_ms
+    else:
+        oldest_ms = read_oldest(store, lines, group_names(kinds))
+    if times_of:
+        names = times_of.names
+        runs = times_of.runs
+        held_back = times_of.held_back
+    else:
+        learnt = read_times(store)
+        names = names_of(learnt)
+        runs = runs_of(learnt)
+        held_back = sum(map(len, read_holds(store).values()))
     return Survey(
-        server_ms(store),
+        now_ms,
         partitions,
         nodes,
         schedulers,
         kinds,
-        times_of.names if times_of else names_of(learnt),
-        oldest_of.oldest_ms
-        if oldest_of and kinds
-        else read_oldest(store, lines, group_names(kinds)),
+        names,
+        oldest_ms,
         count_tasks(store),
         read_refusals(store),
-        times_of.runs if times_of else runs_of(learnt),
-        times_of.held_back if times_of else sum(map(len, read_holds(store).values())),
+        runs,
+        held_back,
     )

@@ -1,4 +1,4 @@
-"""The thread that reads a survey twice a second. All viewers get the newest one."""
+"""The thread that reads a survey twice a second. All viewers get the newest survey."""
 
 import logging
 import threading
@@ -11,34 +11,37 @@ from redis.exceptions import RedisError
 from ..client import ParsyncClient
 from ..errors import ParsyncError
 from ..store.reads.cached_views import ViewReader
-from .counting import Counted, Counting
-from .news import News
+from .announcer import SurveyAnnouncer
+from .counting import SurveyCounter, SurveyCounts
 from .survey import Survey, read_survey
 
 log = logging.getLogger("parsync.serve")
 
-EVERY_S: Final = 0.5
-NAMES_EVERY: Final = 20
-"""Run times change slowly, and there may be ten thousand of them: they are read every so many
-times.
-"""
+SURVEY_EVERY_S: Final = 0.5
+SURVEYS_PER_RUN_TIMES: Final = 20
+"""One in so many surveys reads the run times, which change slowly and are up to ten thousand."""
 
-OLDEST_EVERY: Final = 2
-"""The oldest tasks take some hundred requests: they are looked for every so many times."""
+SURVEYS_PER_OLDEST: Final = 2
+"""One in so many surveys reads the oldest tasks, which takes some hundred requests."""
 
 STALE_S: Final = 5.0
-"""A survey that is older is stale."""
+"""Seconds after which a survey is stale."""
 
-SAY_S: Final = 10.0
-"""While reading fails, the log says so once in this time."""
+FAILURE_WARNING_EVERY_S: Final = 10.0
+"""While a service cannot do its work, the log warns once in so many seconds."""
+
+MOST_RENDERED_PAGES: Final = 200
+"""Maximum number of rendered pages and answers that are kept with a survey."""
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
-    """The newest survey, None before the first, and when its reading began (monotonic seconds).
+class LatestSurvey:
+    """The newest survey, and how it was read.
 
-    took_s: how long that took. error: why the last reading failed, '' if it did not. counted: since
-    this service began. pages: those rendered of this survey, for the next viewer.
+    survey: None before the first. read_s: when its reading began, monotonic. took_s: how long the
+    reading took. error: why the last reading failed; '' if it did not. errors: the number of failed
+    readings. counted: the counts since this service began. pages: request -> the page or answer
+    that was rendered of this survey.
     """
 
     survey: Survey | None = None
@@ -46,36 +49,36 @@ class Latest:
     took_s: float = 0.0
     error: str = "nothing was read yet"
     errors: int = 0
-    counted: Counted = field(default_factory=Counted)
+    counted: SurveyCounts = field(default_factory=SurveyCounts)
     pages: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def age_s(self) -> float | None:
-        """Return the age of the survey; None if there is none."""
+        """Return the age of the survey in seconds; None if there is none."""
         return None if self.survey is None else time.monotonic() - self.read_s
 
     @property
     def stale(self) -> bool:
-        """Return True if there is no survey that is recent."""
+        """Return whether there is no recent survey."""
         return self.age_s is None or self.age_s > STALE_S
 
 
 class Surveyor(threading.Thread):
-    """Reads until stopped; it survives outages.
+    """Reads surveys until stopped. Survives outages.
 
-    latest: replaced whole, so that any thread may read it. news: tells of each new one.
+    latest: replaced whole, so any thread may read it. announcer: announces each new survey.
     """
 
     def __init__(self, client: ParsyncClient) -> None:
         super().__init__(name="surveyor", daemon=True)
         self._client = client
-        self._counting = Counting()
+        self._counting = SurveyCounter()
         self._reader = ViewReader()
         self._turns = 0
-        self._said_s = float("-inf")
+        self._warned_s = float("-inf")
         self._stop_asked = threading.Event()
-        self.latest = Latest()
-        self.news = News()
+        self.latest = LatestSurvey()
+        self.announcer = SurveyAnnouncer()
 
     def stop(self) -> None:
         """End the thread."""
@@ -84,21 +87,21 @@ class Surveyor(threading.Thread):
             self.join(timeout=10)
 
     def run(self) -> None:
-        """Read twice a second, and never for more than half of the time."""
+        """Read twice a second, but for at most half of the time."""
         while not self._stop_asked.is_set():
             began_s = time.monotonic()
             self.look()
             took_s = time.monotonic() - began_s
-            self._stop_asked.wait(max(EVERY_S - took_s, took_s))
+            self._stop_asked.wait(max(SURVEY_EVERY_S - took_s, took_s))
 
     def look(self) -> None:
-        """Read once. If that fails, the survey before stays, and gets older."""
+        """Read a survey. After a failure the last survey stays, and becomes older."""
         began_s = time.monotonic()
         try:
             survey = self._client.requests.do(self._read)
         except (ParsyncError, RedisError, OSError) as error:
             self._fail(str(error) or type(error).__name__)
-        # whatever it is, the viewers are told, and the next reading may succeed
+        # the viewers see any error, and the next reading may succeed
         except Exception as error:
             log.exception("reading the cluster: unexpected")
             self._fail(f"unexpected: {type(error).__name__}")
@@ -107,23 +110,23 @@ class Surveyor(threading.Thread):
                 log.info("the cluster is read again")
             took_s = time.monotonic() - began_s
             counted = self._counting.add(survey, began_s)
-            self.latest = Latest(survey, began_s, took_s, "", self.latest.errors, counted)
-        self.news.tell()
+            self.latest = LatestSurvey(survey, began_s, took_s, "", self.latest.errors, counted)
+        self.announcer.tell()
 
     def _read(self) -> Survey:
         before = self.latest.survey
         turn = self._turns
-        times_of = before if turn % NAMES_EVERY else None
-        oldest_of = before if turn % OLDEST_EVERY else None
-        found = read_survey(self._client.store, self._reader, times_of, oldest_of)
+        times_of = before if turn % SURVEYS_PER_RUN_TIMES else None
+        oldest_of = before if turn % SURVEYS_PER_OLDEST else None
+        survey = read_survey(self._client.store, self._reader, times_of, oldest_of)
         self._turns += 1
-        return found
+        return survey
 
     def _fail(self, error: str) -> None:
         before = self.latest
-        self.latest = Latest(
+        self.latest = LatestSurvey(
             before.survey, before.read_s, before.took_s, error, before.errors + 1, before.counted
         )
-        if time.monotonic() - self._said_s >= SAY_S:
-            self._said_s = time.monotonic()
+        if time.monotonic() - self._warned_s >= FAILURE_WARNING_EVERY_S:
+            self._warned_s = time.monotonic()
             log.warning("the cluster cannot be read: %s", error)

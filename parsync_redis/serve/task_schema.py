@@ -1,6 +1,4 @@
-"""The JSON schema of what a submitter sends: a task, or a list of tasks, with the options over
-HTTP.
-"""
+"""The JSON schema of what a submitter sends: a task, or a list of tasks."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,8 +16,8 @@ _TYPES: Final[Mapping[type, str]] = {
     list: "array",
     Mapping: "object",
 }
-_SECONDS: Final = {"type": ["number", "null"], "exclusiveMinimum": 0}
-_OTHERS: Final[Mapping[str, Mapping[str, Any]]] = {
+_SECONDS_SCHEMA: Final = {"type": ["number", "null"], "exclusiveMinimum": 0}
+_PLAIN_FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "name": {"type": "string", "description": "The name of the task."},
     "args": {"type": ["array", "null"], "description": "Positional arguments."},
     "kwargs": {"type": ["object", "null"], "description": "Arguments by name."},
@@ -41,9 +39,9 @@ _OTHERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "maxLength": 255,
         "description": "The Celery queue that it is routed to.",
     },
-    "time_limit": {**_SECONDS, "description": "Seconds after which its run is ended."},
+    "time_limit": {**_SECONDS_SCHEMA, "description": "Seconds after which its run is ended."},
     "soft_time_limit": {
-        **_SECONDS,
+        **_SECONDS_SCHEMA,
         "description": "Seconds after which its run gets SoftTimeLimitExceeded.",
     },
     "ignore_result": {"type": ["boolean", "null"], "description": "Keep no result."},
@@ -51,26 +49,26 @@ _OTHERS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def _options() -> Mapping[str, Mapping[str, Any]]:
-    found = {}
+    schemas = {}
     for option in OPTIONS:
         type = _TYPES[option.value]
         types = [type, "null"] if option.default in (None, "") else type
         items = {"items": {"type": "string"}} if type == "array" else {}
-        found[option.name] = {
+        schemas[option.name] = {
             "type": types,
             **items,
             "description": f"{option.help} It is {option.rule}.",
         }
-    return found
+    return schemas
 
 
 def task_schema() -> dict[str, Any]:
-    """Return the schema of a body."""
-    known = {**_OTHERS, **_options()}
+    """Return the schema of the body of POST /api/v1/tasks."""
+    fields = {**_PLAIN_FIELDS, **_options()}
     task = {
         "type": "object",
         "required": ["name"],
         "additionalProperties": False,
-        "properties": {name: known[name] for name in OVER_HTTP},
+        "properties": {name: fields[name] for name in OVER_HTTP},
     }
     return {"anyOf": [task, {"type": "array", "items": task, "minItems": 1, "maxItems": MAX_BATCH}]}

@@ -1,4 +1,4 @@
-"""Histograms and ages of copies as metrics for Prometheus. Pure, and bounded like all others."""
+"""Histograms, and ages of copies of partitions, as metrics for Prometheus. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -9,24 +9,23 @@ from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFam
 from ..model.octaves import BOUNDS_S, TimeHistogram
 from ..model.views import DELAYS, VIEW_AGES
 from ..store.reads.schedulers import SchedulerView
-from .counting import Counted
+from .counting import SurveyCounts
 
 MOST_CELLS: Final = 2048
-"""Copies of partitions with an age of their own: of the first schedulers for which there is room.
-"""
+"""Maximum number of copies with an age of their own; the first schedulers have them."""
 
 BOUNDS: Final = (*map(str, BOUNDS_S), "+Inf")
 
 
-def time_metrics(counted: Counted, schedulers: Sequence[SchedulerView]) -> Iterator[Metric]:
-    """Return the metrics of durations. schedulers: those with figures of their own."""
+def time_metrics(counted: SurveyCounts, schedulers: Sequence[SchedulerView]) -> Iterator[Metric]:
+    """Return the metrics of durations. schedulers: the schedulers with figures of their own."""
     about = "Time from when a task could be taken to its commit"
     family = HistogramMetricFamily(
         "parsync_scheduling_delay_seconds", f"{about}, by scheduler", labels=["scheduler"]
     )
-    for one in schedulers:
-        if DELAYS in one.stats:
-            _add(family, one.name, TimeHistogram.of(one.stats[DELAYS]))
+    for scheduler in schedulers:
+        if DELAYS in scheduler.stats:
+            _add(family, scheduler.name, TimeHistogram.of(scheduler.stats[DELAYS]))
     yield family
     for name, help, histograms in (
         ("parsync_wait_seconds", f"{about}, by name", counted.waits),
@@ -49,13 +48,15 @@ def _ages(schedulers: Sequence[SchedulerView]) -> Metric:
     family = GaugeMetricFamily(
         "parsync_partition_view_age_seconds", help, labels=["scheduler", "partition"]
     )
-    left = MOST_CELLS
-    for one in schedulers:
+    free_cells = MOST_CELLS
+    for scheduler in schedulers:
         ages = [
-            age for age in one.stats.get(VIEW_AGES, "").split() if age.isdecimal() and len(age) < 12
+            age
+            for age in scheduler.stats.get(VIEW_AGES, "").split()
+            if age.isdecimal() and len(age) < 12
         ]
-        if (left := left - len(ages)) < 0:
+        if (free_cells := free_cells - len(ages)) < 0:
             break
         for partition, age in enumerate(ages):
-            family.add_metric([one.name, str(partition)], int(age) / 1000)
+            family.add_metric([scheduler.name, str(partition)], int(age) / 1000)
     return family

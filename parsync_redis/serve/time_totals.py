@@ -1,39 +1,39 @@
-"""Add up histograms that many report, each since its own start: by name, and never falling."""
+"""The sums of histograms that several processes report, by name. The sums never fall."""
 
 from collections.abc import Hashable, Iterable, Mapping
 
 from ..model.named_times import NamedTimes
 from ..model.octaves import TimeHistogram
-from .totals import REMEMBERED
+from .totals import MOST_REPORTERS
 
 Histograms = Mapping[str, TimeHistogram]
 
 
 class TimeTotals:
-    """The sums of histograms by name over all who report them, since the first reports."""
+    """The sums of reported histograms by name, since the first reports."""
 
     def __init__(self) -> None:
         self._sums = NamedTimes()
         self._begun = False
-        self._seen: dict[Hashable, Histograms] = {}
+        self._last_reports: dict[Hashable, Histograms] = {}
 
     def add(self, reports: Iterable[tuple[Hashable, Histograms]]) -> None:
-        """Take in reports: who says it, and histograms that have grown since its start.
+        """Add what reporters have counted: (reporter, task name -> histogram since its start).
 
-        The first reports are of the time before, and only set the base, as in `SchedulerTotals`.
-        Later ones count as a whole. So does a name that is reported again after a while, or whose
+        The first call only sets the base, because its numbers are of the time before. A reporter
+        that comes later counts whole. A name counts whole if it comes back after a while, or if its
         numbers fell.
         """
         for who, now in reports:
-            before = self._seen.pop(who, {} if self._begun else now)
-            for name, one in now.items():
-                came = one.since(before[name]) if name in before else one
-                if came.count:
-                    self._sums.add_all(name, came)
-            self._seen[who] = now
+            before = self._last_reports.pop(who, {} if self._begun else now)
+            for name, histogram in now.items():
+                growth = histogram.since(before[name]) if name in before else histogram
+                if growth.count:
+                    self._sums.add_all(name, growth)
+            self._last_reports[who] = now
         self._begun = True
-        for who in list(self._seen)[:-REMEMBERED]:
-            del self._seen[who]
+        for who in list(self._last_reports)[:-MOST_REPORTERS]:
+            del self._last_reports[who]
 
     def choose(self) -> None:
         """Choose anew which names have histograms of their own."""
@@ -45,5 +45,5 @@ class TimeTotals:
         return self._sums.all
 
     def by_name(self) -> Histograms:
-        """Return the sums."""
+        """Return the sums by name."""
         return self._sums.by_name()

@@ -1,14 +1,15 @@
-"""Bound the number of values that a label of a metric has."""
+"""The bound on the number of values that a label of a metric has."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-OTHER: Final = "other"
+OTHER_GROUP: Final = "other"
 
 
 def top(sizes: Mapping[str, float], most: int) -> Callable[[str], str]:
-    """Return what tells the group of a word: itself if it is one of the largest `most`, else
-    `other`.
+    """Return the function word -> group.
+
+    The `most` words with the largest sizes are their own groups; all other words are `other`.
     """
-    kept = frozenset(sorted(sizes, key=lambda word: (-sizes[word], word))[:most])
-    return lambda word: word if word in kept else OTHER
+    largest = frozenset(sorted(sizes, key=lambda word: (-sizes[word], word))[:most])
+    return lambda word: word if word in largest else OTHER_GROUP

@@ -1,5 +1,6 @@
-"""Count what all schedulers have done: each counts from its own start, and its figures
-go with it.
+"""The sums of the figures that all schedulers report.
+
+A scheduler counts from its own start, and its figures go when it goes. The sums stay.
 """
 
 from collections.abc import Iterable, Mapping
@@ -7,41 +8,40 @@ from typing import Final
 
 from ..store.reads.schedulers import SchedulerView
 
-COUNTED: Final = ("claims", "conflicts", "merged", "own_ticks", "placed")
+SUMMED_STATS: Final = ("claims", "conflicts", "merged", "own_ticks", "placed")
 """The figures of a scheduler that only grow."""
 
-
-REMEMBERED: Final = 1000
-"""Schedulers whose figures are kept after they are gone, in case they come back."""
+MOST_REPORTERS: Final = 1000
+"""Maximum number of reporters whose last report is kept; a reporter may come back."""
 
 
 class SchedulerTotals:
-    """The sums over all schedulers since the first survey, which never become smaller."""
+    """The sums over all schedulers since the first survey. The sums never fall."""
 
     def __init__(self) -> None:
-        self._sums = dict.fromkeys(COUNTED, 0)
-        self._seen: dict[tuple[str, str], Mapping[str, int]] = {}
+        self._sums = dict.fromkeys(SUMMED_STATS, 0)
+        self._last_reports: dict[tuple[str, str], Mapping[str, int]] = {}
         self._begun = False
 
     def add(self, schedulers: Iterable[SchedulerView]) -> Mapping[str, int]:
-        """Take in what schedulers say now, and return the sums.
+        """Add the figures that schedulers report now, and return the sums.
 
-        Figures of the first call are from before, and only set the base. A later scheduler counts
-        as a whole. So does one with a figure that fell, for it has begun again: in containers its
-        name and pid may stay.
+        The first call only sets the base, because its figures are of the time before. A scheduler
+        that comes later counts whole. A scheduler whose figure fell has started again, and counts
+        whole too: in containers its name and pid may stay.
         """
-        for one in schedulers:
-            who = (one.name, one.stats.get("pid", ""))
-            now = {name: _number(one.stats.get(name, "")) for name in COUNTED}
-            before = self._seen.pop(who, {} if self._begun else now)
+        for scheduler in schedulers:
+            who = (scheduler.name, scheduler.stats.get("pid", ""))
+            now = {name: _number(scheduler.stats.get(name, "")) for name in SUMMED_STATS}
+            before = self._last_reports.pop(who, {} if self._begun else now)
             if any(number < before.get(name, 0) for name, number in now.items()):
                 before = {}
             for name, number in now.items():
                 self._sums[name] += number - before.get(name, 0)
-            self._seen[who] = now
+            self._last_reports[who] = now
         self._begun = True
-        for who in list(self._seen)[:-REMEMBERED]:
-            del self._seen[who]
+        for who in list(self._last_reports)[:-MOST_REPORTERS]:
+            del self._last_reports[who]
         return dict(self._sums)
 
 

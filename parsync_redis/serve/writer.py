@@ -1,4 +1,4 @@
-"""One thread that changes the cluster for submitters and operators, one request at a time."""
+"""The thread that changes the cluster for submitters and operators, one request at a time."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,23 +9,24 @@ from starlette.exceptions import HTTPException
 
 T = TypeVar("T")
 
-MOST: Final = 100
-"""Requests that wait for the thread; more are told to come again."""
+MOST_WAITING_REQUESTS: Final = 100
+"""Maximum number of requests that wait for the thread; further requests get 503."""
 
 
 class Writer:
-    """Does one thing after the other. Call it from the event loop only."""
+    """Does one request after the other. Call its methods only from the event loop."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "writer")
         self._waiting = 0
 
     async def do(self, work: Callable[[], T]) -> T:
-        """Do it and return what it returns.
+        """Do the work, and return what the work returns.
 
-        It is done even if whoever asked has gone. Raises what it raises.
+        The work is done even if the client has gone. Raises what the work raises, and HTTPException
+        503 if too many requests wait.
         """
-        if self._waiting >= MOST:
+        if self._waiting >= MOST_WAITING_REQUESTS:
             raise HTTPException(
                 503, "too many requests at a time: come again in a second", {"Retry-After": "1"}
             )
@@ -36,5 +37,5 @@ class Writer:
             self._waiting -= 1
 
     def close(self) -> None:
-        """End the thread, after what it has begun; what waits is not done."""
+        """End the thread after the work that it has begun. Waiting work is not done."""
         self._thread.shutdown(cancel_futures=True)

@@ -19,7 +19,7 @@ from parsync_redis.cli import app
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import encode_id
 from parsync_redis.model.task import TaskState
-from parsync_redis.serve.gate import EACH
+from parsync_redis.serve.gate import LOGINS_PER_ADDRESS
 from parsync_redis.serve.submitters import hash_token
 from parsync_redis.store import Store
 from parsync_redis.store.server.embedded import EmbeddedServer
@@ -507,7 +507,7 @@ def test_attempts_to_log_in_are_bounded_and_lead_nowhere_else(site):
             status, _, headers = visitor.log_in(after=after)
             assert (status, headers["location"]) == (303, leads)
             visitor.cookies.clear()
-        for _ in range(EACH - 2):
+        for _ in range(LOGINS_PER_ADDRESS - 2):
             status, body, _ = visitor.log_in("wrong horse")
             assert (status, "The name or the password is wrong." in body) == (403, True)
         status, body, headers = visitor.log_in()

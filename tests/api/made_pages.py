@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 from parsync_redis.cli.app import all_commands, load
 from parsync_redis.serve.api import Api
-from parsync_redis.serve.events import Events
-from parsync_redis.serve.operate import Operate
-from parsync_redis.serve.submit import Submit
+from parsync_redis.serve.events import EventsApi
+from parsync_redis.serve.operate import OperatorPages
+from parsync_redis.serve.submit import SubmitterApi
 from tests.documents import Document
 
 MARK = "<!-- From here on made by tests/api from the code; do not edit. -->\n"
@@ -66,9 +66,9 @@ def _cell(text: str | None) -> str:
 def http_part() -> str:
     """The paths of the API, of events, of submitters and of operators."""
     api = Api.__new__(Api)
-    events = Events.__new__(Events)
-    operate = Operate.__new__(Operate)
-    submit: Any = Submit.__new__(Submit)
+    events = EventsApi.__new__(EventsApi)
+    operate = OperatorPages.__new__(OperatorPages)
+    submit: Any = SubmitterApi.__new__(SubmitterApi)
     submit._only = True
     rows = ["| path | methods | what |", "|---|---|---|"]
     for route in (*api.routes(), *events.routes(), *submit.routes(), *operate.routes()):

@@ -38,6 +38,15 @@ def test_the_made_part_of_a_page_is_what_the_code_says(name, part):
     assert Document(name).text == text, "PARSYNC_TEST_WRITE_DOCS=1 pytest tests/api writes it"
 
 
+def test_each_path_is_described_by_a_whole_sentence():
+    """A summary that goes on in the next line would be cut off in the document."""
+    rows = http_part().splitlines()[2:]
+    none_wrong(
+        "the first line of a docstring is a sentence",
+        [row for row in rows if not row.endswith(". |")],
+    )
+
+
 def test_there_is_an_example_for_each_public_name_and_no_other():
     assert set(examples()) == {"proj", *ENTRIES}, "tests/api/examples.md"
 

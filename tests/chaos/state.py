@@ -14,7 +14,7 @@ import redis
 
 from parsync_redis.inspect.kind_audit import audit_kinds
 from parsync_redis.inspect.partition_audit import PartitionState, audit_partition
-from parsync_redis.inspect.task_audit import Extra, QueueState, audit_tasks
+from parsync_redis.inspect.task_audit import QueueState, RareFields, audit_tasks
 from parsync_redis.model.ids import shard_of
 from parsync_redis.model.node import Lease, Node
 from parsync_redis.model.place import Place
@@ -96,7 +96,7 @@ class Shard:
             kind: _scores(queue) for kind, queue in zip(self.versions, queues, strict=True)
         }
         self.extras = {
-            id: Extra(_hash(fields), ttl_ms >= 0)
+            id: RareFields(_hash(fields), ttl_ms >= 0)
             for id, (fields, ttl_ms) in zip(ids, extras, strict=True)
             if fields
         }
@@ -218,7 +218,7 @@ class State:
             }
             yield from (
                 (3, f"{name} has less than nothing left: {left}")
-                for name, left in partition.left.items()
+                for name, left in partition.free_amounts.items()
                 # one that came back smaller may, until it is repaired
                 if "=-" in left and name not in shrunk
             )

@@ -17,7 +17,7 @@ from parsync_redis.model.task import Submission
 from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.serve.health import judge_readiness
 from parsync_redis.serve.survey import read_survey
-from parsync_redis.serve.surveyor import Latest
+from parsync_redis.serve.surveyor import LatestSurvey
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
@@ -128,7 +128,7 @@ class Asked:
     def readiness(self) -> tuple[bool, str]:
         """Return whether /readyz is well, and its reasons and warnings."""
         ready, answer = judge_readiness(
-            Latest(read_survey(self.store, ViewReader()), time.monotonic(), 0.1, "")
+            LatestSurvey(read_survey(self.store, ViewReader()), time.monotonic(), 0.1, "")
         )
         return ready, " ".join(check["text"] for check in (*answer["reasons"], *answer["warnings"]))
 

@@ -21,7 +21,7 @@ from parsync_redis.security.acl import user_line
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.serve.health import judge_readiness
 from parsync_redis.serve.survey import read_survey
-from parsync_redis.serve.surveyor import Latest
+from parsync_redis.serve.surveyor import LatestSurvey
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
@@ -103,7 +103,7 @@ def sayings(client: ParsyncClient) -> dict[str, str]:
     """Return what each place says that concludes from the silence of schedulers."""
     store = client.store
     ready, answer = judge_readiness(
-        Latest(read_survey(store, ViewReader()), time.monotonic(), 0.1, "")
+        LatestSurvey(read_survey(store, ViewReader()), time.monotonic(), 0.1, "")
     )
     checks = {check.name: check for check in check_up(store, client.settings)}
     assert checks["writes"].level == "fail"

@@ -186,7 +186,9 @@ def test_the_scripts_of_a_tasks_life_make_few_functions():
     """Each costs a thousand instructions and more in every run."""
     most = {"confirm": 1, "start": 2, "finish": 3, "release": 7, "take": 18, "submit": 16}
     made = {
-        script.verb: script.text.count("\nlocal function ") for script in ALL_SCRIPTS if script.verb in most
+        script.verb: script.text.count("\nlocal function ")
+        for script in ALL_SCRIPTS
+        if script.verb in most
     }
     wrong = [
         f"{verb} makes {made[verb]}, not {number}"

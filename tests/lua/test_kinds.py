@@ -328,7 +328,7 @@ def test_what_a_list_of_waiting_tasks_costs_has_a_bound(
         drive.node(name)
     for id in ("a", "b", "c", "a2"):
         drive.submit(id, name=f"work.{id[0]}")
-    monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_IN_A_LIST", 6)
+    monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_COMPARED_FOR_LIST", 6)
     tasks = drive.store.statuses(["a", "b", "c", "a2"])
     whys = [task.why for task in explain_tasks(drive.store, tasks)]
     assert [NOT_YET in why for why in whys] == [False, False, True, False], whys
@@ -336,7 +336,7 @@ def test_what_a_list_of_waiting_tasks_costs_has_a_bound(
     assert explain_tasks(drive.store, [tasks[0], tasks[1], written])[2].why.endswith(
         "and node n3 is full"
     )
-    monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_IN_A_LIST", 2)
+    monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_COMPARED_FOR_LIST", 2)
     assert all(NOT_YET in task.why for task in explain_tasks(drive.store, tasks)), (
         "there are more nodes than that"
     )

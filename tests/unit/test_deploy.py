@@ -17,13 +17,13 @@ from parsync_redis.model.node import NodeState
 from parsync_redis.model.octaves import TimeHistogram
 from parsync_redis.model.views import KindView, NodeView
 from parsync_redis.placement.reasons import OTHER_REASON, REASON_PATTERNS
-from parsync_redis.serve.api import MACHINE, SLOTS
-from parsync_redis.serve.counting import Counted
+from parsync_redis.serve.api import MACHINE_PARAMS, SLOTS_PARAM
+from parsync_redis.serve.counting import SurveyCounts
 from parsync_redis.serve.demand import Machine, measure_demand
 from parsync_redis.serve.metrics import render_metrics
 from parsync_redis.serve.query import Query
 from parsync_redis.serve.survey import Survey
-from parsync_redis.serve.surveyor import Latest
+from parsync_redis.serve.surveyor import LatestSurvey
 from parsync_redis.store.reads.demand import Counts
 from parsync_redis.store.reads.schedulers import SchedulerView
 from tests.documents import ROOT, Document, tables
@@ -56,7 +56,7 @@ SURVEY = Survey(
     [],
 )
 TIMES = {"proj.train": TimeHistogram.of("7000 12:1")}
-COUNTED = Counted({}, TIMES, TIMES)
+COUNTED = SurveyCounts({}, TIMES, TIMES)
 REASONS = [*dict(REASON_PATTERNS), OTHER_REASON]
 LABELS: dict[str, set[str] | None] = {
     "state": {*NodeState, "alive", "silent"},
@@ -78,7 +78,7 @@ OF_HISTOGRAM = re.compile(r"_(bucket|count|sum)$")
 
 def samples():
     """Return the samples of a cluster that has everything: name -> labels."""
-    body = render_metrics(Latest(SURVEY, 0.0, 0.1, "", 0, COUNTED)).decode()
+    body = render_metrics(LatestSurvey(SURVEY, 0.0, 0.1, "", 0, COUNTED)).decode()
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(body):
         assert family.documentation, family.name
@@ -217,10 +217,10 @@ def test_keda_asks_for_machines_as_its_workers_are_and_stands_still_without_an_a
     url = urlsplit(trigger["metadata"]["url"])
     query = Query(
         Request({"type": "http", "query_string": url.query.encode()}),
-        MACHINE,
+        MACHINE_PARAMS,
     )
     machine = Machine.of(
-        query.number(SLOTS, 0),
+        query.number(SLOTS_PARAM, 0),
         {},
         query.pairs("label"),
         query.all("taint"),
@@ -269,7 +269,9 @@ def test_the_page_has_every_metric_with_its_labels_and_every_reason():
 def test_a_hostile_name_stays_one_label():
     kind = KindView('a"} 1\nb slots=1', 'a"} 1\nb', "slots=1", "", 1, 0, "\n")
     fields = {name: getattr(SURVEY, name) for name in Survey.__slots__}
-    body = render_metrics(Latest(Survey(**{**fields, "kinds": [kind], "oldest_ms": {}}))).decode()
+    body = render_metrics(
+        LatestSurvey(Survey(**{**fields, "kinds": [kind], "oldest_ms": {}}))
+    ).decode()
     families = {family.name: family for family in text_string_to_metric_families(body)}
     (sample,) = families["parsync_waiting_tasks_by_name"].samples
     assert (sample.labels, sample.value) == ({"name": 'a"} 1\nb'}, 1)

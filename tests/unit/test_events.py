@@ -9,7 +9,7 @@ from parsync_redis.model.events import Event, Wanted, time_line
 from parsync_redis.model.moments import read_moment
 from parsync_redis.model.status import Setback, TaskStatus
 from parsync_redis.model.task import TaskState
-from parsync_redis.serve.feed import MOST_BEHIND, Viewer, behind
+from parsync_redis.serve.feed import MOST_EVENTS_BEHIND, Viewer, events_after
 
 ZONE = timezone(timedelta(hours=2))
 NOW = datetime(2026, 11, 25, 14, 30, tzinfo=ZONE)
@@ -84,9 +84,16 @@ def test_a_time_line_has_each_step_once() -> None:
 
 def test_a_viewer_goes_on_behind_an_event_or_by_its_time() -> None:
     kept = [event("down", 1000 * at, id=f"p{at % 2}/{1000 * at}-0") for at in range(10)]
-    assert behind(kept, "p1/7000-0") == kept[8:]
-    assert behind(kept, "p9/7000-0") == kept[5:], "two seconds before it, for clocks that differ"
-    assert behind(kept, "") == behind(kept, "nonsense") == behind(kept, "p1/x-y") == kept
+    assert events_after(kept, "p1/7000-0") == kept[8:]
+    assert events_after(kept, "p9/7000-0") == kept[5:], (
+        "two seconds before it, for clocks that differ"
+    )
+    assert (
+        events_after(kept, "")
+        == events_after(kept, "nonsense")
+        == events_after(kept, "p1/x-y")
+        == kept
+    )
 
 
 def test_a_viewer_who_is_too_far_behind_is_dropped() -> None:
@@ -94,5 +101,5 @@ def test_a_viewer_who_is_too_far_behind_is_dropped() -> None:
     viewer.tell(0, [event("down", 1)] * 3)
     assert not viewer.over
     assert len(viewer._waiting) == 1, "he had seen two of them"
-    viewer.tell(3, [event("down", 1)] * MOST_BEHIND)
+    viewer.tell(3, [event("down", 1)] * MOST_EVENTS_BEHIND)
     assert viewer.over

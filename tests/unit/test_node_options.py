@@ -108,7 +108,8 @@ def test_the_slots_of_a_node_follow_its_pool_up_to_its_flag() -> None:
         spec.follow(processes, None)
         return spec.offer.slots
 
-    assert [slots(n) for n in (0, 2, 12)] == [1, 2, 12]
+    assert [slots(n) for n in (2, 12)] == [2, 12]
+    assert slots(0) == 8, "an empty pool makes the node suspect; its offer stays"
     assert [slots(n, parsync_slots=4) for n in (2, 12)] == [2, 4]
     assert [slots(n, parsync_slots=12) for n in (2, 10, 14)] == [2, 10, 12]
 

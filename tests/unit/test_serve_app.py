@@ -20,15 +20,15 @@ from parsync_redis import ParsyncClient
 from parsync_redis.serve import feed, pages
 from parsync_redis.serve.app import make_app
 from parsync_redis.serve.asker import Asker
-from parsync_redis.serve.doors import Doors
 from parsync_redis.serve.feed import EventFeed
-from parsync_redis.serve.gate import Gate, read_proxies
+from parsync_redis.serve.gate import OperatorAuth, read_proxies
 from parsync_redis.serve.passwords import load_operators
 from parsync_redis.serve.rights import Rights
 from parsync_redis.serve.server import listen, run
 from parsync_redis.serve.submitters import Submitters, hash_token
 from parsync_redis.serve.surveyor import Surveyor
-from parsync_redis.serve.writer import MOST, Writer
+from parsync_redis.serve.write_access import WriteAccess
+from parsync_redis.serve.writer import MOST_WAITING_REQUESTS, Writer
 from tests.waiting import PATIENCE_S, joined
 
 TASKS = "/api/v1/tasks"
@@ -52,17 +52,19 @@ def serve(client):
     """Return what makes an application whose server is away; it answers `ask`."""
     asker = Asker(client)
 
-    def make(**doors):
-        opened = Doors(client=client, **doors)
+    def make(**flags):
+        opened = WriteAccess(client=client, **flags)
         surveyor = Surveyor(client)
         surveyor._fail("no connection to 10.0.0.5:6379")
         app = make_app(surveyor, asker, EventFeed(client), "demo", ["*"], opened)
         made.append(opened)
         return SimpleNamespace(
-            app=app, doors=opened, ask=lambda *asked, **more: asyncio.run(ask(app, *asked, **more))
+            app=app,
+            write_access=opened,
+            ask=lambda *asked, **more: asyncio.run(ask(app, *asked, **more)),
         )
 
-    made: list[Doors] = []
+    made: list[WriteAccess] = []
     with closing(asker):
         yield make
     for one in made:
@@ -178,7 +180,7 @@ def test_a_page_whose_path_ends_in_a_line_break_is_that_page(serve):
 
 
 def test_an_operator_is_told_on_a_page_that_there_is_too_much_to_do(serve):
-    app = serve(gate=Gate("demo", {}, "X-User", read_proxies(["10.0.0.9"])))
+    app = serve(auth=OperatorAuth("demo", {}, "X-User", read_proxies(["10.0.0.9"])))
     fill_writer(app)
     status, text, _ = app.ask("GET", "/operator/drain", {"X-User": "bob"}, "node=n1")
     assert (status, "too many requests at a time" in text, "</html>" in text) == (503, True, True)
@@ -188,7 +190,7 @@ def test_a_link_from_elsewhere_logs_nobody_out(serve, tmp_path):
     """A browser sends no cookie behind such a link, and keeps what it is given there."""
     hash = hashlib.scrypt(b"correct horse", salt=bytes(16), n=2, r=1, p=1, dklen=32).hex()
     (tmp_path / "operators").write_text(f"alice:scrypt:2:1:1:{bytes(16).hex()}:{hash}\n")
-    app = serve(gate=Gate("demo", load_operators(tmp_path / "operators")))
+    app = serve(auth=OperatorAuth("demo", load_operators(tmp_path / "operators")))
     _, text, jar = app.ask("GET", "/operator")
     (mark,) = re.findall(r'name="mark" value="(\w+)"', text)
     form = f"mark={mark}&name=alice&password=correct+horse".encode()
@@ -292,8 +294,8 @@ def cookies(jar):
 
 
 def fill_writer(app):
-    (writer,) = [one for one in app.doors.opened if isinstance(one, Writer)]
-    writer._waiting = MOST
+    (writer,) = [one for one in app.write_access.opened if isinstance(one, Writer)]
+    writer._waiting = MOST_WAITING_REQUESTS
 
 
 def test_a_signal_that_came_before_the_server_was_up_stops_it():

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from parsync_redis.model.octaves import TimeHistogram
-from parsync_redis.serve.counting import Counting
+from parsync_redis.serve.counting import SurveyCounter
 from parsync_redis.serve.history import MINUTES, STEP_S, Moment, Ring, charts_of, minutes_of
-from parsync_redis.serve.page_values import NOTHING
+from parsync_redis.serve.page_values import EMPTY_SURVEY
 from parsync_redis.store.reads.schedulers import SchedulerView
 
 
@@ -22,7 +22,7 @@ def scheduler(name, waits, pid="1", placed=0):
 
 def survey(*schedulers, **runs):
     return replace(
-        NOTHING,
+        EMPTY_SURVEY,
         schedulers=schedulers,
         runs={name: TimeHistogram.of(text) for name, text in runs.items()},
     )
@@ -33,7 +33,7 @@ def counts(histograms):
 
 
 def test_waits_add_up_over_schedulers_and_their_restarts():
-    counting = Counting()
+    counting = SurveyCounter()
     assert counts(counting.add(survey(scheduler("s1", "a 50 3:5")), 0).waits) == {}, (
         "that was before"
     )
@@ -52,7 +52,7 @@ def test_waits_add_up_over_schedulers_and_their_restarts():
 
 
 def test_runs_count_from_the_state_and_one_that_is_not_read_again_counts_once():
-    counting = Counting()
+    counting = SurveyCounter()
     again = survey(a="10 3:2", b="1 0:1")
     counting.add(survey(a="5 3:1"), 0)
     for second in (1, 2):

@@ -10,7 +10,7 @@ from parsync_redis.model.views import KindView, NodeView
 from parsync_redis.serve.demand import Machine, measure_demand
 from parsync_redis.serve.metrics import render_metrics
 from parsync_redis.serve.survey import Survey
-from parsync_redis.serve.surveyor import Latest
+from parsync_redis.serve.surveyor import LatestSurvey
 from parsync_redis.store.reads.demand import Counts
 
 GIB = 2**30
@@ -79,7 +79,7 @@ def test_memory_of_devices_is_asked_of_each_device():
 
 def test_metrics_have_the_devices_of_a_node_together():
     families = text_string_to_metric_families(
-        render_metrics(Latest(survey(), 0.0, 0.1, "")).decode()
+        render_metrics(LatestSurvey(survey(), 0.0, 0.1, "")).decode()
     )
     found = {
         (one.name, one.labels.get("resource")): one for family in families for one in family.samples

@@ -7,14 +7,16 @@ import pytest
 from starlette.requests import Request
 
 from parsync_redis.errors import InvalidInput
-from parsync_redis.serve.api import DESCRIBED, NAME
+from parsync_redis.serve.api import NAME_PARAM, OFFER_PARAMS
 from parsync_redis.serve.demand import Machine
 from parsync_redis.serve.query import Query
 from tests.unit.test_deploy import KIND
 
 
 def query(text):
-    return Query(Request({"type": "http", "query_string": text.encode()}), (NAME, *DESCRIBED))
+    return Query(
+        Request({"type": "http", "query_string": text.encode()}), (NAME_PARAM, *OFFER_PARAMS)
+    )
 
 
 def test_a_long_text_is_refused():

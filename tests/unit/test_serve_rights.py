@@ -16,14 +16,14 @@ from parsync_redis.model.options import CLIENT_NAMES, NAMES
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
 from parsync_redis.serve.body import OVER_HTTP, make_tasks, parse_tasks
-from parsync_redis.serve.doors import Flags
-from parsync_redis.serve.gate import Gate, read_proxies
+from parsync_redis.serve.gate import OperatorAuth, read_proxies
 from parsync_redis.serve.passwords import load_operators
 from parsync_redis.serve.rate import MOST_ADDRESSES, Attempts, RateBucket
-from parsync_redis.serve.rights import FREE, RULES, Forbidden, Rights
-from parsync_redis.serve.sessions import KEPT_S, MOST_SESSIONS, Sessions
-from parsync_redis.serve.submit import told
+from parsync_redis.serve.rights import FIELD_RULES, FREE_OPTIONS, Forbidden, Rights
+from parsync_redis.serve.sessions import MOST_SESSIONS, SESSION_S, Sessions
+from parsync_redis.serve.submit import own_task
 from parsync_redis.serve.submitters import KnownSubmitter, Submitters, hash_token, load_submitters
+from parsync_redis.serve.write_access import Flags
 from parsync_redis.submission import ITEM_KEYS
 from tests.documents import Document, tables
 
@@ -123,7 +123,7 @@ def test_a_refusal_names_what_this_submitter_may_use(task, error):
     assert error in str(caught.value)
 
 
-@pytest.mark.parametrize("option", sorted({*CLIENT_NAMES} - FREE - {"slots", "max_starts"}))
+@pytest.mark.parametrize("option", sorted({*CLIENT_NAMES} - FREE_OPTIONS - {"slots", "max_starts"}))
 def test_who_has_the_least_rights_may_use_no_option_that_has_a_limit(option):
     value = {
         "resources": {"mem": 1},
@@ -147,10 +147,10 @@ def test_each_option_has_a_limit_or_is_free_and_no_other_can_come_over_http():
         "priority",
         "max_starts",
     }
-    assert set(NAMES) == limited | FREE, (
+    assert set(NAMES) == limited | FREE_OPTIONS, (
         "a new option of a task: judge it in rights.py, or say that it is free"
     )
-    assert set(RULES) == set(Rights.model_fields)
+    assert set(FIELD_RULES) == set(Rights.model_fields)
     assert set(OVER_HTTP) <= set(ITEM_KEYS) | {"name", "args", "kwargs"}
     for option in set(ITEM_KEYS) - set(OVER_HTTP):
         with pytest.raises(InvalidInput, match=f"unknown option '{option}': known are name, args"):
@@ -191,18 +191,25 @@ def test_a_submitter_is_told_nothing_of_other_tasks_and_nodes():
     waits = TaskStatus(
         "shop:1", TaskState.WAITING, why="only node n1 fits: it is full until task other:1 ends"
     )
-    assert (told(waits)["waits_for"], "n1" in str(told(waits)), "other" in str(told(waits))) == (
+    assert (
+        own_task(waits)["waits_for"],
+        "n1" in str(own_task(waits)),
+        "other" in str(own_task(waits)),
+    ) == (
         "full",
         False,
         False,
     )
-    assert told(TaskStatus("shop:1", TaskState.FAILED, why="ValueError"))["outcome"] == "ValueError"
+    assert (
+        own_task(TaskStatus("shop:1", TaskState.FAILED, why="ValueError"))["outcome"]
+        == "ValueError"
+    )
 
 
 def test_the_page_has_every_field_of_a_submitter_and_every_option_and_its_example_loads(tmp_path):
     page = Document("docs/serve.md")
     rows = [re.findall(r"`(\w+) = ", row[0]) for row in tables(page.text)]
-    assert [field for fields in rows for field in fields] == list(RULES)
+    assert [field for fields in rows for field in fields] == list(FIELD_RULES)
     for option in OVER_HTTP:
         assert f"`{option}`" in page.text, option
     (block,) = page.blocks("toml")
@@ -228,7 +235,7 @@ def test_attempts_are_bounded_for_each_address_and_for_all():
     assert [attempts.take(name, 0.0) > 0 for name in "bbcdd"] == [False, False, False, True, True]
     for at in range(MOST_ADDRESSES + 1):
         attempts.take(str(at), 0.0)
-    assert len(attempts._of) == MOST_ADDRESSES
+    assert len(attempts._by_address) == MOST_ADDRESSES
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -374,8 +381,8 @@ def test_a_wrong_file_of_operators_is_one_sentence_without_a_secret(tmp_path, te
 def test_a_session_ends_and_a_mark_is_for_one_key():
     sessions = Sessions()
     token = sessions.open("alice", 10.0)
-    assert sessions.user(token, 10.0 + KEPT_S - 1) == "alice"
-    assert sessions.user(token, 10.0 + KEPT_S) is None
+    assert sessions.user(token, 10.0 + SESSION_S - 1) == "alice"
+    assert sessions.user(token, 10.0 + SESSION_S) is None
     assert sessions.user("", 0.0) is None
     token = sessions.open("alice", 0.0)
     sessions.close(token)
@@ -409,7 +416,7 @@ _FORWARDED = [(b"x-forwarded-for", b"3.3.3.3"), (b"x-forwarded-for", b"1.1.1.1, 
     ],
 )
 def test_only_a_trusted_proxy_names_an_operator(peer, names, operator):
-    gate = Gate("demo", {}, "X-User", read_proxies(["10.1.0.0/16", "fd00::1"]))
+    gate = OperatorAuth("demo", {}, "X-User", read_proxies(["10.1.0.0/16", "fd00::1"]))
     headers = [*[(b"x-user", name.encode()) for name in names], *_FORWARDED]
     request = Request({"type": "http", "client": (peer, 1) if peer else None, "headers": headers})
     found = gate.operator(request)

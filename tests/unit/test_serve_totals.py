@@ -1,6 +1,6 @@
 """Counters of `parsync serve` never fall, whichever schedulers come, go, and begin again."""
 
-from parsync_redis.serve.totals import REMEMBERED, SchedulerTotals
+from parsync_redis.serve.totals import MOST_REPORTERS, SchedulerTotals
 from parsync_redis.store.reads.schedulers import SchedulerView
 
 
@@ -32,7 +32,7 @@ def test_a_scheduler_that_begins_again_with_its_name_and_pid_counts_as_a_whole()
 
 def test_few_schedulers_that_are_gone_are_remembered():
     totals = SchedulerTotals()
-    for number in range(REMEMBERED + 5):
+    for number in range(MOST_REPORTERS + 5):
         totals.add([said(f"s{number}", 1)])
-    assert totals.add([said("s0", 1)])["placed"] == REMEMBERED + 5
-    assert totals.add([said(f"s{REMEMBERED}", 1)])["placed"] == REMEMBERED + 5
+    assert totals.add([said("s0", 1)])["placed"] == MOST_REPORTERS + 5
+    assert totals.add([said(f"s{MOST_REPORTERS}", 1)])["placed"] == MOST_REPORTERS + 5

@@ -128,9 +128,9 @@ def test_the_command_prints_json_and_ctrl_c_ends_it():
     )
     assert long.stderr
     with limited(long, "its baseline"):
-        while (
-            "baseline" not in long.stderr.readline() and long.poll() is None
-        ):  # limit: the block's
+        line = ""
+        while "baseline" not in line and long.poll() is None:
+            line = long.stderr.readline()  # limit: the block's
             time.sleep(0.01)
     long.send_signal(signal.SIGINT)
     assert long.wait(300) == 130

@@ -144,11 +144,8 @@ local function end_unseen(task, state, now, why, retention_s)
   local attempt = task.attempt
   end_task(task, state, now, why, retention_s, true)
   to_outbox(task.id, state, why)
-  if why == 'expired' then
-    note_task(task, 'expired', nil, attempt, task.place)
-  else
-    note_task(task, state, why, attempt, task.place)
-  end
+  local is_expired = why == 'expired'
+  note_task(task, is_expired and why or state, not is_expired and why or nil, attempt, task.place)
 end
 
 -- bad_queues: return the error reply if a queue in which one of the tasks waits is damaged, or nil.

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...store.reads.tasks import GENERATIONS
 from ...store.repair.losses import KEEP_S
-from ...store.repair.repair_all import Finding, Repairer, ShardLook, level_lost
+from ...store.repair.repair_all import Finding, Repairer, ShardDamage, level_lost
 from ...store.scripts.calls.repair import QueueCounts
 from ...store.store import Store
 from ..process.guarded import guarded, unless_away
@@ -84,7 +84,7 @@ class DamageDuty:
         self._next = 0
         self._share = 1.0
         self._levels: dict[int, int] = {}
-        self._scans: dict[int, Iterator[ShardLook]] = {}
+        self._scans: dict[int, Iterator[ShardDamage]] = {}
         self._cursors: dict[int, tuple[int, int]] = {}
 
     def work(self, clock: Callable[[], float]) -> None:

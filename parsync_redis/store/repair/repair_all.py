@@ -136,7 +136,7 @@ class Repairer:
 
     def look_over(
         self, shard: int, indexes: Sequence[str | bytes], cursor: int = 0, most: int = MAX_BATCH
-    ) -> "ShardLook":
+    ) -> "ShardDamage":
         """Check some entries of a shard, and repair tasks that contradict other keys.
 
         indexes: see `RepairCalls.look_over`.
@@ -148,13 +148,13 @@ class Repairer:
         suspects = [suspect for looked in replies for suspect in looked.suspects]
         if suspects:
             self._repair_tasks(shard, suspects)
-        return ShardLook(
+        return ShardDamage(
             replies[-1].cursor,
             sum(looked.looked for looked in replies),
             max(a.highest for a in replies),
         )
 
-    def look_over_all(self, shard: int, most: int = MAX_BATCH) -> Iterator["ShardLook"]:
+    def look_over_all(self, shard: int, most: int = MAX_BATCH) -> Iterator["ShardDamage"]:
         """Check all entries of a shard, step by step.
 
         Entries of indexes come first, because they tell of tasks without a line.
@@ -178,7 +178,7 @@ class Repairer:
 
     def _whole(
         self, shard: int, index: str | bytes, most: int, skip: bool = False
-    ) -> Iterator["ShardLook"]:
+    ) -> Iterator["ShardDamage"]:
         """Check a whole index.
 
         skip: the first `most` entries were checked before, so check the index only if it has more
@@ -262,7 +262,7 @@ def level_lost(store: Store, shard: int, level: int, damage: Damage) -> int | No
 
 
 @dataclass(frozen=True, slots=True)
-class ShardLook:
+class ShardDamage:
     """A look at some entries of a shard.
 
     cursor: where the next look begins, 0 at the end. count: the number of entries. highest: the

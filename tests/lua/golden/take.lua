@@ -1074,11 +1074,8 @@ function in_full()
     local attempt = task.attempt
     end_task(task, state, now, why, retention_s, true)
     to_outbox(task.id, state, why)
-    if why == 'expired' then
-      note_task(task, 'expired', nil, attempt, task.place)
-    else
-      note_task(task, state, why, attempt, task.place)
-    end
+    local is_expired = why == 'expired'
+    note_task(task, is_expired and why or state, not is_expired and why or nil, attempt, task.place)
   end
   local function is_number(text)
     if #text > 15 then

@@ -1,14 +1,14 @@
-"""Lets the streams of pages wait for the next survey."""
+"""The announcement of new surveys, for which the streams of pages wait."""
 
 import asyncio
 from contextlib import suppress
 
 
-class News:
-    """Says that there is a new survey.
+class SurveyAnnouncer:
+    """Announces new surveys.
 
-    number: how many there have been. over: the process stops. `tell` is for any thread, the rest
-    for the event loop.
+    number: how many surveys were announced. over: whether the process stops. Any thread may call
+    `tell`; only the event loop may call the other methods.
     """
 
     def __init__(self) -> None:
@@ -18,24 +18,24 @@ class News:
         self._coming = asyncio.Event()
 
     def tell(self) -> None:
-        """Say that there is one."""
+        """Announce a new survey."""
         if (loop := self._loop) is not None:
-            with suppress(RuntimeError):  # it is closed: the process stops
+            with suppress(RuntimeError):  # the loop is closed: the process stops
                 loop.call_soon_threadsafe(self._ring)
 
     def end(self) -> None:
-        """Let all streams end: the process stops."""
+        """Let all streams end, because the process stops."""
         self.over = True
         self._ring()
 
     def _ring(self) -> None:
         self.number += 1
-        came = self._coming
+        current = self._coming
         self._coming = asyncio.Event()
-        came.set()
+        current.set()
 
     async def after(self, number: int, most_s: float) -> None:
-        """Wait until there have been more than `number`, at most so long."""
+        """Wait for a survey after the survey `number`, for at most `most_s` seconds."""
         self._loop = asyncio.get_running_loop()
         if self.number == number:
             with suppress(TimeoutError):

@@ -1,6 +1,6 @@
-"""The ways in that change something: for submitters and for operators.
+"""The parts of `parsync serve` that let submitters and operators change the cluster.
 
-Without its flag there is none.
+Each part is there only with its flag.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from starlette.routing import Route
 from ..client import ParsyncClient
 from ..errors import InvalidInput
 from .asker import Asker
-from .gate import Gate, check_header, read_proxies
-from .operate import Operate
+from .gate import OperatorAuth, check_header, read_proxies
+from .operate import OperatorPages
 from .pages import Pages
 from .passwords import load_operators
-from .submit import Submit
+from .submit import SubmitterApi
 from .submitters import Submitters, load_submitters
 from .writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The flags of `parsync serve` about these ways in."""
+    """The flags of `parsync serve` about submitters and operators."""
 
     submitters: Path | None = None
     submit_only: bool = False
@@ -59,48 +59,53 @@ class Flags:
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class WriteAccess:
     """The parts of `parsync serve` that may change the cluster.
 
-    Read them before it serves; `Doors()` is closed.
+    `WriteAccess()` changes nothing. opened: the threads that `close` ends.
     """
 
     submitters: Submitters | None = None
     submit_only: bool = False
-    gate: Gate | None = None
+    auth: OperatorAuth | None = None
     client: ParsyncClient | None = None
     opened: list[Asker | Writer] = field(default_factory=list)
 
     @classmethod
-    def read(cls, flags: Flags, client: ParsyncClient) -> "Doors":
-        """Read the files that the flags name; raises InvalidInput."""
+    def read(cls, flags: Flags, client: ParsyncClient) -> "WriteAccess":
+        """Read the files that the flags name. Raises InvalidInput."""
         flags.check()
         submitters = load_submitters(flags.submitters) if flags.submitters else None
-        gate = None
+        auth = None
         cluster = client.settings.cluster
         proxies = read_proxies(flags.trusted_proxy)
         if flags.operators:
-            gate = Gate(cluster, load_operators(flags.operators), proxies=proxies)
+            auth = OperatorAuth(cluster, load_operators(flags.operators), proxies=proxies)
         elif flags.operator_header:
-            gate = Gate(cluster, {}, check_header(flags.operator_header), proxies)
-        return cls(submitters, flags.submit_only, gate, client)
+            auth = OperatorAuth(cluster, {}, check_header(flags.operator_header), proxies)
+        return cls(submitters, flags.submit_only, auth, client)
 
     def routes(self, pages: Pages) -> list[Route]:
-        """Return the routes; they go before those for viewers. Afterwards close this."""
-        if self.client is None or not (self.submitters or self.gate):
+        """Return the routes for submitters and operators, and start their threads.
+
+        These routes must stand before the routes for viewers. Call `close` afterwards.
+        """
+        if self.client is None or not (self.submitters or self.auth):
             return []
-        # an asker of their own: viewers cannot keep them waiting
+        # submitters have an asker of their own, so viewers cannot keep them waiting
         asker = Asker(self.client)
         writer = Writer()
         self.opened.extend((asker, writer))
-        found: list[Route] = []
+        routes: list[Route] = []
         if self.submitters:
-            found += Submit(self.submitters, self.client, asker, writer, self.submit_only).routes()
-        if self.gate:
-            found += Operate(self.gate, pages, self.client, writer).routes()
-        return found
+            routes += SubmitterApi(
+                self.submitters, self.client, asker, writer, self.submit_only
+            ).routes()
+        if self.auth:
+            routes += OperatorPages(self.auth, pages, self.client, writer).routes()
+        return routes
 
     def close(self) -> None:
-        """End the threads, after what they have begun."""
-        for one in self.opened:
-            one.close()
+        """End the threads after what they have begun."""
+        for thread in self.opened:
+            thread.close()
