@@ -201,7 +201,7 @@ OTHER_KINDS = (
 FENCES = (
     Mutant(
         "the locks are released before the run",
-        f"{_EX}.isolation.tie:run_isolated",
+        f"{_EX}.celery.isolated_pool:run_isolated",
         "held.enter_context(hold(isolation.lock_file, isolation.slots, isolation.one_at_a_time))",
         "with hold(isolation.lock_file, isolation.slots, isolation.one_at_a_time): pass",
         found_by="tests/unit/test_isolation.py::test_a_run_is_isolated_while_it_runs_and_not_after",

@@ -16,6 +16,7 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
 from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
+from parsync_redis.store.store import Store
 from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.worker.node.agent import Agent
 from parsync_redis.worker.node.lease import Order
@@ -140,7 +141,7 @@ class WorkerPort:
     could be ended.
     """
 
-    send_event = None
+    owed_results = ()
     processes: int | None = None
     queues: set[str] | None = None
 
@@ -164,6 +165,12 @@ class WorkerPort:
     def kill(self, request: Any) -> None:
         """Do nothing, for the same reason."""
 
+    def tell_results(self, store: Store) -> None:
+        """Do nothing: a schedule has no result backend."""
+
+    def put_back_results(self, store: Store) -> None:
+        """Do nothing: nothing was taken."""
+
 
 class AgentProcess:
     """A node's worker, which mostly looks ahead; hands: pass (it renews), bell (the event loop),
@@ -180,7 +187,7 @@ class AgentProcess:
         self.awake_at = 0
         spec = NodeSpec(node, offer, score, room=world.rng.choice((0, MOST, MOST)) * offer.slots)
         spec.know(KnownTasks.of({"work": None}), ["celery"])
-        self.agent = Agent(None, SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
+        self.agent = Agent(SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
         self.passing = WireStore(world, self, "pass")
         self.reporting = WireStore(world, self, "home")
         self.seats = WireStore(world, self, "seats")

@@ -57,7 +57,7 @@ def agent(store: Store, worker: Worker) -> Iterator[Agent]:
     settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
     Parsync(app, settings.url, settings.cluster)
     spec = NodeSpec("n1", Resources.of(1), 1.0, room=1)
-    agent = Agent(app, settings, store.again(), spec, worker)
+    agent = Agent(settings, store.again(), spec, worker)
     agent.node.pause_s = 0.01
     agent.loop.turned()
     yield agent

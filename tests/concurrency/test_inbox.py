@@ -54,7 +54,7 @@ class NoWorker:
     process.
     """
 
-    send_event = None
+    owed_results = ()
     processes: int | None = None
     queues: set[str] | None = None
 
@@ -69,6 +69,10 @@ class NoWorker:
 
     def kill(self, request: Any) -> None: ...
 
+    def tell_results(self, store: Store) -> None: ...
+
+    def put_back_results(self, store: Store) -> None: ...
+
 
 class Node:
     """A node whose worker is an event loop and an inbox."""
@@ -77,11 +81,11 @@ class Node:
         self.drive = Driver(store)
         self.store = store
         self.client: Any = store.client
-        app = Celery("heard", set_as_current=False)
+        self.app = app = Celery("heard", set_as_current=False)
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
         self.agent = Agent(
-            app, settings, store.again(), NodeSpec("n1", Resources.of(SLOTS), 1.0), NoWorker()
+            settings, store.again(), NodeSpec("n1", Resources.of(SLOTS), 1.0), NoWorker()
         )
         self.drive.node("n1", SLOTS)
         self.agent.node.partition = 0
@@ -306,7 +310,7 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
     store: Store,
 ) -> None:
     node = Node(store)
-    app = node.agent.app
+    app = node.app
     consumer = node.consumer
 
     @app.task(name="inbox.declares", parsync={"slots": 2}, shared=False)

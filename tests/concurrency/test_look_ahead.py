@@ -57,7 +57,7 @@ class Node:
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
         spec = NodeSpec("n1", Resources.of(1), 1.0, room=ROOM)
-        self.agent = Agent(app, settings, store.again(), spec, NoWorker())
+        self.agent = Agent(settings, store.again(), spec, NoWorker())
         store.run(store.commands.register_node(0, "n1", 0, 1.0, "slots=1", ROOM))
         store.run(store.commands.set_node(0, "n1", "ahead", 1, str(ROOM)))
         node = self.agent.node
@@ -270,7 +270,7 @@ def test_results_are_told_though_run_times_cannot_be_written(
         raise ServerUnreachable("the primary that has the times is away")
 
     monkeypatch.setattr(agent, "_learn", fail)
-    monkeypatch.setattr("parsync_redis.worker.node.agent.announce", lambda *_: told.append("told"))
+    monkeypatch.setattr(agent._port, "tell_results", lambda store: told.append("told"))
     agent._tend()
     assert told == ["told"]
 

@@ -7,6 +7,7 @@ Files that break a rule today are listed, with the reason or the size. The lists
 import ast
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import parsync_redis
@@ -85,6 +86,65 @@ def test_a_part_imports_only_those_below_it() -> None:
         "an arrow that the table of layers does not have"
     )
     assert imports() >= TO_REPAIR, "repaired: take it out of TO_REPAIR"
+
+
+ROOMS: dict[str, frozenset[str]] = {
+    "worker/node": frozenset(
+        [
+            "redis",
+            "opentelemetry",
+            "errors",
+            "health_file",
+            "inspect",
+            "model",
+            "settings",
+            "store",
+            "worker/duty",
+            "worker/isolation",
+        ]
+    ),
+    "worker/isolation": frozenset(
+        ["redis", "errors", "logs", "model", "store", "worker/children", "worker/node"]
+    ),
+}
+"""Folders that may import only these third-party packages, parts, and neighbours in the part.
+
+The parts are those of LAYERS; a neighbour is a file or folder of the folder's own part.
+"""
+
+
+def imports_of_room(folder: str) -> set[str]:
+    """Return what the files of a folder import: packages, parts, and neighbours in the part.
+
+    Imports for types only and those inside functions count; the standard library does not.
+    """
+    home = ("parsync_redis", *folder.split("/"))
+    imported: set[str] = set()
+    for file in PACKAGE.joinpath(folder).rglob("*.py"):
+        package = file.relative_to(ROOT).parts[:-1]
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                targets = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else ()
+                module = [*base, *([node.module] if node.module else [])]
+                targets = [".".join([*module, alias.name]) for alias in node.names]
+            else:
+                continue
+            for target in targets:
+                path = tuple(target.split("."))
+                if path[0] != "parsync_redis":
+                    imported |= {path[0]} - sys.stdlib_module_names
+                elif path[: len(home)] != home:
+                    imported.add("/".join(path[1:3]) if path[1] == home[1] else path[1])
+    return imported
+
+
+def test_a_room_imports_only_what_it_may() -> None:
+    for folder, allowed in ROOMS.items():
+        imported = imports_of_room(folder)
+        none_wrong(f"{folder} may not import these", sorted(imported - allowed))
+        assert imported == allowed, f"{folder} does not need these: take them out of ROOMS"
 
 
 def test_no_part_imports_the_lab() -> None:

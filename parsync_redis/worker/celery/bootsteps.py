@@ -32,7 +32,7 @@ from .celery_types import Blueprint, Pool, Worker
 from .inbox import Inbox
 from .inspect_answers import extend_panel
 from .json_logs import log_as_json
-from .port import CeleryWorker
+from .port import CeleryWorker, read_facts, replace_used_processes
 from .prefetched_runs import keep_handed_over
 from .request import watch
 from .storing import watch_results
@@ -103,7 +103,8 @@ def make_agent(
     prepare_loop(worker, bool(flags.get("parsync_only")))
     watch_results(app)
     settings = app.parsync.settings()
-    spec = node_spec(worker, flags, said)
+    spec = node_spec(read_facts(worker), flags, said)
+    replace_used_processes(worker, spec)
     if settings.log_format == JSON:
         log_as_json(spec.name)
     app.parsync.check_tasks()
@@ -111,7 +112,7 @@ def make_agent(
         settings.url, settings.cluster, settings.retention_s, settings.max_starts
     )
     isolation = make_isolation(worker, settings, spec.name) if isolate else Isolation()
-    agent = Agent(app, settings, store, spec, CeleryWorker(worker), isolation)
+    agent = Agent(settings, store, spec, CeleryWorker(worker), isolation)
     try:
         join_cluster(store, settings, create=False)
     except ServerUnreachable as error:

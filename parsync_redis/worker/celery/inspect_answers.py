@@ -48,7 +48,7 @@ def extend_panel() -> None:
             Panel.data.update(dict.fromkeys((name, *aliases), _with_ours(celerys, more)))
 
 
-def _with_ours(celerys: Answer, more: Callable[[Agent, str], Iterable[Entry]]) -> Answer:
+def _with_ours(celerys: Answer, more: Callable[[Agent, Celery, str], Iterable[Entry]]) -> Answer:
     # Any: Celery's bunch of consumer, hostname and more
     def answer(state: Any, **kwargs: object) -> list[Entry]:
         found = celerys(state, **kwargs)
@@ -56,7 +56,9 @@ def _with_ours(celerys: Answer, more: Callable[[Agent, str], Iterable[Entry]]) -
         if agent is None or not agent.node.inc:
             return found
         known = {_id(entry) for entry in found}
-        return found + [entry for entry in more(agent, state.hostname) if _id(entry) not in known]
+        return found + [
+            entry for entry in more(agent, state.app, state.hostname) if _id(entry) not in known
+        ]
 
     answer.of_parsync = True  # type: ignore[attr-defined]
     return answer
@@ -68,19 +70,19 @@ def _id(entry: Entry) -> str:
     return str(request["id"])
 
 
-def reserved(agent: Agent, hostname: str) -> Iterable[Entry]:
+def reserved(agent: Agent, app: Celery, hostname: str) -> Iterable[Entry]:
     """Return the tasks that are placed at this node and have not begun."""
     store = agent.store
     partition = agent.node.partition
     node = store.nodes(partition).get(agent.node.name)
     keys = [lease.place.task for lease in store.leases(partition, [node])] if node else []
     for _, request, _ in _requests(
-        agent, hostname, dict.fromkeys(keys), lambda task, state: state == StoredState.PLACED
+        agent, app, hostname, dict.fromkeys(keys), lambda task, state: state == StoredState.PLACED
     ):
         yield request
 
 
-def scheduled(agent: Agent, hostname: str) -> Iterable[Entry]:
+def scheduled(agent: Agent, app: Celery, hostname: str) -> Iterable[Entry]:
     """Return the tasks that are not due yet and whose names this worker knows; each such node lists
     them.
     """
@@ -90,13 +92,17 @@ def scheduled(agent: Agent, hostname: str) -> Iterable[Entry]:
     first = sorted((ms, id) for page in pages for id, ms in page)[:MOST]
     due = {readable(id): ms for ms, id in first}
     for id, request, carried in _requests(
-        agent, hostname, due, lambda task, state: task in agent.app.tasks
+        agent, app, hostname, due, lambda task, state: task in app.tasks
     ):
-        yield {"eta": _eta(agent.app, due[id], carried), "priority": _PRIORITY, "request": request}
+        yield {"eta": _eta(app, due[id], carried), "priority": _PRIORITY, "request": request}
 
 
 def _requests(
-    agent: Agent, hostname: str, keys: Iterable[str], wanted: Callable[[str, str], bool]
+    agent: Agent,
+    app: Celery,
+    hostname: str,
+    keys: Iterable[str],
+    wanted: Callable[[str, str], bool],
 ) -> Iterable[tuple[str, Entry, object]]:
     """Return the first tasks whose name and state are wanted, without damaged ones.
 
@@ -116,7 +122,7 @@ def _requests(
             try:
                 if message is not None:
                     payload = open_envelope(message)
-                    entry = _request(agent.app, hostname, decode_id(key), found[key], payload)
+                    entry = _request(app, hostname, decode_id(key), found[key], payload)
                     yield key, entry, (payload["headers"].get("parsync") or {}).get("eta")
             # a client may write any message, and kombu raises what it does
             except Exception as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 from ..node.runs import Runs
+from ..node.worker_port import RunRequest
 from .celery_types import Pool, PoolJob, PoolProcess, Request
 
 
-def forgotten(pool: Pool, request: Request) -> bool:
+def forgotten(pool: Pool, request: RunRequest) -> bool:
     """Return True if Celery has forgotten a request that has not begun, now that its consumer
     closes.
 
@@ -16,7 +17,7 @@ def forgotten(pool: Pool, request: Request) -> bool:
     processes, except what a process was handed: see `keep_handed_over`. Tasks that wait for a
     thread will run.
     """
-    if request._apply_result is None:
+    if cast(Request, request)._apply_result is None:
         return True
     return bool(pool.uses_semaphore) and not _in_pool(_job(request))
 
@@ -62,11 +63,12 @@ def keep_handed_over(pool: Pool, runs: Runs) -> None:
     pool.flush = flush
 
 
-def _job(request: Request) -> PoolJob | None:
+def _job(request: RunRequest) -> PoolJob | None:
     """Return the pool's job of a request, None if the pool does not have it yet, or has thrown it
     away.
     """
-    return request._apply_result() if request._apply_result else None
+    celery_request = cast(Request, request)
+    return celery_request._apply_result() if celery_request._apply_result else None
 
 
 def _in_pool(job: PoolJob | None) -> bool:

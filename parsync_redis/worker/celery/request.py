@@ -23,10 +23,11 @@ from celery.worker import state
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
-from ..isolation.tie import IsolatedPool, NotBegun
+from ..isolation.tie import NotBegun
 from ..node.agent import Agent
 from ..node.runs import Run
 from .celery_types import Pool
+from .isolated_pool import IsolatedPool
 from .storing import is_of_backend, is_unstored, watch_backend_of, why_unstored
 
 log = logging.getLogger("parsync.agent")

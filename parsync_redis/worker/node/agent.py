@@ -10,12 +10,10 @@ the result backend what is in the outbox (results.py); with look-ahead one keeps
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from celery import Celery
 from redis.exceptions import RedisError
 
 from ...errors import ParsyncError
@@ -26,8 +24,6 @@ from ...store.reads.times import read_times
 from ...store.scripts.calls import Call
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
-from ..celery.port import WorkerPort
-from ..celery.results_outbox import Owed, announce, put_back
 from ..duty import Duty
 from ..isolation.machine import Isolation
 from .lease import shorten_timeouts
@@ -39,6 +35,7 @@ from .renewer import Renewer
 from .reporter import Reporter
 from .run_starter import Starter
 from .seat_keeper import SeatKeeper
+from .worker_port import WorkerPort
 
 if TYPE_CHECKING:
     from .spans import PlaceSpans
@@ -59,14 +56,12 @@ class Agent:
 
     def __init__(
         self,
-        app: Celery,
         settings: Settings,
         store: Store,
         spec: NodeSpec,
         port: WorkerPort,
         isolation: Isolation | None = None,
     ) -> None:
-        self.app = app
         self.settings = settings
         self.store = store
         self._port = port
@@ -90,7 +85,6 @@ class Agent:
         self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
         seats = (self.seat_keeper,) if spec.room else ()
         self._threads = (self.reporter, renewing, tending, *seats)
-        self._owed: Owed = deque()
 
     def start(self) -> None:
         """Start the threads. The node registers as soon as the cluster is set up."""
@@ -127,8 +121,8 @@ class Agent:
             self.depart()
         except (ParsyncError, RedisError, OSError) as error:
             log.warning("node %s could not leave in order: %s", self.node.name, error)
-            if self._owed:
-                log.warning("node %s: results that nobody tells: %s", self.node.name, [*self._owed])
+            if owed := self._port.owed_results:
+                log.warning("node %s: results that nobody tells: %s", self.node.name, owed)
 
     def depart(self) -> None:
         """Give every lease back, and mark the node down.
@@ -141,7 +135,7 @@ class Agent:
         try:
             self._give_back()
         finally:
-            put_back(self.store, self._owed)
+            self._port.put_back_results(self.store)
 
     def _give_back(self) -> None:
         """Give every lease back, mark the node down, and forget it if it holds nothing and no
@@ -190,9 +184,9 @@ class Agent:
                 if node.inc:
                     self.reconciler.reconcile(store)
                     if node.leaving:
-                        put_back(store, self._owed)
+                        self._port.put_back_results(store)
                     else:
-                        announce(store, self.app, self._owed, self._port.send_event)
+                        self._port.tell_results(store)
                     # last: nothing else waits for the primary that has the times
                     self._learn(store)
                 backoff.well()

@@ -7,9 +7,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from celery.concurrency.solo import TaskPool as SoloPool
-from celery.concurrency.thread import TaskPool as ThreadPool
-
 from ...errors import InvalidInput
 from ...model.apps import KnownTasks, offer_with
 from ...model.devices import device_amounts
@@ -19,10 +16,10 @@ from ...model.needs import QUEUE_LABEL, Resources, queue_label
 from ...model.taints import offered_taints
 from ...store.server.server_errors import AWAY
 from ...store.store import Store
-from ..celery.celery_types import Worker
 from .devices import NodeDevices, node_devices
 from .look_ahead import room_of
 from .process_limits import warn_of_limits
+from .worker_port import WorkerFacts
 
 log = logging.getLogger("parsync.agent")
 
@@ -116,7 +113,7 @@ def pairs(flag: str, words: Iterable[str] | None, several: bool = False) -> dict
 
 
 # Any: the values of click options, each of its own type
-def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> NodeSpec:
+def node_spec(worker: WorkerFacts, flags: dict[str, Any], said: dict[str, str]) -> NodeSpec:
     """Return what the worker offers by its flags; raises InvalidInput.
 
     said: the flag or variable by which the user gave each, for messages.
@@ -127,14 +124,11 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
             f"{said['parsync_score']} {score} is not valid: it must be a number between -1e9 and "
             "1e9"
         )
-    concurrency = (
-        1 if issubclass(worker.pool_cls, SoloPool) else worker.max_concurrency or worker.concurrency
-    )
     wanted = flags.get("parsync_slots")
-    slots = concurrency if wanted is None else wanted
+    slots = worker.concurrency if wanted is None else wanted
     _check("parsync_slots", said, lambda: Resources.of(slots))
-    if slots > concurrency:
-        slots = _slots_of(worker, said["parsync_slots"], slots, concurrency)
+    if slots > worker.concurrency:
+        slots = _slots_of(worker, said["parsync_slots"], slots)
     amounts = pairs(said.get("parsync_resource", ""), flags.get("parsync_resource"))
     resources = {name: amount for name, (amount,) in amounts.items()}
     labels = pairs(said.get("parsync_label", ""), flags.get("parsync_label"), several=True)
@@ -147,52 +141,48 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
     )
     warn_of_limits(offer)
     name = flags.get("parsync_node")
-    room = (
-        room_of(offer.slots, concurrency)
-        if issubclass(worker.pool_cls, (SoloPool, ThreadPool))
-        else 0
-    )
+    room = 0 if worker.pool == "prefork" else room_of(offer.slots, worker.concurrency)
     name = check_name("node name", worker.hostname if name is None else name)
     return NodeSpec(name, offer, score, None, room, devices, wanted or MAX_SLOTS)
 
 
-def _slots_of(worker: Worker, flag: str, wanted: int, at_once: int) -> int:
+def _slots_of(worker: WorkerFacts, flag: str, wanted: int) -> int:
     """Return the slots of a node whose flag wants more than its pool runs tasks at once; log a
     warning.
 
     Tasks on the others would wait for the pool, and count as running. Of the solo pool they wait as
     placed tasks.
     """
-    if issubclass(worker.pool_cls, SoloPool):
+    if worker.pool == "solo":
         log.warning(
             "%s %d: the solo pool runs one task at a time, and the tasks on its other slots wait",
             flag,
             wanted,
         )
         return wanted
-    units = "threads" if issubclass(worker.pool_cls, ThreadPool) else "processes"
+    units = "threads" if worker.pool == "threads" else "processes"
     log.warning(
         "%s %d is more than the %d %s of the pool: the node offers %d slots; --concurrency %d "
         "would let it offer all",
         flag,
         wanted,
-        at_once,
+        worker.concurrency,
         units,
-        at_once,
+        worker.concurrency,
         wanted,
     )
-    return at_once
+    return worker.concurrency
 
 
 # Any: the values of click options, each of its own type
 def _devices(
-    worker: Worker, flags: dict[str, Any], said: dict[str, str], resources: dict[str, str]
+    worker: WorkerFacts, flags: dict[str, Any], said: dict[str, str], resources: dict[str, str]
 ) -> NodeDevices:
     """Return the devices of a worker; raises InvalidInput.
 
     Threads share one environment, so they can have none.
     """
-    threads = issubclass(worker.pool_cls, ThreadPool)
+    threads = worker.pool == "threads"
     devices = node_devices(flags, said, find="gpu" not in resources)
     if threads and devices.indexes:
         if "parsync_device" in said:
@@ -220,13 +210,6 @@ def _devices(
             said,
             lambda: Resources.of(1, resources, None, (), devices.indexes, devices.resources),
         )
-    if (
-        devices.indexes
-        and not issubclass(worker.pool_cls, SoloPool)
-        and worker.max_tasks_per_child is None
-    ):
-        # a process that has used a device keeps it, whatever its variables say later
-        worker.max_tasks_per_child = 1
     return devices
 
 

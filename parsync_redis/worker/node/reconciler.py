@@ -20,9 +20,9 @@ from ...model.record import place_text
 from ...store.repair.repair import repair_partition
 from ...store.server.server_errors import AWAY, is_damage
 from ...store.store import Store
-from ..celery.port import WorkerPort
 from .node_state import AgentState
 from .runs import Key, Run
+from .worker_port import WorkerPort
 
 log = logging.getLogger("parsync.agent")
 

@@ -18,11 +18,11 @@ from ...settings import Settings
 from ...store.cluster import ClusterConfig, join_cluster
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
-from ..celery.port import WorkerPort
 from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
 from .node_state import LEAVING_S, AgentState, Offered
 from .runs import Key, Run
+from .worker_port import WorkerPort
 
 log = logging.getLogger("parsync.agent")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ...model.place import Place
-from ..celery.celery_types import Request
+from .worker_port import RunRequest
 
 Key = tuple[str, str, int]  # task, attempt, slot
 
@@ -44,7 +44,7 @@ class Run:
     """
 
     place: Place
-    request: Request | None = None
+    request: RunRequest | None = None
     outcome: str = ""
     ending: str = ""
     unwanted: str = ""
