@@ -140,8 +140,8 @@ def _sentinels(
             f"the app's broker is {safe_url(broker)}, but which service is not said: "
             "set broker_transport_options = {'master_name': ...}"
         )
-    given = options.get("sentinel_kwargs")
-    sentinel: Mapping[str, object] = given if isinstance(given, Mapping) else {}
+    kwargs = options.get("sentinel_kwargs")
+    sentinel: Mapping[str, object] = kwargs if isinstance(kwargs, Mapping) else {}
     if sentinel.get("credential_provider"):
         raise _no_provider("sentinel_kwargs")
     query = {"service": str(options["master_name"])}
@@ -151,18 +151,18 @@ def _sentinels(
     if options.get("min_other_sentinels"):
         query["min_other_sentinels"] = str(options["min_other_sentinels"])
     if sentinel.get("ssl"):
-        own = {name: value for name, value in sentinel.items() if name.startswith("ssl_")}
+        tls_kwargs = {name: value for name, value in sentinel.items() if name.startswith("ssl_")}
         query["sentinel_ssl"] = "true"
         query |= {
             f"sentinel_{name}": value
-            for name, value in (tls_options(own, "sentinel_kwargs") or {}).items()
+            for name, value in (tls_options(tls_kwargs, "sentinel_kwargs") or {}).items()
         }
     elif tls is not None:
         query["sentinel_ssl"] = "false"
     if tls is not None:
         query |= {"ssl": "true", **tls}
-    others = [urlsplit(str(place)).netloc.rpartition("@")[2] for place in connection.alt[1:]]
-    places = [broker, *(f"{SCHEME}{place}" for place in others)]
+    other_hosts = [urlsplit(str(place)).netloc.rpartition("@")[2] for place in connection.alt[1:]]
+    places = [broker, *(f"{SCHEME}{place}" for place in other_hosts)]
     return _with(";".join(places), {**query, **transport_options(options)})
 
 

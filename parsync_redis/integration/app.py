@@ -182,9 +182,9 @@ class Parsync:
             and running.name == name
             and not options.keys() - {"priority"}
         )  # which Celery always repeats
-        wanted = self._as_before(key) if as_before else TaskOptions.of(options, queue)
+        task_options = self._as_before(key) if as_before else TaskOptions.of(options, queue)
         publication = f"s{life}" if running is not None else f"c{random.getrandbits(64):x}"
-        task = Submission(key, name, message, wanted, delay_ms, after, expiry_ms, publication)
+        task = Submission(key, name, message, task_options, delay_ms, after, expiry_ms, publication)
         word = self.client.send([task], pauses)[0]
         if word == "next":
             return

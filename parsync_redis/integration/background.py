@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-MOST: Final = 1000
+MAX_QUEUED_WORK: Final = 1000
 """The longest queue."""
 AT_EXIT_S: Final = 1.0
 """How long a process that ends waits until all is done."""
@@ -65,7 +65,7 @@ class _Thread:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self._waiting: queue.Queue[Work] = queue.Queue(MOST)
+        self._waiting: queue.Queue[Work] = queue.Queue(MAX_QUEUED_WORK)
         self._full = self._failed = False
         threading.Thread(target=self._run, name="parsync-background", daemon=True).start()
         atexit.register(self._finish)
@@ -78,7 +78,7 @@ class _Thread:
             if not self._full:
                 log.warning(
                     "the app's broker does not answer: events and broadcasts are dropped, %d wait",
-                    MOST,
+                    MAX_QUEUED_WORK,
                 )
             self._full = True
 

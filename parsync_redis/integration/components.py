@@ -80,8 +80,8 @@ def parsync_of(component: AMQP | Control) -> ParsyncPort:
     if getattr(app, "parsync", None) is None:
         source: Source = component.parsync_of[2]
         return source.attach(app, source.url, source.cluster)
-    found: ParsyncPort = app.parsync
-    return found
+    parsync: ParsyncPort = app.parsync
+    return parsync
 
 
 class _AMQP(AMQP):
@@ -90,12 +90,12 @@ class _AMQP(AMQP):
     @property
     def send_task_message(self) -> Callable[..., object]:
         """Celery's sender of task messages, with a fork at its entry."""
-        made: Callable[..., object] | None = self.__dict__.get("_parsync_sender")
-        if made is None:
-            made = self.__dict__["_parsync_sender"] = _make_sender(
+        sender: Callable[..., object] | None = self.__dict__.get("_parsync_sender")
+        if sender is None:
+            sender = self.__dict__["_parsync_sender"] = _make_sender(
                 parsync_of(self), self._create_task_sender()
             )
-        return made
+        return sender
 
 
 def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable[..., object]:
@@ -159,13 +159,13 @@ class _Control(Control):
             **kwargs,
         )
         try:
-            ours = parsync.revoke(task_id, terminate, signal)
+            all_cancelled = parsync.revoke(task_id, terminate, signal)
         except InvalidInput:
             raise
         except ParsyncError as error:
             broadcast()
             raise operational(error) from None
-        if not ours or kwargs.get("reply"):
+        if not all_cancelled or kwargs.get("reply"):
             return broadcast()
         parsync.background.do(broadcast)  # they are cancelled, whatever the broker does
         return None

@@ -23,7 +23,7 @@ from ..model.option import VERY_CLOSE, close_to
 from ..model.options import CLIENT_NAMES, TaskOptions
 from ..settings import load_rules
 from .port import Options
-from .publish import QUEUE, Unreachable, celery_priority
+from .publish import ROUTED_QUEUE, Unreachable, celery_priority
 from .rules import Rules
 
 log = logging.getLogger("parsync.agent")
@@ -70,9 +70,9 @@ class OptionSource:
         The options of the call come before those of an earlier attempt (`carried` in its headers),
         these before the task's own, and these before the rule for its name.
         """
-        own = self._own(name, call)
+        declared = self._own(name, call)
         rule = self.rules.of(name)
-        placed = rule if own is None else own
+        placed = rule if declared is None else declared
         if call is False or (
             call is None and (carried is False or (not carried and placed in (None, False)))
         ):
@@ -82,7 +82,7 @@ class OptionSource:
         merged: dict[str, object] = {}
         for options in (
             rule,
-            own,
+            declared,
             carried.get("options") if isinstance(carried, Mapping) else None,
             call,
         ):
@@ -106,13 +106,13 @@ class OptionSource:
         tasks = app.tasks if app.autofinalize or app.finalized else app._tasks
         if name in tasks or call is False:
             return getattr(tasks.get(name), "parsync", None)
-        known = self._declared_elsewhere(name)
-        if known is None or (call is None and not known.get("place", True)):
+        declared = self._declared_elsewhere(name)
+        if declared is None or (call is None and not declared.get("place", True)):
             return None
         options = {
-            option: value for option, value in known.items() if option not in ("place", "queue")
+            option: value for option, value in declared.items() if option not in ("place", "queue")
         }
-        return {**options, QUEUE: known["queue"]} if known.get("queue") else options
+        return {**options, ROUTED_QUEUE: declared["queue"]} if declared.get("queue") else options
 
     def _declared_elsewhere(self, name: str) -> Options | None:
         """Return what the workers' app declares for a task that this process has not imported.
@@ -122,14 +122,14 @@ class OptionSource:
         and no answer is kept.
         """
         now_s = time.monotonic()
-        found, asked_s = self._known.get(name, (None, -math.inf))
+        declared, asked_s = self._known.get(name, (None, -math.inf))
         if now_s - asked_s < KNOWN_S:
-            return found
+            return declared
         if now_s - self._away[0] >= KNOWN_S:
             try:
-                found = self._client().declared([name], iter(())).get(name)
-                self._known[name] = found, now_s
-                return found
+                declared = self._client().declared([name], iter(())).get(name)
+                self._known[name] = declared, now_s
+                return declared
             except ServerUnreachable as error:
                 self._away = time.monotonic(), str(error)
         if name not in self._known:
@@ -138,7 +138,7 @@ class OptionSource:
                 "process has not "
                 "imported; parsync=False sends it to the broker"
             )
-        return found
+        return declared
 
     def check(self) -> None:
         """Check what each task declares; raises InvalidInput that names the task."""
@@ -153,16 +153,16 @@ class OptionSource:
         InvalidInput.
         """
         names = [name for name, task in self._app.tasks.items() if _may_be_placed(name, task)]
-        found = {name: self._declaration(name) for name in names}
+        declarations = {name: self._declaration(name) for name in names}
         return KnownTasks.of(
             {
                 name: options
-                for name, options in found.items()
+                for name, options in declarations.items()
                 if options or is_name("task name", name)
             }
         )
 
-    def as_declared(self, name: str, given: Options) -> tuple[dict[str, object], str] | None:
+    def as_declared(self, name: str, carried: Options) -> tuple[dict[str, object], str] | None:
         """Return the options and the queue of a task that was submitted by name before any worker
         knew it.
 
@@ -174,11 +174,11 @@ class OptionSource:
             for k, v in (self._declaration(name) or {}).items()
             if k not in ("place", "expires")
         }
-        merged = {**declared, **given}
+        merged = {**declared, **carried}
         queue = str(merged.pop("queue", ""))
-        asked = str(given.get("queue", ""))
-        before = {option: value for option, value in given.items() if option != "queue"}
-        if TaskOptions.of(merged, queue) == TaskOptions.of(before, asked):
+        carried_queue = str(carried.get("queue", ""))
+        before = {option: value for option, value in carried.items() if option != "queue"}
+        if TaskOptions.of(merged, queue) == TaskOptions.of(before, carried_queue):
             return None
         return merged, queue
 
@@ -186,18 +186,18 @@ class OptionSource:
         """Return a task's options with the queue and priority that Celery would give it, None if it
         has none.
         """
-        own = self.of(name, None, None)
+        options = self.of(name, None, None)
         task = self._app.tasks[name]
         routed = self._route(name, dict(task._get_exec_options()))
         queue = routed.get("queue")
-        found = dict(own or {})
+        declaration = dict(options or {})
         if (priority := routed.get("priority")) is not None:
-            found.setdefault("priority", celery_priority(priority))
+            declaration.setdefault("priority", celery_priority(priority))
         if queue is not None and queue.name != self._app.conf.task_default_queue:
-            found["queue"] = queue.name
-        if own is None:
-            return {**found, "place": False} if found else None
-        return found
+            declaration["queue"] = queue.name
+        if options is None:
+            return {**declaration, "place": False} if declaration else None
+        return declaration
 
     # Any: Celery's options of a call, each of its own type
     def _route(self, name: str, options: dict[str, Any]) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ from ..wire.headers import flaw_of
 from ..wire.message_options import until_ms
 from .port import Options, ParsyncPort
 
-QUEUE: Final = "_queue"
+ROUTED_QUEUE: Final = "_queue"
 """The option, on the way to the producer only, that names the queue to which the workers' app
 routes a task.
 """
@@ -110,15 +110,15 @@ class Capture:
             raise InvalidInput(f"task {self._name}: {flaw}")
         queue = queue_of(self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key"))
         options = dict(self._options)
-        queue = queue or str(options.pop(QUEUE, ""))
+        queue = queue or str(options.pop(ROUTED_QUEUE, ""))
         if kwargs.get("priority") is not None:
             options.setdefault("priority", celery_priority(kwargs["priority"]))
-        ours: dict[str, object] = {
-            "options": {k: v for k, v in self._options.items() if k != QUEUE}
+        parsync_header: dict[str, object] = {
+            "options": {k: v for k, v in self._options.items() if k != ROUTED_QUEUE}
         }
         if (eta := headers.get("eta")) is not None:
-            ours["eta"] = eta  # beside Celery's own, by which its worker would wait
-        headers = {**headers, "parsync": ours, "eta": None}
+            parsync_header["eta"] = eta  # beside Celery's own, by which its worker would wait
+        headers = {**headers, "parsync": parsync_header, "eta": None}
         delay_ms = delay_of(eta)
         if headers.get("expires") is None and options.get("expires") is not None:
             seconds = TaskOptions.of(options).expires or 0.0
@@ -192,8 +192,8 @@ def queue_of(app: Celery, exchange: Exchange | str | None, routing_key: str | No
     bound = [
         queue.name for queue in app.amqp.queues.values() if name and _is_bound(queue, name, key)
     ]
-    found = min(bound, default=key)
-    return "" if found == app.conf.task_default_queue else found
+    queue_name = min(bound, default=key)
+    return "" if queue_name == app.conf.task_default_queue else queue_name
 
 
 def _is_bound(queue: Queue, exchange: str, key: str) -> bool:

@@ -24,9 +24,9 @@ from ..store.server.embedded import EmbeddedServer
 from ..store.store import Store
 from .nodes import worker_options
 
-CLUSTER: Final = "test"
-NODE: Final = "n1"
-SHARED: Final = {"partitions": 1, "gap_s": 0.1, "lease_s": 60.0}
+TEST_CLUSTER: Final = "test"
+TEST_NODE: Final = "n1"
+CLUSTER_DEFAULTS: Final = {"partitions": 1, "gap_s": 0.1, "lease_s": 60.0}
 """Settings of the cluster, unless the app's settings say others.
 
 A debugger may stop a test for less than a lease.
@@ -68,19 +68,19 @@ class TestCluster:
 
     def start(self) -> None:
         """Start everything, and wait until the node takes tasks."""
-        with ExitStack() as held:
-            self.url = held.enter_context(EmbeddedServer()).url
-            held.enter_context(_used_by(self.app, self.url))
-            shared = Settings.load(url=self.url, cluster=CLUSTER)
-            given: dict[str, Any] = {
-                name: getattr(shared, name) or value for name, value in SHARED.items()
+        with ExitStack() as stack:
+            self.url = stack.enter_context(EmbeddedServer()).url
+            stack.enter_context(_used_by(self.app, self.url))
+            shared = Settings.load(url=self.url, cluster=TEST_CLUSTER)
+            shared_settings: dict[str, Any] = {
+                name: getattr(shared, name) or value for name, value in CLUSTER_DEFAULTS.items()
             }
-            settings = Settings.load(url=self.url, cluster=CLUSTER, **given)
-            held.enter_context(_scheduler(settings))
-            self.client = held.enter_context(ParsyncClient(settings))
-            held.enter_context(_worker(self.app, self._options))
+            settings = Settings.load(url=self.url, cluster=TEST_CLUSTER, **shared_settings)
+            stack.enter_context(_scheduler(settings))
+            self.client = stack.enter_context(ParsyncClient(settings))
+            stack.enter_context(_worker(self.app, self._options))
             self._wait_for_node()
-            self._held = held.pop_all()
+            self._held = stack.pop_all()
 
     def stop(self) -> None:
         """Stop everything; the app has its own addresses again."""
@@ -146,11 +146,11 @@ def _used_by(app: Celery, url: str) -> Iterator[None]:
         ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL", "PARSYNC_URL"),
         url,
     )
-    new |= {"CELERY_RESULT_BACKEND": _results(url), "PARSYNC_CLUSTER": CLUSTER}
-    others = [name for name in os.environ if name.startswith("PARSYNC_NODE")]
-    before = {name: os.environ.pop(name, None) for name in (*new, *others)}
+    new |= {"CELERY_RESULT_BACKEND": _results(url), "PARSYNC_CLUSTER": TEST_CLUSTER}
+    node_variables = [name for name in os.environ if name.startswith("PARSYNC_NODE")]
+    before = {name: os.environ.pop(name, None) for name in (*new, *node_variables)}
     os.environ.update(new)  # Celery's variables come before an app's configuration
-    place = app.parsync.move_to(url, CLUSTER)
+    place = app.parsync.move_to(url, TEST_CLUSTER)
     of_its_broker = {name: app.conf[name] for name in _OF_ITS_BROKER}
     app.conf.update(_OF_ITS_BROKER)
     _forget_connections(app)
@@ -202,7 +202,12 @@ def _worker(app: Celery, options: Mapping[str, Any]) -> Iterator[None]:
         """Be there: Celery sets up no log if somebody listens."""
 
     signals.setup_logging.connect(keep_log, weak=False)
-    flags = {"parsync_node": NODE, "parsync_isolate": False, "shutdown_timeout": READY_S, **options}
+    flags = {
+        "parsync_node": TEST_NODE,
+        "parsync_isolate": False,
+        "shutdown_timeout": READY_S,
+        **options,
+    }
     try:
         with start_worker(app, pool="solo", perform_ping_check=False, **flags):
             yield

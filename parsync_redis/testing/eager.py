@@ -72,24 +72,26 @@ class Eager:
         """
         parsync: ParsyncPort = self.app.parsync
         carried = check_headers(options.get("headers")).get("parsync")
-        wanted = parsync.options_of(task.name, carried, options.get("parsync"))
-        if wanted is None:
+        parsync_options = parsync.options_of(task.name, carried, options.get("parsync"))
+        if parsync_options is None:
             return
         amqp = self.app.amqp
         message = amqp.create_task_message(id, task.name, args, kwargs, **_some(options, _MESSAGE))
-        rest = {
+        routing_options = {
             name: value for name, value in options.items() if name not in (*_MESSAGE, "parsync")
         }
-        routed = amqp.router.route(rest, task.name, args or (), kwargs or {})
+        routed = amqp.router.route(routing_options, task.name, args or (), kwargs or {})
         queue = routed.pop("queue", None)
         if queue is not None:
             routed["exchange"] = queue.exchange
             routed["routing_key"] = queue.routing_key
         routed.setdefault("serializer", self.app.conf.task_serializer)
-        given = _some(routed, ("exchange", "routing_key", "serializer", "compression", "priority"))
+        publish_options = _some(
+            routed, ("exchange", "routing_key", "serializer", "compression", "priority")
+        )
         with self.app.producer_or_acquire() as producer:
-            capture = Capture(producer, _Checking(parsync, self.judge), task.name, wanted)
-            capture.publish(message.body, headers={**message.headers}, **given)
+            capture = Capture(producer, _Checking(parsync, self.judge), task.name, parsync_options)
+            capture.publish(message.body, headers={**message.headers}, **publish_options)
 
     def judge(self, name: str, options: TaskOptions) -> None:
         """Raise Infeasible if there are nodes and none could ever hold the task."""

@@ -22,10 +22,10 @@ AT_MOST: Final = 2
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
-WELL_S: Final = 60.0
+LONG_RUN_S: Final = 60.0
 """After a run of this length the pause before the next start is FIRST_PAUSE_S again."""
 
-GRACE_S: Final = 10.0
+STOP_GRACE_S: Final = 10.0
 """How long a scheduler may take to stop before it is killed."""
 
 
@@ -66,7 +66,7 @@ class SchedulerBeside(threading.Thread):
                 ended = f"did not start: {error}"
             if self._done.is_set():
                 return
-            if time.monotonic() - began_s > WELL_S:
+            if time.monotonic() - began_s > LONG_RUN_S:
                 pause_s = FIRST_PAUSE_S
             log.warning(
                 "the scheduler beside this worker %s: it is started again in %g s", ended, pause_s
@@ -91,7 +91,7 @@ class SchedulerBeside(threading.Thread):
             return
         child.terminate()
         try:
-            child.wait(GRACE_S)
+            child.wait(STOP_GRACE_S)
         except subprocess.TimeoutExpired:
             log.warning("the scheduler beside this worker does not stop: it is killed")
             child.kill()

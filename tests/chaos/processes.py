@@ -20,7 +20,7 @@ from parsync_redis.store.store import Store
 from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.worker.node.agent import Agent
 from parsync_redis.worker.node.lease import Order
-from parsync_redis.worker.node.look_ahead import MOST
+from parsync_redis.worker.node.look_ahead import MAX_SEATS_OF_SLOT
 from parsync_redis.worker.node.node import NodeSpec
 from parsync_redis.worker.node.reporter import Reporter
 from parsync_redis.worker.node.run_starter import Started
@@ -185,7 +185,12 @@ class AgentProcess:
         self.node = node
         self.dead = False
         self.awake_at = 0
-        spec = NodeSpec(node, offer, score, room=world.rng.choice((0, MOST, MOST)) * offer.slots)
+        spec = NodeSpec(
+            node,
+            offer,
+            score,
+            room=world.rng.choice((0, MAX_SEATS_OF_SLOT, MAX_SEATS_OF_SLOT)) * offer.slots,
+        )
         spec.know(KnownTasks.of({"work": None}), ["celery"])
         self.agent = Agent(SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
         self.passing = WireStore(world, self, "pass")
@@ -285,12 +290,12 @@ class AgentProcess:
         if (
             self.agent.node.runs.waiting() and not self.agent.starter._turn.locked()
         ):  # as a pool of threads: with the start of the next
-            new = [run for run in self.unreported if not run.told]
-            ended = [run for run in self.unreported if run.told]
+            new = [run for run in self.unreported if not run.is_reported]
+            ended = [run for run in self.unreported if run.is_reported]
             try:
                 self._hand_over(self.agent.starter.start_next(self.reporting, (), new))
             finally:
-                self.unreported = [*ended, *(run for run in new if not run.told)]
+                self.unreported = [*ended, *(run for run in new if not run.is_reported)]
         if self.unreported:
             trouble = reporter._report(self.reporting, self.unreported)
             self.unreported = reporter._occupied

@@ -98,7 +98,7 @@ def test_the_reporter_goes_on_if_it_cannot_see_what_lives_in_a_slot(
     assert drive.start(run.place) == "ok"
     assert agent.node.runs.enter(run)
     isolation = agent.node.isolation
-    monkeypatch.setattr("parsync_redis.worker.node.reporter.PATIENCE_S", 0.0)
+    monkeypatch.setattr("parsync_redis.worker.node.reporter.KILLED_PROCESS_S", 0.0)
     living = Once(isolation.living)
     vars(isolation).update(living=living, free=lambda slots: living.calls > 0)
     agent.start()

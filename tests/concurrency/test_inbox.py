@@ -100,7 +100,7 @@ class Node:
         )
         self.consumer = consumer
         self.inbox = Inbox(consumer)
-        self.inbox.turns.delivery = self.deliveries = Deliveries(consumer, self.agent)
+        self.inbox.start_queue.delivery = self.deliveries = Deliveries(consumer, self.agent)
         self.heard = self.deliveries.heard
 
     def place(self, *tasks: str) -> None:
@@ -183,8 +183,8 @@ def test_a_cut_connection_is_made_anew(node: Node, times: int) -> None:
 def test_a_server_that_went_silent_is_asked_over_another_connection(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbox_module, "WAIT_S", 0.1)
-    monkeypatch.setattr(inbox_module, "LATE_S", 0.1)
+    monkeypatch.setattr(inbox_module, "BLMPOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(inbox_module, "LATE_ANSWER_S", 0.1)
     node.inbox.start(node.consumer)
     assert node.inbox._connection
     # as if the answer had been lost: none will come any more

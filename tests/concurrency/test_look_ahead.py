@@ -21,7 +21,7 @@ from parsync_redis.store import Store
 from parsync_redis.worker.celery.delivery import Delivery
 from parsync_redis.worker.celery.inbox import Inbox
 from parsync_redis.worker.node.agent import Agent
-from parsync_redis.worker.node.look_ahead import FEW, LATELY, LookAhead, room_of
+from parsync_redis.worker.node.look_ahead import FIRST_SHORT_RUNS, RECENT_RUNS, LookAhead, room_of
 from parsync_redis.worker.node.node import NodeSpec
 from parsync_redis.worker.node.runs import Run
 from tests.concurrency.test_inbox import NoWorker
@@ -72,7 +72,7 @@ class Node:
             pool=SoloPool.__new__(SoloPool),
         )
         self.inbox = Inbox(self.consumer)
-        self.inbox.turns.delivery = self.solo = Solo(self.consumer, self.agent)
+        self.inbox.start_queue.delivery = self.solo = Solo(self.consumer, self.agent)
         self.keeper = self.agent.seat_keeper
 
     def place(self, task: str, seat: int, priority: int = 0) -> None:
@@ -227,7 +227,7 @@ def test_a_task_that_is_cancelled_while_it_waits_does_not_run(node: Node) -> Non
 
 def test_a_node_opens_its_seats_for_short_tasks_and_shuts_them_for_long_ones() -> None:
     ahead = LookAhead(2, 6)
-    for _ in range(FEW):
+    for _ in range(FIRST_SHORT_RUNS):
         assert ahead.wanted == 0
         ahead.ran("short", 0.001)
     assert ahead.wanted == 6
@@ -235,7 +235,7 @@ def test_a_node_opens_its_seats_for_short_tasks_and_shuts_them_for_long_ones() -
     assert ahead.wanted == 4, "two tasks of 20 ms may wait at each slot"
     ahead.ran("long", 0.2)
     assert ahead.wanted == 0
-    for _ in range(LATELY - 1):
+    for _ in range(RECENT_RUNS - 1):
         ahead.ran("short", 0.001)
     assert ahead.wanted == 0, "it comes and goes seldom"
     ahead.ran("short", 0.001)
@@ -249,7 +249,7 @@ def test_a_name_that_is_often_long_is_long_also_when_it_was_short() -> None:
     for _ in range(20):
         ahead.ran("mixed", 0.2)
         ahead.ran("mixed", 0.001)
-    for _ in range(LATELY):
+    for _ in range(RECENT_RUNS):
         ahead.ran("mixed", 0.001)
     assert ahead.wanted == 0
 

@@ -271,7 +271,7 @@ class Refuser:
 def test_the_event_loop_of_a_solo_pool_waits_once_in_an_outage_and_other_runs_each(
     pool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parsync_redis.worker.celery.storing.PATIENCE_S", 0.3)
+    monkeypatch.setattr("parsync_redis.worker.celery.storing.BACKEND_PATIENCE_S", 0.3)
     app = Celery(
         "patience", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False
     )

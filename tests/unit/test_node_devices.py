@@ -28,7 +28,7 @@ def no_nvidia(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(devices, "CONTROL_FILE", tmp_path / "nvidiactl")
     monkeypatch.setattr(amd, "CONTROL_FILE", tmp_path / "kfd")
     monkeypatch.setattr(amd, "KFD", tmp_path / "nodes")
-    for variable in (*devices.GPU_LISTS, devices.ORDER, devices.CONTAINERS):
+    for variable in (*devices.GPU_LISTS, devices.CUDA_ORDER, devices.CONTAINERS):
         monkeypatch.delenv(variable, raising=False)
 
 

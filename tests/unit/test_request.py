@@ -238,7 +238,7 @@ outside_body = pytest.mark.filterwarnings("ignore:Exception raised outside body:
 
 
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parsync_redis.worker.celery.storing.PATIENCE_S", 0.0)
+    monkeypatch.setattr("parsync_redis.worker.celery.storing.BACKEND_PATIENCE_S", 0.0)
 
 
 @outside_body

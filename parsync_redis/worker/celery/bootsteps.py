@@ -52,13 +52,13 @@ class NodeStep(bootsteps.StartStopStep):
         worker.parsync_agent = None
         super().__init__(worker, **kwargs)
         try:
-            flags, said = node_options({name: kwargs.get(name) for name in FLAGS})
+            flags, flag_names = node_options({name: kwargs.get(name) for name in FLAGS})
             self.enabled = bool(flags)
             if self.enabled:
                 # a node of testing/ runs tasks in the test's process
                 isolate = kwargs.get("parsync_isolate", True)
                 worker.parsync_agent = worker.app.parsync.agent = self.agent = make_agent(
-                    worker, flags, said, isolate
+                    worker, flags, flag_names, isolate
                 )
         except ParsyncError as error:
             sys.stderr.write(f"error: {printable(error)}\n")
@@ -96,14 +96,14 @@ class NodeStep(bootsteps.StartStopStep):
 
 # Any: the values of click options, each of its own type
 def make_agent(
-    worker: Worker, flags: dict[str, Any], said: dict[str, str], isolate: bool = True
+    worker: Worker, flags: dict[str, Any], flag_names: dict[str, str], isolate: bool = True
 ) -> Agent:
     """Make the agent of a worker that is to be a node; raises InvalidInput or AccessDenied."""
     app = worker.app
     prepare_loop(worker, bool(flags.get("parsync_only")))
     watch_results(app)
     settings = app.parsync.settings()
-    spec = node_spec(read_facts(worker), flags, said)
+    spec = node_spec(read_facts(worker), flags, flag_names)
     replace_used_processes(worker, spec)
     if settings.log_format == JSON:
         log_as_json(spec.name)
@@ -169,7 +169,7 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
         )
         return Isolation()
     folder = locks_folder(settings.lock_dir)
-    kept = (
+    cluster_settings = (
         settings.url,
         settings.cluster,
         settings.retention_s,
@@ -180,7 +180,7 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
     return MachineIsolation(
         file_of,
         not issubclass(worker.pool_cls, ThreadPool),
-        Guarded(node, *kept, log_format=settings.log_format),
+        Guarded(node, *cluster_settings, log_format=settings.log_format),
     )
 
 

@@ -25,11 +25,11 @@ from .transport import connection_to_nothing
 
 log = logging.getLogger("parsync.agent")
 
-QUICK_S: Final = 0.1
+QUICK_CONNECT_S: Final = 0.1
 """How long the event loop waits for a connection before it turns by itself."""
 
 
-class Attempt(threading.Thread):
+class ConnectAttempt(threading.Thread):
     """Connects to the broker in a thread; `finish` returns the connection, `abandon` closes it."""
 
     def __init__(self, connect: Callable[[], Connection], on_done: Callable[[], object]) -> None:
@@ -104,9 +104,9 @@ class NodeConsumer(CeleryConsumer):
             connection: Connection = celery_connect(conn)
             return connection
 
-        attempt = Attempt(connect, lambda: self.hub.call_soon(_nothing))
+        attempt = ConnectAttempt(connect, lambda: self.hub.call_soon(_nothing))
         attempt.start()
-        attempt.join(QUICK_S)
+        attempt.join(QUICK_CONNECT_S)
         if not attempt.done:
             try:
                 self._turn_until(attempt)
@@ -115,7 +115,7 @@ class NodeConsumer(CeleryConsumer):
                 raise
         return attempt.finish()
 
-    def _turn_until(self, attempt: Attempt) -> None:
+    def _turn_until(self, attempt: ConnectAttempt) -> None:
         hub = self.hub
         before = _entries(hub)
         with self._without_broker():

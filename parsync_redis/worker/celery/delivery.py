@@ -165,10 +165,12 @@ class Delivery:
         """
         if not isinstance(carried, dict) or not carried.get("undeclared"):
             return False
-        found = self._consumer.app.parsync.options.as_declared(name, carried.get("options") or {})
-        if found is None:
+        declared = self._consumer.app.parsync.options.as_declared(
+            name, carried.get("options") or {}
+        )
+        if declared is None:
             return False
-        options, queue = found
+        options, queue = declared
         payload["headers"]["parsync"] = {"options": options}
         payload["properties"]["delivery_info"] = {"exchange": "", "routing_key": queue}
         task = run.place.task

@@ -26,20 +26,20 @@ from ..node.agent import Agent
 from ..node.loop_watch import BEAT_S
 from .celery_types import Consumer, TimerEntry
 from .delivery import Delivery
-from .prefetched_runs import forgotten
-from .start_queue import Turns
+from .prefetched_runs import is_forgotten
+from .start_queue import StartQueue
 
 log = logging.getLogger("parsync.agent")
 
-WAIT_S: Final = 2.0
+BLMPOP_TIMEOUT_S: Final = 2.0
 """BLMPOP's timeout.
 
 A doorbell delivered to a paused worker, or to a connection that an orphan has inherited, is lost;
 the reconciler rings again.
 """
-LATE_S: Final = 2.0
+LATE_ANSWER_S: Final = 2.0
 """If the server has not answered this long after its timeout, the connection is replaced."""
-MOST: Final = 64
+MAX_DOORBELLS: Final = 64
 """The most doorbells that are answered at a time."""
 HAND_OVER_S: Final = 0.02
 """As many doorbells are answered at a time as the pool takes tasks in this time.
@@ -71,9 +71,11 @@ class Inbox(bootsteps.StartStopStep):
         self._wanted = False
         if agent is not None:
             self.agent = agent
-            self.turns = Turns(consumer, agent, Delivery(consumer, agent), self._rung_meanwhile)
-            if self.turns.looks_ahead:
-                self._at_a_time = MOST
+            self.start_queue = StartQueue(
+                consumer, agent, Delivery(consumer, agent), self._rung_meanwhile
+            )
+            if self.start_queue.looks_ahead:
+                self._at_a_time = MAX_DOORBELLS
             self._backoff = Backoff(log, f"the inbox of node {agent.node.name}")
         super().__init__(consumer, **kwargs)
 
@@ -108,7 +110,11 @@ class Inbox(bootsteps.StartStopStep):
         self._wanted = False
         self._hang_up()
         for run in self.agent.node.runs.going():
-            if run.request and not run.request.time_start and forgotten(consumer.pool, run.request):
+            if (
+                run.request
+                and not run.request.time_start
+                and is_forgotten(consumer.pool, run.request)
+            ):
                 self.agent.reporter.ended(run, "again")  # it never ran: no start of it was lost
 
     def _listen(self) -> None:
@@ -129,12 +135,14 @@ class Inbox(bootsteps.StartStopStep):
             # then
             self._descriptor = os.dup(self._connection._sock.fileno())  # type: ignore[union-attr] # set as it connects
             self.consumer.hub.add_reader(self._descriptor, self._on_answer)
-            self._timer = self.consumer.hub.call_repeatedly(LATE_S, self._check_silence)
+            self._timer = self.consumer.hub.call_repeatedly(LATE_ANSWER_S, self._check_silence)
         except (ParsyncError, RedisError, OSError) as error:
             self._listen_again(error)
 
     def _ask(self, connection: Connection) -> None:
-        connection.send_command("BLMPOP", WAIT_S, 1, self._key, "RIGHT", "COUNT", self._at_a_time)
+        connection.send_command(
+            "BLMPOP", BLMPOP_TIMEOUT_S, 1, self._key, "RIGHT", "COUNT", self._at_a_time
+        )
         self._asked_s = time.monotonic()
 
     def _listen_again(self, error: Exception) -> None:
@@ -157,7 +165,10 @@ class Inbox(bootsteps.StartStopStep):
 
     def _check_silence(self) -> None:
         """Replace a connection that has been silent for too long: its server may be gone."""
-        if self._connection is None or time.monotonic() < self._asked_s + WAIT_S + LATE_S:
+        if (
+            self._connection is None
+            or time.monotonic() < self._asked_s + BLMPOP_TIMEOUT_S + LATE_ANSWER_S
+        ):
             return
         try:
             # else the loop was busy, and will read next
@@ -175,9 +186,11 @@ class Inbox(bootsteps.StartStopStep):
             return
         try:
             bells = self._read(connection)
-            if self.turns.looks_ahead:  # doorbells that ring meanwhile are heard between two tasks
+            if (
+                self.start_queue.looks_ahead
+            ):  # doorbells that ring meanwhile are heard between two tasks
                 self._ask(connection)
-                self.turns.answer(bells)
+                self.start_queue.answer(bells)
             else:
                 self._answer_bells(bells)
                 self._ask(connection)
@@ -220,9 +233,9 @@ class Inbox(bootsteps.StartStopStep):
 
     def _answer_bells(self, bells: list[Place]) -> None:
         began_s = time.monotonic()
-        if count := self.turns.answer(bells):
+        if count := self.start_queue.answer(bells):
             in_time = int(count * HAND_OVER_S / max(time.monotonic() - began_s, 1e-6))
-            self._at_a_time = max(1, min(in_time, 2 * self._at_a_time, MOST))
+            self._at_a_time = max(1, min(in_time, 2 * self._at_a_time, MAX_DOORBELLS))
 
     def _delete_damaged(self, error: Exception) -> None:
         """Delete an inbox of another type. The reconciler rings again for its leases."""

@@ -34,17 +34,17 @@ def run_isolated(
     with that error: sys.exit, asyncio.CancelledError, a result that cannot be stored. No pool but
     prefork would report those.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if isolation is not None:
             try:
-                held.enter_context(
+                stack.enter_context(
                     hold(isolation.lock_file, isolation.slots, isolation.one_at_a_time)
                 )
-                held.enter_context(tied(isolation.guard))
+                stack.enter_context(tied(isolation.guard))
             except (SlotBusy, OSError) as error:
                 return _failed(NotBegun(str(error)))
         if environment:
-            held.enter_context(seeing(environment))
+            stack.enter_context(seeing(environment))
         try:
             with patient():
                 return trace(*args)

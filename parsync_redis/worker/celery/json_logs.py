@@ -12,7 +12,7 @@ from celery._state import get_current_task
 
 from ...logs import JsonFormatter
 
-LOGGERS: Final = (None, "celery", "celery.task", "celery.redirected", "multiprocessing")
+CELERY_LOGGERS: Final = (None, "celery", "celery.task", "celery.redirected", "multiprocessing")
 """The loggers to which Celery gives handlers."""
 
 
@@ -24,7 +24,7 @@ def log_as_json(node: str) -> None:
     def about() -> Mapping[str, object]:
         return {"node": node, **running()}
 
-    for name in LOGGERS:
+    for name in CELERY_LOGGERS:
         for handler in logging.getLogger(name).handlers:
             handler.setFormatter(JsonFormatter(about))
 

@@ -24,7 +24,7 @@ from .refusing_broker import writable
 
 log = logging.getLogger("parsync.agent")
 
-_SHOWN: Final = 300
+_SHOWN_CHARACTERS: Final = 300
 
 
 # Any: kombu's transports, whose base has no types
@@ -131,7 +131,7 @@ def _while_reading(error: BaseException) -> bool:
 
 
 def _drop(where: str, error: Exception, message: object = "") -> None:
-    shown = f": {message!r:.{_SHOWN}}" if message else ""
+    shown = f": {message!r:.{_SHOWN_CHARACTERS}}" if message else ""
     log.error(
         "a message in %s is dropped, because it is no task: %s %s%s",
         where,

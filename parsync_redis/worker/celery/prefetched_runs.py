@@ -9,7 +9,7 @@ from ..node.worker_port import RunRequest
 from .celery_types import Pool, PoolJob, PoolProcess, Request
 
 
-def forgotten(pool: Pool, request: RunRequest) -> bool:
+def is_forgotten(pool: Pool, request: RunRequest) -> bool:
     """Return True if Celery has forgotten a request that has not begun, now that its consumer
     closes.
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from .celery_types import Bucket, Limited
 
-LONGEST_S: Final = 30.0
+LONGEST_HOLD_S: Final = 30.0
 """The longest wait before a task is placed again: another node may have a token, or this one may be
 gone.
 """
@@ -26,9 +26,9 @@ MOMENT_S: Final = 0.1
 
 It bounds the burst after a standstill.
 """
-SHORT_S: Final = 0.005
+NEARLY_DUE_S: Final = 0.005
 """A token that is due this soon counts as there: to be placed again takes longer."""
-LATE_S: Final = 2.0
+TOKEN_KEPT_S: Final = 2.0
 """How long a token is kept for a task that does not come: it may be cancelled, or run on another
 node.
 """
@@ -56,19 +56,19 @@ class _Line:
         self._forget_late(now_s)
         bucket = self.bucket
         own_s = self.booked.get(id)
-        if own_s is not None and own_s > now_s + SHORT_S:
+        if own_s is not None and own_s > now_s + NEARLY_DUE_S:
             return own_s - now_s
         self.booked.pop(id, None)
         if (own_s is not None and own_s >= now_s - MOMENT_S) or self._take_over(now_s):
             bucket.can_consume(1)  # ordinary tasks of that name take their tokens from it
             return 0.0
         self.next_s = max(self.next_s, now_s + float(bucket.expected_time(1)))
-        if self.next_s <= now_s + SHORT_S:
+        if self.next_s <= now_s + NEARLY_DUE_S:
             bucket.can_consume(1)
             self.next_s += 1 / bucket.fill_rate
             return 0.0
-        if self.next_s > now_s + LONGEST_S:
-            return LONGEST_S * (2 + next(self.turned_away) * _SPREAD % 1) / 3
+        if self.next_s > now_s + LONGEST_HOLD_S:
+            return LONGEST_HOLD_S * (2 + next(self.turned_away) * _SPREAD % 1) / 3
         self.booked[id] = self.next_s
         self.next_s += 1 / bucket.fill_rate
         return self.booked[id] - now_s
@@ -84,7 +84,7 @@ class _Line:
     def _forget_late(self, now_s: float) -> None:
         while (first := next(iter(self.booked), None)) is not None and self.booked[
             first
-        ] < now_s - LATE_S:
+        ] < now_s - TOKEN_KEPT_S:
             del self.booked[first]
 
 

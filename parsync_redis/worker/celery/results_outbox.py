@@ -30,7 +30,7 @@ from .delivered_message import as_message
 
 log = logging.getLogger("parsync.agent")
 
-MOST: Final = 100
+MAX_ANNOUNCED: Final = 100
 """The most entries that are announced at a time."""
 
 Owed = deque[tuple[str, bytes]]
@@ -38,7 +38,7 @@ Owed = deque[tuple[str, bytes]]
 server refused.
 """
 
-_ENTRY = re.compile(
+_OUTBOX_ENTRY = re.compile(
     rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|failed|pending)(?: [ -~]*)?"
 )
 
@@ -52,7 +52,9 @@ def announce(store: Store, app: Celery, owed: Owed, send_event: SendEvent | None
     done = 0
     keys = store.keys.queues("outbox")
     put_back(store, owed)
-    for shard, entries in enumerate(store.pipe_each([("lrange", key, -MOST, -1) for key in keys])):
+    for shard, entries in enumerate(
+        store.pipe_each([("lrange", key, -MAX_ANNOUNCED, -1) for key in keys])
+    ):
         if isinstance(entries, Exception):
             if not isinstance(entries, ServerUnreachable):  # what is away waits
                 raise entries
@@ -93,8 +95,12 @@ def announce_entries(
     """Tell the result backend of these entries; return how many. owed: see `announce`."""
     put_back(store, owed)
     return sum(
-        _announce_shard(store, app, shard, [entry.encode() for entry in some], owed, send_event)
-        for shard, some in store.keys.by_shard(entries, lambda entry: entry.partition(" ")[0])
+        _announce_shard(
+            store, app, shard, [entry.encode() for entry in shard_entries], owed, send_event
+        )
+        for shard, shard_entries in store.keys.by_shard(
+            entries, lambda entry: entry.partition(" ")[0]
+        )
     )
 
 
@@ -123,20 +129,20 @@ def _announce_shard(
     for entry in entries:
         if client.lrem(key, -1, entry) != 1:
             continue
-        if not _ENTRY.fullmatch(entry):
+        if not _OUTBOX_ENTRY.fullmatch(entry):
             quarantine(store, key, "not an entry of the outbox", entry)
             continue
         id = entry.decode().partition(" ")[0]
-        told = False
+        is_announced = False
         try:
             name, state, message = _look_up(store, id)
             if not name or name in app.tasks:
                 _tell(app, entry.decode(), message, state, send_event)
-                told = True
+                is_announced = True
                 done += 1
         except Exception as error:
             log.warning("the result %r waits for the result backend: %r", entry, error)
-        if not told:
+        if not is_announced:
             _put_back(client, key, entry, owed)
     return done
 
@@ -156,9 +162,9 @@ def _look_up(store: Store, id: str) -> tuple[str, str, bytes | None]:
     record = store.records([id], extras=False)[0]
     messages = store.keys.in_shard_of("messages", id)
     extra = store.keys.extra(id)
-    kept, of_ended = store.pipe([("hget", messages, id), ("hget", extra, "message")])
+    message, ended_message = store.pipe([("hget", messages, id), ("hget", extra, "message")])
     name = split_kind(record.line.kind).name if record.line else ""
-    return name, record.state, kept or of_ended
+    return name, record.state, message or ended_message
 
 
 def can_announce(app: Celery) -> bool:

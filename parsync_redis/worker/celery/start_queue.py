@@ -31,19 +31,23 @@ TURN_S: Final = 0.1
 """How long a solo pool runs tasks before the event loop turns."""
 
 
-class Turns:
+class StartQueue:
     """Hands over what the starter has started.
 
     more: returns the doorbells that have rung since it was called last.
     """
 
     def __init__(
-        self, consumer: Consumer, agent: Agent, delivery: Delivery, more: Callable[[], list[Place]]
+        self,
+        consumer: Consumer,
+        agent: Agent,
+        delivery: Delivery,
+        read_bells: Callable[[], list[Place]],
     ) -> None:
         self._consumer = consumer
         self._agent = agent
         self.delivery = delivery
-        self._more = more
+        self._more = read_bells
         self.looks_ahead = agent.node.ahead.room > 0
         self._inline = self.looks_ahead and isinstance(consumer.pool, SoloPool)
         if self.looks_ahead:
@@ -59,21 +63,21 @@ class Turns:
         starter = self._agent.starter
         reporter = self._agent.reporter
         node = self._agent.node
-        found = starter.answer(bells)
-        count = len(found)
+        started = starter.answer(bells)
+        count = len(started)
         if not self._inline:
-            self._hand_over(found)
+            self._hand_over(started)
             return count
         until_s = time.monotonic() + TURN_S
         with reporter.collecting():
-            while found:
-                self._hand_over(found)
+            while started:
+                self._hand_over(started)
                 if node.leaving:
                     break
                 if time.monotonic() > until_s:
                     self._agent.nudge()
                     break
-                found = self._next()
+                started = self._next()
         return count
 
     def _answer_nudge(self) -> None:
@@ -95,20 +99,20 @@ class Turns:
         try:
             return agent.starter.start_next(agent.store, self._more(), ended)
         finally:
-            agent.reporter.put(run for run in ended if not run.told)
+            agent.reporter.put(run for run in ended if not run.is_reported)
 
     def _start_next(self, store: Store, ended: list[Run]) -> None:
         """Report runs of a pool of threads, and have the event loop hand over what follows them."""
-        if found := self._agent.starter.start_next(store, (), ended):
-            self._consumer.hub.call_soon(lambda: self._hand_over(found))
+        if started := self._agent.starter.start_next(store, (), ended):
+            self._consumer.hub.call_soon(lambda: self._hand_over(started))
 
-    def _hand_over(self, found: Started) -> None:
+    def _hand_over(self, started: Started) -> None:
         node = self._agent.node
         reporter = self._agent.reporter
-        left = deque(found)
+        waiting = deque(started)
         try:
-            while left and not node.leaving:
-                run, message = left.popleft()
+            while waiting and not node.leaving:
+                run, message = waiting.popleft()
                 if run.unwanted or run.place.inc != node.inc:
                     run.why = "it had not begun"
                     run.unbegun = True
@@ -116,5 +120,5 @@ class Turns:
                 else:
                     self.delivery.deliver(run, message)
         finally:
-            for run, _ in left:
+            for run, _ in waiting:
                 reporter.ended(run, "again")  # the worker stops, and it has not begun

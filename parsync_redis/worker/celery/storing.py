@@ -25,7 +25,7 @@ from .celery_types import Backend
 
 log = logging.getLogger("parsync.agent")
 
-PATIENCE_S: Final = 20.0
+BACKEND_PATIENCE_S: Final = 20.0
 """How long a run waits for a backend that refuses: as long as Celery tries a backend whose
 connection is lost.
 """
@@ -163,5 +163,5 @@ def _may_wait() -> bool:
         return False
     now_s = time.monotonic()
     if getattr(_thread, "until_s", None) is None:
-        _thread.until_s = now_s + PATIENCE_S
+        _thread.until_s = now_s + BACKEND_PATIENCE_S
     return now_s < cast(float, _thread.until_s)

@@ -30,20 +30,20 @@ from .celery_types import Worker
 
 log = logging.getLogger("parsync.agent")
 
-FIRST_S: Final = 3.5
+FIRST_LOOK_S: Final = 3.5
 """How long after its start a node looks first: schedulers that start with it have joined by then.
 """
 
-LOOK_S: Final = 2.0
+LOOK_IN_TROUBLE_S: Final = 2.0
 """How often it looks while there is no scheduler."""
 
-WELL_S: Final = 5.0
+LOOK_WHEN_WELL_S: Final = 5.0
 """How often it looks while there is one."""
 
 REPEAT_S: Final = 300.0
 """How often it repeats a warning."""
 
-SHOWN: Final = 5
+MAX_NAMES_SHOWN: Final = 5
 """The most task names that a warning lists."""
 
 
@@ -91,13 +91,15 @@ class WatchStep(bootsteps.StartStopStep):
             self.watcher = Watcher(agent)
             self.watcher.start()
         elif names := self._placed_tasks(worker.app):
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            omitted = (
+                f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
+            )
             log.warning(
                 "this worker is no node: tasks of its app that parsync places (%s%s) run on nodes "
                 "only; "
                 "start it with --parsync, or PARSYNC_NODE=1 in its environment, to make it one",
-                ", ".join(names[:SHOWN]),
-                more,
+                ", ".join(names[:MAX_NAMES_SHOWN]),
+                omitted,
             )
 
     def stop(self, worker: Worker) -> None:
@@ -125,7 +127,7 @@ def placed_tasks(app: Celery) -> list[str]:
     )
 
 
-class Warned:
+class LastingWarning:
     """A warning, logged when its cause begins, again while it lasts, and once when it is over."""
 
     def __init__(self, over: str) -> None:
@@ -133,9 +135,9 @@ class Warned:
         self._said_s = float("-inf")
         self.wrong = False
 
-    def due(self, wrong: bool, now_s: float) -> bool:
+    def due(self, lasts: bool, now_s: float) -> bool:
         """Return True if the warning is due; log that the cause is over if it is."""
-        if not wrong:
+        if not lasts:
             if self.wrong:
                 log.warning("%s", self._over)
             self.wrong = False
@@ -158,13 +160,13 @@ class Watcher(threading.Thread):
         self.node = agent.node.name
         node = self.node
         self._done = threading.Event()
-        self._writes = Warned(f"node {node}: the server takes writes again")
-        self._schedulers = Warned(f"node {node}: a scheduler is there now")
-        self._drained = Warned(f"node {node} is not drained any more: it gets tasks again")
+        self._writes = LastingWarning(f"node {node}: the server takes writes again")
+        self._schedulers = LastingWarning(f"node {node}: a scheduler is there now")
+        self._drained = LastingWarning(f"node {node} is not drained any more: it gets tasks again")
 
     def run(self) -> None:
         """Look until stopped. The agent logs it if the server does not answer."""
-        self._done.wait(FIRST_S)
+        self._done.wait(FIRST_LOOK_S)
         while not self._done.is_set():
             try:
                 self.look(time.monotonic())
@@ -172,7 +174,11 @@ class Watcher(threading.Thread):
                 log.debug("node %s could not look at its cluster: %s", self.node, error)
             except Exception:
                 log.exception("node %s could not look at its cluster: unexpected", self.node)
-            self._done.wait(LOOK_S if self._schedulers.wrong or self._writes.wrong else WELL_S)
+            self._done.wait(
+                LOOK_IN_TROUBLE_S
+                if self._schedulers.wrong or self._writes.wrong
+                else LOOK_WHEN_WELL_S
+            )
 
     def look(self, now_s: float) -> None:
         """Look once."""
@@ -197,13 +203,18 @@ class Watcher(threading.Thread):
         there is none.
         """
         partition = self.agent.node.partition
-        own = (
+        own_address = (
             self.store.place_of(self.store.keys.partition(partition, "meta"))
             if partition >= 0
             else ""
         )
         return next(
-            (one for one in read_refusals(self.store) if one.silences or one.address == own), None
+            (
+                refusal
+                for refusal in read_refusals(self.store)
+                if refusal.silences or refusal.address == own_address
+            ),
+            None,
         )
 
     def _drain_terms(self) -> str:

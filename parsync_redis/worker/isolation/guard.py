@@ -29,12 +29,12 @@ def main() -> None:
         if not words:
             return
         read += words
-    line, _, rest = read.partition(b"\n")
-    told = json.loads(line)
-    sys.path += told.pop("path")
+    line, _, unread = read.partition(b"\n")
+    facts = json.loads(line)
+    sys.path += facts.pop("path")
     from parsync_redis.worker.isolation.guarding import Guard, Guarded
 
-    Guard(Guarded(**told), rest).run()
+    Guard(Guarded(**facts), unread).run()
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from .guarding import LEAVE, Guarded
 
 PACKAGES: Final = ("redis", "hiredis", "parsync_redis")
 """What the guard imports, besides Python's own modules."""
-START_S: Final = 60.0
+GUARD_START_S: Final = 60.0
 """A guard that is not ready after this is killed, and another is started."""
-END_S: Final = 10.0
+GUARD_END_S: Final = 10.0
 """A guard that has not ended after this is killed: it may wait for a log that takes no more."""
 DEAF: Final = "its guard has stopped reading"
 """Why a guard was killed whose pipe is full: it has not read hundreds of orders."""
@@ -79,7 +79,9 @@ class GuardProcess:
         """Have it renew no more; wait for that."""
         self._send(LEAVE + b"\n")
         until_s = time.monotonic() + patience_s
-        while not self.ended and not any(told["word"] == "left" for told in self.told()):
+        while not self.ended and not any(
+            message["word"] == "left" for message in self.read_messages()
+        ):
             if not self.has_news(until_s - time.monotonic()):
                 return
 
@@ -94,7 +96,7 @@ class GuardProcess:
         return bool(poll.poll(max(0.0, patience_s) * 1000))
 
     # Any: JSON objects
-    def told(self) -> list[dict[str, Any]]:
+    def read_messages(self) -> list[dict[str, Any]]:
         """Return what it has told since the last call."""
         with self._lock:
             while not self._closed and self.has_news():
@@ -102,11 +104,11 @@ class GuardProcess:
                 self._closed = not words
                 self._read += words
             *lines, self._read = self._read.split(b"\n")
-        found = [json.loads(line) for line in lines]
-        for told in found:
-            if told["word"] == "ends":
-                self.words = told["why"]
-        return found
+        messages = [json.loads(line) for line in lines]
+        for message in messages:
+            if message["word"] == "ends":
+                self.words = message["why"]
+        return messages
 
     def end(self) -> None:
         """Let it end, with all that is tied to it; wait for that.
@@ -116,7 +118,7 @@ class GuardProcess:
         with no_fork():  # or a process that is forked now would keep the guard's input open
             self._input.close()
         try:
-            self._process.wait(END_S)
+            self._process.wait(GUARD_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -134,15 +136,15 @@ class GuardProcess:
                 self._process.kill()
 
     def _until_ready(self) -> int:
-        until_s = time.monotonic() + START_S
+        until_s = time.monotonic() + GUARD_START_S
         while not self._closed and self.has_news(until_s - time.monotonic()):
-            for told in self.told():
-                if told["word"] == "ready":
-                    return int(told["ties"])
+            for message in self.read_messages():
+                if message["word"] == "ready":
+                    return int(message["ties"])
         how = (
             f"exit code {self._process.wait()}"
             if self._closed
-            else f"it was not ready after {START_S:g} s"
+            else f"it was not ready after {GUARD_START_S:g} s"
         )
         raise OSError(f"the guard of the node's runs did not start: {how}")
 
@@ -161,14 +163,14 @@ def log_file() -> str:
     """Return the file that this process logs to, '' if it logs to its standard error or by other
     means.
     """
-    found: logging.Logger | None = logging.getLogger("parsync.agent")
-    while found is not None:
+    logger: logging.Logger | None = logging.getLogger("parsync.agent")
+    while logger is not None:
         files = [
             handler.baseFilename
-            for handler in found.handlers
+            for handler in logger.handlers
             if isinstance(handler, logging.FileHandler)
         ]
         if files:
             return files[0]
-        found = found.parent if found.propagate else None
+        logger = logger.parent if logger.propagate else None
     return ""

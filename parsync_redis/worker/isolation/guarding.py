@@ -38,7 +38,7 @@ log = logging.getLogger("parsync.guard")
 
 LEAVE: Final = b"leave"
 """The last line that the worker sends: renew no more."""
-LOOK_S: Final = 1.0
+WORKER_CHECK_S: Final = 1.0
 """How often the guard looks for its worker while there is nothing to renew."""
 _REFUSED: Final = {
     "lapsed": "the server has given the node up",
@@ -98,8 +98,8 @@ class Guard:
         self._tell("ready", ties=self._ties)
         # a child of the worker may keep the pipe open after its end
         while os.getppid() == self._guarded.worker:
-            pause_s = self._due_s - time.monotonic() if self._order.inc else LOOK_S
-            if select.select([0], [], [], max(0.0, min(pause_s, LOOK_S)))[0]:
+            pause_s = self._due_s - time.monotonic() if self._order.inc else WORKER_CHECK_S
+            if select.select([0], [], [], max(0.0, min(pause_s, WORKER_CHECK_S)))[0]:
                 if not (words := os.read(0, 65536)):
                     return
                 self._hear(words)
@@ -188,13 +188,13 @@ class Guard:
         self._lines.stop()
         os._exit(1)
 
-    def _tell(self, word: str, **more: object) -> None:
+    def _tell(self, word: str, **fields: object) -> None:
         """Tell the worker.
 
         If it does not read, the line is lost: the next renewal tells the same.
         """
         with suppress(BlockingIOError, BrokenPipeError):
-            os.write(1, json.dumps({"word": word, **more}).encode() + b"\n")
+            os.write(1, json.dumps({"word": word, **fields}).encode() + b"\n")
 
 
 def log_to(guarded: Guarded) -> QueueListener:

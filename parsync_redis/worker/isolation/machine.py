@@ -114,7 +114,7 @@ class MachineIsolation(Isolation):
         """Start a guard if there is none, or if it has ended. Raises OSError."""
         guard = self._guard
         if guard is not None and guard.ended:
-            guard.told()
+            guard.read_messages()
             why = guard.words or "its guard was killed"
             log.warning("%s: what ran was killed, and goes back", why)
             self._ended[guard.tie] = why  # first: another thread may ask in the meantime
@@ -136,7 +136,7 @@ class MachineIsolation(Isolation):
         assert self._guard is not None
         self._lease_s = order.lease_s
         self._guard.send(order)
-        reports = [Report(**told) for told in self._guard.told() if "inc" in told]
+        reports = [Report(**message) for message in self._guard.read_messages() if "inc" in message]
         self._keeps = self._keeps or any(report.word == "ok" for report in reports)
         return reports
 
@@ -156,7 +156,7 @@ class MachineIsolation(Isolation):
         """Return why a guard has ended."""
         guard = self._guard
         if guard is not None and guard.tie == tie and guard.ended:
-            guard.told()
+            guard.read_messages()
             return guard.words or "its guard was killed"
         return self._ended.get(tie, "")
 

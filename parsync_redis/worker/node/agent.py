@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("parsync.agent")
 
-JOIN_S = 10.0
+THREAD_JOIN_S = 10.0
 """How long a worker that stops waits for each thread of its agent."""
 
 
@@ -113,11 +113,11 @@ class Agent:
             return
         self.reporter.close()
         for thread in self._threads:
-            thread.join(timeout=JOIN_S)
+            thread.join(timeout=THREAD_JOIN_S)
         if self.spans is not None:
             self.spans.close()
         try:
-            self.node.isolation.leave(JOIN_S)
+            self.node.isolation.leave(THREAD_JOIN_S)
             self.depart()
         except (ParsyncError, RedisError, OSError) as error:
             log.warning("node %s could not leave in order: %s", self.node.name, error)
@@ -149,9 +149,9 @@ class Agent:
         commands = self.store.commands
         if node.inc:
             self.reconciler.give_back_all(store)
-            word, *found = store.run(commands.renew(node.partition, node.name, node.inc))
+            word, *counters = store.run(commands.renew(node.partition, node.name, node.inc))
             if word == "ok":
-                store.run(commands.reclaim(node.partition, node.name, node.inc, int(found[0])))
+                store.run(commands.reclaim(node.partition, node.name, node.inc, int(counters[0])))
                 store.run(commands.forget_node(node.partition, node.name, node.inc, "left"))
             log.info("node %s has left", node.name)
 
@@ -203,27 +203,29 @@ class Agent:
         """
         node = self.node
         ahead = self.node.ahead
-        known = self.node.spec.tasks
+        known_tasks = self.node.spec.tasks
         if not self._has_learnt:
-            before = read_times(store).items()
+            earlier_times = read_times(store).items()
             ahead.recall(
                 {
                     name: times
-                    for name, times in before
-                    if f"\n{name} " in (known.text if known else "")
+                    for name, times in earlier_times
+                    if f"\n{name} " in (known_tasks.text if known_tasks else "")
                 }
             )
             self._has_learnt = True
-        news = ahead.news()
+        new_times = ahead.news()
         try:
             offer = node.spec.offer
             by_class = {
                 field_of(name, offer): replace(times, octaves=no_octaves())
-                for name, times in news.items()
+                for name, times in new_times.items()
             }
-            self._report(store, [store.commands.learn_times(by_class | news)] if news else [])
+            self._report(
+                store, [store.commands.learn_times(by_class | new_times)] if new_times else []
+            )
         except BaseException:
-            ahead.forgotten(news)
+            ahead.forgotten(new_times)
             raise
 
     # Any: each call has a reply of its own

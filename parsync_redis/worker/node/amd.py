@@ -43,11 +43,11 @@ def list_amd() -> Listing:
         if facts.get("simd_count", 0) == 0:  # a processor, or a card of others
             continue
         banks = [_read_properties(bank / "properties") for bank in _numbered(folder / "mem_banks")]
-        own = sum(
+        memory = sum(
             bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _OF_THE_CARD
         )
         uuid = f"GPU-{facts['unique_id']:016x}" if facts.get("unique_id") else ""
-        gpus.append(Gpu(str(len(gpus)), uuid, uuid, str(own // 2**20) if own else ""))
+        gpus.append(Gpu(str(len(gpus)), uuid, uuid, str(memory // 2**20) if memory else ""))
     return Listing(gpus)
 
 

@@ -27,19 +27,19 @@ from .runs import Run
 
 log = logging.getLogger("parsync.agent")
 
-QUICK_S: Final = 1.0
+QUICK_FAILURE_S: Final = 1.0
 """A failure sooner than this, or than the mean run time of its name, counts for a streak."""
-HARDLY: Final = 5
+MIN_RUNS_KNOWN: Final = 5
 """With fewer runs before the streak nobody knows how often a name fails here: two failures are a
 surprise.
 """
-MANY: Final = 5
+NODE_STREAK: Final = 5
 """After so many failures in a row of any names the node is to blame, and a name is held back at its
 first failure.
 """
 SURPRISE: Final = 0.01
-FIRST_S: Final = 1.0
-SHORTEST_S: Final = 0.02
+FIRST_HOLD_S: Final = 1.0
+SHORTEST_HOLD_S: Final = 0.02
 """The first pause is twice as long as such tasks run here, within these bounds: a node that is no
 faster than others swallows nothing. It is FIRST_S if too few have succeeded here.
 """
@@ -48,14 +48,14 @@ UNANSWERED_S: Final = 4.0
 twice the time that such tasks run: others may run the first of them. Each reports five times a
 lease, and its second report is the first that counts. This node hears of it with its own next one.
 """
-LONGEST_S: Final = 60.0
+LONGEST_UNANSWERED_S: Final = 60.0
 BACK_S: Final = 0.5
 """A task that is given back waits so long at most: until then the schedulers know that its name is
 held back here.
 """
-MOST_IDS: Final = 1000
+MAX_STREAK_IDS: Final = 1000
 """The tasks of a streak that are known by id."""
-KEPT: Final = 200
+MAX_TALLIED_RUNS: Final = 200
 """With more runs than this, half are forgotten, so that recent ones count."""
 
 Counts = tuple[str, int, int, int, int]
@@ -67,7 +67,7 @@ class Tally:
     """The runs of a name here, and how many failed; `length` failed in a row after that, since
     since_s (monotonic).
 
-    good_s: how long the successes ran. ids: the tasks of the streak. news, bad_news: runs and
+    good_s: how long the successes ran. ids: the tasks of the streak. news, new_failures: runs and
     failures that were not reported. elsewhere: reports of other nodes. pause_s: it is held back,
     with this pause, until until_s; 0 if it is not. is_tried: a task ran in spite of that, and its
     failure is a try. told_s: until when others were told that it is held back, None if that is not
@@ -80,8 +80,8 @@ class Tally:
     length: int = 0
     since_s: float = 0.0
     ids: set[str] = field(default_factory=set)
-    news: int = 0
-    bad_news: int = 0
+    new_runs: int = 0
+    new_failures: int = 0
     elsewhere: Elsewhere | None = None
     pause_s: float = 0.0
     until_s: float = 0.0
@@ -93,7 +93,7 @@ class Tally:
         self.runs = self.runs + self.length + 1
         self.failed = self.failed + self.length
         self.good_s += seconds
-        if self.runs > KEPT:
+        if self.runs > MAX_TALLIED_RUNS:
             self.runs = self.runs // 2
             self.failed = self.failed // 2
             self.good_s = self.good_s / 2
@@ -108,7 +108,7 @@ class Tally:
         """
         if id in self.ids:
             return False
-        if len(self.ids) < MOST_IDS:
+        if len(self.ids) < MAX_STREAK_IDS:
             self.ids.add(id)
         self.since_s = self.since_s if self.length else now_s
         self.length += 1
@@ -124,14 +124,18 @@ class Tally:
     def is_surprise(self) -> bool:
         """True if so many failures in a row are unlikely by what happened here before."""
         return self.length > 1 and (
-            self.runs < HARDLY or chance_of(self.failed, self.runs, self.length) < SURPRISE
+            self.runs < MIN_RUNS_KNOWN or chance_of(self.failed, self.runs, self.length) < SURPRISE
         )
 
     @property
     def first_s(self) -> float:
         """The first pause after its failures."""
         good = self.runs - self.failed
-        return max(SHORTEST_S, min(2 * self.good_s / good, FIRST_S)) if good >= HARDLY else FIRST_S
+        return (
+            max(SHORTEST_HOLD_S, min(2 * self.good_s / good, FIRST_HOLD_S))
+            if good >= MIN_RUNS_KNOWN
+            else FIRST_HOLD_S
+        )
 
     @property
     def fails_elsewhere(self) -> bool:
@@ -169,13 +173,13 @@ class Failures:
         """
         with self._lock:
             tally = self._names.setdefault(run.name, Tally())
-            tally.news = tally.news + 1
-            tally.bad_news = tally.bad_news + bool(run.failed)
+            tally.new_runs = tally.new_runs + 1
+            tally.new_failures = tally.new_failures + bool(run.failed)
             if not run.failed:
                 self._is_due |= tally.pause_s > 0
                 tally.succeed(seconds)
                 self._node.succeed(seconds)
-            elif seconds < max(QUICK_S, self._ahead.mean_s(run.name)):
+            elif seconds < max(QUICK_FAILURE_S, self._ahead.mean_s(run.name)):
                 now_s = time.monotonic()
                 is_new = tally.fail(run.place.task, now_s)
                 is_due = tally.is_tried or now_s >= tally.until_s
@@ -207,12 +211,12 @@ class Failures:
         return self._is_due
 
     def _should_hold(self, tally: Tally, name: str, now_s: float) -> bool:
-        all_fail = self._node.is_surprise and self._node.length >= MANY
+        all_fail = self._node.is_surprise and self._node.length >= NODE_STREAK
         if not self._has_others or not (tally.is_surprise or all_fail) or tally.fails_elsewhere:
             return False
         began = tally if tally.is_surprise else self._node
         return tally.succeeds_elsewhere or now_s - began.since_s < max(
-            UNANSWERED_S, self._most_s(), min(2 * self._ahead.mean_s(name), LONGEST_S)
+            UNANSWERED_S, self._most_s(), min(2 * self._ahead.mean_s(name), LONGEST_UNANSWERED_S)
         )
 
     def hold_s(self, name: str) -> float:
@@ -246,7 +250,7 @@ class Failures:
             self._is_due = False
             all_fail = self._node.is_surprise
             counts = list[Counts]()
-            told = set[str]()
+            told_names = set[str]()
             now_s = time.monotonic()
             for name, tally in self._names.items():
                 if len(counts) == MAX_BATCH:
@@ -256,14 +260,14 @@ class Failures:
                 held_ms = ceil(1000 * max(0.0, until_s - now_s))
                 others_obey = tally.told_s is None or now_s < tally.told_s
                 is_news = until_s != tally.told_s if held_ms else others_obey
-                if tally.news or is_news or (name in self._told and not streak):
-                    counts.append((name, tally.news, tally.bad_news, streak, held_ms))
+                if tally.new_runs or is_news or (name in self._told and not streak):
+                    counts.append((name, tally.new_runs, tally.new_failures, streak, held_ms))
                     tally.told_s = until_s if held_ms else 0.0
-                    tally.news = tally.bad_news = 0
+                    tally.new_runs = tally.new_failures = 0
                 if streak:
-                    told.add(name)
+                    told_names.add(name)
             self._told_s = max((tally.told_s or 0.0 for tally in self._names.values()), default=0.0)
-            self._told = told | self._told.difference(name for name, *_ in counts)
+            self._told = told_names | self._told.difference(name for name, *_ in counts)
             if not counts:
                 return None
             return commands.report_failures(
@@ -289,7 +293,7 @@ class Failures:
         with self._lock:
             for name, runs, failed, *_ in counts:
                 tally = self._names[name]
-                tally.news = tally.news + runs
-                tally.bad_news = tally.bad_news + failed
+                tally.new_runs = tally.new_runs + runs
+                tally.new_failures = tally.new_failures + failed
                 tally.told_s = None
             self._told |= {name for name, *_ in counts}  # the end of a streak is told again

@@ -122,7 +122,9 @@ class LeaseKeeper:
         places = [lease.place for lease in leases if lease.leads and lease.place.inc == order.inc]
         shards = store.keys.by_shard(places, lambda place: place.task)
         batches = [
-            some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)
+            places_of_shard[start : start + MAX_BATCH]
+            for _, places_of_shard in shards
+            for start in range(0, len(places_of_shard), MAX_BATCH)
         ]
         calls = [
             store.commands.requeue([(place, why) for place in batch], "unstarted")
@@ -130,9 +132,11 @@ class LeaseKeeper:
         ]
         for batch, answer in zip(batches, store.run_each(calls), strict=True):
             if not isinstance(answer, Exception):
-                back = [place for place, word in zip(batch, answer, strict=True) if word != "none"]
-                if back:
-                    store.run(store.commands.release(order.partition, back))
+                requeued = [
+                    place for place, word in zip(batch, answer, strict=True) if word != "none"
+                ]
+                if requeued:
+                    store.run(store.commands.release(order.partition, requeued))
             # one that is away keeps them until the next turn
             elif not (store.several and isinstance(answer, AWAY)):
                 raise answer

@@ -88,8 +88,8 @@ class NodeSpec:
         if processes:
             slots = min(processes, self.most_slots)
         if queues is not None and self.tasks is not None:
-            others = (label for label in labels if label[0] != QUEUE_LABEL)
-            labels = tuple(sorted([*others, *map(queue_label, queues)]))
+            own_labels = (label for label in labels if label[0] != QUEUE_LABEL)
+            labels = tuple(sorted([*own_labels, *map(queue_label, queues)]))
         if (slots, labels) != (self.offer.slots, self.offer.labels):
             self.offer = Resources.made(slots, self.offer.amounts, labels)
 
@@ -99,21 +99,22 @@ def pairs(flag: str, words: Iterable[str] | None, several: bool = False) -> dict
 
     several: a name may have several values.
     """
-    found: dict[str, list[str]] = {}
+    pairs_by_name: dict[str, list[str]] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals:
             raise InvalidInput(f"{flag} {word!r} is not valid: it must be NAME=VALUE")
-        if name in found and not several:
+        if name in pairs_by_name and not several:
             raise InvalidInput(
-                f"{flag} {word!r} is not valid: {name} was given before, as {found[name][0]!r}"
+                f"{flag} {word!r} is not valid: {name} was given before, as "
+                f"{pairs_by_name[name][0]!r}"
             )
-        found.setdefault(name, []).append(value)
-    return found
+        pairs_by_name.setdefault(name, []).append(value)
+    return pairs_by_name
 
 
 # Any: the values of click options, each of its own type
-def node_spec(worker: WorkerFacts, flags: dict[str, Any], said: dict[str, str]) -> NodeSpec:
+def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, str]) -> NodeSpec:
     """Return what the worker offers by its flags; raises InvalidInput.
 
     said: the flag or variable by which the user gave each, for messages.
@@ -121,21 +122,23 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], said: dict[str, str]) 
     score = 1.0 if flags.get("parsync_score") is None else float(flags["parsync_score"])
     if not -1e9 < score < 1e9:
         raise InvalidInput(
-            f"{said['parsync_score']} {score} is not valid: it must be a number between -1e9 and "
-            "1e9"
+            f"{flag_names['parsync_score']} {score} is not valid: it must be a number "
+            "between -1e9 and 1e9"
         )
-    wanted = flags.get("parsync_slots")
-    slots = worker.concurrency if wanted is None else wanted
-    _check("parsync_slots", said, lambda: Resources.of(slots))
+    asked_slots = flags.get("parsync_slots")
+    slots = worker.concurrency if asked_slots is None else asked_slots
+    _check("parsync_slots", flag_names, lambda: Resources.of(slots))
     if slots > worker.concurrency:
-        slots = _slots_of(worker, said["parsync_slots"], slots)
-    amounts = pairs(said.get("parsync_resource", ""), flags.get("parsync_resource"))
+        slots = _slots_of(worker, flag_names["parsync_slots"], slots)
+    amounts = pairs(flag_names.get("parsync_resource", ""), flags.get("parsync_resource"))
     resources = {name: amount for name, (amount,) in amounts.items()}
-    labels = pairs(said.get("parsync_label", ""), flags.get("parsync_label"), several=True)
-    _check("parsync_resource", said, lambda: Resources.of(1, resources))
-    _check("parsync_label", said, lambda: Resources.of(1, None, labels))
-    taints = _check("parsync_taint", said, lambda: offered_taints(flags.get("parsync_taint") or ()))
-    devices = _devices(worker, flags, said, resources)
+    labels = pairs(flag_names.get("parsync_label", ""), flags.get("parsync_label"), several=True)
+    _check("parsync_resource", flag_names, lambda: Resources.of(1, resources))
+    _check("parsync_label", flag_names, lambda: Resources.of(1, None, labels))
+    taints = _check(
+        "parsync_taint", flag_names, lambda: offered_taints(flags.get("parsync_taint") or ())
+    )
+    devices = _devices(worker, flags, flag_names, resources)
     offer = Resources.of(
         slots, resources, labels, taints, devices.indexes, devices.resources, devices.shared
     )
@@ -143,10 +146,10 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], said: dict[str, str]) 
     name = flags.get("parsync_node")
     room = 0 if worker.pool == "prefork" else room_of(offer.slots, worker.concurrency)
     name = check_name("node name", worker.hostname if name is None else name)
-    return NodeSpec(name, offer, score, None, room, devices, wanted or MAX_SLOTS)
+    return NodeSpec(name, offer, score, None, room, devices, asked_slots or MAX_SLOTS)
 
 
-def _slots_of(worker: WorkerFacts, flag: str, wanted: int) -> int:
+def _slots_of(worker: WorkerFacts, flag: str, asked_slots: int) -> int:
     """Return the slots of a node whose flag wants more than its pool runs tasks at once; log a
     warning.
 
@@ -157,37 +160,40 @@ def _slots_of(worker: WorkerFacts, flag: str, wanted: int) -> int:
         log.warning(
             "%s %d: the solo pool runs one task at a time, and the tasks on its other slots wait",
             flag,
-            wanted,
+            asked_slots,
         )
-        return wanted
+        return asked_slots
     units = "threads" if worker.pool == "threads" else "processes"
     log.warning(
         "%s %d is more than the %d %s of the pool: the node offers %d slots; --concurrency %d "
         "would let it offer all",
         flag,
-        wanted,
+        asked_slots,
         worker.concurrency,
         units,
         worker.concurrency,
-        wanted,
+        asked_slots,
     )
     return worker.concurrency
 
 
 # Any: the values of click options, each of its own type
 def _devices(
-    worker: WorkerFacts, flags: dict[str, Any], said: dict[str, str], resources: dict[str, str]
+    worker: WorkerFacts,
+    flags: dict[str, Any],
+    flag_names: dict[str, str],
+    resources: dict[str, str],
 ) -> NodeDevices:
     """Return the devices of a worker; raises InvalidInput.
 
     Threads share one environment, so they can have none.
     """
     threads = worker.pool == "threads"
-    devices = node_devices(flags, said, find="gpu" not in resources)
+    devices = node_devices(flags, flag_names, find="gpu" not in resources)
     if threads and devices.indexes:
-        if "parsync_device" in said:
+        if "parsync_device" in flag_names:
             raise InvalidInput(
-                f"{said['parsync_device']}: a node with devices cannot use the pool threads, "
+                f"{flag_names['parsync_device']}: a node with devices cannot use the pool threads, "
                 "because all threads share "
                 "the variables that tell a run its devices: use prefork or solo"
             )
@@ -198,24 +204,26 @@ def _devices(
             len(devices.indexes["gpu"]),
         )
         devices = NodeDevices()
-    if "parsync_device_resource" in said:
+    if "parsync_device_resource" in flag_names:
         _check(
             "parsync_device_resource",
-            said,
+            flag_names,
             lambda: device_amounts(devices.indexes, devices.resources),
         )
-    if "parsync_device" in said:
+    if "parsync_device" in flag_names:
         _check(
             "parsync_device",
-            said,
+            flag_names,
             lambda: Resources.of(1, resources, None, (), devices.indexes, devices.resources),
         )
     return devices
 
 
-def _check(flag: str, said: dict[str, str], make: Callable[[], T]) -> T:
+def _check(flag: str, flag_names: dict[str, str], make: Callable[[], T]) -> T:
     """Make a part of the offer; raises InvalidInput that names the flag or variable it came by."""
     try:
         return make()
     except InvalidInput as error:
-        raise InvalidInput(f"{said[flag]}: {error}" if flag in said else str(error)) from None
+        raise InvalidInput(
+            f"{flag_names[flag]}: {error}" if flag in flag_names else str(error)
+        ) from None

@@ -60,7 +60,7 @@ class AgentState:
         self.leaving = self.said_leaving = False
         self.broker_lost = False
         self.stalled = ""
-        self.told: Offered | None = None
+        self.told_offer: Offered | None = None
         self._hindrances: set[str] = set()
         self._stopped = threading.Event()
         self._woken = threading.Event()

@@ -108,8 +108,8 @@ def _control_groups(root: Path) -> Iterator[Path]:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        own = PurePosixPath(path)
-        for group in (own, *own.parents):
+        group_path = PurePosixPath(path)
+        for group in (group_path, *group_path.parents):
             yield root / "sys/fs/cgroup" / controllers / str(group).lstrip("/")
 
 

@@ -76,11 +76,15 @@ class Reconciler:
 
     def _leases(self, store: Store) -> list[Lease]:
         """Read the first leases of the tasks that this incarnation holds."""
-        told = self._node.told
+        offered = self._node.told_offer
         node = store.nodes(self._node.partition).get(self._node.name)
         if node is None:
             return []
-        if told is not None and told is self._node.told and told.note == self._node.spec.note:
+        if (
+            offered is not None
+            and offered is self._node.told_offer
+            and offered.note == self._node.spec.note
+        ):
             # not while the renewer tells another offer: the record may have either
             self._correct(store, node)
         damaged: list[str] = []
@@ -97,13 +101,13 @@ class Reconciler:
         spec = self._node.spec
         if record.inc != node.inc or node.leaving or record.state == "down":
             return
-        wrong = (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score)
-        if wrong or record.state == "leaving":
+        differs = (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score)
+        if differs or record.state == "leaving":
             log.warning(
                 "node %s: its record says what it does not offer: it is corrected", node.name
             )
         # what ran behind the slots may have ended
-        if wrong or record.state == "leaving" or record.shut_slots:
+        if differs or record.state == "leaving" or record.shut_slots:
             store.run(
                 store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
             )
@@ -147,27 +151,31 @@ class Reconciler:
         meanwhile.
         """
         runs = self._node.runs
-        held = [(Run(lease.place), lease) for lease in leases]
-        held = [(run, lease) for run, lease in held if runs.enter(run)]
+        entered = [(Run(lease.place), lease) for lease in leases]
+        entered = [(run, lease) for run, lease in entered if runs.enter(run)]
         try:
-            self._give_back(store, [lease for _, lease in held], why)
+            self._give_back(store, [lease for _, lease in entered], why)
         finally:
-            runs.drop([run for run, _ in held])
-        return bool(held)
+            runs.drop([run for run, _ in entered])
+        return bool(entered)
 
     def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
         """Put the tasks back to pending, then free their slots.
 
         Those of a shard that is away keep them until later.
         """
-        shards = store.keys.by_shard([lease.place for lease in leases], lambda place: place.task)
+        places_by_shard = store.keys.by_shard(
+            [lease.place for lease in leases], lambda place: place.task
+        )
         batches = [
-            some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)
+            batch[start : start + MAX_BATCH]
+            for _, batch in places_by_shard
+            for start in range(0, len(batch), MAX_BATCH)
         ]
-        calls = [store.commands.requeue([(place, why) for place in some]) for some in batches]
-        for some, answer in zip(batches, store.run_each(calls), strict=True):
+        calls = [store.commands.requeue([(place, why) for place in batch]) for batch in batches]
+        for batch, answer in zip(batches, store.run_each(calls), strict=True):
             if not isinstance(answer, Exception):
-                store.run(store.commands.release(self._node.partition, some))
+                store.run(store.commands.release(self._node.partition, batch))
             elif not (store.several and isinstance(answer, AWAY)):
                 raise answer
 
@@ -207,14 +215,20 @@ class Reconciler:
         keys = store.keys
         reads: list[tuple[Any, ...]] = []  # Any: as Runner.pipe takes them
         shards = keys.by_shard(ids, str)
-        for shard, some in shards:
-            reads += [("hmget", keys.queue(kind, shard), some) for kind in ("tasks", "running")]
+        for shard, ids_of_shard in shards:
+            reads += [
+                ("hmget", keys.queue(kind, shard), ids_of_shard) for kind in ("tasks", "running")
+            ]
         replies = store.pipe_each(reads)
         records: dict[str, Record] = {}
-        for (_, some), lines, places in zip(shards, replies[::2], replies[1::2], strict=True):
+        for (_, ids_of_shard), lines, places in zip(
+            shards, replies[::2], replies[1::2], strict=True
+        ):
             if isinstance(lines, list) and isinstance(places, list):
                 texts = [readable(text or b"") for text in (*lines, *places)]
-                records |= zip(some, zip(texts, texts[len(some) :], strict=False), strict=False)
+                records |= zip(
+                    ids_of_shard, zip(texts, texts[len(ids_of_shard) :], strict=False), strict=False
+                )
         return records
 
     def _keep_known(self, store: Store) -> None:
@@ -231,13 +245,13 @@ class Reconciler:
             store.keys.queue(kind, self._shard) for kind in ("shapes", "names", "apps")
         )
         digest = spec.tasks.digest
-        known = store.pipe_each(
+        replies = store.pipe_each(
             [("hexists", names, digest), ("zscore", apps, digest), ("hget", shapes, spec.name)]
         )
-        if wrong := [reply for reply in known if isinstance(reply, Exception)]:
-            if not is_damage(wrong[0]) and not isinstance(wrong[0], ServerUnreachable):
-                raise wrong[0]
-        elif not known[0] or known[1] is None or readable(known[2] or b"") != spec.offer.text:
+        if errors := [reply for reply in replies if isinstance(reply, Exception)]:
+            if not is_damage(errors[0]) and not isinstance(errors[0], ServerUnreachable):
+                raise errors[0]
+        elif not replies[0] or replies[1] is None or readable(replies[2] or b"") != spec.offer.text:
             spec.tell(store)
 
 

@@ -26,9 +26,9 @@ from .worker_port import WorkerPort
 
 log = logging.getLogger("parsync.agent")
 
-SAY_S: Final = 3.0
+LOG_WAITING_S: Final = 3.0
 """How often a node logs what it waits for before it is up."""
-NEWS_S: Final = 0.1
+NEWS_CHECK_S: Final = 0.1
 """How often it looks for news of the guard."""
 
 
@@ -62,7 +62,7 @@ class Renewer:
     def _renew_until_stopped(self, store: Store) -> None:
         node = self._node
         config = None
-        backoff = Backoff(log, f"node {node.name}", node.pause_s / 2, SAY_S)
+        backoff = Backoff(log, f"node {node.name}", node.pause_s / 2, LOG_WAITING_S)
         while not node.stopped:
             pause_s = node.pause_s
             self.own_loop.turned()
@@ -114,7 +114,7 @@ class Renewer:
                 node.inc and not leaving and self._offered() != self._seen
             ):
                 return
-            node.wait(min(rest_s, NEWS_S))
+            node.wait(min(rest_s, NEWS_CHECK_S))
 
     def _wait_for_loop(self) -> bool:
         """Wait for the event loop's first turn: before that no doorbell is answered.
@@ -127,7 +127,7 @@ class Renewer:
             if self._node.leaving or self._node.stopped:
                 return False
             self._node.wait(BEAT_S / 4)
-            if time.monotonic() - said_s > SAY_S:
+            if time.monotonic() - said_s > LOG_WAITING_S:
                 said_s = time.monotonic()
                 log.warning(
                     "node %s is not up yet: its event loop does not turn; %s",
@@ -153,7 +153,7 @@ class Renewer:
         spec = node.spec
         offered = self._offered()
         partition = self._deal(store, config)
-        node.told = None
+        node.told_offer = None
         spec.tell(store)  # first, so that no submit is refused
         inc, _ = store.run(
             commands.register_node(
@@ -163,7 +163,7 @@ class Renewer:
         node.partition = partition
         node.inc = inc
         node.stalled = ""
-        node.told = self._seen = offered
+        node.told_offer = self._seen = offered
         log.info(
             "node %s is up: %s, score %g, partition p%d, incarnation %d",
             spec.name,
@@ -202,9 +202,9 @@ class Renewer:
         node = self._node
         spec = node.spec
         offered = self._seen
-        if offered == node.told:
+        if offered == node.told_offer:
             return
-        node.told = None
+        node.told_offer = None
         word, *_ = store.run(
             store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
         )
@@ -212,7 +212,7 @@ class Renewer:
             return  # another process has the name: the next renewal says so
         spec.tell(store)
         self._deal(store, config)
-        node.told = offered
+        node.told_offer = offered
         log.info("node %s offers now: %s", node.name, spec.offer.text)
 
     def renew(self, store: Store, config: ClusterConfig) -> bool:

@@ -30,11 +30,11 @@ from .runs import Run, Runs
 
 log = logging.getLogger("parsync.agent")
 
-LOOK_S: Final = 0.2
+OCCUPIED_CHECK_S: Final = 0.2
 """How often an occupied slot is checked."""
 LAST_TRIES: Final = 7
 """How often a worker that stops tries a server that does not answer: for some three seconds."""
-PATIENCE_S: Final = 1.0
+KILLED_PROCESS_S: Final = 1.0
 """A killed process may take a moment to end; the log names processes that live longer."""
 
 
@@ -107,9 +107,9 @@ class Reporter(Duty):
         """Return the runs that have ended in the thread that collects them, which reports them
         itself.
         """
-        found = self._collected
+        collected = self._collected
         self._collected = []
-        return found
+        return collected
 
     def put(self, runs: Iterable[Run]) -> None:
         """Have the thread report runs that have ended, if nobody has, and free their slots."""
@@ -145,8 +145,8 @@ class Reporter(Duty):
         """
         late = stale_runs(runs, [word for words in replies for word in words])
         for run in runs:
-            run.told = not any(run is other for other in late)
-        self.put(run for run in runs if run.told)
+            run.is_reported = not any(run is late_run for late_run in late)
+        self.put(run for run in runs if run.is_reported)
 
     def _tell_late(self, store: Store, late: list[Run]) -> None:
         """Report stale outcomes once more, if the server has only lost that their runs had started.
@@ -182,23 +182,23 @@ class Reporter(Duty):
         store = self._store.again()
         last = False
         while not last:
-            some: list[Run | None] = []
+            runs: list[Run | None] = []
             with suppress(queue.Empty):
-                looks = self._occupied or (self._failures is not None and self._failures.holds)
-                some.append(self._ended.get(timeout=LOOK_S if looks else None))
-            while len(some) < MAX_BATCH and not self._ended.empty():
-                some.append(self._ended.get())
-            last = None in some
+                must_check = self._occupied or (self._failures is not None and self._failures.holds)
+                runs.append(self._ended.get(timeout=OCCUPIED_CHECK_S if must_check else None))
+            while len(runs) < MAX_BATCH and not self._ended.empty():
+                runs.append(self._ended.get())
+            last = None in runs
             if self.start_next is not None and self._runs.waiting() and not self._closing:
-                new = [run for run in some if run is not None and not run.told]
-                ended = [run for run in some if run is not None and run.told]
+                unreported = [run for run in runs if run is not None and not run.is_reported]
+                ended = [run for run in runs if run is not None and run.is_reported]
                 try:
-                    self.start_next(store, new)
+                    self.start_next(store, unreported)
                 except Exception:
                     log.exception("what waits could not be started: unexpected")
-                some = [*ended, *(run for run in new if not run.told)]
+                runs = [*ended, *(run for run in unreported if not run.is_reported)]
             try:
-                self._persist(store, self._occupied + [run for run in some if run is not None])
+                self._persist(store, self._occupied + [run for run in runs if run is not None])
             except Exception:
                 # the next turn has the runs
                 log.exception("slots could not be looked at: unexpected")
@@ -228,7 +228,7 @@ class Reporter(Duty):
                 break
             time.sleep(pause_s)
         for run in self._occupied:
-            if run.told:
+            if run.is_reported:
                 self._look(run)
 
     def _report(self, store: Store, runs: list[Run]) -> Exception | None:
@@ -242,37 +242,37 @@ class Reporter(Duty):
         """
         free = [run for run in runs if self._may_free(run)]
         groups = store.keys.by_shard(
-            [run for run in runs if not run.told], lambda run: run.place.task
+            [run for run in runs if not run.is_reported], lambda run: run.place.task
         )
-        trouble = _first_error(answers := report_apart(store, [some for _, some in groups]))
-        for (_, some), words in zip(groups, answers, strict=True):
+        trouble = _first_error(answers := report_apart(store, [group for _, group in groups]))
+        for (_, group), words in zip(groups, answers, strict=True):
             if isinstance(words, Exception):
                 continue
             try:
-                self._tell_late(store, stale_runs(some, words))
+                self._tell_late(store, stale_runs(group, words))
             except (ParsyncError, RedisError, OSError) as error:
                 trouble = trouble or error
                 continue
-            for run in some:
-                run.told = True
+            for run in group:
+                run.is_reported = True
         places: dict[int, list[Run]] = {}
         for run in free:
-            if run.told and self._runs.may_free(run):
+            if run.is_reported and self._runs.may_free(run):
                 places.setdefault(run.place.partition, []).append(run)
         calls = [
-            store.commands.release(p, [run.place for run in some]) for p, some in places.items()
+            store.commands.release(p, [run.place for run in group]) for p, group in places.items()
         ]
         replies = store.run_each(calls)
         freed = [
             run
-            for some, reply in zip(places.values(), replies, strict=True)
+            for group, reply in zip(places.values(), replies, strict=True)
             if _is_well(reply)
-            for run in some
+            for run in group
         ]
         self._runs.drop(freed)
         if freed and self._runs.waiting():
             self.nudge()
-        self._occupied = [run for run in runs if all(run is not other for other in freed)]
+        self._occupied = [run for run in runs if all(run is not freed_run for freed_run in freed)]
         return trouble or _first_error(replies)
 
     def _may_free(self, run: Run) -> bool:
@@ -288,7 +288,7 @@ class Reporter(Duty):
             run.left_s = 0.0
         elif not run.left_s:
             run.left_s = now_s
-        elif 0 < run.left_s < now_s - PATIENCE_S:
+        elif 0 < run.left_s < now_s - KILLED_PROCESS_S:
             run.left_s = -1
             log.warning(
                 "task %s has ended, but slots %s of node %s stay held: what it started lives on "
@@ -304,10 +304,10 @@ def report_apart(store: Store, groups: Sequence[list[Run]]) -> list[list[str] | 
     """Report how groups of runs ended, each of one shard, in one round trip; return the words, or
     an error, of each.
     """
-    calls = [outcomes(store.commands, some) for some in groups]
-    replies = iter(store.run_each([call for some in calls for call in some]))
-    answers = [[next(replies) for _ in some] for some in calls]
-    return [_first_error(some) or [word for words in some for word in words] for some in answers]
+    calls = [outcomes(store.commands, group) for group in groups]
+    replies = iter(store.run_each([call for group in calls for call in group]))
+    answers = [[next(replies) for _ in group] for group in calls]
+    return [_first_error(group) or [word for words in group for word in words] for group in answers]
 
 
 def _is_well(reply: object) -> bool:
@@ -340,12 +340,12 @@ def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
     calls += [commands.requeue(lost)] if lost else []
     hows: tuple[Loss, ...] = ("recalled", "unbegun")
     for how in hows:
-        some = [
+        recalled = [
             run for run in runs if run.outcome == "recalled" and run.unbegun == (how == "unbegun")
         ]
-        places = [(run.place, run.why_recalled) for run in some]
-        delays_ms = [run.delay_ms for run in some]
-        calls += [commands.requeue(places, how, delays_ms)] if some else []
+        places = [(run.place, run.why_recalled) for run in recalled]
+        delays_ms = [run.delay_ms for run in recalled]
+        calls += [commands.requeue(places, how, delays_ms)] if recalled else []
     return calls
 
 

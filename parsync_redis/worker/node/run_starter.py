@@ -53,13 +53,13 @@ class Starter:
         if not runs:
             return []
         answers = self._ask(self._store, [], runs, len(runs))
-        found = [(run, message) for run, word, message in answers if word != "refused"]
-        if len(found) < len(answers):  # a refused run kept later doorbells from its slots
-            with _keeping(found):
-                found += self.answer(
+        started = [(run, message) for run, word, message in answers if word != "refused"]
+        if len(started) < len(answers):  # a refused run kept later doorbells from its slots
+            with _keeping(started):
+                started += self.answer(
                     [bell for bell, run in zip(bells, entered, strict=True) if not run]
                 )
-        return found
+        return started
 
     def _entered(self, bell: Place, waits: bool = False) -> Run | None:
         """Enter the run of a doorbell into the table; None if it is there already, or is of another
@@ -67,8 +67,8 @@ class Starter:
         """
         node = self._node
         run = Run(bell, waits=waits)
-        here = (bell.partition, bell.node, bell.inc) == (node.partition, node.name, node.inc)
-        return run if here and not node.leaving and node.runs.enter(run) else None
+        is_ours = (bell.partition, bell.node, bell.inc) == (node.partition, node.name, node.inc)
+        return run if is_ours and not node.leaving and node.runs.enter(run) else None
 
     def _ask(
         self, store: Store, ended: list[Run], runs: list[Run], most: int, slots: Iterable[int] = ()
@@ -81,10 +81,12 @@ class Starter:
         may be freed.
         """
         first = set(map(id, runs[:most]))  # of several shards those that were named first
-        shares = [some for _, some in store.keys.by_shard(runs, _task_of)]
+        shares = [share for _, share in store.keys.by_shard(runs, _task_of)]
         starts = [
-            store.commands.start([run.place for run in some], sum(id(run) in first for run in some))
-            for some in shares
+            store.commands.start(
+                [run.place for run in share], sum(id(run) in first for run in share)
+            )
+            for share in shares
         ]
         reports = outcomes(store.commands, ended)
         # a first attempt has none before it
@@ -101,27 +103,29 @@ class Starter:
         except BaseException:
             self._node.runs.drop(runs)  # their doorbells ring again
             raise
-        told = replies[: len(reports)]
+        report_replies = replies[: len(reports)]
         answers = replies[len(reports) : len(reports) + len(starts)]
         _note_redelivered(later, replies[len(reports) + len(starts) :])
-        found: list[tuple[Run, str, bytes]] = []
-        for some, answer in zip(shares, answers, strict=True):
+        outcomes_of_runs: list[tuple[Run, str, bytes]] = []
+        for share, answer in zip(shares, answers, strict=True):
             if isinstance(answer, Exception):
-                tasks = ", ".join(run.place.task for run in some)
+                tasks = ", ".join(run.place.task for run in share)
                 log.warning(
                     "task %s could not ask to start: %s; its doorbell will ring again",
                     tasks,
                     answer,
                 )
-                self._node.runs.drop(some)
+                self._node.runs.drop(share)
             else:
-                found += [
-                    (run, word, message) for run, (word, message) in zip(some, answer, strict=True)
+                outcomes_of_runs += [
+                    (run, word, message) for run, (word, message) in zip(share, answer, strict=True)
                 ]
-        self._give([run for run, word, _ in found if word in ("ok", "yours")], list(slots))
-        if not any(isinstance(words, Exception) for words in told):
-            self._reporter.reported(ended, told)
-        for number, (run, word, message) in enumerate(found):
+        self._give(
+            [run for run, word, _ in outcomes_of_runs if word in ("ok", "yours")], list(slots)
+        )
+        if not any(isinstance(words, Exception) for words in report_replies):
+            self._reporter.reported(ended, report_replies)
+        for number, (run, word, message) in enumerate(outcomes_of_runs):
             if word == "refused":
                 log.info(
                     "task %s attempt %s may not start (%s)",
@@ -132,19 +136,19 @@ class Starter:
                 self._reporter.ended(run, "refused")
             elif run.before is not None and word != "wait":
                 self._reporter.known(run, run.before)
-                found[number] = run, "refused", b""
-        return found
+                outcomes_of_runs[number] = run, "refused", b""
+        return outcomes_of_runs
 
     def _give(self, runs: list[Run], slots: list[int]) -> None:
         """Give runs that have started slots to run in: one of several slots or with amounts all of
         them.
         """
         if slots:
-            given = [
+            slots_of_runs = [
                 (run, (_taken(slots, run.place.slot),) if run.is_simple else tuple(slots))
                 for run in runs
             ]
-            self._node.runs.give(given)
+            self._node.runs.give(slots_of_runs)
 
     # -- look-ahead --------------------------------------------------------------------------------
 
@@ -165,13 +169,15 @@ class Starter:
                 before = len(node.runs.waiting())
                 if run := self._entered(bell, waits=True):
                     run.due_s = now_s + node.ahead.due_s(before)
-            found: Started = []
-            with _keeping(found):
-                while (answers := self._start_chosen(store, over, found)) and "refused" in answers:
+            started: Started = []
+            with _keeping(started):
+                while (
+                    answers := self._start_chosen(store, over, started)
+                ) and "refused" in answers:
                     over = []  # a refused run of another shard kept its slot from the others
-            return found
+            return started
 
-    def _start_chosen(self, store: Store, over: list[Run], found: Started) -> list[str]:
+    def _start_chosen(self, store: Store, over: list[Run], started: Started) -> list[str]:
         """Report how runs ended and start others where slots are idle; return what the server
         answers to each.
         """
@@ -182,7 +188,7 @@ class Starter:
             answers = self._ask(store, over, runs, len(slots) if runs[0].is_simple else 1, slots)
         finally:
             self._node.runs.give(())
-        found += [(run, message) for run, word, message in answers if word in ("ok", "yours")]
+        started += [(run, message) for run, word, message in answers if word in ("ok", "yours")]
         return [word for _, word, _ in answers]
 
     def _chosen(self) -> tuple[list[Run], list[int]]:
@@ -202,15 +208,15 @@ class Starter:
             slots = [slot for slot in slots if not node.hindrance((slot,))]
         wide = next((run for run in waiting if not run.is_simple), None)
         if wide is not None:
-            own = set(wide.place.slots)
-            slots = sorted(slots, key=lambda slot: slot not in own)[: len(own)]
-            return ([wide], sorted(slots)) if len(slots) == len(own) else ([], [])
+            held_slots = set(wide.place.slots)
+            slots = sorted(slots, key=lambda slot: slot not in held_slots)[: len(held_slots)]
+            return ([wide], sorted(slots)) if len(slots) == len(held_slots) else ([], [])
         return (waiting, slots) if slots else ([], [])
 
-    def hand_back(self, why: str, which: Callable[[Run], bool] = lambda run: True) -> list[Run]:
+    def hand_back(self, why: str, is_meant: Callable[[Run], bool] = lambda run: True) -> list[Run]:
         """Hand back runs that wait: their tasks are placed elsewhere. Any thread may call this."""
         with self._turn:
-            runs = [run for run in self._node.runs.waiting() if which(run)]
+            runs = [run for run in self._node.runs.waiting() if is_meant(run)]
             for run in runs:
                 run.why = why
                 self._reporter.ended(run, "recalled")
@@ -218,19 +224,19 @@ class Starter:
 
 
 @contextmanager
-def _keeping(found: Started) -> Iterator[None]:
+def _keeping(started: Started) -> Iterator[None]:
     """Log an error once runs were found: they have started, and must be handed to Celery."""
     try:
         yield
     except Exception:
-        if not found:
+        if not started:
             raise
         log.exception("no more tasks were started: unexpected")
 
 
-def _taken(slots: list[int], own: int) -> int:
+def _taken(slots: list[int], own_slot: int) -> int:
     """Take a slot out of a list of idle ones, a run's own if it is there."""
-    slot = own if own in slots else slots[0]
+    slot = own_slot if own_slot in slots else slots[0]
     slots.remove(slot)
     return slot
 

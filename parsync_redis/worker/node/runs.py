@@ -51,13 +51,13 @@ class Run:
     flaw: str = ""
     unstored: bool = False
     why: str = "the process that ran it was lost"
-    told: bool = False
+    is_reported: bool = False
     delay_ms: int | None = None
     unbegun: bool = False
     left_s: float = 0.0
     waits: bool = False
     due_s: float = 0.0
-    given: tuple[int, ...] = ()
+    given_slots: tuple[int, ...] = ()
     name: str = ""
     handed_s: float = 0.0
     began_s: float = 0.0
@@ -69,7 +69,7 @@ class Run:
     @property
     def slots(self) -> frozenset[int]:
         """All slots that it runs in."""
-        return frozenset(self.given or self.place.slots)
+        return frozenset(self.given_slots or self.place.slots)
 
     @property
     def is_simple(self) -> bool:
@@ -115,8 +115,8 @@ class Runs:
         with self._lock:
             seats = set(run.place.slots)
             busy = any(
-                not other.outcome and not seats.isdisjoint(other.place.slots)
-                for other in self._runs.values()
+                not present.outcome and not seats.isdisjoint(present.place.slots)
+                for present in self._runs.values()
             )
             if busy or run.key in self._runs:
                 return False
@@ -149,17 +149,17 @@ class Runs:
                 busy |= freeing - {
                     slot for run in self._runs.values() if run.waits for slot in run.place.slots
                 }
-            found = [slot for slot in range(slots) if slot not in busy]
-            self._reserved = set(found) if reserve else self._reserved
-        return found
+            idle = [slot for slot in range(slots) if slot not in busy]
+            self._reserved = set(idle) if reserve else self._reserved
+        return idle
 
-    def give(self, given: Iterable[tuple[Run, tuple[int, ...]]]) -> None:
+    def give(self, slots_of_runs: Iterable[tuple[Run, tuple[int, ...]]]) -> None:
         """Note in which of the reserved slots runs have started; the others are not reserved any
         more.
         """
         with self._lock:
-            for run, slots in given:
-                run.given = slots
+            for run, slots in slots_of_runs:
+                run.given_slots = slots
                 run.waits = False
             self._reserved = set()
 
@@ -179,8 +179,14 @@ class Runs:
             return run.freeing
 
     def _used_by_others(self, run: Run) -> bool:
-        others = (other for other in self._runs.values() if other is not run and not other.waits)
-        return any(not other.outcome and other.slots & run.slots for other in others)
+        candidates = (
+            candidate
+            for candidate in self._runs.values()
+            if candidate is not run and not candidate.waits
+        )
+        return any(
+            not candidate.outcome and candidate.slots & run.slots for candidate in candidates
+        )
 
     def end(self, run: Run, outcome: str) -> bool:
         """Note how a run ended; False if that was known already: the first outcome counts."""
@@ -199,10 +205,13 @@ class Runs:
         """
         with self._lock:
             for run in runs:
-                known = self._runs.pop(run.key, None)
-                if known is not None and known.told and known.outcome != "refused":
-                    self._told.pop(known.key, None)
-                    self._told[known.key] = self._passes, replace(known, request=None, before=None)
+                dropped = self._runs.pop(run.key, None)
+                if dropped is not None and dropped.is_reported and dropped.outcome != "refused":
+                    self._told.pop(dropped.key, None)
+                    self._told[dropped.key] = (
+                        self._passes,
+                        replace(dropped, request=None, before=None),
+                    )
 
     def passed(self) -> None:
         """Note that the reconciler has compared the leases with this table; forget what was told

@@ -21,9 +21,9 @@ from .run_starter import Starter
 
 log = logging.getLogger("parsync.agent")
 
-LOOK_S: Final = 0.02
+OPEN_CHECK_S: Final = 0.02
 """How often it looks while waiting seats are open."""
-SHUT_S: Final = 0.1
+SHUT_CHECK_S: Final = 0.1
 """How often it looks while they are shut and something runs."""
 
 
@@ -54,7 +54,7 @@ class SeatKeeper(Duty):
         node = self._node
         store = self._store.again()
         while not node.stopped:
-            pause_s = LOOK_S if node.seats_open else SHUT_S
+            pause_s = OPEN_CHECK_S if node.seats_open else SHUT_CHECK_S
             try:
                 self.keep(store)
                 self._backoff.well()
@@ -103,15 +103,15 @@ class SeatKeeper(Duty):
 
     def _set(self, store: Store) -> None:
         node = self._node
-        wanted = node.ahead.wanted
+        seats = node.ahead.wanted
         inc = node.inc
-        if inc and not node.leaving and (inc, wanted) != (node.seats_of, node.seats_open):
-            if wanted or node.seats_open:  # a node that has just registered has none open
+        if inc and not node.leaving and (inc, seats) != (node.seats_of, node.seats_open):
+            if seats or node.seats_open:  # a node that has just registered has none open
                 # it is not known: the answer may be lost
                 node.seats_of = inc
                 node.seats_open = -1
                 store.run(
-                    store.commands.set_node(node.partition, node.name, "ahead", inc, str(wanted))
+                    store.commands.set_node(node.partition, node.name, "ahead", inc, str(seats))
                 )
             node.seats_of = inc
-            node.seats_open = wanted
+            node.seats_open = seats
