@@ -25,8 +25,8 @@ from parsync_redis.worker.node.node import NodeSpec, node_spec
 def no_nvidia(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No program is on the PATH but those of `smi`, and the kernel lists no card of AMD's."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(devices, "CONTROL_FILE", tmp_path / "nvidiactl")
-    monkeypatch.setattr(amd, "CONTROL_FILE", tmp_path / "kfd")
+    monkeypatch.setattr(devices, "NVIDIA_CONTROL_FILE", tmp_path / "nvidiactl")
+    monkeypatch.setattr(amd, "AMD_CONTROL_FILE", tmp_path / "kfd")
     monkeypatch.setattr(amd, "KFD", tmp_path / "nodes")
     for variable in (*devices.GPU_LISTS, devices.CUDA_ORDER, devices.CONTAINERS):
         monkeypatch.delenv(variable, raising=False)

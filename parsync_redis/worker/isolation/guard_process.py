@@ -21,19 +21,20 @@ from ..node.lease import Order
 from .guarding import LEAVE, Guarded
 
 PACKAGES: Final = ("redis", "hiredis", "parsync_redis")
-"""What the guard imports, besides Python's own modules."""
+"""The packages that the guard imports, besides Python's own modules."""
 GUARD_START_S: Final = 60.0
 """A guard that is not ready after this is killed, and another is started."""
 GUARD_END_S: Final = 10.0
-"""A guard that has not ended after this is killed: it may wait for a log that takes no more."""
+"""A guard that has not ended after this is killed: its log may take no more lines."""
 DEAF: Final = "its guard has stopped reading"
-"""Why a guard was killed whose pipe is full: it has not read hundreds of orders."""
+"""Why a guard with a full pipe was killed: it has not read hundreds of orders."""
 
 
 class GuardProcess:
     """A guard that was started.
 
-    tie: the path that runs tie themselves to. words: why it ended, if it has said so.
+    tie: the path of the pipe to which runs tie themselves. words: the guard's reason for its end,
+    '' if it gave none.
     """
 
     def __init__(self, guarded: Guarded) -> None:
@@ -60,23 +61,23 @@ class GuardProcess:
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """The id of the guard's process."""
         return self._process.pid
 
     @property
     def ended(self) -> bool:
-        """True if it has ended, or said that it does."""
+        """True if the guard has ended, or has said that it ends."""
         return bool(self.words) or self._closed or self._process.poll() is not None
 
     def send(self, order: Order) -> None:
-        """Give a sign of life, and say what is to be renewed.
+        """Give a sign of life, and say which lease to renew.
 
-        If the guard has ended, `ended` says so.
+        Raises nothing: `ended` says whether the guard has ended.
         """
         self._send(order.to_line())
 
     def leave(self, patience_s: float) -> None:
-        """Have it renew no more; wait for that."""
+        """Have the guard renew no more, and wait until it has heard that."""
         self._send(LEAVE + b"\n")
         until_s = time.monotonic() + patience_s
         while not self.ended and not any(
@@ -86,7 +87,7 @@ class GuardProcess:
                 return
 
     def has_news(self, patience_s: float = 0.0) -> bool:
-        """Return whether there is something to read, or it has ended."""
+        """Return whether there is a message to read, or the guard has ended."""
         with self._lock:
             if self._closed:
                 return True
@@ -97,7 +98,7 @@ class GuardProcess:
 
     # Any: JSON objects
     def read_messages(self) -> list[dict[str, Any]]:
-        """Return what it has told since the last call."""
+        """Return the guard's messages since the last call."""
         with self._lock:
             while not self._closed and self.has_news():
                 words = os.read(self._output.fileno(), 65536)
@@ -111,9 +112,9 @@ class GuardProcess:
         return messages
 
     def end(self) -> None:
-        """Let it end, with all that is tied to it; wait for that.
+        """End the guard, with the runs that are tied to it, and wait until it has ended.
 
-        Kill it if it takes longer than END_S.
+        A guard that takes longer than GUARD_END_S is killed.
         """
         with no_fork():  # or a process that is forked now would keep the guard's input open
             self._input.close()
@@ -127,8 +128,9 @@ class GuardProcess:
             self._output.close()
 
     def _send(self, line: bytes) -> None:
-        """Write a line to the guard; kill a guard whose pipe is full, so that this thread never
-        waits for it.
+        """Write a line to the guard; kill a guard whose pipe is full.
+
+        So this thread never waits for the guard.
         """
         with suppress(BrokenPipeError):  # it has ended
             if self._input.write(line) != len(line):
@@ -160,9 +162,7 @@ def _paths() -> list[str]:
 
 
 def log_file() -> str:
-    """Return the file that this process logs to, '' if it logs to its standard error or by other
-    means.
-    """
+    """Return the file that this process logs to, '' if it logs to no file."""
     logger: logging.Logger | None = logging.getLogger("parsync.agent")
     while logger is not None:
         files = [

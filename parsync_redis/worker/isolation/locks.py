@@ -1,10 +1,11 @@
-"""The locks of a node's slots on its own machine: one file for a node, in which byte N is the lock
-of slot N.
+"""The locks of a node's slots on its own machine.
+
+A node has one file; byte N of the file is the lock of slot N.
 
 The process that runs a task locks the bytes of its slots, by open file description (OFD) locks:
-they are released when the last process that inherited the open file has ended. A stopped process
-keeps them. Forked children inherit the file; programs that a task starts inherit it as their
-standard input, if that was the null device.
+a lock is released when the last process that inherited the open file has ended. A stopped process
+keeps its locks. Forked children inherit the file. Programs that a task starts inherit the file as
+their standard input, if the task's standard input was the null device.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def locks_folder(setting: Path | None) -> Path:
 def lock_file(folder: Path, id: str, cluster: str, node: str) -> Path:
     """Return the path of a node's file of locks.
 
-    id: the cluster's; names alone may be those of another server's.
+    id: the cluster's id. A cluster of another server may have the same name.
     """
     return folder / f"{cluster}@{id}" / node
 
@@ -89,7 +90,7 @@ def open_locks(file: Path | str, slots: Iterable[int]) -> int:
 
 
 def busy_slots(file: Path, slots: Iterable[int]) -> list[int]:
-    """Return those of these slots that a process holds; raises OSError."""
+    """Return the slots among these that a process holds; raises OSError."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -129,8 +130,9 @@ def hold(file: str, slots: Iterable[int], to_children: bool) -> Iterator[None]:
 
 
 def holders(file: Path, slots: Collection[int]) -> list[int]:
-    """Return the ids of the processes that hold one of these slots; processes that we may not
-    inspect are left out.
+    """Return the ids of the processes that hold one of these slots.
+
+    Processes that we may not inspect are left out.
     """
     with suppress(OSError):
         status = file.stat()
@@ -141,9 +143,9 @@ def holders(file: Path, slots: Collection[int]) -> list[int]:
 
 
 def _holds(pid: int, file: str, slots: Collection[int]) -> bool:
-    """Return True if a process has one of these bytes of a file locked, by the kernel's lines '...
+    """Return whether a process has locked one of these bytes of a file.
 
-    FILE FIRST LAST'.
+    The kernel's lines end with FILE FIRST LAST. file: its device and inode, as in these lines.
     """
     is_held = False
     with suppress(OSError):
@@ -168,7 +170,7 @@ def _lock(slot: int) -> bytes:
 
 
 def _is_null(descriptor: int) -> bool:
-    """Return True if a descriptor is the null device; only that is replaced, never a terminal."""
+    """Return whether a descriptor is the null device; a terminal is never replaced."""
     try:
         status = os.fstat(descriptor)
     except OSError:
@@ -178,6 +180,4 @@ def _is_null(descriptor: int) -> bool:
 
 _NULL = os.stat(os.devnull).st_rdev  # noqa: PTH116 - os.devnull is a name, not a path
 CAN_ISOLATE = sys.platform == "linux"
-"""True if this kernel has what isolation needs: OFD locks, signals of descriptors, timers that
-kill.
-"""
+"""True on Linux, which has OFD locks, signals of descriptors and timers that kill."""

@@ -1,5 +1,6 @@
-"""Isolation of a run: it stays in its slots and ends with its node's lease, whatever happens to the
-worker.
+"""The tie of a run to its node's lease.
+
+A run stays in its slots, and ends with its node's lease, whatever happens to the worker.
 
 The process that runs a task's function holds the locks of its slots (locks.py) and is tied to the
 worker's guard (guard.py), from before the first instruction of the function until after the last.
@@ -36,19 +37,19 @@ class NotBegun(Exception):
 
 
 def open_tie(guard: str) -> int:
-    """Open the writing end of the pipe whose one reader is the guard; raises OSError if there is no
-    guard.
+    """Open the writing end of the guard's pipe; raises OSError if there is no guard.
+
+    The guard is the one reader of the pipe.
     """
     return os.open(guard, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 @contextmanager
 def tied(guard: str) -> Iterator[None]:
-    """Have the kernel kill this process if the guard dies before the end of the block; raises
-    OSError.
+    """Have the kernel kill this process if the guard dies within the block.
 
-    The guard is the one reader of a pipe. This process holds the writing end, with SIGKILL as that
-    end's signal.
+    The guard is the one reader of a pipe. This process holds the writing end, and has SIGKILL sent
+    to itself when the reader is gone. Raises OSError.
     """
     tie = open_tie(guard)
     try:
@@ -68,7 +69,7 @@ def tied(guard: str) -> Iterator[None]:
 
 @contextmanager
 def seeing(environment: Mapping[str, str]) -> Iterator[None]:
-    """Have these variables set until the end of the block: they name the devices of the run."""
+    """Set these variables until the end of the block: they name the devices of the run."""
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:

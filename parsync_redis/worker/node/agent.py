@@ -1,10 +1,15 @@
-"""The agent: parsync's part inside a Celery worker that is a node.
+"""The agent: parsync's part inside a worker that is a node.
 
-Five threads, each with a connection of its own: the worker's event loop answers doorbells
-(run_starter.py); one reports outcomes and frees slots (reporter.py); one registers the node and has
-its lease kept by the guard (renewer.py); one compares leases with runs (reconciler.py) and tells
-the result backend what is in the outbox (results.py); with look-ahead one keeps the waiting seats
-(seat_keeper.py). They share the state of the node (state.py) and its table of runs (runs.py).
+Each of these threads has a connection of its own:
+
+- the worker's event loop answers doorbells (run_starter.py);
+- parsync-report reports outcomes and frees slots (reporter.py);
+- parsync-renew registers the node and has the guard keep its lease (renewer.py);
+- parsync-tend compares leases with runs (reconciler.py), and has the worker tell the result backend
+  what is in the results outbox;
+- with look-ahead, parsync-seats keeps the waiting seats (seat_keeper.py).
+
+The threads share the state of the node (node_state.py) and its table of runs (runs.py).
 """
 
 from __future__ import annotations
@@ -49,9 +54,8 @@ THREAD_JOIN_S = 10.0
 class Agent:
     """The agent of one worker process.
 
-    `port` is the worker's; without `isolation` runs are not isolated.
-
-    nudge: has the event loop start what waits.
+    port: the worker around the agent. isolation: None to isolate no run. nudge: a function that
+    has the event loop start the waiting runs.
     """
 
     def __init__(
@@ -94,15 +98,16 @@ class Agent:
             thread.start()
 
     def leave(self) -> None:
-        """Take no new tasks, and have what has not started placed elsewhere.
+        """Take no new tasks; the tasks that have not started are placed elsewhere.
 
         Safe in a signal handler.
         """
         self.node.leave()
 
     def stop(self) -> None:
-        """After the pool has ended: report the last outcomes, give every lease back, mark the node
-        down.
+        """Report the last outcomes, give back every lease, and mark the node down.
+
+        The pool has ended before.
         """
         self.leave()
         if self.node.stopped:
@@ -125,11 +130,10 @@ class Agent:
                 log.warning("node %s: results that nobody tells: %s", self.node.name, owed)
 
     def depart(self) -> None:
-        """Give every lease back, and mark the node down.
+        """Give back every lease, and mark the node down.
 
-        Nobody else renews any more, so its counter is known.
-
-        Also put back the results that this node took and could not tell: another process tells
+        The guard renews no more, so the reply to one renewal gives the counter. The results that
+        this node took from the outbox and could not tell go back, so that another process tells
         them.
         """
         try:
@@ -138,11 +142,10 @@ class Agent:
             self._port.put_back_results(self.store)
 
     def _give_back(self) -> None:
-        """Give every lease back, mark the node down, and forget it if it holds nothing and no
-        operator drains it.
+        """Give back every lease, mark the node down, and forget an empty node.
 
-        What it offers is known to submit for a while yet, so that its tasks are not refused until
-        it comes back.
+        An operator's drain keeps the record of the node. Submits still know the offer for a while,
+        so that tasks for this node are accepted until it comes back.
         """
         node = self.node
         store = self.store
@@ -156,7 +159,7 @@ class Agent:
             log.info("node %s has left", node.name)
 
     def full_pool(self) -> str:
-        """Return why a run would wait for a process of the pool, '' if it would not."""
+        """Return why a run would wait for a process of the pool, '' if a process is free."""
         processes = self._port.processes
         if processes is None or len(self.node.runs.going()) < processes:
             return ""
@@ -165,7 +168,7 @@ class Agent:
         return f"the pool of {self.node.name} has {processes} processes, and all run tasks"
 
     def another_store(self) -> Store:
-        """Open the same state over connections whose timeouts suit the lease."""
+        """Return the same state over new connections, whose timeouts suit the lease."""
         store = self.store.again()
         shorten_timeouts(store, self.node.lease_s)
         return store
@@ -198,8 +201,9 @@ class Agent:
             node.wait(pause_s)
 
     def _learn(self, store: Store) -> None:
-        """Write what this node has learnt of how long tasks run, and read once what others had
-        learnt before.
+        """Write the run times that this node has learnt.
+
+        The first call also reads the run times that nodes had learnt before.
         """
         node = self.node
         ahead = self.node.ahead
@@ -230,7 +234,7 @@ class Agent:
 
     # Any: each call has a reply of its own
     def _report(self, store: Store, calls: list[Call[Any]]) -> None:
-        """Tell how tasks ended here, in one round trip with other calls."""
+        """Send the report of failures in a row, in one round trip with these calls."""
         failures = self.node.failures
         node = self.node
         report = failures.report(store.commands, node.partition, node.name, node.inc)
@@ -243,7 +247,7 @@ class Agent:
             failures.reported(answers[-1])
 
     def _tell(self, store: Store) -> None:
-        """Tell at once that tasks fail here in a row; after an error the next report tells it."""
+        """Report failures in a row at once; after an error the next report repeats them."""
         try:
             self._report(store, [])
         except (ParsyncError, RedisError, OSError) as error:
@@ -254,7 +258,7 @@ class Agent:
 
 
 def make_spans(store: Store) -> PlaceSpans | None:
-    """Return what makes place spans, None if OpenTelemetry is not installed."""
+    """Return the maker of place spans, None if OpenTelemetry is not installed."""
     try:
         from .spans import PlaceSpans
     except ImportError:

@@ -1,8 +1,8 @@
-"""The devices of a node: those that the user declares, or GPUs, which are found; and the variables
-of runs.
+"""The devices of a node, and the variables that tell a run its devices.
 
-The worker's own CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES bounds both: a
-run's variable has entries of that list and no others.
+The user declares the devices, or this module finds the GPUs of the machine. The worker's own
+CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES bounds both: a run's variable
+has entries of that list only.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ CONTAINERS: Final = "NVIDIA_VISIBLE_DEVICES"
 """The variable that lists the GPUs of a container. The container's runtime reads it, CUDA does not.
 """
 CONTAINER_WORDS: Final = ("", "all", "none", "void")
-"""Words that this variable has instead of a list."""
+"""Words that NVIDIA_VISIBLE_DEVICES may have instead of a list."""
 
 NO_DEVICES: Final = "none"
 NO_GPU: Final = "-1"
 """The list of a run without GPUs.
 
-An empty one shows all to HIP, and looks like no list to many programs.
+An empty list shows all GPUs to HIP, and looks like no list to many programs.
 """
-CONTROL_FILE: Final = Path("/dev/nvidiactl")
-"""It is there if NVIDIA's driver is."""
+NVIDIA_CONTROL_FILE: Final = Path("/dev/nvidiactl")
+"""NVIDIA's driver makes this file."""
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GPU_ENTRY: Final = re.compile(r"\d+|(GPU|MIG)-\S+")
@@ -58,10 +58,10 @@ _ASK_FOR_SOME: Final = (
 class NodeDevices:
     """The devices of a node.
 
-    indexes: by kind. resources: their amounts, for `Resources.of`. variables: by kind, the variable
-    in which a run finds its devices. entries: by kind, what that variable says for each index.
-    by_bus: runs count GPUs by the PCI bus, as nvidia-smi does. shared: the node also takes tasks
-    that ask for none.
+    indexes: the indexes of each kind. resources: the amounts of devices, for `Resources.of`.
+    variables: for each kind the variable in which a run finds its devices. entries: for each kind
+    the entry of that variable for each index. by_bus: runs count GPUs by the PCI bus, as nvidia-smi
+    does. shared: the node also takes tasks that ask for no device.
     """
 
     indexes: dict[str, list[str]] = field(default_factory=dict)
@@ -72,9 +72,7 @@ class NodeDevices:
     shared: bool = False
 
     def environment(self, place: Place) -> dict[str, str]:
-        """Return the variables of a run at a place: it sees the devices that it holds, and no
-        other.
-        """
+        """Return the variables of a run: they name the devices that its place holds."""
         indexes = place.devices if self.variables else {}
         environment = {}
         for kind, variable in self.variables.items():
@@ -90,8 +88,8 @@ class NodeDevices:
 class DeviceList:
     """The devices that a variable of the worker's own environment lets it use.
 
-    entries: as the variable names them. end: why the list ends before its last word; "" if it does
-    not.
+    entries: the devices as the variable names them. end: why the list ends before its last word,
+    "" if all its words count.
     """
 
     variable: str
@@ -100,12 +98,12 @@ class DeviceList:
     end: str = ""
 
     def __str__(self) -> str:
-        """Return it as messages show it."""
+        """Return the variable and its text, as messages show them."""
         return f"{self.variable}={shown(self.text)}"
 
 
 def read_device_list(variable: str) -> DeviceList | None:
-    """Return the devices that a variable lets this process use; None if it restricts nothing.
+    """Return the devices that a variable lets this process use, None for no limit.
 
     CUDA reads a list up to the first word that names no device or is of another sort than the first
     word. It shows no device if a word comes twice. ROCm reads a list up to the first word that
@@ -142,8 +140,8 @@ def node_devices(
 ) -> NodeDevices:
     """Return the devices of a node by its flags; raises InvalidInput.
 
-    find: look for GPUs if nothing is said of devices. said: the flag or variable by which the user
-    gave each.
+    find: look for GPUs if no flag declares devices. flag_names: for each option the flag or
+    variable by which the user set it, for messages.
     """
     words = list(flags.get("parsync_device") or ())
     amounts = _pairs(
@@ -184,11 +182,11 @@ def node_devices(
 
 
 def _entries(flag: str, kind: str, indexes: list[str], variable: str) -> dict[str, str]:
-    """Return what a run's variable says for each declared index; raises InvalidInput for one that
-    is not the worker's.
+    """Return the entry of a run's variable for each declared index.
 
-    The indexes name entries of the list that the worker was given, or, if it has not all of them,
-    count its entries.
+    The indexes name entries of the list that the worker was given. If the list lacks some of them,
+    the indexes are positions in the list. Raises InvalidInput for a position behind the end of the
+    list.
     """
     allowed = read_device_list(variable)
     if (
@@ -217,8 +215,9 @@ def _entries(flag: str, kind: str, indexes: list[str], variable: str) -> dict[st
 
 
 def _check_gpus(devices: NodeDevices, detected: bool) -> None:
-    """Warn of declared GPUs that nvidia-smi does not list as whole cards, and of lists that
-    restrict each other.
+    """Warn of declared GPUs that nvidia-smi does not list, and of lists that clash.
+
+    A declared GPU should be a whole card. ROCm applies one list within another list.
     """
     variable = devices.variables["gpu"]
     indexes = devices.indexes["gpu"]
@@ -254,10 +253,11 @@ def _check_gpus(devices: NodeDevices, detected: bool) -> None:
 
 
 def find_gpus(amounts: Mapping[str, str]) -> NodeDevices:
-    """Return NVIDIA's GPUs where nvidia-smi is, else AMD's where ROCm's tools are, as far as the
-    worker may use them.
+    """Return the GPUs of the machine that the worker may use.
 
-    own: the amounts of devices that the user gives; they come before what the listing says.
+    NVIDIA's GPUs count where nvidia-smi is on the PATH, else AMD's where ROCm's tools are.
+
+    amounts: the amounts of devices that the user declares. They take precedence over the listing.
     """
     if shutil.which(SMI) is not None:
         variable = CUDA
@@ -355,9 +355,7 @@ def _declare(
 def _allowed(
     gpus: list[Gpu], device_list: DeviceList | None, lister: str
 ) -> tuple[dict[str, Gpu], str]:
-    """Return the GPUs that the worker may use, by what a run's variable says for each, and why the
-    list ends early.
-    """
+    """Return the GPUs that the worker may use by their entries, and why the list ends early."""
     if device_list is None:
         counted = [gpu.card for gpu in gpus] == [str(number) for number in range(len(gpus))]
         whole = not any(gpu.is_slice for gpu in gpus)
@@ -398,16 +396,14 @@ def _named(word: str, gpus: list[Gpu]) -> list[Gpu]:
 
 
 def _warn_of_signs() -> None:
-    """Warn if there is no tool of NVIDIA's or AMD's, but something else says that this worker has
-    GPUs.
-    """
+    """Warn of signs of GPUs on a machine that has no tool of NVIDIA's or AMD's."""
     signs = [
         str(device_list)
         for variable in GPU_LISTS
         if (device_list := read_device_list(variable)) and device_list.entries
     ]
-    signs += [str(CONTROL_FILE)] if CONTROL_FILE.exists() else []
-    signs += [str(amd.CONTROL_FILE)] if amd.has_cards() else []
+    signs += [str(NVIDIA_CONTROL_FILE)] if NVIDIA_CONTROL_FILE.exists() else []
+    signs += [str(amd.AMD_CONTROL_FILE)] if amd.has_cards() else []
     if signs:
         tools = " nor ".join((SMI, *amd.TOOLS))
         log.warning(

@@ -28,50 +28,55 @@ from .runs import Run
 log = logging.getLogger("parsync.agent")
 
 QUICK_FAILURE_S: Final = 1.0
-"""A failure sooner than this, or than the mean run time of its name, counts for a streak."""
+"""A failure counts for a streak if its run was shorter than this or than its name's mean run."""
 MIN_RUNS_KNOWN: Final = 5
-"""With fewer runs before the streak nobody knows how often a name fails here: two failures are a
-surprise.
-"""
+"""With fewer runs before a streak, two failures are a surprise: the usual rate is not known."""
 NODE_STREAK: Final = 5
-"""After so many failures in a row of any names the node is to blame, and a name is held back at its
-first failure.
+"""After so many failures in a row, of any names, the node is to blame.
+
+Then a name is held back at its first failure.
 """
 SURPRISE: Final = 0.01
 FIRST_HOLD_S: Final = 1.0
 SHORTEST_HOLD_S: Final = 0.02
-"""The first pause is twice as long as such tasks run here, within these bounds: a node that is no
-faster than others swallows nothing. It is FIRST_S if too few have succeeded here.
+"""The first pause is twice the run time of such tasks here, and within these two bounds.
+
+A node that is no faster than other nodes swallows nothing then. The pause is FIRST_HOLD_S if too
+few tasks of the name have succeeded here.
 """
 UNANSWERED_S: Final = 4.0
-"""If no other node tells how such tasks end, the name is held back for so long, for a lease, or for
-twice the time that such tasks run: others may run the first of them. Each reports five times a
-lease, and its second report is the first that counts. This node hears of it with its own next one.
+"""How long a name is held back at least if no other node reports how such tasks end.
+
+A lease or twice the run time of such tasks counts if that is longer, because other nodes may run
+their first such task now. A node reports five times a lease, and its second report is the first
+that counts. This node hears of that report with its own next report.
 """
 LONGEST_UNANSWERED_S: Final = 60.0
 BACK_S: Final = 0.5
-"""A task that is given back waits so long at most: until then the schedulers know that its name is
-held back here.
+"""The longest wait of a task that is given back.
+
+By then the schedulers know that its name is held back here.
 """
 MAX_STREAK_IDS: Final = 1000
-"""The tasks of a streak that are known by id."""
+"""Maximum number of tasks of a streak whose ids are kept."""
 MAX_TALLIED_RUNS: Final = 200
-"""With more runs than this, half are forgotten, so that recent ones count."""
+"""A tally with more runs than this is halved, so that recent runs count more."""
 
 Counts = tuple[str, int, int, int, int]
-"""Name, runs, failures, length of its streak, and for how many ms it is held back yet."""
+"""A name, its new runs and failures, the length of its streak, and the ms left of its hold."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """The runs of a name here, and how many failed; `length` failed in a row after that, since
-    since_s (monotonic).
+    """The runs of one name here: those before the streak, and the streak of failures at the end.
 
-    good_s: how long the successes ran. ids: the tasks of the streak. news, new_failures: runs and
-    failures that were not reported. elsewhere: reports of other nodes. pause_s: it is held back,
-    with this pause, until until_s; 0 if it is not. is_tried: a task ran in spite of that, and its
-    failure is a try. told_s: until when others were told that it is held back, None if that is not
-    known.
+    runs, failed: the runs before the streak, and the failures among them. good_s: the sum of the
+    run times of successes. length: the number of failures in the streak. since_s: when the streak
+    began (monotonic seconds). ids: the tasks of the streak. new_runs, new_failures: the runs and
+    failures that were not reported. elsewhere: the reports of other nodes. pause_s: the pause of
+    the hold, 0 if the name is not held back. until_s: when the next task may run in spite of the
+    hold. is_tried: that task runs, and its failure is a try. told_s: the end of the hold that was
+    reported, None if the report may be lost.
     """
 
     runs: int = 0
@@ -89,7 +94,7 @@ class Tally:
     told_s: float | None = 0.0
 
     def succeed(self, seconds: float) -> None:
-        """Note a success: a streak is over."""
+        """Note a success, which ends a streak."""
         self.runs = self.runs + self.length + 1
         self.failed = self.failed + self.length
         self.good_s += seconds
@@ -103,8 +108,9 @@ class Tally:
         self.ids.clear()
 
     def fail(self, id: str, now_s: float) -> bool:
-        """Note a quick failure; return whether it counts: a task that fails again says nothing new
-        of its node.
+        """Note a quick failure; return whether the failure counts.
+
+        A task that fails again says nothing new about its node.
         """
         if id in self.ids:
             return False
@@ -115,21 +121,21 @@ class Tally:
         return True
 
     def hold(self, now_s: float, most_s: float) -> None:
-        """Hold the name back, after each try for twice as long."""
+        """Hold the name back; the pause doubles after each try."""
         self.pause_s = min(max(self.first_s, 2 * self.pause_s), most_s)
         self.until_s = now_s + self.pause_s
         self.is_tried = False
 
     @property
     def is_surprise(self) -> bool:
-        """True if so many failures in a row are unlikely by what happened here before."""
+        """True if the streak is unlikely by what happened here before."""
         return self.length > 1 and (
             self.runs < MIN_RUNS_KNOWN or chance_of(self.failed, self.runs, self.length) < SURPRISE
         )
 
     @property
     def first_s(self) -> float:
-        """The first pause after its failures."""
+        """The first pause of a hold, in seconds."""
         good = self.runs - self.failed
         return (
             max(SHORTEST_HOLD_S, min(2 * self.good_s / good, FIRST_HOLD_S))
@@ -139,7 +145,7 @@ class Tally:
 
     @property
     def fails_elsewhere(self) -> bool:
-        """True if half of such tasks fail on other nodes too."""
+        """True if at least half of such tasks fail on other nodes too."""
         return (
             self.elsewhere is not None
             and self.elsewhere.runs > 2
@@ -153,7 +159,10 @@ class Tally:
 
 
 class Failures:
-    """The failures on this node, by name. All threads share it. most_s: the longest pause."""
+    """The failures on this node, by name. All threads share it.
+
+    most_s: returns the longest pause of a hold, in seconds.
+    """
 
     def __init__(self, ahead: LookAhead, most_s: Callable[[], float]) -> None:
         self._ahead = ahead
@@ -168,8 +177,9 @@ class Failures:
         self._told_s = 0.0
 
     def ended(self, run: Run, seconds: float) -> None:
-        """Note how a run ended that `failed` is known of; hold its name back if it goes on with a
-        streak.
+        """Note how a run ended; hold its name back if its streak goes on.
+
+        `run.failed` is not None.
         """
         with self._lock:
             tally = self._names.setdefault(run.name, Tally())
@@ -200,8 +210,9 @@ class Failures:
 
     @property
     def holds(self) -> bool:
-        """True while others obey a hold: their reports may end it, and then `due` becomes true by
-        itself.
+        """True while other processes obey a hold.
+
+        Reports of other nodes may end the hold; then `due` becomes True without a new run.
         """
         return time.monotonic() < self._told_s
 
@@ -220,9 +231,7 @@ class Failures:
         )
 
     def hold_s(self, name: str) -> float:
-        """Return for how many seconds a task of this name must go back; 0 if it may run
-        here now.
-        """
+        """Return the seconds for which a task of this name goes back, 0 if it may run."""
         with self._lock:
             tally = self._names.get(name)
             now_s = time.monotonic()
@@ -235,7 +244,7 @@ class Failures:
             return 0.0
 
     def _is_held(self, name: str, tally: Tally, now_s: float) -> bool:
-        """Return whether a name is held back; let it go if there is no reason any more."""
+        """Return whether a name is held back; end a hold whose reason is gone."""
         if tally.pause_s and not self._should_hold(tally, name, now_s):
             tally.pause_s = 0.0
         return tally.pause_s > 0
@@ -245,7 +254,7 @@ class Failures:
     def report(
         self, commands: Commands, partition: int, node: str, inc: int
     ) -> tuple[Call[Compared], list[Counts]] | None:
-        """Return the call that tells what is new, and its counts; None if there is nothing new."""
+        """Return the call that reports new counts, and the counts; None without news."""
         with self._lock:
             self._is_due = False
             all_fail = self._node.is_surprise
@@ -254,7 +263,7 @@ class Failures:
             now_s = time.monotonic()
             for name, tally in self._names.items():
                 if len(counts) == MAX_BATCH:
-                    break  # the others are told with the next report
+                    break  # the next report has the other names
                 streak = tally.length if tally.is_surprise or all_fail else 0
                 until_s = tally.until_s if self._is_held(name, tally, now_s) else 0.0
                 held_ms = ceil(1000 * max(0.0, until_s - now_s))
@@ -275,7 +284,7 @@ class Failures:
             ), counts
 
     def reported(self, compared: Compared) -> None:
-        """Take in the answer."""
+        """Take in the reply to a report."""
         with self._lock:
             self._since_ms = compared.now_ms
             self._has_others = compared.others or not compared.elsewhere

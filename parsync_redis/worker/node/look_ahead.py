@@ -14,24 +14,23 @@ from typing import Final
 from ...model.times import RunTimes
 
 MAX_SEATS_OF_SLOT: Final = 3
-"""The most waiting seats of a slot."""
+"""Maximum number of waiting seats behind one slot."""
 MAX_SLOTS_AHEAD: Final = 16
-"""A node with more slots has no waiting seats: there the time from one task of a slot to the next
-does not matter.
-"""
+"""A node with more slots has no waiting seats, because its slots need not follow so closely."""
 SHORT_TASK_S: Final = 0.05
 """Tasks of a name whose 95th percentile is below this are short."""
 LATE_BEGIN_S: Final = 0.05
 """A task that has not begun this long after it should have is handed back."""
 RECENT_RUNS: Final = 16
-"""The runs that decide. A single long one shuts the seats until as many short ones have run."""
+"""The latest runs that decide: one long run among them shuts the waiting seats."""
 FIRST_SHORT_RUNS: Final = 4
-"""A node that has just started opens its seats after so many short runs."""
+"""A node that has just started opens its waiting seats after so many short runs."""
 
 
 def room_of(slots: int, concurrency: int) -> int:
-    """Return how many waiting seats a node has behind its slots; at_once: how many tasks its pool
-    runs at a time.
+    """Return the number of waiting seats behind the slots of a node.
+
+    concurrency: the number of tasks that the pool runs at a time.
     """
     return MAX_SEATS_OF_SLOT * slots if slots <= min(concurrency, MAX_SLOTS_AHEAD) else 0
 
@@ -66,19 +65,20 @@ class LookAhead:
                 self.times.setdefault(name, times)
 
     def late(self) -> None:
-        """Note that a task had to wait too long: shut the seats."""
+        """Note that a task had to wait too long, which shuts the seats."""
         with self._lock:
             self._lately.append(float("inf"))
 
     def mean_s(self, name: str) -> float:
-        """Return how long a task of that name runs, as far as is known; else 0."""
+        """Return the mean run time of tasks of that name in seconds, 0 if it is not known."""
         with self._lock:
             return self.times[name].mean_ms / 1000 if name in self.times else 0.0
 
     @property
     def wanted(self) -> int:
-        """How many waiting seats are to be open, so that a waiting task is expected to begin within
-        SHORT_S.
+        """The number of waiting seats that should be open.
+
+        With that number a waiting task is expected to begin within SHORT_TASK_S.
         """
         with self._lock:
             longest = (
@@ -89,16 +89,18 @@ class LookAhead:
         return self.slots * min(MAX_SEATS_OF_SLOT, int(SHORT_TASK_S / longest)) if self.room else 0
 
     def due_s(self, before: int) -> float:
-        """Return in how many seconds a task that waits behind `before` others is handed back if it
-        has not begun.
+        """Return the seconds after which a waiting task is handed back.
+
+        before: the number of tasks that wait before this task.
         """
         with self._lock:
             longest = max(self._lately, default=0.0)
         return LATE_BEGIN_S + min(SHORT_TASK_S / 2, longest * (before + 1) / self.slots)
 
     def is_late(self, began_s: float, now_s: float) -> bool:
-        """Return True if a run that began then takes longer than any that may have another behind
-        it; 0: it has not.
+        """Return whether a run takes longer than a run may that has tasks waiting behind it.
+
+        began_s: 0 if the run has not begun.
         """
         return 0 < began_s < now_s - LATE_BEGIN_S
 
@@ -110,7 +112,7 @@ class LookAhead:
         return times
 
     def forgotten(self, new_times: dict[str, RunTimes]) -> None:
-        """Take back news that could not be written."""
+        """Take back the run times that could not be written."""
         with self._lock:
             for name, times in new_times.items():
                 unwritten = self._news.setdefault(name, RunTimes())

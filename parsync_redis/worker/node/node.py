@@ -1,4 +1,4 @@
-"""A worker's offer as a node, by its flags or variables."""
+"""The offer of a worker that is a node, by its flags and the facts about the worker."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ FLAGS = (
 
 @dataclass(slots=True)
 class NodeSpec:
-    """The offer of a worker that is a node. room: the waiting seats that it has behind its slots.
+    """The offer of a worker that is a node.
 
-    devices: its own, with the variables in which runs find theirs. most_slots: those of its flag,
-    else as many as there are processes.
+    tasks: the tasks that the worker's app knows. room: the number of waiting seats behind the
+    slots. devices: the node's devices, and the variables in which runs find theirs. most_slots: the
+    slots of the flag, else no limit: the slots follow the number of processes.
     """
 
     name: str
@@ -65,7 +66,7 @@ class NodeSpec:
     def tell(self, store: Store) -> None:
         """Tell each shard of the queue what the node offers.
 
-        The reconciler tells one that is away now.
+        The reconciler tells a shard that is away now, later.
         """
         (answer,) = store.run_each([store.commands.offer(self.name, self.offer.text, self.tasks)])
         if isinstance(answer, Exception) and not (store.several and isinstance(answer, AWAY)):
@@ -77,11 +78,10 @@ class NodeSpec:
         self.offer = offer_with(self.offer, tasks, queues)
 
     def follow(self, processes: int | None, queues: Collection[str] | None) -> None:
-        """Adapt the slots to the pool's processes, and the labels of queues to those that the
-        worker consumes.
+        """Adapt the slots to the processes of the pool, and the labels to the queues.
 
-        None: they stay as they are. So do the slots of a pool without processes: the node is
-        suspect until it has some.
+        None leaves the slots or the labels as they are. A pool without processes leaves the slots
+        as well: the node is suspect until the pool has a process.
         """
         slots = self.offer.slots
         labels = self.offer.labels
@@ -117,7 +117,8 @@ def pairs(flag: str, words: Iterable[str] | None, several: bool = False) -> dict
 def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, str]) -> NodeSpec:
     """Return what the worker offers by its flags; raises InvalidInput.
 
-    said: the flag or variable by which the user gave each, for messages.
+    flags: the options of the worker that are set. flag_names: for each option the flag or variable
+    by which the user set it, for messages.
     """
     score = 1.0 if flags.get("parsync_score") is None else float(flags["parsync_score"])
     if not -1e9 < score < 1e9:
@@ -150,11 +151,10 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, 
 
 
 def _slots_of(worker: WorkerFacts, flag: str, asked_slots: int) -> int:
-    """Return the slots of a node whose flag wants more than its pool runs tasks at once; log a
-    warning.
+    """Return the slots of a node whose flag asks for too many; log a warning.
 
-    Tasks on the others would wait for the pool, and count as running. Of the solo pool they wait as
-    placed tasks.
+    Tasks on the other slots would wait for the pool, and count as running. Tasks of a solo pool
+    wait as placed tasks, so that its node keeps all slots.
     """
     if worker.pool == "solo":
         log.warning(
@@ -220,7 +220,7 @@ def _devices(
 
 
 def _check(flag: str, flag_names: dict[str, str], make: Callable[[], T]) -> T:
-    """Make a part of the offer; raises InvalidInput that names the flag or variable it came by."""
+    """Return a part of the offer; raises InvalidInput that names its flag or variable."""
     try:
         return make()
     except InvalidInput as error:

@@ -1,7 +1,7 @@
-"""Compares the leases that the node holds in Redis with the runs of this process, and mends the
-difference.
+"""The reconciler compares the node's leases in Redis with the runs of this process.
 
-It also ends runs that were cancelled, and keeps the app's tasks known to the server.
+The reconciler mends the differences. It also ends cancelled runs, and keeps the app's tasks known
+to the server.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from .worker_port import WorkerPort
 log = logging.getLogger("parsync.agent")
 
 Record = tuple[str, str]
-"""The line of a task and the text of its run, as the server has them; empty texts if it has none.
-"""
+"""The line of a task and the text of its run, as the server has them; '' for a missing one."""
 
 
 class Reconciler:
@@ -43,9 +42,8 @@ class Reconciler:
     def reconcile(self, store: Store) -> None:
         """Compare once.
 
-        A node that leaves, or whose event loop stands still, gives back what it does not run.
-
-        Runs go on while a node leaves, so a cancel ends them then as well.
+        A node that leaves, or whose event loop stands still, gives back the leases that it does not
+        run. Runs go on while a node leaves, so a cancel ends them then as well.
         """
         node = self._node
         if node.leaving:
@@ -66,8 +64,9 @@ class Reconciler:
         self._give_back(store, self._leases(store), "its worker stopped")
 
     def give_back_unread(self, store: Store, why: str) -> None:
-        """Give back what waits at the waiting seats and has not been heard: a task keeps the event
-        loop from it.
+        """Give back the tasks at waiting seats whose doorbells were not read.
+
+        A task keeps the event loop from its inbox.
         """
         slots = self._node.ahead.slots
         self._give_back_unrung(
@@ -94,8 +93,9 @@ class Reconciler:
         return [lease for lease in leases if lease.place.inc == self._node.inc and lease.leads]
 
     def _correct(self, store: Store, record: Node) -> None:
-        """Say what the node offers if its record says something else, as after damage, or has slots
-        shut.
+        """Tell the server the offer again if the node's record has another offer.
+
+        Damage may have changed the record. Shut slots open if the runs behind them have ended.
         """
         node = self._node
         spec = self._node.spec
@@ -113,19 +113,19 @@ class Reconciler:
             )
 
     def _not_run(self, store: Store) -> list[Lease]:
-        """Return the leases of which this process runs nothing.
+        """Return the leases for which this process has no run.
 
-        The table is read second: a run enters it before it asks to start, and leaves it after its
-        lease is gone.
+        The table of runs is read second: a run enters the table before its start is asked for, and
+        leaves the table after its lease is gone.
         """
         leases = self._leases(store)
         keys = self._node.runs.keys()
         return [lease for lease in leases if _key(lease) not in keys]
 
     def _compare(self, store: Store) -> None:
-        """Ring for leases that were held and not run twice in a row: their doorbell was lost.
+        """Ring again for leases without a run in this pass and in the pass before.
 
-        If nothing may be started in their slots, their tasks go back instead.
+        Their doorbells were lost. If nothing may start in their slots, the tasks go back instead.
         """
         not_run = self._not_run(store)
         twice = [lease for lease in not_run if _key(lease) in self._seen]
@@ -142,13 +142,14 @@ class Reconciler:
                 )
 
     def _given_back(self, store: Store, lease: Lease) -> bool:
-        """Give a lease back if nothing may be started in its slots."""
+        """Give back a lease if nothing may start in its slots; return whether it is back."""
         hindrance = self._node.hindrance(lease.place.slots)
         return bool(hindrance) and self._give_back_unrung(store, [lease], hindrance)
 
     def _give_back_unrung(self, store: Store, leases: list[Lease], why: str) -> bool:
-        """Give back leases that this process does not run; the table refuses their doorbells
-        meanwhile.
+        """Give back leases that this process does not run; return whether there were any.
+
+        The leases are in the table of runs meanwhile, so that their doorbells start nothing.
         """
         runs = self._node.runs
         entered = [(Run(lease.place), lease) for lease in leases]
@@ -162,7 +163,7 @@ class Reconciler:
     def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
         """Put the tasks back to pending, then free their slots.
 
-        Those of a shard that is away keep them until later.
+        The tasks of a shard that is away keep their slots until later.
         """
         places_by_shard = store.keys.by_shard(
             [lease.place for lease in leases], lambda place: place.task
@@ -180,10 +181,10 @@ class Reconciler:
                 raise answer
 
     def end_cancelled(self, store: Store) -> None:
-        """End runs whose tasks were cancelled, by the signal that the cancel names, or before they
-        begin.
+        """End the runs whose tasks were cancelled, by the signal that the cancel names.
 
-        Start again those whose start the server has lost in a failover: they run here.
+        A run that has not begun is marked unwanted. If the server has lost a start in a failover,
+        the start is repeated: the task runs here.
         """
         runs = self._node.runs.open()
         if not runs:
@@ -209,8 +210,9 @@ class Reconciler:
                 self._port.terminate(run.request, run.ending)
 
     def _records(self, store: Store, ids: Sequence[str]) -> dict[str, Record]:
-        """Return the line and the run of each task, by its id, without those of a shard that is
-        away.
+        """Return the line and the run of each task by its id.
+
+        Tasks of a shard that is away are left out.
         """
         keys = store.keys
         reads: list[tuple[Any, ...]] = []  # Any: as Runner.pipe takes them
@@ -232,10 +234,9 @@ class Reconciler:
         return records
 
     def _keep_known(self, store: Store) -> None:
-        """Tell a shard again what the node offers and its app knows if it has lost that; each time
-        the next is asked.
+        """Tell a shard again what the node offers and its app knows, if the shard lost that.
 
-        If the keys are damaged, the leader deletes them first.
+        Each call asks the next shard. If the keys are damaged, the leader deletes them first.
         """
         spec = self._node.spec
         if spec.tasks is None:
@@ -256,15 +257,16 @@ class Reconciler:
 
 
 def _is_marked(run: Run, records: dict[str, Record]) -> bool:
-    """Return True if the task of a run has rare fields, of which a cancel is one, and the run is
-    its present one.
+    """Return whether the task of a run has rare fields, such as a cancel.
+
+    The run must be the present run of the task.
     """
     line, place = records.get(run.place.task, ("", ""))
     return line.startswith("+") and place_text(place) == run.place.text
 
 
 def _began(run: Run, records: dict[str, Record]) -> bool:
-    """Return True if the server knows that a run has started, or is away."""
+    """Return whether the server knows that a run has started; True if its shard is away."""
     record = records.get(run.place.task)
     return record is None or record[1].startswith(f"{run.place.text} started=")
 

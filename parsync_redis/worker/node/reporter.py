@@ -1,5 +1,6 @@
-"""Reports how runs ended and frees their slots, in a thread: many at a time, again until the server
-has them.
+"""The reporter reports in its thread how runs ended, and frees their slots.
+
+The reporter sends many outcomes at a time, and sends them again until the server has them.
 
 An outcome is sent at once. A slot is freed when no process that was started in it lives any more on
 this machine.
@@ -35,15 +36,15 @@ OCCUPIED_CHECK_S: Final = 0.2
 LAST_TRIES: Final = 7
 """How often a worker that stops tries a server that does not answer: for some three seconds."""
 KILLED_PROCESS_S: Final = 1.0
-"""A killed process may take a moment to end; the log names processes that live longer."""
+"""How long a killed process may take to end; the log names a process that lives longer."""
 
 
 class Reporter(Duty):
     """Reports outcomes to Redis, frees slots, and takes the runs out of the table.
 
-    start_next: reports runs together with the start of those that wait; this thread reports what it
-    did not. nudge: has what waits started, now that slots are free. tell: reports failures in a
-    row, if that is due.
+    start_next: a function that reports runs together with the start of waiting runs; this thread
+    reports the runs that the function leaves. nudge: starts the waiting runs, now that slots are
+    free. tell: reports failures in a row, if that is due.
     """
 
     def __init__(
@@ -93,8 +94,9 @@ class Reporter(Duty):
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Keep what this thread reports until `collected` is called; what is left at the end of the
-        block is sent.
+        """Keep the runs that end in this thread until `collected` is called.
+
+        The runs that are left at the end of the block are sent.
         """
         self._collector = threading.get_ident()
         try:
@@ -104,21 +106,23 @@ class Reporter(Duty):
             self.put(self.collected())
 
     def collected(self) -> list[Run]:
-        """Return the runs that have ended in the thread that collects them, which reports them
-        itself.
-        """
+        """Return the runs that have ended in the collecting thread, which reports them."""
         collected = self._collected
         self._collected = []
         return collected
 
     def put(self, runs: Iterable[Run]) -> None:
-        """Have the thread report runs that have ended, if nobody has, and free their slots."""
+        """Have the thread report runs that have ended, and free their slots.
+
+        The thread sends no outcome that is already reported.
+        """
         for run in runs:
             self._ended.put(run)
 
     def known(self, run: Run, before: Run) -> None:
-        """Report again how an attempt has ended here: the server has lost that, and it must not run
-        a second time.
+        """Report again how an attempt has ended here.
+
+        The server has lost the outcome, and the attempt must not run a second time.
         """
         log.warning(
             "task %s attempt %s has ended here (%s), and the server has lost that: it is told "
@@ -138,10 +142,8 @@ class Reporter(Duty):
     def reported(self, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
         """Note that outcomes were sent; the thread frees the slots.
 
-        replies: those to the calls of `outcomes`.
-
-        This asks the server for nothing: the caller has starts to hand over. Stale outcomes count
-        as not reported.
+        replies: the replies to the calls of `outcomes`. Stale outcomes count as not reported. This
+        sends nothing to the server, because the caller has starts to hand over.
         """
         late = stale_runs(runs, [word for words in replies for word in words])
         for run in runs:
@@ -171,9 +173,7 @@ class Reporter(Duty):
             log.warning("%d outcomes came too late: their tasks were given to others", stale)
 
     def close(self) -> None:
-        """Report what is left, for some seconds if the server does not answer, and end
-        the thread.
-        """
+        """Report the last outcomes, for some seconds at most, and end the thread."""
         self._closing = True
         self._ended.put(None)
 
@@ -206,8 +206,9 @@ class Reporter(Duty):
                 self.tell(store)
 
     def _persist(self, store: Store, runs: list[Run]) -> None:
-        """Report runs until the server has accepted them; of several servers, those of one that is
-        away wait.
+        """Report runs until the server has accepted them.
+
+        With several servers, the runs of a server that is away wait for the next turn.
         """
         self._occupied = runs
         tries = 0
@@ -234,11 +235,9 @@ class Reporter(Duty):
     def _report(self, store: Store, runs: list[Run]) -> Exception | None:
         """Send outcomes, then free slots: a free slot has no running task.
 
-        Return what kept some from being told.
-
-        These are two round trips. If the server has lost its scripts, it may execute the second
-        half of one and not the first. The outcomes of each shard are calls of their own, so that
-        one primary does not keep back the others'.
+        Return the first error. There are two round trips, because a server that has lost its
+        scripts may execute the second half of a round trip and not the first. Each shard has a call of its
+        own for outcomes, so that a primary that is away keeps back its own outcomes only.
         """
         free = [run for run in runs if self._may_free(run)]
         groups = store.keys.by_shard(
@@ -280,9 +279,7 @@ class Reporter(Duty):
         return not self._runs.used_by_others(run) and self._isolation.free(run.slots)
 
     def _look(self, run: Run) -> None:
-        """Log once that a run has ended and its slots are not free, though no other run
-        is in them.
-        """
+        """Log once that the slots of an ended run stay held though no other run is there."""
         now_s = time.monotonic()
         if self._runs.used_by_others(run):
             run.left_s = 0.0
@@ -301,8 +298,9 @@ class Reporter(Duty):
 
 
 def report_apart(store: Store, groups: Sequence[list[Run]]) -> list[list[str] | Exception]:
-    """Report how groups of runs ended, each of one shard, in one round trip; return the words, or
-    an error, of each.
+    """Report groups of runs, each of one shard, in one round trip.
+
+    Returns for each group the words of the reply, or the error.
     """
     calls = [outcomes(store.commands, group) for group in groups]
     replies = iter(store.run_each([call for group in calls for call in group]))
@@ -321,7 +319,7 @@ def _first_error(replies: Iterable[object]) -> Exception | None:
 def stale_runs(runs: Sequence[Run], words: Sequence[str]) -> list[Run]:
     """Return the runs whose outcome was stale.
 
-    words: those that answer the calls of `outcomes`, one after another.
+    words: the words of the replies to `outcomes`, in order.
     """
     return [run for run, word in zip(_finished(runs), words, strict=False) if word == "stale"]
 
@@ -331,8 +329,9 @@ def _finished(runs: Sequence[Run]) -> list[Run]:
 
 
 def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
-    """Return the calls that report how these runs ended; the first is of those that have finished,
-    if there are any.
+    """Return the calls that report how these runs ended.
+
+    The first call has the runs that have finished, if there are any.
     """
     finished = [(run.place, _outcome(run), run.flaw) for run in _finished(runs)]
     lost = [(run.place, run.why) for run in runs if run.outcome == "lost"]
@@ -350,7 +349,7 @@ def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
 
 
 def _outcome(run: Run) -> str:
-    """Return how a run ended, as `finish` names it."""
+    """Return the outcome of a run, as `finish` names outcomes."""
     return (
         f"unstored {run.outcome}"
         if run.unstored and run.outcome in ("failed", "cancelled")

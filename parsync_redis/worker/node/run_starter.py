@@ -1,5 +1,6 @@
-"""Starts tasks whose doorbells rang: at once, or, with look-ahead, when a slot of the
-node is idle.
+"""The starter starts tasks whose doorbells rang.
+
+Without look-ahead it starts them at once, with look-ahead when a slot of the node is idle.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .runs import Run
 log = logging.getLogger("parsync.agent")
 
 Started = list[tuple[Run, bytes]]
-"""Runs to hand to Celery, each with its message."""
+"""Runs to hand to the worker, each with its message."""
 
 
 class Starter:
@@ -37,9 +38,7 @@ class Starter:
         self._turn = threading.Lock()
 
     def answer(self, bells: Iterable[Place]) -> Started:
-        """Ask to start the tasks of these doorbells; return the runs to hand to Celery, each with
-        its message.
-        """
+        """Ask to start the tasks of doorbells; return the started runs with their messages."""
         if self._node.ahead.room:
             return self.start_next(self._store, bells)
         bells = list(bells)
@@ -62,8 +61,9 @@ class Starter:
         return started
 
     def _entered(self, bell: Place, waits: bool = False) -> Run | None:
-        """Enter the run of a doorbell into the table; None if it is there already, or is of another
-        incarnation.
+        """Return the new run of a doorbell, entered into the table of runs.
+
+        None if the run is there already, or the doorbell names another incarnation.
         """
         node = self._node
         run = Run(bell, waits=waits)
@@ -73,12 +73,12 @@ class Starter:
     def _ask(
         self, store: Store, ended: list[Run], runs: list[Run], most: int, slots: Iterable[int] = ()
     ) -> list[tuple[Run, str, bytes]]:
-        """Report how runs ended and ask to start at most so many of others, in one round trip;
-        return the answers.
+        """Report ended runs and ask to start others, in one round trip; return the answers.
 
-        An attempt that has ended here before is not started again: its outcome is told anew, and
-        its answer is refused. slots: those that they are given. They are given before what ended
-        may be freed.
+        An attempt that has ended here before is not started again: its outcome is reported again,
+        and its answer is "refused". ended: the runs to report. runs: the runs to start, of which
+        `most` may start. slots: the slots that the started runs get, before the slots of ended runs
+        are freed.
         """
         first = set(map(id, runs[:most]))  # of several shards those that were named first
         shares = [share for _, share in store.keys.by_shard(runs, _task_of)]
@@ -140,8 +140,9 @@ class Starter:
         return outcomes_of_runs
 
     def _give(self, runs: list[Run], slots: list[int]) -> None:
-        """Give runs that have started slots to run in: one of several slots or with amounts all of
-        them.
+        """Give slots to runs that have started.
+
+        A run of several slots or with amounts gets all of the slots.
         """
         if slots:
             slots_of_runs = [
@@ -155,11 +156,12 @@ class Starter:
     def start_next(
         self, store: Store, bells: Iterable[Place] = (), ended: Iterable[Run] = ()
     ) -> Started:
-        """Enter doorbells, report runs that ended, and start what waits where slots are idle: one
-        round trip.
+        """Enter doorbells, report ended runs, and start waiting runs in idle slots.
 
-        The server chooses the tasks that come first in the queue's order. Runs that ended and were
-        not reported are the caller's to report: nothing can start, or the server is away.
+        All happens in one round trip.
+
+        The server chooses the tasks that come first in the queue's order. The caller reports the
+        ended runs that this did not report, because nothing could start or the server is away.
         """
         node = self._node
         over = list(ended)
@@ -178,9 +180,7 @@ class Starter:
             return started
 
     def _start_chosen(self, store: Store, over: list[Run], started: Started) -> list[str]:
-        """Report how runs ended and start others where slots are idle; return what the server
-        answers to each.
-        """
+        """Report ended runs and start chosen runs; return the server's word for each."""
         try:
             runs, slots = self._chosen()
             if not runs:
@@ -192,8 +192,9 @@ class Starter:
         return [word for _, word, _ in answers]
 
     def _chosen(self) -> tuple[list[Run], list[int]]:
-        """Return runs that may start, and the idle slots for them; one of several slots or with
-        amounts alone.
+        """Return the runs that may start, and the idle slots for them.
+
+        A run of several slots or with amounts comes alone.
         """
         node = self._node
         for run in node.runs.waiting():
@@ -214,7 +215,7 @@ class Starter:
         return (waiting, slots) if slots else ([], [])
 
     def hand_back(self, why: str, is_meant: Callable[[Run], bool] = lambda run: True) -> list[Run]:
-        """Hand back runs that wait: their tasks are placed elsewhere. Any thread may call this."""
+        """Hand back waiting runs, whose tasks are placed elsewhere. Any thread may call this."""
         with self._turn:
             runs = [run for run in self._node.runs.waiting() if is_meant(run)]
             for run in runs:
@@ -225,7 +226,7 @@ class Starter:
 
 @contextmanager
 def _keeping(started: Started) -> Iterator[None]:
-    """Log an error once runs were found: they have started, and must be handed to Celery."""
+    """Log an error instead of raising it once there are started runs to hand over."""
     try:
         yield
     except Exception:
@@ -235,7 +236,7 @@ def _keeping(started: Started) -> Iterator[None]:
 
 
 def _taken(slots: list[int], own_slot: int) -> int:
-    """Take a slot out of a list of idle ones, a run's own if it is there."""
+    """Remove an idle slot from a list and return it: the run's own slot if it is there."""
     slot = own_slot if own_slot in slots else slots[0]
     slots.remove(slot)
     return slot

@@ -1,5 +1,6 @@
-"""Keeps a node's waiting seats: opens and shuts them, and hands back tasks that have waited too
-long.
+"""The seat keeper opens and shuts a node's waiting seats.
+
+It hands back tasks that have waited too long.
 """
 
 from __future__ import annotations
@@ -22,15 +23,13 @@ from .run_starter import Starter
 log = logging.getLogger("parsync.agent")
 
 OPEN_CHECK_S: Final = 0.02
-"""How often it looks while waiting seats are open."""
+"""How often the keeper looks while waiting seats are open."""
 SHUT_CHECK_S: Final = 0.1
-"""How often it looks while they are shut and something runs."""
+"""How often the keeper looks while waiting seats are shut and a task runs."""
 
 
 class SeatKeeper(Duty):
-    """Keep the waiting seats in a thread of its own, because a solo pool runs tasks in the thread
-    of the event loop.
-    """
+    """Keeps the waiting seats in a thread of its own: a solo pool occupies the event loop."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class SeatKeeper(Duty):
             node.wait_for_runs(pause_s)
 
     def keep(self, store: Store) -> None:
-        """Look once: hand back, then open or shut."""
+        """Look once: hand back late tasks, then open or shut seats."""
         node = self._node
         now_s = time.monotonic()
         if node.leaving:
@@ -79,7 +78,7 @@ class SeatKeeper(Duty):
                 self._set(store)
             finally:  # also while the partition's primary is away
                 self._starter.hand_back(why)
-            if self._unread:  # no more will come: the seats are shut
+            if self._unread:  # no more tasks come: the seats are shut
                 self._reconciler.give_back_unread(store, why)
                 self._unread = False
         elif node.runs.waiting() and node.runs.idle(node.ahead.slots):

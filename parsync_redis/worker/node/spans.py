@@ -1,5 +1,6 @@
-"""The place span of OpenTelemetry: from when a task could be taken until its run begins, in the
-trace of its submit.
+"""The place span of OpenTelemetry, in the trace of the task's submit.
+
+The span lasts from when a task could be taken until its run begins.
 
 The trace context travels in the headers that OpenTelemetry's instrumentation of Celery writes. The
 worker has them, so no scheduler reads a message. For sampled traces only, the worker reads the
@@ -33,9 +34,9 @@ from ...store.store import Store
 log = logging.getLogger("parsync.agent")
 
 MAX_WAITING_SPANS: Final = 1000
-"""Runs that wait for their spans; of more at a time there are none."""
+"""Maximum number of runs that wait for their spans; further runs get no span."""
 CHOICE_S: Final = 1.0
-"""So long after the begin of a run its scheduler has noted why it chose the place."""
+"""Time from the begin of a run until its scheduler has noted why it chose the place."""
 SPANS_JOIN_S: Final = 5.0
 """How long a worker that stops waits for the last spans."""
 NS: Final = 1_000_000
@@ -44,9 +45,9 @@ NS: Final = 1_000_000
 
 @dataclass(slots=True)
 class BegunRun:
-    """A run that has begun, and the trace that it is of.
+    """A run that has begun, and the trace to which it belongs.
 
-    due_s: when its choice is read. task: its record.
+    due_s: when the scheduler's choice is read (monotonic seconds). task: the task's record.
     """
 
     place: Place
@@ -72,7 +73,7 @@ class PlaceSpans(threading.Thread):
     def begin(self, place: Place, name: str, headers: Mapping[str, object]) -> None:
         """Note that a run begins.
 
-        Headers may be anybody's: if they cannot be read, there is no span.
+        Anybody may write headers: if they cannot be read, there is no span.
         """
         try:
             context = sampled(headers)
@@ -129,7 +130,7 @@ class PlaceSpans(threading.Thread):
                 log.exception("place spans: unexpected")  # an error of an exporter, for example
 
     def _next(self, pause_s: float | None) -> list[BegunRun | None]:
-        """Return what has begun, after a pause if nothing has."""
+        """Return the runs that have begun; wait up to pause_s if there are none."""
         begun_runs: list[BegunRun | None] = []
         try:
             begun_runs.append(self._news.get(timeout=pause_s))
@@ -146,9 +147,7 @@ class PlaceSpans(threading.Thread):
 
 
 def sampled(headers: Mapping[str, object]) -> Context | None:
-    """Return the trace context in a message's headers; None if there is none, or nobody here
-    records that trace.
-    """
+    """Return the trace context in a message's headers, None if no trace is recorded."""
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return None  # the app has set no provider up in this process
     context = propagate.extract(headers)
