@@ -14,10 +14,10 @@ from .integration.app import Parsync
 
 
 class Loader(AppLoader):  # type: ignore[misc]
-    """Celery's default loader; it gives its app a Parsync unless it has one.
+    """Celery's default loader, which gives its app a Parsync unless the app has one.
 
-    An app makes its loader when its settings are first read. A Parsync(app, ...) that its code
-    makes later takes the place of the loader's.
+    An app makes its loader when its settings are first read. A Parsync(app, ...) that the app's
+    code makes later replaces the loader's Parsync.
     """
 
     def __init__(self, app: Celery, **kwargs: object) -> None:

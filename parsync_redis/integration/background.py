@@ -1,9 +1,10 @@
-"""Work for the app's broker that must not keep its caller waiting: a thread does it, one thing
-after the other.
+"""Work for the app's broker that must not keep its caller waiting.
 
-This is the event task-sent and the broadcast of a cancel. Neither decides anything: parsync's state
-has it by then. While the broker is away they wait in a queue; what does not fit is dropped and
-logged.
+A thread does the work, in order.
+
+The work is to send the event task-sent and the broadcast of a cancel. Neither decides anything,
+because parsync's state is written before. While the broker is away, the work waits in a queue. Work
+that finds the queue full is dropped and logged.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from collections.abc import Callable
 from typing import Final
 
 MAX_QUEUED_WORK: Final = 1000
-"""The longest queue."""
+"""Maximum number of pieces of work that wait."""
 AT_EXIT_S: Final = 1.0
-"""How long a process that ends waits until all is done."""
+"""How long a process that ends waits for the work."""
 
 log = logging.getLogger("parsync")
 Work = Callable[[], object]
@@ -48,7 +49,7 @@ class Background:
         self._thread: _Thread | None = None
 
     def do(self, work: Work) -> None:
-        """Have `work` done soon. It does not wait or raise: work that cannot be done is dropped."""
+        """Have `work` done soon. This does not wait or raise: it drops work that cannot be done."""
         try:
             with _lock:
                 thread = self._thread

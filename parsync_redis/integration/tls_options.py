@@ -1,4 +1,4 @@
-"""TLS as kombu and redis-py have it in Python, written as options of an address."""
+"""TLS options of an address, from the Python settings of kombu and redis-py."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _CERT_REQS: Final[Mapping[object, str]] = {
 
 
 def tls_options(ssl_options: object, setting: str) -> dict[str, str] | None:
-    """Return the TLS options of an address for a dict of redis-py's `ssl_...` arguments; None if it
-    asks for no TLS.
+    """Return redis-py's `ssl_...` arguments as TLS options of an address, None for no TLS.
 
-    setting: the name of the dict, for people. Raises InvalidInput for True, and for what an address
-    cannot carry.
+    setting: the name of the dict, for messages. Raises InvalidInput for True, and for an argument
+    that an address cannot carry.
     """
     if not ssl_options:
         return None
@@ -50,8 +49,9 @@ def tls_options(ssl_options: object, setting: str) -> dict[str, str] | None:
 
 
 def _cert_reqs(value: object, setting: str) -> str:
-    """Return redis-py's word: None is none to redis-py, and kombu also knows the names of Python's
-    constants.
+    """Return the word of redis-py for a value of ssl_cert_reqs.
+
+    None is "none" to redis-py. kombu also knows the names of Python's constants.
     """
     if isinstance(value, str):
         word = value.removeprefix("CERT_").lower()

@@ -1,8 +1,7 @@
-"""Tests of apps that use parsync: a cluster in the test's process, and an eager mode that checks
-options.
+"""Help for the tests of apps that use parsync.
 
-plugin.py is the pytest plug-in. Without pytest: `with TestCluster(app) as cluster`, `with
-Eager(app) as eager`.
+There is a cluster in the test's process, and an eager mode that checks options. plugin.py is the
+pytest plug-in. Without pytest: `with TestCluster(app) as cluster`, `with Eager(app) as eager`.
 """
 
 from importlib import import_module

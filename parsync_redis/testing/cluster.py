@@ -1,5 +1,6 @@
-"""A whole cluster in the process of a test: a server, and in threads a scheduler and a node that
-runs tasks.
+"""A whole cluster in the process of a test.
+
+A server is a child process; a scheduler and a node that runs tasks are threads.
 """
 
 import os
@@ -27,26 +28,28 @@ from .nodes import worker_options
 TEST_CLUSTER: Final = "test"
 TEST_NODE: Final = "n1"
 CLUSTER_DEFAULTS: Final = {"partitions": 1, "gap_s": 0.1, "lease_s": 60.0}
-"""Settings of the cluster, unless the app's settings say others.
+"""Settings of the cluster, unless the app's settings have other values.
 
 A debugger may stop a test for less than a lease.
 """
 
 READY_S: Final = 30.0
 ENDS_S: Final = 10.0
-"""How long the tasks of a test may take to end when it is over."""
+"""How long the tasks of a test may take to end when the test is over."""
 
 _RESULTS: Final = 1
 """The number of the database for results, which a reset empties."""
 
 
 class TestCluster:
-    """A server, a scheduler and a node of `app`, in this process; until `stop` the app submits to
-    this cluster.
+    """A server, a scheduler and a node of `app` in this process.
 
-    node: what the node offers: slots, score, labels, resources, taints, and the queues that it
-    consumes. It runs one task at a time. client: a ParsyncClient of the cluster; url: the server's
-    address. Raises InvalidInput, and ServerUnreachable if there is no server program.
+    The app submits to this cluster until `stop`.
+
+    node: the node's offer, a mapping of slots, score, labels, resources, taints, and the queues
+    that the node consumes. The node runs one task at a time. client: a ParsyncClient of the
+    cluster. url: the server's address. Raises InvalidInput, and ServerUnreachable if there is no
+    server program.
     """
 
     __test__ = False  # pytest takes classes of this name for tests
@@ -129,8 +132,7 @@ class TestCluster:
 
 
 _OF_ITS_BROKER: Final[dict[str, Any]] = {"broker_use_ssl": False, "redis_backend_use_ssl": None}
-"""What an app's configuration says of its own servers, and what this server needs: it has no TLS.
-"""
+"""Configuration of an app's own servers, with the values for this server, which has no TLS."""
 
 
 def _results(url: str) -> str:
@@ -139,8 +141,9 @@ def _results(url: str) -> str:
 
 @contextmanager
 def _used_by(app: Celery, url: str) -> Iterator[None]:
-    """Have an app, and the programs that its tests start, use this server as broker, for results
-    and for parsync.
+    """Have an app use this server as broker, for results and for parsync.
+
+    The programs that the tests start use the server as well.
     """
     new = dict.fromkeys(
         ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL", "PARSYNC_URL"),
@@ -196,10 +199,10 @@ def _scheduler(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def _worker(app: Celery, options: Mapping[str, Any]) -> Iterator[None]:
-    """Run a worker that is a node in a thread; it leaves the log of the tests as it is."""
+    """Run a worker that is a node in a thread; the log of the tests stays as it is."""
 
     def keep_log(**_: object) -> None:
-        """Be there: Celery sets up no log if somebody listens."""
+        """Do nothing: Celery sets up no log if this signal has a receiver."""
 
     signals.setup_logging.connect(keep_log, weak=False)
     flags = {

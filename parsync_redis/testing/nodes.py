@@ -1,4 +1,4 @@
-"""A node as tests declare it: a mapping of what it offers."""
+"""A node as tests declare it: a mapping of the node's offer."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ DEFAULT_SLOTS: Final = 8
 
 
 def check_node(node: object) -> dict[str, Any]:
-    """Return what a declared node says; raises InvalidInput for what is no node."""
+    """Return a declared node with its default slots; raises InvalidInput."""
     if not isinstance(node, Mapping):
         raise InvalidInput(f"{shown(node)} is not a node: it must be a mapping, {{'slots': 2}}")
     for name in node:
@@ -34,8 +34,9 @@ def offer_of(node: object) -> Resources:
 
 
 def worker_options(node: object) -> dict[str, Any]:
-    """Return the options of the worker that is this node, as its flags have them; raises
-    InvalidInput.
+    """Return the worker's options for a declared node, as its flags have them.
+
+    Raises InvalidInput.
     """
     declared = check_node(node)
     offer_of(node)

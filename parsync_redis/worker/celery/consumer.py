@@ -81,11 +81,11 @@ class ConnectAttempt(threading.Thread):
 
 
 class NodeConsumer(CeleryConsumer):
-    """The differences of a node's consumer from Celery's.
+    """The differences between a node's consumer and Celery's consumer.
 
     `node_consumer` puts it before the app's own class.
 
-    was_refused: the broker's server answered, and did not do what it was asked.
+    was_refused: the broker's server answered a request and refused it.
     """
 
     _alone = False
@@ -151,8 +151,9 @@ class NodeConsumer(CeleryConsumer):
         hub.propagate_errors = errors
 
     def on_connection_error_after_connected(self, exc: BaseException) -> None:
-        """Close the connection as Celery does, and end what the broker delivers again: no placed
-        task is among that.
+        """Close the connection as Celery does, and end the runs that the broker delivers again.
+
+        The broker delivers no placed task again.
         """
         node = self.controller.parsync_agent.node
         if self.connection is not None:
@@ -164,11 +165,11 @@ class NodeConsumer(CeleryConsumer):
             node.broker_lost = False
 
     def create_task_handler(self, *args: object, **kwargs: object) -> object:
-        """Return Celery's handler of messages, which drops those that are none."""
+        """Return Celery's handler of messages, which drops what is no task's message."""
         return handle_carefully(self, super().create_task_handler(*args, **kwargs))
 
     def stop(self) -> None:
-        """Close what Celery leaves open if the consumer has not started all of its steps."""
+        """Stop, and close what Celery leaves open if some steps have not started."""
         if self._alone:
             self.on_close()
             self.parsync_inbox.stop(self)
@@ -201,7 +202,7 @@ class PlacedOnlyConsumer(NodeConsumer):
 
 @cache
 def node_consumer(base: type, placed_only: bool) -> type:
-    """Return `base`, a class of Celery consumers, as a node's."""
+    """Return `base`, a class of Celery consumers, as the class of a node's consumer."""
     kinds = (PlacedOnlyConsumer if placed_only else NodeConsumer, base)
     blueprint = outliving(base.Blueprint)  # type: ignore[attr-defined] # of every Celery consumer
     return type(base.__name__, kinds, {"__doc__": base.__doc__, "Blueprint": blueprint})
@@ -233,7 +234,7 @@ def register_once(worker: Worker) -> None:
 
 
 def _close_without_errors(connection: Connection) -> None:
-    """Have a lost connection raise nothing when it is closed.
+    """Make the close of a lost connection raise nothing.
 
     kombu puts unacknowledged messages back then. If the broker is away it closes half of the
     connection, and its second try raises an AttributeError, which would end the worker. The broker

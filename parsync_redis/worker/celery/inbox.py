@@ -1,9 +1,9 @@
-"""The inbox of a node: a step of the worker's consumer that reads doorbells and has their tasks
-started.
+"""The inbox of a node: a step of the worker's consumer that reads doorbells.
 
-It waits in the server (BLMPOP), over a connection of its own, for as many doorbells as there are;
-Celery's event loop calls it when there is an answer to read. Celery and kombu see nothing of an
-inbox's content.
+The tasks of the doorbells are then started.
+
+The inbox waits in the server (BLMPOP), over a connection of its own. Celery's event loop calls the
+inbox when there is an answer to read. Celery and kombu see nothing of the inbox's content.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ the reconciler rings again.
 LATE_ANSWER_S: Final = 2.0
 """If the server has not answered this long after its timeout, the connection is replaced."""
 MAX_DOORBELLS: Final = 64
-"""The most doorbells that are answered at a time."""
+"""Maximum number of doorbells that are answered at a time."""
 HAND_OVER_S: Final = 0.02
-"""As many doorbells are answered at a time as the pool takes tasks in this time.
+"""The inbox reads as many doorbells at a time as the pool takes tasks in this time.
 
-A solo pool runs each task when it is handed over: more would be started and then wait for it.
+A solo pool runs each task when it is handed over. Further tasks would be started and then wait.
 """
 
 
@@ -118,8 +118,9 @@ class Inbox(bootsteps.StartStopStep):
                 self.agent.reporter.ended(run, "again")  # it never ran: no start of it was lost
 
     def _listen(self) -> None:
-        """Wait for doorbells over a new connection, unless the inbox does so already: a node may
-        register again.
+        """Wait for doorbells over a new connection, unless the inbox does so already.
+
+        A node may register again.
         """
         node = self.agent.node
         key = self.agent.store.keys.inbox(node.partition, node.name)
@@ -164,7 +165,7 @@ class Inbox(bootsteps.StartStopStep):
         self._timer = None
 
     def _check_silence(self) -> None:
-        """Replace a connection that has been silent for too long: its server may be gone."""
+        """Replace a connection that is silent for too long, because its server may be gone."""
         if (
             self._connection is None
             or time.monotonic() < self._asked_s + BLMPOP_TIMEOUT_S + LATE_ANSWER_S

@@ -1,5 +1,6 @@
-"""Placed tasks in Celery's answers to `inspect`: those that have not begun, and those that are not
-due yet.
+"""Placed tasks in Celery's answers to `inspect`.
+
+The answers have the tasks that have not begun, and the tasks that are not due yet.
 
 Celery answers with the tasks that its worker has received. A worker receives a placed task when it
 begins; a delayed task is in Redis until it is due.
@@ -27,9 +28,9 @@ from .delivered_message import as_message
 log = logging.getLogger("parsync.agent")
 
 MAX_LISTED_TASKS: Final = 100
-"""The most tasks that an answer lists, those that are due first."""
+"""Maximum number of tasks that an answer lists; the tasks that are due first come first."""
 _MESSAGES_PER_READ: Final = 4
-"""Messages read at a time: each has up to 2 MiB, and the worker's event loop waits for them."""
+"""Messages in one read: each has up to 2 MiB, and the event loop waits for the read."""
 _PRIORITY: Final = 6
 """The priority that Celery shows for every entry of a worker's timer."""
 
@@ -38,7 +39,7 @@ Answer = Callable[..., list[TaskEntry]]
 
 
 def extend_panel() -> None:
-    """Extend Celery's answers; those of a worker that is no node stay as they were."""
+    """Add placed tasks to the answers of a node; other workers answer as before."""
     for name, list_ours, aliases in (
         ("reserved", reserved, ("dump_reserved",)),
         ("scheduled", scheduled, ("dump_schedule",)),
@@ -75,7 +76,7 @@ def _id(entry: TaskEntry) -> str:
 
 
 def reserved(agent: Agent, app: Celery, hostname: str) -> Iterable[TaskEntry]:
-    """Return the tasks that are placed at this node and have not begun."""
+    """Yield the tasks that are placed at this node and have not begun."""
     store = agent.store
     partition = agent.node.partition
     node = store.nodes(partition).get(agent.node.name)
@@ -87,8 +88,9 @@ def reserved(agent: Agent, app: Celery, hostname: str) -> Iterable[TaskEntry]:
 
 
 def scheduled(agent: Agent, app: Celery, hostname: str) -> Iterable[TaskEntry]:
-    """Return the tasks that are not due yet and whose names this worker knows; each such node lists
-    them.
+    """Yield the tasks that are not due yet and whose names this worker knows.
+
+    Each node that knows the name lists the task.
     """
     pages = agent.store.pipe(
         [
@@ -111,9 +113,10 @@ def _requests(
     keys: Iterable[str],
     is_wanted: Callable[[str, str], bool],
 ) -> Iterable[tuple[str, TaskEntry, object]]:
-    """Return the first tasks whose name and state are wanted, without damaged ones.
+    """Yield the first wanted tasks, without damaged ones.
 
-    Each is its id as keys have it, its entry, and the ETA that its caller named, None for none.
+    Yields for each task its id as keys have it, its entry, and the ETA that its caller named or
+    None. is_wanted: takes the name and the stored state of a task.
     """
     store = agent.store
     names = dict[str, str]()
@@ -139,8 +142,9 @@ def _requests(
 
 
 def _eta(app: Celery, due_ms: float, asked_eta: object) -> str:
-    """Return when a task is due: as its caller asked, to the microsecond, unless it was put off
-    since then.
+    """Return when a task is due, in ISO 8601.
+
+    The caller's ETA counts, to the microsecond, unless the task was put off since then.
     """
     due = datetime.fromtimestamp(due_ms / 1000, UTC).astimezone(app.timezone)
     try:
@@ -152,8 +156,9 @@ def _eta(app: Celery, due_ms: float, asked_eta: object) -> str:
 
 # Any: an envelope is a JSON object
 def _request(app: Celery, hostname: str, id: str, name: str, payload: dict[str, Any]) -> TaskEntry:
-    """Return a task as Celery's `Request.info` shows it, with the sender's description of
-    unreadable arguments.
+    """Return a task as Celery's `Request.info` shows it.
+
+    Arguments that cannot be read are shown as the sender described them.
     """
     headers = payload["headers"]
     opened = as_message(app, payload, Message)

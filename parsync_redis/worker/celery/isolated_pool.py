@@ -28,7 +28,7 @@ Trace = Callable[..., object]
 def run_isolated(
     isolation: RunIsolation | None, environment: Mapping[str, str], trace: Trace, *args: object
 ) -> object:
-    """Run a task by Celery's `trace` with these variables, isolated if `isolation` is given.
+    """Run a task by Celery's `trace` with these variables, isolated if that is given.
 
     If the isolation cannot be set up, the run fails with NotBegun. If `trace` raises, the run fails
     with that error: sys.exit, asyncio.CancelledError, a result that cannot be stored. No pool but
@@ -57,17 +57,16 @@ def run_isolated(
 
 
 def run_beside_loop(*run: object) -> object:
-    """Run a task as `run_isolated` does, in a process or thread that is not the event loop's: each
-    run may wait.
+    """Run a task as `run_isolated` does, outside of the event loop.
+
+    Each run may wait for its result backend.
     """
     be_patient_anew()
     return run_isolated(*run)  # type: ignore[arg-type] # the same arguments
 
 
 def exit_of_task(error: SystemExit | KeyboardInterrupt) -> WorkerLostError:
-    """Return the error of a task that asked its process to exit, in Celery's words for such an
-    exit.
-    """
+    """Return the error of a task that asked its process to exit, in Celery's words."""
     code = error.code if isinstance(error, SystemExit) else None
     status = 0 if code is None else code & 0xFF if isinstance(code, int) else 1
     lost = WorkerLostError(
@@ -79,8 +78,9 @@ def exit_of_task(error: SystemExit | KeyboardInterrupt) -> WorkerLostError:
 
 
 def _shuts_down(error: BaseException) -> bool:
-    """Return True if this process shuts down: by a signal, or because Celery ends the worker from
-    its main thread.
+    """Return whether this process shuts down.
+
+    A signal, or Celery in the worker's main thread, ends the process then.
     """
     if common._should_have_exited[0]:
         return True
@@ -91,8 +91,9 @@ def _shuts_down(error: BaseException) -> bool:
 
 
 def _failed(error: BaseException) -> tuple[int, ExceptionInfo, float]:
-    """Return what Celery's trace would for a run that failed with this error, which nobody has
-    stored as its result.
+    """Return what Celery's trace returns for a run that failed with this error.
+
+    The error is marked: nobody has stored it as the result.
     """
     mark_unstored(error)
     try:
@@ -107,9 +108,7 @@ class Applies(Protocol):
     def apply_async(
         self, target: Callable[..., object], args: tuple[object, ...], **options: object
     ) -> object:
-        """Have a process or thread of the pool call `target(*args)`; return the pool's handle of
-        that call.
-        """
+        """Have the pool call `target(*args)`; return the pool's handle of that call."""
 
 
 class IsolatedPool:

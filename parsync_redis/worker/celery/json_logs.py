@@ -1,5 +1,6 @@
-"""Let a Celery worker log JSON: its own lines, those of its tasks, and those of parsync
-(PARSYNC_LOG_FORMAT=json).
+"""JSON logs of a Celery worker (PARSYNC_LOG_FORMAT=json).
+
+The lines of Celery, of the tasks and of parsync are JSON.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ CELERY_LOGGERS: Final = (None, "celery", "celery.task", "celery.redirected", "mu
 
 
 def log_as_json(node: str) -> None:
-    """Have everything that this worker and its pool processes log be JSON; call it when Celery has
-    set its logs up.
+    """Make this worker and its pool processes log JSON.
+
+    The caller calls this when Celery has set its logs up.
     """
 
     def about() -> Mapping[str, object]:
@@ -30,7 +32,7 @@ def log_as_json(node: str) -> None:
 
 
 def running() -> Mapping[str, object]:
-    """Return the task that runs here and now, with its name and attempt; {} outside of one."""
+    """Return the id, name and attempt of the task that runs here; {} outside of a task."""
     task = get_current_task()
     if task is None or not task.request.id:
         return {}

@@ -57,8 +57,9 @@ class CeleryWorker:
 
     @property
     def processes(self) -> int | None:
-        """How many processes the pool has, with an autoscaler at most; the size of other pools
-        never changes.
+        """The number of processes of a prefork pool, None for the other pools.
+
+        With an autoscaler it is the highest number. The size of the other pools never changes.
         """
         worker = self._worker
         if not issubclass(worker.pool_cls, PreforkPool):
@@ -69,8 +70,9 @@ class CeleryWorker:
 
     @property
     def queues(self) -> Collection[str] | None:
-        """The queues that `add_consumer` and `cancel_consumer` change; None while there is no
-        consumer of them.
+        """The queues that the worker consumes, None while there is no consumer of them.
+
+        `add_consumer` and `cancel_consumer` change the queues.
         """
         consumer = getattr(getattr(self._worker, "consumer", None), "task_consumer", None)
         return None if consumer is None else {queue.name for queue in consumer.queues}
@@ -80,7 +82,7 @@ class CeleryWorker:
         return self._solo and bool(state.active_requests)
 
     def listen(self) -> None:
-        """Have the consumer's inbox listen; there is none before the consumer is made."""
+        """Have the consumer's inbox listen, once the consumer has an inbox."""
         inbox = getattr(getattr(self._worker, "consumer", None), "parsync_inbox", None)
         if inbox is not None:
             inbox.registered()

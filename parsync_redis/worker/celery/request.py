@@ -34,8 +34,9 @@ log = logging.getLogger("parsync.agent")
 
 
 def watch(task: Task) -> bool:
-    """Have a task's requests report to the agent, and watch its result backend; False if they did
-    so already.
+    """Have a task's requests report to the agent, and watch its result backend.
+
+    Returns False if they did so already.
     """
     watch_backend_of(task)
     before = symbol_by_name(task.Request)
@@ -45,15 +46,16 @@ def watch(task: Task) -> bool:
 
 @cache
 def request_class(base: type) -> type:
-    """Return `base`, a class of Celery requests, with reports to the agent."""
+    """Return `base`, a class of Celery requests, extended by reports to the agent."""
     if getattr(base, "of_parsync", False):
         return base
     return type("ParsyncRequest", (ReportedRequest, base), {"__doc__": base.__doc__})
 
 
 class ReportedRequest(CeleryRequest):
-    """A request that reports how it ends if parsync placed it; `request_class` puts it before the
-    task's own class.
+    """A request that reports how it ends if parsync placed its task.
+
+    `request_class` puts this class before the task's own class.
     """
 
     of_parsync = True
@@ -87,8 +89,9 @@ class ReportedRequest(CeleryRequest):
     def acknowledged(self) -> bool:
         """Whether Celery need not expect the broker to deliver the request's message again.
 
-        A placed request has no message. Celery asks when the broker's connection is lost, to cancel
-        what comes again; and in a cold shutdown, to cancel what has not ended.
+        A placed request has no message. Celery reads this when the broker's connection is lost, to
+        cancel the requests that come again, and in a cold shutdown, to cancel the requests that
+        have not ended.
         """
         return self._acknowledged or (self._agent is not None and self._agent.node.broker_lost)
 
@@ -115,7 +118,7 @@ class ReportedRequest(CeleryRequest):
             self._agent.reporter.ended(self._run, outcome)
 
     def drop(self, pool: Pool) -> None:
-        """Kill the run without reporting its end: its task is another node's now."""
+        """Kill the run without reporting its end, because another node has the task now."""
         self._dropped_by = pool
         if self.time_start:
             self.cancel(pool, signal="SIGKILL", emit_retry=False)
@@ -133,9 +136,7 @@ class ReportedRequest(CeleryRequest):
         return done
 
     def reject(self, requeue: bool = False) -> object:
-        """Put the task back into parsync's queue if Celery would put its message back into the
-        broker's.
-        """
+        """Put the task back into parsync's queue where Celery would put back its message."""
         self._put_back = self._put_back or (requeue and not self._acknowledged)
         return super().reject(requeue=requeue)
 
@@ -155,8 +156,8 @@ class ReportedRequest(CeleryRequest):
     ) -> object:
         """Report everything that is not a success.
 
-        If the process was lost, or killed by a cold shutdown, the task has not failed: it goes
-        back. If the task itself ended its process, it has failed.
+        If the process was lost, or killed by a cold shutdown, the task has not failed and goes
+        back. If the task itself ended its process, the task has failed.
         """
         error = exc_info.exception
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
@@ -202,17 +203,18 @@ class ReportedRequest(CeleryRequest):
         self._already_revoked = True
 
     def _announce_cancelled(self, **kwargs: object) -> None:
-        """Store and tell that a run was cancelled which goes back.
+        """Store and tell that a run was cancelled; its task goes back.
 
-        It does so whatever the result backend says.
+        The task goes back whatever the result backend says.
         """
         with self._noting_unstored():
             super()._announce_cancelled(**kwargs)
         self._already_cancelled = True
 
     def _goes_back(self, run: Run, error: BaseException) -> bool:
-        """Report a run that did not fail, but was dropped, could not begin, or lost its process;
-        False if it failed.
+        """Report a run whose task goes back; return False if the run failed.
+
+        The task of a run that was dropped, could not begin or lost its process goes back.
         """
         if self._already_cancelled:
             task_ready(self)
@@ -239,8 +241,9 @@ class ReportedRequest(CeleryRequest):
         return "failed" if by_task else outcome_of(error, self._already_revoked)
 
     def _not_begun(self, run: Run, error: NotBegun) -> None:
-        """Report a run whose function was not called: its start does not count, and its slots are
-        shut for a while.
+        """Report a run whose function was not called.
+
+        Its start does not count, and its slots are shut for a while.
         """
         log.warning("task %s could not begin (%s): it goes back", self.id, error)
         run.why = f"it could not begin: {error}"
@@ -259,8 +262,9 @@ class ReportedRequest(CeleryRequest):
         return not self._already_revoked and not self._success_was_stored()
 
     def on_timeout(self, soft: bool, timeout: float) -> object:
-        """Report a hard time limit as failed; in a cold shutdown it does not count: the task goes
-        back.
+        """Report a hard time limit as a failure.
+
+        In a cold shutdown the time limit does not count: the task goes back.
         """
         try:
             with self._noting_unstored():
@@ -284,14 +288,13 @@ class ReportedRequest(CeleryRequest):
 
 _EXITED: Final = re.compile(r"exitcode (\d+)")
 _NOT_BY_TASK: Final = (int(SIGTERM), 155)
-"""Exit codes of pool processes that were told to end: by SIGTERM, or by their limit of tasks
-(EX_RECYCLE).
-"""
+"""Exit codes of pool processes that SIGTERM or their limit of tasks (EX_RECYCLE) ended."""
 
 
 def ended_by_task(error: BaseException) -> bool:
-    """Return True if the task ended its process by sys.exit or os._exit; a signal is not the task's
-    doing.
+    """Return whether the task ended its process, by sys.exit or os._exit.
+
+    A signal is not the task's doing.
     """
     if not isinstance(error, WorkerLostError):
         return False
@@ -313,8 +316,9 @@ def outcome_of(error: BaseException, revoked: bool) -> str:
 
 
 def why_failed(error: BaseException) -> str:
-    """Return why a task has failed, without the text of its error: that is for those who may read
-    its result.
+    """Return why a task has failed, without the text of its error.
+
+    Only those who may read the result may read that text.
     """
     if isinstance(error, WorkerLostError):
         return "it ended its own process"
@@ -322,10 +326,10 @@ def why_failed(error: BaseException) -> str:
 
 
 def is_failure(error: BaseException) -> bool | None:
-    """Return whether a function failed that ended with this exception; None if that says nothing of
-    its node.
+    """Return whether a function failed that ended with this exception.
 
-    A retry because of an exception is a failure; a retry as such is not, like Ignore.
+    None if the exception says nothing about the node. A retry because of an exception is a failure.
+    A retry without an exception is none, as with Ignore.
     """
     if isinstance(error, Retry):
         return bool(error.exc or error.excs)

@@ -1,8 +1,7 @@
-"""The results outbox: tasks whose end the result backend does not know, or that were revived
-(pending).
+"""The results outbox: the tasks of which the result backend must still be told.
 
-No worker saw their end (cancelled, dead), or the backend did not take their result. A process that
-has the task's app tells the backend.
+No worker saw their end (cancelled, dead), the backend did not take their result (failed), or an
+operator revived them (pending). A process that has the task's app tells the backend.
 """
 
 import logging
@@ -31,11 +30,12 @@ from .delivered_message import as_message
 log = logging.getLogger("parsync.agent")
 
 MAX_ANNOUNCED: Final = 100
-"""The most entries that are announced at a time."""
+"""Maximum number of entries of a shard that are announced at a time."""
 
 Owed = deque[tuple[str, bytes]]
-"""The key of an outbox, and an entry that was taken from it and could not be put back because the
-server refused.
+"""Entries that were taken from an outbox and that the server refused to take back.
+
+Each has the key of its outbox.
 """
 
 _OUTBOX_ENTRY = re.compile(
@@ -44,8 +44,7 @@ _OUTBOX_ENTRY = re.compile(
 
 
 def announce(store: Store, app: Celery, owed: Owed, send_event: SendEvent | None = None) -> int:
-    """Tell the result backend of up to 100 entries of each shard's outbox, the oldest first; return
-    how many.
+    """Tell the result backend of the oldest entries of each shard; return how many.
 
     owed: what earlier calls could not put back. It is put back first.
     """
@@ -78,8 +77,9 @@ def put_back(store: Store, owed: Owed) -> None:
 
 
 def _raise_unless_one_shards(store: Store, error: Exception) -> None:
-    """Raise an error, unless it is of one of several shards: entries of the others do not wait for
-    that shard's.
+    """Raise an error, unless it concerns one of several shards.
+
+    Entries of the other shards do not wait for that shard.
     """
     if not store.several or not isinstance(translate(store.address, error), AWAY):
         raise error
@@ -114,8 +114,8 @@ def _announce_shard(
 ) -> int:
     """Tell the result backend of these entries of a shard; return how many.
 
-    An entry is announced by one process, whose app knows the task. If the backend is away or the
-    app does not know the task, it goes back to the outbox.
+    One process announces an entry. If the backend is away or the app does not know the task, the
+    entry goes back to the outbox.
     """
     client: Any = store.client  # Any: redis-py says that each reply may be awaitable
     key = store.keys.queue("outbox", shard)
@@ -149,7 +149,7 @@ def _announce_shard(
 
 # Any: redis-py says that each reply may be awaitable
 def _put_back(client: Any, key: str, entry: bytes, owed: Owed) -> None:
-    """Put an entry back that was taken. If the server refuses, it is owed."""
+    """Put back an entry that was taken. If the server refuses, the entry is owed."""
     try:
         client.lpush(key, entry)
     except (RedisError, OSError):
@@ -168,17 +168,17 @@ def _look_up(store: Store, id: str) -> tuple[str, str, bytes | None]:
 
 
 def can_announce(app: Celery) -> bool:
-    """Return True if this app has a result backend; without one it leaves the outbox to others."""
+    """Return True if this app has a result backend, and so can announce entries."""
     return not isinstance(app.backend, DisabledBackend)
 
 
 def _tell(
     app: Celery, entry: str, message: bytes | None, now: str, send_event: SendEvent | None
 ) -> None:
-    """Tell the backend of one entry, unless the task's state `now` is another; gone if its record
-    has expired.
+    """Tell the backend of one entry, unless the task is in another state by now.
 
-    The state is another if an operator has revived the task, or its id was published again.
+    now: the task's present state; gone if its record has expired. The state is another if an
+    operator has revived the task, or its id was published again.
     """
     key, state, why = (*entry.split(" ", 2), "", "")[:3]
     id = decode_id(key)
@@ -209,8 +209,9 @@ def _tell(
 
 
 def _says_dead(app: Celery, id: str) -> bool:
-    """Return True if the result backend holds the task's death; the result of a later run must not
-    be overwritten.
+    """Return True if the result backend holds the task's death.
+
+    The result of a later run must not be overwritten.
     """
     backend = app.backend
     # a backend that cannot be read, such as rpc and the disabled one
@@ -221,8 +222,9 @@ def _says_dead(app: Celery, id: str) -> bool:
 
 
 def context_of(app: Celery, message: bytes) -> Context:
-    """Return the request context of a task message, with its chord and callbacks, as result
-    backends need it.
+    """Return the request context of a task's message, as result backends need it.
+
+    The context has the chord and the callbacks; it is empty if the message cannot be read.
     """
     try:
         payload = open_envelope(message)

@@ -1,7 +1,8 @@
 """Hands started tasks to Celery, in the worker's event loop.
 
-A solo pool runs a task while it is handed over. With look-ahead the outcome of each goes to the
-server with the start of the next, and doorbells that rang meanwhile are answered in between.
+A solo pool runs a task while the task is handed over. With look-ahead, the outcome of each task
+goes to the server with the start of the next task, and doorbells that rang meanwhile are answered
+between the two.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ TURN_S: Final = 0.1
 
 
 class StartQueue:
-    """Hands over what the starter has started.
+    """Hands over the runs that the starter has started.
 
-    more: returns the doorbells that have rung since it was called last.
+    read_bells: returns the doorbells that have rung since its last call.
     """
 
     def __init__(
@@ -57,8 +58,9 @@ class StartQueue:
                 agent.reporter.start_next = self._start_next
 
     def answer(self, bells: Iterable[Place] = ()) -> int:
-        """Have the tasks of doorbells started and run them, or hand them to the pool; return how
-        many.
+        """Start the tasks of doorbells and hand them to the pool; return how many started.
+
+        A solo pool runs the tasks at once.
         """
         starter = self._agent.starter
         reporter = self._agent.reporter
@@ -81,8 +83,9 @@ class StartQueue:
         return count
 
     def _answer_nudge(self) -> None:
-        """Start what waits; later if parsync's server is away: Celery takes errors of the loop for
-        the broker's.
+        """Start the waiting runs; try later if parsync's server is away.
+
+        Celery would take an error of the event loop for an error of its broker.
         """
         try:
             self.answer()
@@ -93,7 +96,7 @@ class StartQueue:
             self._backoff.well()
 
     def _next(self) -> Started:
-        """Report the runs that have ended in this thread, and start what follows them."""
+        """Report the runs that have ended in this thread, and start the next runs."""
         agent = self._agent
         ended = self._agent.reporter.collected()
         try:
@@ -102,7 +105,7 @@ class StartQueue:
             agent.reporter.put(run for run in ended if not run.is_reported)
 
     def _start_next(self, store: Store, ended: list[Run]) -> None:
-        """Report runs of a pool of threads, and have the event loop hand over what follows them."""
+        """Report runs of a pool of threads, and have the event loop hand over the next runs."""
         if started := self._agent.starter.start_next(store, (), ended):
             self._consumer.hub.call_soon(lambda: self._hand_over(started))
 

@@ -1,9 +1,9 @@
-"""A step of every worker of an app with Parsync: it logs why placed tasks do not come.
+"""A step of every worker of an app with Parsync, which logs why placed tasks do not come.
 
-A worker that is no node logs so if its app has tasks that only nodes run. A node logs that the
-server takes no writes, that there is no scheduler, or that it is drained, and when that is over.
-With --parsync-with-scheduler the worker also runs a scheduler beside it, which ends after
-everything else of the worker.
+A worker that is no node logs that, if its app has tasks that only nodes run. A node logs that the
+server takes no writes, that there is no scheduler, or that the node is drained, and when the cause
+is over. With --parsync-with-scheduler the worker also runs a scheduler beside itself, which ends
+after everything else of the worker.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from .celery_types import Worker
 log = logging.getLogger("parsync.agent")
 
 FIRST_LOOK_S: Final = 3.5
-"""How long after its start a node looks first: schedulers that start with it have joined by then.
-"""
+"""How long after its start a node looks first: other processes have joined by then."""
 
 LOOK_IN_TROUBLE_S: Final = 2.0
-"""How often it looks while there is no scheduler."""
+"""How often a node looks while there is no scheduler or the server refuses."""
 
 LOOK_WHEN_WELL_S: Final = 5.0
-"""How often it looks while there is one."""
+"""How often a node looks while all is well."""
 
 REPEAT_S: Final = 300.0
-"""How often it repeats a warning."""
+"""How often a node repeats a warning."""
 
 MAX_NAMES_SHOWN: Final = 5
-"""The most task names that a warning lists."""
+"""Maximum number of task names that a warning lists."""
 
 
 class WatchStep(bootsteps.StartStopStep):
-    """Watches the cluster for the worker's log, and runs a scheduler beside the worker if that was
-    asked for.
+    """Watches the cluster for the worker's log.
+
+    The step also runs a scheduler beside the worker, if that was asked for.
 
     It starts after the pool: a process that the pool forks meanwhile would share its connections.
     """
@@ -119,8 +119,9 @@ class WatchStep(bootsteps.StartStopStep):
 
 
 def placed_tasks(app: Celery) -> list[str]:
-    """Return the names of the tasks that parsync places, by their options or a rule; raises
-    InvalidInput.
+    """Return the names of the tasks that parsync places; raises InvalidInput.
+
+    The options of the task or a rule place it.
     """
     return sorted(
         name for name in app.tasks if app.parsync.options_of(name, None, None) is not None
@@ -136,7 +137,10 @@ class LastingWarning:
         self.wrong = False
 
     def due(self, lasts: bool, now_s: float) -> bool:
-        """Return True if the warning is due; log that the cause is over if it is."""
+        """Return True if the warning is due; log the end of a cause.
+
+        lasts: whether the cause is there now.
+        """
         if not lasts:
             if self.wrong:
                 log.warning("%s", self._over)
@@ -165,7 +169,7 @@ class Watcher(threading.Thread):
         self._drained = LastingWarning(f"node {node} is not drained any more: it gets tasks again")
 
     def run(self) -> None:
-        """Look until stopped. The agent logs it if the server does not answer."""
+        """Look until stopped. If the server does not answer, the agent logs that."""
         self._done.wait(FIRST_LOOK_S)
         while not self._done.is_set():
             try:
@@ -199,8 +203,9 @@ class Watcher(threading.Thread):
             )
 
     def _refusal(self) -> Refusal | None:
-        """Return the server that takes no writes and that schedulers or this node need; None if
-        there is none.
+        """Return a server that takes no writes, None if there is none.
+
+        Only servers count that schedulers or this node need.
         """
         partition = self.agent.node.partition
         own_address = (

@@ -236,8 +236,8 @@ class Reporter(Duty):
         """Send outcomes, then free slots: a free slot has no running task.
 
         Return the first error. There are two round trips, because a server that has lost its
-        scripts may execute the second half of a round trip and not the first. Each shard has a call of its
-        own for outcomes, so that a primary that is away keeps back its own outcomes only.
+        scripts may execute the second half of a round trip and not the first. Each shard has a call
+        of its own for outcomes, so that a primary that is away keeps back its own outcomes only.
         """
         free = [run for run in runs if self._may_free(run)]
         groups = store.keys.by_shard(

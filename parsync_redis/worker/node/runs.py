@@ -81,7 +81,7 @@ class Run:
 
     @property
     def occupies(self) -> bool:
-        """True if no other run may start in the slots: until the run ends, with amounts until free."""
+        """True if no other run may start in the slots yet."""
         return not self.waits and (not self.outcome or not self.is_simple)
 
     @property
