@@ -75,19 +75,14 @@ class OptionSource:
         declared = self._own(name, call)
         rule = self.rules.of(name)
         placed = rule if declared is None else declared
-        if call is False or (
-            call is None and (carried is False or (not carried and placed in (None, False)))
-        ):
+        goes_to_broker = carried is False or (not carried and placed in (None, False))
+        if call is False or (call is None and goes_to_broker):
             return None
         if has_own_strategy(self._app._tasks.get(name)):
             raise InvalidInput(f"task {name} {_UNPLACED}")
         merged: dict[str, object] = {}
-        for options in (
-            rule,
-            declared,
-            carried.get("options") if isinstance(carried, Mapping) else None,
-            call,
-        ):
+        earlier = carried.get("options") if isinstance(carried, Mapping) else None
+        for options in (rule, declared, earlier, call):
             if options is None or isinstance(options, bool):
                 continue
             if not isinstance(options, Mapping):

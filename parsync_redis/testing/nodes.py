@@ -44,11 +44,11 @@ def worker_options(node: object) -> dict[str, Any]:
     if "score" in declared:
         options["parsync_score"] = declared["score"]
     if labels := declared.get("labels"):
-        options["parsync_label"] = tuple(
-            f"{name}={value}"
-            for name, values in labels.items()
-            for value in (values if isinstance(values, (list, tuple)) else [values])
-        )
+        words = []
+        for name, values in labels.items():
+            several = values if isinstance(values, (list, tuple)) else [values]
+            words += [f"{name}={value}" for value in several]
+        options["parsync_label"] = tuple(words)
     if resources := declared.get("resources"):
         options["parsync_resource"] = tuple(
             f"{name}={amount}" for name, amount in resources.items()

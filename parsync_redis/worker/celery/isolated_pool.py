@@ -67,14 +67,19 @@ def run_beside_loop(*run: object) -> object:
 
 def exit_of_task(error: SystemExit | KeyboardInterrupt) -> WorkerLostError:
     """Return the error of a task that asked its process to exit, in Celery's words."""
-    code = error.code if isinstance(error, SystemExit) else None
-    status = 0 if code is None else code & 0xFF if isinstance(code, int) else 1
-    lost = WorkerLostError(
-        "Worker exited prematurely: "
-        f"{f'exitcode {status}' if isinstance(error, SystemExit) else 'KeyboardInterrupt'}."
+    reason = (
+        f"exitcode {_exit_status(error)}" if isinstance(error, SystemExit) else "KeyboardInterrupt"
     )
+    lost = WorkerLostError(f"Worker exited prematurely: {reason}.")
     lost.by_task = True  # travels with the error from the pool's process: see `ended_by_task`
     return lost
+
+
+def _exit_status(error: SystemExit) -> int:
+    """Return the exit code of a process that ends by this error, as Python computes it."""
+    if error.code is None:
+        return 0
+    return error.code & 0xFF if isinstance(error.code, int) else 1
 
 
 def _shuts_down(error: BaseException) -> bool:

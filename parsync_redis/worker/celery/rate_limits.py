@@ -85,9 +85,10 @@ class _Line:
         return True
 
     def _forget_late(self, now_s: float) -> None:
-        while (first := next(iter(self.booked), None)) is not None and self.booked[
-            first
-        ] < now_s - TOKEN_KEPT_S:
+        while self.booked:
+            first = next(iter(self.booked))
+            if self.booked[first] >= now_s - TOKEN_KEPT_S:
+                break
             del self.booked[first]
 
 

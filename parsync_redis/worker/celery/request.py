@@ -271,12 +271,16 @@ class ReportedRequest(CeleryRequest):
                 return super().on_timeout(soft, timeout)
         finally:
             if not soft:
-                outcome = (
-                    "again" if self._put_back else "lost" if state.should_terminate else "failed"
-                )
-                if outcome == "failed":
-                    self._give_reason(f"its time limit of {timeout:g} s was over")
-                self._ended(outcome)
+                self._ended(self._outcome_of_timeout(timeout))
+
+    def _outcome_of_timeout(self, timeout: float) -> str:
+        """Return the outcome of a run whose hard time limit is over; note why if it failed."""
+        if self._put_back:
+            return "again"
+        if state.should_terminate:
+            return "lost"
+        self._give_reason(f"its time limit of {timeout:g} s was over")
+        return "failed"
 
     def revoked(self) -> bool:
         """Report a task that expired or was revoked before it ran as cancelled."""

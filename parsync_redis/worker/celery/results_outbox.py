@@ -94,14 +94,11 @@ def announce_entries(
 ) -> int:
     """Tell the result backend of these entries; return how many. owed: see `announce`."""
     put_back(store, owed)
-    return sum(
-        _announce_shard(
-            store, app, shard, [entry.encode() for entry in shard_entries], owed, send_event
-        )
-        for shard, shard_entries in store.keys.by_shard(
-            entries, lambda entry: entry.partition(" ")[0]
-        )
-    )
+    count = 0
+    for shard, shard_entries in store.keys.by_shard(entries, lambda entry: entry.partition(" ")[0]):
+        encoded = [entry.encode() for entry in shard_entries]
+        count += _announce_shard(store, app, shard, encoded, owed, send_event)
+    return count
 
 
 def _announce_shard(

@@ -38,9 +38,8 @@ def locks_folder(setting: Path | None) -> Path:
         status = folder.lstat() if setting is None else folder.stat()
     except OSError as error:
         raise InvalidInput(f"{problem}{error.strerror}{remedy}") from None
-    if not stat.S_ISDIR(status.st_mode) or (
-        setting is None and (status.st_uid != os.getuid() or status.st_mode & 0o022)
-    ):
+    is_safe = status.st_uid == os.getuid() and not status.st_mode & 0o022
+    if not stat.S_ISDIR(status.st_mode) or (setting is None and not is_safe):
         raise InvalidInput(f"{problem}it must be a folder that only you can write to{remedy}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InvalidInput(f"{problem}it cannot be written to{remedy}")

@@ -175,15 +175,11 @@ class MachineIsolation(Isolation):
             return f"no run could be isolated: {error}"
         if busy:
             return str(SlotBusy(busy[0]))
-        return next(
-            (
-                why
-                for slot in slots
-                for until_s, why in [self._shut.get(slot, (0.0, ""))]
-                if at_s < until_s
-            ),
-            "",
-        )
+        for slot in slots:
+            until_s, why = self._shut.get(slot, (0.0, ""))
+            if at_s < until_s:
+                return why
+        return ""
 
     def not_begun(self, slots: Collection[int], why: str) -> None:
         """Shut the slots for one lease: the cause may go away.

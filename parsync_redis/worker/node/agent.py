@@ -208,28 +208,22 @@ class Agent:
         node = self.node
         ahead = self.node.ahead
         known_tasks = self.node.spec.tasks
+        text = known_tasks.text if known_tasks else ""
         if not self._has_learnt:
             earlier_times = read_times(store).items()
-            ahead.recall(
-                {
-                    name: times
-                    for name, times in earlier_times
-                    if f"\n{name} " in (known_tasks.text if known_tasks else "")
-                }
-            )
+            ahead.recall({name: times for name, times in earlier_times if f"\n{name} " in text})
             self._has_learnt = True
-        new_times = ahead.news()
+        new_times = ahead.take_new_times()
         try:
             offer = node.spec.offer
             by_class = {
                 field_of(name, offer): replace(times, octaves=no_octaves())
                 for name, times in new_times.items()
             }
-            self._report(
-                store, [store.commands.learn_times(by_class | new_times)] if new_times else []
-            )
+            calls = [store.commands.learn_times(by_class | new_times)] if new_times else []
+            self._report(store, calls)
         except BaseException:
-            ahead.forgotten(new_times)
+            ahead.put_back(new_times)
             raise
 
     # Any: each call has a reply of its own

@@ -359,7 +359,9 @@ def _allowed(
     if device_list is None:
         counted = [gpu.card for gpu in gpus] == [str(number) for number in range(len(gpus))]
         whole = not any(gpu.is_slice for gpu in gpus)
-        return {gpu.card if counted and whole else gpu.uuid: gpu for gpu in gpus}, ""
+        if counted and whole:
+            return {gpu.card: gpu for gpu in gpus}, ""
+        return {gpu.uuid: gpu for gpu in gpus}, ""
     allowed: dict[str, Gpu] = {}
     for word in device_list.entries:
         named = _named(word, gpus)
@@ -368,7 +370,7 @@ def _allowed(
         if any(gpu in allowed.values() for gpu in named):
             return {}, f"{word} names a device for the second time"
         divided = not word.startswith("MIG-") and named[0].is_slice
-        allowed |= {gpu.uuid if divided else word: gpu for gpu in named}
+        allowed |= {gpu.uuid: gpu for gpu in named} if divided else dict.fromkeys([word], named[0])
     return allowed, device_list.end
 
 

@@ -104,14 +104,14 @@ class LookAhead:
         """
         return 0 < began_s < now_s - LATE_BEGIN_S
 
-    def news(self) -> dict[str, RunTimes]:
+    def take_new_times(self) -> dict[str, RunTimes]:
         """Return the run times learnt since the last call."""
         with self._lock:
             times = self._news
             self._news = {}
         return times
 
-    def forgotten(self, new_times: dict[str, RunTimes]) -> None:
+    def put_back(self, new_times: dict[str, RunTimes]) -> None:
         """Take back the run times that could not be written."""
         with self._lock:
             for name, times in new_times.items():

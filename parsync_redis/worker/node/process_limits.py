@@ -87,8 +87,9 @@ def warn_of_limits(offer: Resources, root: Path = Path("/")) -> None:
             "--concurrency %d fits",
             *(offer.slots, shown_amount(cpus.thousandths), machine, cpus.source, fit),
         )
+    limits = dict.fromkeys(CPUS, cpus) | dict.fromkeys(MEMORY, memory)
     for name, amount in offer.amounts:
-        limit = cpus if name in CPUS else memory if name in MEMORY else None
+        limit = limits.get(name)
         if limit and amount > limit.thousandths:
             log.warning(
                 "this node offers %s=%s, but may use %s (%s)",

@@ -109,9 +109,9 @@ class Renewer:
             and not node.stopped
             and node.leaving == leaving
         ):
-            if node.isolation.has_news() or (
-                node.inc and not leaving and self._offered() != self._seen
-            ):
+            if node.isolation.has_news():
+                return
+            if node.inc and not leaving and self._offered() != self._seen:
                 return
             node.wait(min(rest_s, NEWS_CHECK_S))
 

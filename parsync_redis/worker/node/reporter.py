@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -119,7 +120,7 @@ class Reporter(Duty):
         for run in runs:
             self._ended.put(run)
 
-    def known(self, run: Run, before: Run) -> None:
+    def report_again(self, run: Run, before: Run) -> None:
         """Report again how an attempt has ended here.
 
         The server has lost the outcome, and the attempt must not run a second time.
@@ -302,10 +303,13 @@ def report_apart(store: Store, groups: Sequence[list[Run]]) -> list[list[str] | 
 
     Returns for each group the words of the reply, or the error.
     """
-    calls = [outcomes(store.commands, group) for group in groups]
-    replies = iter(store.run_each([call for group in calls for call in group]))
-    answers = [[next(replies) for _ in group] for group in calls]
-    return [_first_error(group) or [word for words in group for word in words] for group in answers]
+    calls_by_group = [outcomes(store.commands, group) for group in groups]
+    replies = iter(store.run_each([*chain.from_iterable(calls_by_group)]))
+    answers: list[list[str] | Exception] = []
+    for calls in calls_by_group:
+        group_replies = [*islice(replies, len(calls))]
+        answers.append(_first_error(group_replies) or [*chain.from_iterable(group_replies)])
+    return answers
 
 
 def _is_well(reply: object) -> bool:

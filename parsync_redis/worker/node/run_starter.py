@@ -82,12 +82,10 @@ class Starter:
         """
         first = set(map(id, runs[:most]))  # of several shards those that were named first
         shares = [share for _, share in store.keys.by_shard(runs, _task_of)]
-        starts = [
-            store.commands.start(
-                [run.place for run in share], sum(id(run) in first for run in share)
-            )
-            for share in shares
-        ]
+        starts = []
+        for share in shares:
+            may_start = sum(id(run) in first for run in share)
+            starts.append(store.commands.start([run.place for run in share], may_start))
         reports = outcomes(store.commands, ended)
         # a first attempt has none before it
         later = [run for run in runs if not run.place.attempt.startswith("1@")]
@@ -135,7 +133,7 @@ class Starter:
                 )
                 self._reporter.ended(run, "refused")
             elif run.before is not None and word != "wait":
-                self._reporter.known(run, run.before)
+                self._reporter.report_again(run, run.before)
                 outcomes_of_runs[number] = run, "refused", b""
         return outcomes_of_runs
 
@@ -145,10 +143,10 @@ class Starter:
         A run of several slots or with amounts gets all of the slots.
         """
         if slots:
-            slots_of_runs = [
-                (run, (_taken(slots, run.place.slot),) if run.is_simple else tuple(slots))
-                for run in runs
-            ]
+            slots_of_runs: list[tuple[Run, tuple[int, ...]]] = []
+            for run in runs:
+                run_slots = (_taken(slots, run.place.slot),) if run.is_simple else tuple(slots)
+                slots_of_runs.append((run, run_slots))
             self._node.runs.give(slots_of_runs)
 
     # -- look-ahead --------------------------------------------------------------------------------
