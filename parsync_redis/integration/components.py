@@ -48,9 +48,11 @@ def extend(app: Celery, name: str, source: Source) -> None:
 
 
 class Derived(type):
-    """The class of a derived class.
+    """The metaclass of the classes that `derive` makes.
 
-    The class is pickled as a call of `derive`, because no module has a name for the class.
+    parsync_of: the arguments with which `derive` made the class.
+
+    Such a class is pickled as a call of `derive`, because no module has a name for it.
     """
 
     parsync_of: tuple[str, type, Source]

@@ -94,10 +94,10 @@ class OptionSource:
         return merged
 
     def _own(self, name: str, call: object) -> object:
-        """Return what a task declares in this app.
+        """Return the `parsync` option that a task declares in this app.
 
-        For a task of another app, return what the app of the cluster's workers declares. The tasks
-        of this app are known only when the app has collected them.
+        For a task that this app does not have, return the options that the workers' app declares.
+        This app's tasks are known only when Celery has finalized the app.
         """
         app = self._app
         tasks = app.tasks if app.autofinalize or app.finalized else app._tasks

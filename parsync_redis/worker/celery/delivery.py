@@ -200,7 +200,7 @@ class Delivery:
         return True
 
     def _fail(self, run: Run, error: Exception, message: bytes) -> None:
-        """Fail a task before it ran, because of its message, and store that as its result."""
+        """Fail a task before it ran, because of its message, and store the failure."""
         run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
         store = self._agent.store
         quarantine(
@@ -253,4 +253,4 @@ def _put_place(headers: dict[str, object], place: Place) -> object:
 
 
 def _nothing(*args: object, **kwargs: object) -> None:
-    """Stand where Celery would acknowledge or reject a message."""
+    """Do nothing, where Celery would acknowledge or reject a message."""

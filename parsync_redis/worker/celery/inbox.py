@@ -106,7 +106,7 @@ class Inbox(bootsteps.StartStopStep):
             self.consumer.hub.call_soon(self._listen)
 
     def stop(self, consumer: Consumer) -> None:
-        """Stop listening, and give back what Celery has thrown away because it had not begun."""
+        """Stop listening, and give back the runs that Celery has thrown away unbegun."""
         self._wanted = False
         self._hang_up()
         for run in self.agent.node.runs.going():

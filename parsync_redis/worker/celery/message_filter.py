@@ -81,7 +81,9 @@ def careful(transport: type) -> type:
 
 # Any: a method of this object only is replaced
 def connect_carefully(connection: Any) -> None:
-    """Have a connection that is not made yet, and those that replace it, drop what is no message.
+    """Make a connection drop messages that are no task's message.
+
+    The connection is not made yet; connections that replace it drop such messages as well.
 
     The connection is made when the server takes writes, because kombu writes down each message that
     it reads.

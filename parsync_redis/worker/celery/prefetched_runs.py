@@ -14,9 +14,9 @@ def is_forgotten(pool: Pool, request: RunRequest) -> bool:
 
     The consumer closes now.
 
-    Celery throws away tasks that its rate limits hold back, and those that wait in a pool of
-    processes, except what a process was handed: see `keep_handed_over`. Tasks that wait for a
-    thread will run.
+    Celery throws away the tasks that its rate limits hold back, and the tasks that wait in a pool
+    of processes. Tasks that a process was handed are kept (`keep_handed_over`). Tasks that wait for
+    a thread will run.
     """
     if cast(Request, request)._apply_result is None:
         return True

@@ -40,7 +40,7 @@ _SPREAD: Final = 0.618
 
 @dataclass(slots=True)
 class _Line:
-    """The tasks of one name that this node has sent back, with the token that each has booked.
+    """The tasks of one name that this node has sent back, and the tokens that they have booked.
 
     booked: the time of each task's token, earliest first; at most the tokens of LONGEST_HOLD_S +
     TOKEN_KEPT_S. next_s: the time of the first token that no task has booked.

@@ -197,13 +197,13 @@ class ReportedRequest(CeleryRequest):
             raise
 
     def _announce_revoked(self, *args: object) -> None:
-        """Store and tell that the run was revoked."""
+        """Store that the run was revoked, and send the event."""
         with self._noting_unstored():
             super()._announce_revoked(*args)
         self._already_revoked = True
 
     def _announce_cancelled(self, **kwargs: object) -> None:
-        """Store and tell that a run was cancelled; its task goes back.
+        """Store that a run was cancelled, and send the event; the task goes back.
 
         The task goes back whatever the result backend says.
         """

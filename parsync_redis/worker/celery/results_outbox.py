@@ -66,7 +66,10 @@ def announce(store: Store, app: Celery, owed: Owed, send_event: SendEvent | None
 
 
 def put_back(store: Store, owed: Owed) -> None:
-    """Put back into each shard's outbox what is owed to it. What a shard refuses stays owed."""
+    """Put back the entries that are owed to each shard's outbox.
+
+    An entry that a shard refuses stays owed.
+    """
     for _ in range(len(owed)):
         try:
             _put_back(store.client, *owed.popleft(), owed)

@@ -1,9 +1,9 @@
 """A step of every worker of an app with Parsync, which logs why placed tasks do not come.
 
-A worker that is no node logs that, if its app has tasks that only nodes run. A node logs that the
-server takes no writes, that there is no scheduler, or that the node is drained, and when the cause
-is over. With --parsync-with-scheduler the worker also runs a scheduler beside itself, which ends
-after everything else of the worker.
+A worker that is no node logs which tasks of its app run on nodes only. A node logs three causes,
+and the end of each: the server takes no writes, there is no scheduler, the node is drained. With
+--parsync-with-scheduler the worker also runs a scheduler beside itself, which ends after everything
+else of the worker.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def placed_tasks(app: Celery) -> list[str]:
 
 
 class LastingWarning:
-    """A warning, logged when its cause begins, again while it lasts, and once when it is over."""
+    """A warning that is logged when its cause begins, every five minutes, and at the end."""
 
     def __init__(self, over: str) -> None:
         self._over = over

@@ -112,7 +112,7 @@ class GuardProcess:
         return messages
 
     def end(self) -> None:
-        """End the guard, with the runs that are tied to it, and wait until it has ended.
+        """End the guard and the runs that are tied to it; wait for the end.
 
         A guard that takes longer than GUARD_END_S is killed.
         """

@@ -2,11 +2,11 @@
 
 A node on which tasks fail at once is always free, so it would get the whole queue.
 
-While a streak of a name is a surprise, this node holds back the *name*: it runs one such task after
-each of some pauses, which double, and gives the others back. Slots are free for other names
-meanwhile. Other nodes have time to show whether such tasks fail there too. If they do, or if there
-are no other nodes, the name is not held back. The leader decides whether the node is suspect
-(decisions 0035 and 0056).
+While a streak of a name is a surprise, this node holds back the *name*. The node runs one task of
+the name after each pause, and gives the other tasks back. The pauses double. Slots are free for
+other names meanwhile, and other nodes have time to show whether such tasks fail there too. If such
+tasks fail there, or if there are no other nodes, the name is not held back. The leader decides
+whether the node is suspect (decisions 0035 and 0056).
 """
 
 from __future__ import annotations

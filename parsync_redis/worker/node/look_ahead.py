@@ -1,6 +1,6 @@
 """Look-ahead: how many waiting seats a node wants open, by the run times of its latest tasks.
 
-A task may wait at its worker behind a short one that runs (decision 0028). A node that runs long
+A task may wait at its worker while a short task runs (decision 0028). A node that runs long
 tasks shuts its waiting seats: it switches its look-ahead off.
 """
 

@@ -243,10 +243,8 @@ def _taken(slots: list[int], own_slot: int) -> int:
 def _note_redelivered(runs: list[Run], replies: Iterable[list[Record] | Exception]) -> None:
     """Note for which runs an earlier run of the same message had begun.
 
-    If a server is away, nobody knows of its tasks.
-
-    The line of a task stays as it is from its take to its end, so that it may be read apart from
-    the start.
+    Nothing is noted for the tasks of a server that is away. The line of a task does not change from
+    its take to its end, so a separate call may read the line.
     """
     for records in replies:
         if not isinstance(records, Exception):
