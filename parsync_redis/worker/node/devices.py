@@ -21,7 +21,7 @@ from ...model.devices import read_indexes
 from ...model.ids import shown
 from ...model.place import Place
 from . import amd
-from .nvidia import SMI, Gpu, list_gpus
+from .nvidia import SMI, Gpu, list_gpus, named_gpus
 
 log = logging.getLogger("parsync.agent")
 
@@ -236,7 +236,7 @@ def _check_gpus(devices: NodeDevices, detected: bool) -> None:
     listing = list_gpus()
     gpus = listing.gpus
     for index in indexes:
-        named = _named(devices.entries["gpu"][index], gpus)
+        named = named_gpus(devices.entries["gpu"][index], gpus)
         if not named:
             cards = ", ".join(dict.fromkeys(gpu.card for gpu in gpus)) or "none"
             cards += f" ({'; '.join(listing.troubles)})" if listing.troubles else ""
@@ -364,7 +364,7 @@ def _allowed(
         return {gpu.uuid: gpu for gpu in gpus}, ""
     allowed: dict[str, Gpu] = {}
     for word in device_list.entries:
-        named = _named(word, gpus)
+        named = named_gpus(word, gpus)
         if not named:
             return allowed, f"{word} is no device, or no single one, that {lister} lists"
         if any(gpu in allowed.values() for gpu in named):
@@ -372,29 +372,6 @@ def _allowed(
         divided = not word.startswith("MIG-") and named[0].is_slice
         allowed |= {gpu.uuid: gpu for gpu in named} if divided else dict.fromkeys([word], named[0])
     return allowed, device_list.end
-
-
-def _named(word: str, gpus: list[Gpu]) -> list[Gpu]:
-    """Return the GPU that an entry of CUDA_VISIBLE_DEVICES names, or all slices of a divided card.
-
-    [] if it names none, or several: CUDA takes the beginning of a UUID if no other begins so.
-    If nvidia-smi lists no slice at all, the entry of a slice is taken at its word.
-    """
-    if word.startswith("MIG-"):
-        named = [
-            gpu
-            for gpu in gpus
-            if gpu.is_slice and (gpu.uuid.startswith(word) or gpu.old_id == word)
-        ]
-        if not any(gpu.is_slice for gpu in gpus):
-            named = [Gpu("", "", word)]
-        return named if len(named) == 1 else []
-    named = [
-        gpu
-        for gpu in gpus
-        if gpu.card == word or (word.startswith("GPU-") and gpu.card_uuid.startswith(word))
-    ]
-    return named if len({gpu.card_uuid for gpu in named}) == 1 else []
 
 
 def _warn_of_signs() -> None:
@@ -418,11 +395,8 @@ def _warn_of_signs() -> None:
 
 def _warn_of_container(gpus: list[Gpu], device_list: DeviceList | None) -> None:
     """Warn if the worker was given fewer GPUs by a variable that CUDA does not read."""
-    words = [
-        word
-        for word in os.environ.get(CONTAINERS, "").split(",")
-        if word not in ("", "all", "none", "void")
-    ]
+    named = os.environ.get(CONTAINERS, "").split(",")
+    words = [word for word in named if word not in CONTAINER_WORDS]
     cards = {gpu.card_uuid for gpu in gpus}
     if device_list is None and words and len(words) < len(cards):
         log.warning(

@@ -65,6 +65,29 @@ def list_gpus() -> Listing:
     return listing
 
 
+def named_gpus(word: str, gpus: list[Gpu]) -> list[Gpu]:
+    """Return the GPU that an entry of CUDA_VISIBLE_DEVICES names, or all slices of a divided card.
+
+    [] if it names none, or several: CUDA takes the beginning of a UUID if no other begins so.
+    If nvidia-smi lists no slice at all, the entry of a slice is taken at its word.
+    """
+    if word.startswith("MIG-"):
+        named = [
+            gpu
+            for gpu in gpus
+            if gpu.is_slice and (gpu.uuid.startswith(word) or gpu.old_id == word)
+        ]
+        if not any(gpu.is_slice for gpu in gpus):
+            named = [Gpu("", "", word)]
+        return named if len(named) == 1 else []
+    named = [
+        gpu
+        for gpu in gpus
+        if gpu.card == word or (word.startswith("GPU-") and gpu.card_uuid.startswith(word))
+    ]
+    return named if len({gpu.card_uuid for gpu in named}) == 1 else []
+
+
 def _ask(*arguments: str) -> tuple[str, list[str]]:
     """Return what nvidia-smi prints, and its errors."""
     try:
