@@ -134,7 +134,7 @@ class LastingWarning:
     def __init__(self, over: str) -> None:
         self._over = over
         self._said_s = float("-inf")
-        self.wrong = False
+        self.lasts = False
 
     def due(self, lasts: bool, now_s: float) -> bool:
         """Return True if the warning is due; log the end of a cause.
@@ -142,12 +142,12 @@ class LastingWarning:
         lasts: whether the cause is there now.
         """
         if not lasts:
-            if self.wrong:
+            if self.lasts:
                 log.warning("%s", self._over)
-            self.wrong = False
+            self.lasts = False
             self._said_s = float("-inf")
             return False
-        self.wrong = True
+        self.lasts = True
         if now_s - self._said_s < REPEAT_S:
             return False
         self._said_s = now_s
@@ -180,7 +180,7 @@ class Watcher(threading.Thread):
                 log.exception("node %s could not look at its cluster: unexpected", self.node)
             self._done.wait(
                 LOOK_IN_TROUBLE_S
-                if self._schedulers.wrong or self._writes.wrong
+                if self._schedulers.lasts or self._writes.lasts
                 else LOOK_WHEN_WELL_S
             )
 
