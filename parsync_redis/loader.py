@@ -14,7 +14,7 @@ from .integration.app import Parsync
 
 
 class Loader(AppLoader):  # type: ignore[misc]
-    """Celery's default loader, which also gives its app a Parsync unless the app has one.
+    """Celery's default loader, which gives its app a Parsync unless the app has one.
 
     An app makes its loader when its settings are first read. A Parsync(app, ...) that the app's
     code makes later replaces the loader's Parsync.

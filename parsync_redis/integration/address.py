@@ -1,10 +1,11 @@
-"""The address of an app's broker as parsync's settings write it: parsync's own, unless told
-otherwise.
+"""The address of an app's broker, as parsync's settings write addresses.
 
-kombu has its connection from the URL, `broker_use_ssl` and `broker_transport_options`. Guards, and
-schedulers beside workers, get an address only. So the address carries all of that, as options which
-model/address_rules.py lists. What text cannot carry is refused: a placed task must not use another
-login or another trust than a plain one (docs/decisions/0051).
+By default the broker's server is parsync's server.
+
+kombu makes its connection from the URL, `broker_use_ssl` and `broker_transport_options`. Guards,
+and schedulers beside workers, get an address only. So the address carries these settings, as
+options that model/address_rules.py lists. A setting that text cannot carry is refused: a placed
+task must not use another login or another trust than a plain task (docs/decisions/0051).
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ _OF_TCP: Final = ("socket_connect_timeout", "socket_keepalive", "socket_keepaliv
 
 
 def broker_address(connection: Connection) -> str | None:
-    """Return the address of a kombu connection's broker as `PARSYNC_URL` would name it, None if it
-    is not Redis.
+    """Return the address of a kombu connection's broker, as `PARSYNC_URL` names it.
 
-    Raises InvalidInput for a Redis Cluster, for Sentinels without the service they watch, and for
-    what an address cannot carry.
+    None if the broker is not Redis. Raises InvalidInput for a Redis Cluster, for Sentinels without
+    the service that they watch, and for a setting that an address cannot carry.
     """
     if callable(connection.password) and connection.transport.driver_type == "redis":
         raise _no_provider("the app's broker")
@@ -78,12 +78,10 @@ def redis_url(broker: str) -> str | None:
 
 
 def transport_options(options: Mapping[str, object]) -> dict[str, str]:
-    """Return those of `broker_transport_options` that are of each connection, as options of an
-    address.
+    """Return the transport options of each connection, as options of an address.
 
-    Options of kombu's queues and of its pool have no meaning for parsync. `retry_on_timeout` has
-    none either, because parsync repeats requests itself. Raises InvalidInput for a value of another
-    type.
+    Options of kombu's queues and pool mean nothing to parsync. Nor does `retry_on_timeout`, because
+    parsync repeats requests itself. Raises InvalidInput for a value of another type.
     """
     writers: dict[str, Callable[[object], str]] = {
         "client_name": str,
@@ -133,15 +131,15 @@ def _sentinels(
 ) -> str:
     """Return the address of Sentinels.
 
-    kombu speaks TLS to them only if `sentinel_kwargs` says so.
+    kombu speaks TLS to Sentinels only if `sentinel_kwargs` says so.
     """
     if not options.get("master_name"):
         raise InvalidInput(
             f"the app's broker is {safe_url(broker)}, but which service is not said: "
             "set broker_transport_options = {'master_name': ...}"
         )
-    given = options.get("sentinel_kwargs")
-    sentinel: Mapping[str, object] = given if isinstance(given, Mapping) else {}
+    kwargs = options.get("sentinel_kwargs")
+    sentinel: Mapping[str, object] = kwargs if isinstance(kwargs, Mapping) else {}
     if sentinel.get("credential_provider"):
         raise _no_provider("sentinel_kwargs")
     query = {"service": str(options["master_name"])}
@@ -151,18 +149,18 @@ def _sentinels(
     if options.get("min_other_sentinels"):
         query["min_other_sentinels"] = str(options["min_other_sentinels"])
     if sentinel.get("ssl"):
-        own = {name: value for name, value in sentinel.items() if name.startswith("ssl_")}
+        tls_kwargs = {name: value for name, value in sentinel.items() if name.startswith("ssl_")}
         query["sentinel_ssl"] = "true"
         query |= {
             f"sentinel_{name}": value
-            for name, value in (tls_options(own, "sentinel_kwargs") or {}).items()
+            for name, value in (tls_options(tls_kwargs, "sentinel_kwargs") or {}).items()
         }
     elif tls is not None:
         query["sentinel_ssl"] = "false"
     if tls is not None:
         query |= {"ssl": "true", **tls}
-    others = [urlsplit(str(place)).netloc.rpartition("@")[2] for place in connection.alt[1:]]
-    places = [broker, *(f"{SCHEME}{place}" for place in others)]
+    other_hosts = [urlsplit(str(place)).netloc.rpartition("@")[2] for place in connection.alt[1:]]
+    places = [broker, *(f"{SCHEME}{place}" for place in other_hosts)]
     return _with(";".join(places), {**query, **transport_options(options)})
 
 

@@ -1,8 +1,8 @@
 """`Parsync(app)`: one line that lets a Celery app place tasks through parsync.
 
-Tasks with `parsync={...}` go to the queue in Redis instead of a broker queue. Celery's own steps
-around publishing (signals, events, routing, serializers) happen as always. Tasks without the option
-go to the broker as before. A worker with a `--parsync-...` option is a node.
+A task with `parsync={...}` goes to the queue in Redis instead of a broker queue. Celery's own steps
+around publishing (signals, events, routing, serializers) happen as always. A task without the
+option goes to the broker as before. A worker with a `--parsync-...` option is a node.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ log = logging.getLogger("parsync.agent")
 class Parsync:
     """Parsync of one Celery app.
 
-    `url` is by default PARSYNC_URL, else the app's broker; `cluster` PARSYNC_CLUSTER.
+    url: the server's address; by default PARSYNC_URL, else the app's broker. cluster: the cluster's
+    name; by default PARSYNC_CLUSTER. Raises InvalidInput if the app has a Parsync already.
     """
 
     def __init__(self, app: Celery, url: str | None = None, cluster: str | None = None) -> None:
@@ -67,7 +68,7 @@ class Parsync:
         self._lock = threading.Lock()
         self._client: ParsyncClient | None = None
         self.options = OptionSource(app, lambda: self.client)
-        # made by CELERY_LOADER: one that the app's code makes takes its place
+        # made by CELERY_LOADER: a Parsync that the app's code makes takes its place
         self.of_loader = False
         self.agent: Agent | None = None
         self.background = Background()
@@ -88,10 +89,10 @@ class Parsync:
     # -- settings and client -----------------------------------------------------------------------
 
     def settings(self) -> Settings:
-        """Return the settings: arguments, then PARSYNC_*, then the TOML file; the default url is
-        the app's broker.
+        """Return the settings: arguments, then PARSYNC_*, then the TOML file.
 
-        Raises InvalidInput if the broker's address cannot be parsync's.
+        The default url is the app's broker. Raises InvalidInput if the broker's address cannot be
+        parsync's.
         """
         settings = Settings.load(url=self._url, cluster=self._cluster)
         if "url" in settings.model_fields_set:
@@ -122,9 +123,7 @@ class Parsync:
             return self._client
 
     def move_to(self, url: str | None, cluster: str | None) -> tuple[str | None, str | None]:
-        """Submit to another cluster from now on, for tests; return the url and cluster that were
-        given before.
-        """
+        """Submit to another cluster from now on, for tests; return the old url and cluster."""
         with self._lock:
             before = (self._url, self._cluster)
             client = self._client
@@ -136,17 +135,13 @@ class Parsync:
         return before
 
     def check_tasks(self) -> None:
-        """Check the options that each task of the app declares; raises InvalidInput that names the
-        task.
-        """
+        """Check the options that each task declares; raises InvalidInput with its name."""
         self.options.check()
 
     # -- submitting --------------------------------------------------------------------------------
 
     def options_of(self, name: str, carried: object, call: object) -> dict[str, object] | None:
-        """Return the options of a task that parsync places, None if it goes to the broker; see
-        `OptionSource.of`.
-        """
+        """Return the options of a placed task, None for the broker: see `OptionSource.of`."""
         return self.options.of(name, carried, call)
 
     def submit(
@@ -160,14 +155,14 @@ class Parsync:
         expiry_ms: int | None = None,
         pauses: Iterator[float] | None = None,
     ) -> None:
-        """Submit a message that Celery made; raises InvalidInput, UnknownTask, Infeasible or
-        ServerUnreachable.
+        """Submit a message that Celery made.
 
-        queue: as `queue_of` gives it. pauses: as for `ParsyncClient.send`.
+        queue: as `queue_of` returns it. pauses: as for `ParsyncClient.send`. Raises InvalidInput,
+        UnknownTask, Infeasible or ServerUnreachable.
 
-        An id that is published again begins a new life if it has ended, as with Celery. A run
-        publishes with the number of that task's life: when a lost run is repeated, what it
-        publishes again is recognised.
+        An id that is published again after its end begins a new life, as with Celery. A run
+        publishes with the number of its own task's life. So when a lost run is repeated, its
+        publications are recognised.
         """
         key = encode_id(id)
         (running, life) = _running()
@@ -182,9 +177,9 @@ class Parsync:
             and running.name == name
             and not options.keys() - {"priority"}
         )  # which Celery always repeats
-        wanted = self._as_before(key) if as_before else TaskOptions.of(options, queue)
+        task_options = self._as_before(key) if as_before else TaskOptions.of(options, queue)
         publication = f"s{life}" if running is not None else f"c{random.getrandbits(64):x}"
-        task = Submission(key, name, message, wanted, delay_ms, after, expiry_ms, publication)
+        task = Submission(key, name, message, task_options, delay_ms, after, expiry_ms, publication)
         word = self.client.send([task], pauses)[0]
         if word == "next":
             return
@@ -199,14 +194,16 @@ class Parsync:
             raise error
 
     def _as_before(self, key: str) -> TaskOptions:
-        """Return the options of the task's record: a client without a Celery app has no message to
-        carry them.
+        """Return the options of the task's record.
+
+        A client without a Celery app has no message that carries the options.
         """
         return kept_options(self._ask(lambda store: store.statuses([key])[0]))
 
     def _ask(self, request: Callable[[Store], T]) -> T:
-        """Return the answer of a request to a store that knows the cluster's settings; it is not
-        repeated.
+        """Return a store's answer to a request, which is not repeated.
+
+        The store knows the cluster's settings.
         """
         client = self.client
         return client.requests.do(lambda: request(client.store), iter(()))
@@ -214,8 +211,9 @@ class Parsync:
     # -- cancelling --------------------------------------------------------------------------------
 
     def revoke(self, task_id: object, terminate: bool, signal: object) -> bool:
-        """Cancel tasks in the queue, and running ones if `terminate`; return True if all of them
-        were parsync's.
+        """Cancel tasks in the queue, and running tasks if `terminate`.
+
+        Returns True if all of the tasks were parsync's.
         """
         ids = [encode_id(str(id)) for id in maybe_list(task_id) or []]
         how = signal_name(signal) if terminate else "after"
@@ -235,8 +233,9 @@ class Parsync:
         self.background.do(send)
 
     def purge(self) -> int:
-        """Cancel the tasks of this app that wait in the queue; return how many, 0 if this login may
-        not list them.
+        """Cancel the tasks of this app that wait in the queue; return their number.
+
+        The number is 0 if this login may not list the tasks.
         """
         try:
             return self._ask(
@@ -254,8 +253,9 @@ class Parsync:
 
 
 def _running() -> tuple[Task | None, str]:
-    """Return the placed task that runs here and now, and the number of its life; (None, '') outside
-    of one.
+    """Return the placed task that runs here, and the number of its life.
+
+    Returns (None, '') outside of a task.
     """
     running = get_current_worker_task()
     place = getattr(running.request, "parsync", None) if running is not None else None

@@ -1,9 +1,10 @@
-"""Work for the app's broker that must not keep its caller waiting: a thread does it, one thing
-after the other.
+"""Work for the app's broker that must not keep its caller waiting.
 
-This is the event task-sent and the broadcast of a cancel. Neither decides anything: parsync's state
-has it by then. While the broker is away they wait in a queue; what does not fit is dropped and
-logged.
+A thread does the work, in order.
+
+The work is to send the event task-sent and the broadcast of a cancel. Neither decides anything,
+because parsync's state is written before. While the broker is away, the work waits in a queue. Work
+that finds the queue full is dropped and logged.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-MOST: Final = 1000
-"""The longest queue."""
+MAX_QUEUED_WORK: Final = 1000
+"""Maximum number of pieces of work that wait."""
 AT_EXIT_S: Final = 1.0
-"""How long a process that ends waits until all is done."""
+"""How long a process that ends waits for the work."""
 
 log = logging.getLogger("parsync")
 Work = Callable[[], object]
@@ -48,7 +49,7 @@ class Background:
         self._thread: _Thread | None = None
 
     def do(self, work: Work) -> None:
-        """Have `work` done soon. It does not wait or raise: work that cannot be done is dropped."""
+        """Have `work` done soon. This does not wait or raise: it drops work that cannot be done."""
         try:
             with _lock:
                 thread = self._thread
@@ -65,7 +66,7 @@ class _Thread:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self._waiting: queue.Queue[Work] = queue.Queue(MOST)
+        self._waiting: queue.Queue[Work] = queue.Queue(MAX_QUEUED_WORK)
         self._full = self._failed = False
         threading.Thread(target=self._run, name="parsync-background", daemon=True).start()
         atexit.register(self._finish)
@@ -78,7 +79,7 @@ class _Thread:
             if not self._full:
                 log.warning(
                     "the app's broker does not answer: events and broadcasts are dropped, %d wait",
-                    MOST,
+                    MAX_QUEUED_WORK,
                 )
             self._full = True
 

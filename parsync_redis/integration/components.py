@@ -1,9 +1,10 @@
-"""The two components of a Celery app that parsync takes part in: `app.amqp` sends, `app.control`
-revokes.
+"""The two components of a Celery app that parsync extends.
 
-Their classes are derived from the app's own, whatever those are. An app that is pickled (for pools
-that spawn) carries them as what they are derived from, and gets its Parsync again where it is
-unpickled.
+`app.amqp` sends tasks, `app.control` revokes tasks.
+
+The classes of the components are derived from the app's own classes, whatever these are. Pools that
+spawn pickle the app. A pickled app carries the app's own classes, and gets its Parsync again where
+the app is unpickled.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .refusals import refusal_here
 
 
 class Source(NamedTuple):
-    """How an app got its Parsync: the class, and the url and cluster that it was given."""
+    """How an app got its Parsync: the class, and its url and cluster."""
 
     attach: Callable[[Celery, str | None, str | None], ParsyncPort]
     url: str | None
@@ -35,8 +36,9 @@ class Source(NamedTuple):
 
 
 def extend(app: Celery, name: str, source: Source) -> None:
-    """Derive the class of a component: of the one that the app will make when it needs it, or has
-    made already.
+    """Replace the class of an app's component by a derived class.
+
+    The app may have made the component already.
     """
     setattr(app, f"{name}_cls", derive(name, symbol_by_name(getattr(app, f"{name}_cls")), source))
     if name in app.__dict__:
@@ -46,17 +48,20 @@ def extend(app: Celery, name: str, source: Source) -> None:
 
 
 class Derived(type):
-    """The class of a derived class.
+    """The metaclass of the classes that `derive` makes.
 
-    It is pickled as a call of `derive`, because no module has it by a name.
+    parsync_of: the arguments with which `derive` made the class.
+
+    Such a class is pickled as a call of `derive`, because no module has a name for it.
     """
 
     parsync_of: tuple[str, type, Source]
 
 
 def derive(name: str, base: type, source: Source) -> Derived:
-    """Return the class of the component `name`, derived from the app's own, not from a class
-    derived before.
+    """Return the class of the component `name`, derived from the app's own class.
+
+    `base` may be a derived class itself.
     """
     if isinstance(base, Derived):
         if base.parsync_of[2] == source:
@@ -75,13 +80,13 @@ copyreg.pickle(Derived, lambda derived: (derive, derived.parsync_of))
 
 
 def parsync_of(component: AMQP | Control) -> ParsyncPort:
-    """Return the Parsync of a component's app; an app that was unpickled gets one."""
+    """Return the Parsync of a component's app, which an unpickled app gets here."""
     app = component.app
     if getattr(app, "parsync", None) is None:
         source: Source = component.parsync_of[2]
         return source.attach(app, source.url, source.cluster)
-    found: ParsyncPort = app.parsync
-    return found
+    parsync: ParsyncPort = app.parsync
+    return parsync
 
 
 class _AMQP(AMQP):
@@ -90,12 +95,12 @@ class _AMQP(AMQP):
     @property
     def send_task_message(self) -> Callable[..., object]:
         """Celery's sender of task messages, with a fork at its entry."""
-        made: Callable[..., object] | None = self.__dict__.get("_parsync_sender")
-        if made is None:
-            made = self.__dict__["_parsync_sender"] = _make_sender(
+        sender: Callable[..., object] | None = self.__dict__.get("_parsync_sender")
+        if sender is None:
+            sender = self.__dict__["_parsync_sender"] = _make_sender(
                 parsync_of(self), self._create_task_sender()
             )
-        return made
+        return sender
 
 
 def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable[..., object]:
@@ -131,9 +136,7 @@ def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable
 
 
 class _Control(Control):
-    """Celery's control, whose revoke also cancels in parsync's queue, where a broadcast does not
-    reach.
-    """
+    """Celery's control, whose revoke and purge also reach parsync's queue."""
 
     def revoke(
         self,
@@ -143,11 +146,10 @@ class _Control(Control):
         signal: object = "SIGTERM",
         **kwargs: object,
     ) -> object:
-        """Cancel in the queue first, so that a waiting task cannot start meanwhile; then broadcast
-        as Celery does.
+        """Cancel tasks in the queue, then broadcast as Celery does.
 
-        If parsync's server fails, the workers are told all the same: the task may be an ordinary
-        one.
+        So a waiting task cannot start meanwhile. If parsync's server fails, the workers are told
+        all the same: the task may be an ordinary task.
         """
         parsync = parsync_of(self)
         broadcast = partial(
@@ -159,20 +161,21 @@ class _Control(Control):
             **kwargs,
         )
         try:
-            ours = parsync.revoke(task_id, terminate, signal)
+            all_cancelled = parsync.revoke(task_id, terminate, signal)
         except InvalidInput:
             raise
         except ParsyncError as error:
             broadcast()
             raise operational(error) from None
-        if not ours or kwargs.get("reply"):
+        if not all_cancelled or kwargs.get("reply"):
             return broadcast()
-        parsync.background.do(broadcast)  # they are cancelled, whatever the broker does
+        parsync.background.do(broadcast)  # the tasks are cancelled, whatever the broker does
         return None
 
     def purge(self, connection: object = None) -> int:
-        """Discard what waits in the broker's queues, and in parsync's queue the tasks that this app
-        knows.
+        """Discard what waits in the broker's queues and in parsync's queue.
+
+        In parsync's queue these are the tasks that this app knows. Returns the number of tasks.
         """
         discarded: int = super().purge(connection=connection)
         return discarded + parsync_of(self).purge()

@@ -1,5 +1,6 @@
-"""Choose the tasks that parsync places, and their options: by call, task, settings file or the
-workers' app.
+"""Chooses the tasks that parsync places, and their options.
+
+The sources are the call, the task, the settings file and the workers' app.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from ..model.option import VERY_CLOSE, close_to
 from ..model.options import CLIENT_NAMES, TaskOptions
 from ..settings import load_rules
 from .port import Options
-from .publish import QUEUE, Unreachable, celery_priority
+from .publish import ROUTED_QUEUE, Unreachable, celery_priority
 from .rules import Rules
 
 log = logging.getLogger("parsync.agent")
 
 _MAPS: Final = ("celery.map", "celery.starmap", "celery.chunks")
-"""Celery's own tasks that run a user's: they can be asked to go through parsync."""
+"""Celery's own tasks that run a user's task: parsync places them if they ask for it."""
 
 KNOWN_S: Final = 3.0
-"""How long an answer of the server about a task is valid, or the fact that the server does not
-answer.
+"""How long an answer of the server about a task is valid.
+
+The fact that the server does not answer is valid for as long.
 """
 
 _UNPLACED: Final = (
@@ -43,9 +45,9 @@ _UNPLACED: Final = (
 )
 
 _PARSYNC: Final = "parsync"
-"""The option of tasks and of calls that has ours."""
+"""The option of tasks and of calls that has parsync's options."""
 _OF_OURS: Final = frozenset(CLIENT_NAMES) - {"priority"}
-"""The options that belong into `parsync={...}`; the others are Celery's as well."""
+"""The options that belong into `parsync={...}`; Celery has options of the other names."""
 
 
 class OptionSource:
@@ -64,28 +66,23 @@ class OptionSource:
         return Rules(load_rules())
 
     def of(self, name: str, carried: object, call: object) -> dict[str, object] | None:
-        """Return the options of a task that parsync places, None if it goes to the broker; raises
-        InvalidInput.
+        """Return the options of a task that parsync places, None for the broker.
 
-        The options of the call come before those of an earlier attempt (`carried` in its headers),
-        these before the task's own, and these before the rule for its name.
+        The options of the call take precedence over the options of an earlier attempt (`carried` in
+        its headers). Then come the options that the task declares, then the rule for its name.
+        Raises InvalidInput.
         """
-        own = self._own(name, call)
+        declared = self._own(name, call)
         rule = self.rules.of(name)
-        placed = rule if own is None else own
-        if call is False or (
-            call is None and (carried is False or (not carried and placed in (None, False)))
-        ):
+        placed = rule if declared is None else declared
+        goes_to_broker = carried is False or (not carried and placed in (None, False))
+        if call is False or (call is None and goes_to_broker):
             return None
         if has_own_strategy(self._app._tasks.get(name)):
             raise InvalidInput(f"task {name} {_UNPLACED}")
         merged: dict[str, object] = {}
-        for options in (
-            rule,
-            own,
-            carried.get("options") if isinstance(carried, Mapping) else None,
-            call,
-        ):
+        earlier = carried.get("options") if isinstance(carried, Mapping) else None
+        for options in (rule, declared, earlier, call):
             if options is None or isinstance(options, bool):
                 continue
             if not isinstance(options, Mapping):
@@ -97,39 +94,39 @@ class OptionSource:
         return merged
 
     def _own(self, name: str, call: object) -> object:
-        """Return what a task declares in this app, or else, as the cluster's workers know it, in
-        theirs.
+        """Return the `parsync` option that a task declares in this app.
 
-        A task of this app is known only when the app's tasks are.
+        For a task that this app does not have, return the options that the workers' app declares.
+        This app's tasks are known only when Celery has finalized the app.
         """
         app = self._app
         tasks = app.tasks if app.autofinalize or app.finalized else app._tasks
         if name in tasks or call is False:
             return getattr(tasks.get(name), "parsync", None)
-        known = self._declared_elsewhere(name)
-        if known is None or (call is None and not known.get("place", True)):
+        declared = self._declared_elsewhere(name)
+        if declared is None or (call is None and not declared.get("place", True)):
             return None
         options = {
-            option: value for option, value in known.items() if option not in ("place", "queue")
+            option: value for option, value in declared.items() if option not in ("place", "queue")
         }
-        return {**options, QUEUE: known["queue"]} if known.get("queue") else options
+        return {**options, ROUTED_QUEUE: declared["queue"]} if declared.get("queue") else options
 
     def _declared_elsewhere(self, name: str) -> Options | None:
         """Return what the workers' app declares for a task that this process has not imported.
 
         An answer is used again for KNOWN_S seconds, and longer if the server cannot be reached
-        then. The server is asked once, without retries. Raises Unreachable if it does not answer
-        and no answer is kept.
+        then. The server is asked once, without retries. Raises Unreachable if the server does not
+        answer and there is no earlier answer.
         """
         now_s = time.monotonic()
-        found, asked_s = self._known.get(name, (None, -math.inf))
+        declared, asked_s = self._known.get(name, (None, -math.inf))
         if now_s - asked_s < KNOWN_S:
-            return found
+            return declared
         if now_s - self._away[0] >= KNOWN_S:
             try:
-                found = self._client().declared([name], iter(())).get(name)
-                self._known[name] = found, now_s
-                return found
+                declared = self._client().declared([name], iter(())).get(name)
+                self._known[name] = declared, now_s
+                return declared
             except ServerUnreachable as error:
                 self._away = time.monotonic(), str(error)
         if name not in self._known:
@@ -138,10 +135,10 @@ class OptionSource:
                 "process has not "
                 "imported; parsync=False sends it to the broker"
             )
-        return found
+        return declared
 
     def check(self) -> None:
-        """Check what each task declares; raises InvalidInput that names the task."""
+        """Check the options that each task declares; raises InvalidInput with its name."""
         for name in self._app.tasks:
             try:
                 TaskOptions.of(self.of(name, None, None))
@@ -149,24 +146,25 @@ class OptionSource:
                 raise InvalidInput(f"task {name}: {error}") from None
 
     def known_tasks(self) -> KnownTasks:
-        """Return the tasks of this app and what each declares, for those who submit by name; raises
-        InvalidInput.
+        """Return the tasks of this app and the options that each declares.
+
+        Submits by task name need them. Raises InvalidInput.
         """
         names = [name for name, task in self._app.tasks.items() if _may_be_placed(name, task)]
-        found = {name: self._declaration(name) for name in names}
+        declarations = {name: self._declaration(name) for name in names}
         return KnownTasks.of(
             {
                 name: options
-                for name, options in found.items()
+                for name, options in declarations.items()
                 if options or is_name("task name", name)
             }
         )
 
-    def as_declared(self, name: str, given: Options) -> tuple[dict[str, object], str] | None:
-        """Return the options and the queue of a task that was submitted by name before any worker
-        knew it.
+    def as_declared(self, name: str, carried: Options) -> tuple[dict[str, object], str] | None:
+        """Return the options and the queue of a task with the options that its app declares.
 
-        The options `given` by the caller come before those that this app declares. None if they do
+        The task was submitted by name before any worker knew it. The options that the caller gave
+        (`carried`) take precedence over the options that this app declares. None if the options do
         not change.
         """
         declared = {
@@ -174,37 +172,38 @@ class OptionSource:
             for k, v in (self._declaration(name) or {}).items()
             if k not in ("place", "expires")
         }
-        merged = {**declared, **given}
+        merged = {**declared, **carried}
         queue = str(merged.pop("queue", ""))
-        asked = str(given.get("queue", ""))
-        before = {option: value for option, value in given.items() if option != "queue"}
-        if TaskOptions.of(merged, queue) == TaskOptions.of(before, asked):
+        carried_queue = str(carried.get("queue", ""))
+        before = {option: value for option, value in carried.items() if option != "queue"}
+        if TaskOptions.of(merged, queue) == TaskOptions.of(before, carried_queue):
             return None
         return merged, queue
 
     def _declaration(self, name: str) -> dict[str, object] | None:
-        """Return a task's options with the queue and priority that Celery would give it, None if it
-        has none.
+        """Return a task's options, with the queue and priority that Celery would give it.
+
+        None if the task has no options.
         """
-        own = self.of(name, None, None)
+        options = self.of(name, None, None)
         task = self._app.tasks[name]
         routed = self._route(name, dict(task._get_exec_options()))
         queue = routed.get("queue")
-        found = dict(own or {})
+        declaration = dict(options or {})
         if (priority := routed.get("priority")) is not None:
-            found.setdefault("priority", celery_priority(priority))
+            declaration.setdefault("priority", celery_priority(priority))
         if queue is not None and queue.name != self._app.conf.task_default_queue:
-            found["queue"] = queue.name
-        if own is None:
-            return {**found, "place": False} if found else None
-        return found
+            declaration["queue"] = queue.name
+        if options is None:
+            return {**declaration, "place": False} if declaration else None
+        return declaration
 
     # Any: Celery's options of a call, each of its own type
     def _route(self, name: str, options: dict[str, Any]) -> Mapping[str, Any]:
-        """Return how Celery routes a task whatever its arguments are, without a queue if the
-        routers need arguments.
+        """Return how Celery routes a task, whatever its arguments are.
 
-        A router is the app's own code and may read arguments, of which there are none here.
+        There are no arguments here. A router is the app's own code, and may read arguments: then
+        the route has no queue.
         """
         try:
             routed: Mapping[str, Any] = self._app.amqp.router.route(options, name)  # Any: as above
@@ -224,8 +223,9 @@ class OptionSource:
 
 
 def has_own_strategy(task: object) -> bool:
-    """Return True if a task, or a class of tasks, does not have Celery's Strategy, by which a
-    worker runs it.
+    """Return True if a task, or a class of tasks, has a Strategy of its own.
+
+    A worker runs a task by its Strategy.
     """
     if task is None:
         return False
@@ -241,8 +241,9 @@ def _may_be_placed(name: str, task: Task) -> bool:
 
 
 def check_declarations(app: Celery) -> None:
-    """Have `app.task` say at a declaration what a worker would say at its start, and warn of a
-    misspelt `parsync`.
+    """Have `app.task` check the options of a declaration.
+
+    A worker would check them at its start. A misspelt `parsync` is warned of.
     """
     celery_task = app.task
     if getattr(celery_task, "of_parsync", False):
@@ -261,7 +262,10 @@ def check_declarations(app: Celery) -> None:
 
 
 def _check_declared(declared: object, base_of: Callable[[], object]) -> None:
-    """Check what a declaration says; raises InvalidInput. base_of: may import the app's modules."""
+    """Check what a declaration says; raises InvalidInput.
+
+    base_of: returns the class of the task; it may import the app's modules.
+    """
     if declared is None or isinstance(declared, bool):
         options: Mapping[str, object] = {}
     elif isinstance(declared, Mapping):
@@ -281,9 +285,8 @@ def _check_declared(declared: object, base_of: Callable[[], object]) -> None:
 def warn_of_misspelt(options: Mapping[str, object], stacklevel: int) -> None:
     """Warn of an option that is nearly `parsync`.
 
-    It may be an attribute of the task, or the app's own option.
-
-    stacklevel: as `warnings.warn` has it, for the caller.
+    The option may be an attribute of the task, or the app's own option. stacklevel: as
+    `warnings.warn` takes it, for the caller.
     """
     for name in options:
         if close_to(name, (_PARSYNC,), VERY_CLOSE):
@@ -293,9 +296,7 @@ def warn_of_misspelt(options: Mapping[str, object], stacklevel: int) -> None:
 
 
 def refuse_options_beside(name: str, options: Mapping[str, object]) -> None:
-    """Raise InvalidInput if the call of a placed task has an option beside `parsync={...}` that
-    belongs there.
-    """
+    """Raise InvalidInput if a call has an option that belongs into `parsync={...}`."""
     for option in options:
         if option in _OF_OURS:
             raise InvalidInput(

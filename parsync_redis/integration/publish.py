@@ -1,5 +1,6 @@
-"""The producer that Celery is given for a parsync task: it submits the message instead of
-publishing it.
+"""The producer that Celery is given for a parsync task.
+
+The producer submits the message instead of publishing it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from ..wire.headers import flaw_of
 from ..wire.message_options import until_ms
 from .port import Options, ParsyncPort
 
-QUEUE: Final = "_queue"
-"""The option, on the way to the producer only, that names the queue to which the workers' app
-routes a task.
+ROUTED_QUEUE: Final = "_queue"
+"""The option that names the queue to which the workers' app routes a task.
+
+Only `OptionSource` sets it, and only `Capture` reads it.
 """
 
 
@@ -67,11 +69,11 @@ class Full(ServerFull, OperationalError):
 
 
 class Capture:
-    """Stands where Celery expects a kombu Producer: submits the task; all else is the real
-    producer's.
+    """Stands where Celery expects a kombu Producer, and submits the task.
 
-    The next publish is of the event task-sent. It goes to the broker in the background; over a
-    producer that the caller gave, it goes at once, as only the caller knows when that is free.
+    All other calls go to the real producer. The next publish is of the event task-sent, which goes
+    to the broker in the background. Over a producer of the caller's own the event goes at once,
+    because only the caller knows when that producer is free.
     """
 
     def __init__(
@@ -110,15 +112,15 @@ class Capture:
             raise InvalidInput(f"task {self._name}: {flaw}")
         queue = queue_of(self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key"))
         options = dict(self._options)
-        queue = queue or str(options.pop(QUEUE, ""))
+        queue = queue or str(options.pop(ROUTED_QUEUE, ""))
         if kwargs.get("priority") is not None:
             options.setdefault("priority", celery_priority(kwargs["priority"]))
-        ours: dict[str, object] = {
-            "options": {k: v for k, v in self._options.items() if k != QUEUE}
+        parsync_header: dict[str, object] = {
+            "options": {k: v for k, v in self._options.items() if k != ROUTED_QUEUE}
         }
         if (eta := headers.get("eta")) is not None:
-            ours["eta"] = eta  # beside Celery's own, by which its worker would wait
-        headers = {**headers, "parsync": ours, "eta": None}
+            parsync_header["eta"] = eta  # beside Celery's own, by which its worker would wait
+        headers = {**headers, "parsync": parsync_header, "eta": None}
         delay_ms = delay_of(eta)
         if headers.get("expires") is None and options.get("expires") is not None:
             seconds = TaskOptions.of(options).expires or 0.0
@@ -161,9 +163,7 @@ class Capture:
 
 
 def celery_priority(priority: float) -> int:
-    """Return a priority of Celery's as one of parsync's, 0 to 9; raises InvalidInput for one that
-    is no number.
-    """
+    """Return Celery's priority as parsync's, 0 to 9; raises InvalidInput for no number."""
     if not isinstance(priority, (int, float)) or priority != priority:
         raise InvalidInput(f"priority={shown(priority)} is not valid: it must be a number")
     return int(min(9, max(0, priority)))
@@ -183,21 +183,21 @@ def exchange_name(exchange: Exchange | str | None) -> str:
 def queue_of(app: Celery, exchange: Exchange | str | None, routing_key: str | None) -> str:
     """Return the queue that a task was explicitly routed to, '' if that is the app's default queue.
 
-    exchange, routing_key: as Celery gives them to a producer. If no declared queue is bound to the
-    key, the key is the name of a queue. Of several queues the first by name counts, because a task
-    runs once.
+    exchange, routing_key: as a producer gets them from Celery. If no declared queue is bound to the
+    key, the key is the name of a queue. Of several bound queues the first by name counts, because a
+    task runs once.
     """
     name = exchange_name(exchange)
     key = _DELAYED.sub("", routing_key or "", count=1)
     bound = [
         queue.name for queue in app.amqp.queues.values() if name and _is_bound(queue, name, key)
     ]
-    found = min(bound, default=key)
-    return "" if found == app.conf.task_default_queue else found
+    queue_name = min(bound, default=key)
+    return "" if queue_name == app.conf.task_default_queue else queue_name
 
 
 def _is_bound(queue: Queue, exchange: str, key: str) -> bool:
-    """Return True if a message to this exchange with this routing key would come into a queue."""
+    """Return whether a queue gets the messages to this exchange with this routing key."""
     if queue.exchange.name != exchange and not exchange.startswith("celery_delayed"):
         return False
     if queue.exchange.type == "fanout":
@@ -230,10 +230,10 @@ def operational(error: ParsyncError) -> ParsyncError:
 
 # Any: Celery's retry_policy, numbers and exceptions
 def pauses_of(retry: bool | None, policy: Mapping[str, Any]) -> Iterator[float] | None:
-    """Return the seconds before each further try to publish, as Celery's `retry` and `retry_policy`
-    ask for.
+    """Return the seconds before each further try to publish.
 
-    None if they are Celery's defaults: then the client's `retry_for_s` counts.
+    Celery's `retry` and `retry_policy` ask for them. None if both are Celery's defaults: then the
+    client's `retry_for_s` counts.
     """
     if policy == _CELERYS_POLICY and (retry or from_callback()):
         return None
@@ -252,16 +252,18 @@ KNOWS_CALLBACKS: Final = hasattr(amqp, "_callback_publish_retry")
 
 
 def from_callback() -> bool:
-    """Return True if Celery (5.7 on) publishes a callback of a task that ran: it retries itself,
-    with retry=False.
+    """Return True if Celery (5.7 on) publishes a callback of a task that ran.
+
+    Celery itself tries again then, and passes retry=False.
     """
     inside = getattr(amqp, "_callback_publish_retry", None)
     return inside is not None and bool(inside.get())
 
 
 def delay_of(eta: str | datetime | None) -> int | None:
-    """Return the milliseconds until an ETA (ISO 8601; UTC if it names no zone), None for none or
-    one in the past.
+    """Return the milliseconds until an ETA, None for no ETA or a past ETA.
+
+    eta: in ISO 8601; UTC if it names no zone.
     """
     return max(0, until_ms("eta", eta)) or None if eta else None
 

@@ -1,5 +1,6 @@
-"""What a refused submit means where Celery publishes by itself: in a retry, and after a task that
-has run.
+"""The meaning of a refused submit where Celery publishes by itself.
+
+Celery does so in a retry, and after a task that has run.
 
 A refusal must reach the result backend, as it reaches the caller of `delay`. Otherwise `get` waits
 for ever. A submit in doubt is no failure: the server may have it.
@@ -40,13 +41,14 @@ class Unfit(Infeasible, EncodeError):
 
 
 def refusal_here(error: InvalidInput) -> InvalidInput:
-    """Return the error of a refused submit; if Celery publishes a callback, as one that is also
-    kombu's EncodeError.
+    """Return the error of a refused submit, in the class that Celery needs here.
 
-    When a task has run, Celery publishes its callbacks and the next step of its chain. Of the
-    errors of that, every Celery stores EncodeError as the failure of the task and tells its chord;
-    Celery 5.7 also tells its chain. After another error it stores nothing. Celery before 5.7 does
-    not tell callbacks from what the task itself publishes.
+    If Celery publishes a callback, the class is also kombu's EncodeError.
+
+    When a task has run, Celery publishes its callbacks and the next step of its chain. If that
+    raises EncodeError, every Celery stores the error as the failure of the task and tells its
+    chord; Celery 5.7 also tells its chain. After another error Celery stores nothing. Celery before
+    5.7 does not distinguish callbacks from what the task itself publishes.
     """
     if not (from_callback() if KNOWS_CALLBACKS else get_current_worker_task()):
         return error
@@ -56,13 +58,12 @@ def refusal_here(error: InvalidInput) -> InvalidInput:
 
 
 def extend_retry() -> None:
-    """Say what a retry or `replace` means whose submit is refused or in doubt.
+    """Give a meaning to a retry or `replace` whose submit is refused or in doubt.
 
-    Celery would reject it or let it fail.
-
-    A refused retry fails its task. If the server does not take a retry now, the run ends as
-    *again*: the task waits for the retry that the server has, or runs again if the server has none.
-    So does a `replace` that the server may have.
+    Celery would reject such a task or let it fail. A refused retry fails its task. If the server
+    does not take a retry now, the run ends as *again*: the task waits for the retry that the server
+    has, or runs again if the server has no retry. A `replace` that the server may have ends the
+    same way.
     """
     plain_retry = Task.retry
     plain_replace = Task.replace

@@ -1,4 +1,4 @@
-"""The rules [place] of the settings file: they place tasks that do not declare it themselves."""
+"""The rules [place] of the settings file, which place tasks without own options."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ CELERYS_OWN: Final = "celery."
 class Rules:
     """Rules by task name.
 
-    A name comes before patterns; of these the first in the file that matches counts.
-
-    A pattern does not match Celery's own tasks (chord_unlock, backend_cleanup): name them if you
-    mean them.
+    A rule by name takes precedence over patterns. Of the patterns that match, the first in the file
+    counts. A pattern does not match Celery's own tasks (chord_unlock, backend_cleanup): a rule must
+    name them.
     """
 
     def __init__(self, rules: Mapping[str, object]) -> None:

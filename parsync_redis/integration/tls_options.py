@@ -1,4 +1,4 @@
-"""TLS as kombu and redis-py have it in Python, written as options of an address."""
+"""TLS options of an address, from the Python settings of kombu and redis-py."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ _CERT_REQS: Final[Mapping[object, str]] = {
 }
 
 
-def tls_options(given: object, setting: str) -> dict[str, str] | None:
-    """Return the TLS options of an address for a dict of redis-py's `ssl_...` arguments; None if it
-    asks for no TLS.
+def tls_options(ssl_options: object, setting: str) -> dict[str, str] | None:
+    """Return redis-py's `ssl_...` arguments as TLS options of an address, None for no TLS.
 
-    setting: the name of the dict, for people. Raises InvalidInput for True, and for what an address
-    cannot carry.
+    setting: the name of the dict, for messages. Raises InvalidInput for True, and for an argument
+    that an address cannot carry.
     """
-    if not given:
+    if not ssl_options:
         return None
-    if not isinstance(given, Mapping):
+    if not isinstance(ssl_options, Mapping):
         raise InvalidInput(
-            f"{setting}={shown(given)} is not valid: with it Celery speaks no TLS to Redis, and "
-            "sends the password in "
-            "clear; it must be a dict, such as {'ssl_cert_reqs': 'required', 'ssl_ca_certs': FILE}"
+            f"{setting}={shown(ssl_options)} is not valid: with it Celery speaks no TLS to "
+            "Redis, and sends the password in clear; it must be a dict, "
+            "such as {'ssl_cert_reqs': 'required', 'ssl_ca_certs': FILE}"
         )
     options: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in ssl_options.items():
         if name not in TLS:
             raise InvalidInput(
                 f"{setting} has {shown(name)}, which no address can carry to parsync's other "
@@ -50,8 +49,9 @@ def tls_options(given: object, setting: str) -> dict[str, str] | None:
 
 
 def _cert_reqs(value: object, setting: str) -> str:
-    """Return redis-py's word: None is none to redis-py, and kombu also knows the names of Python's
-    constants.
+    """Return the word of redis-py for a value of ssl_cert_reqs.
+
+    None is "none" to redis-py. kombu also knows the names of Python's constants.
     """
     if isinstance(value, str):
         word = value.removeprefix("CERT_").lower()
@@ -78,8 +78,8 @@ def _text(name: str, value: object, setting: str) -> str:
         return str(int(value))
     if isinstance(value, str | os.PathLike) and not name.endswith("verify_flags"):
         return os.fsdecode(value)
-    said = "" if "password" in name or "data" in name else f"={shown(value)}"
+    shown_value = "" if "password" in name or "data" in name else f"={shown(value)}"
     raise InvalidInput(
-        f"{name}{said} in {setting} is not valid: an address can carry no {type(value).__name__} "
-        "here"
+        f"{name}{shown_value} in {setting} is not valid: an address can carry no "
+        f"{type(value).__name__} here"
     )

@@ -1,4 +1,4 @@
-"""The options that `celery worker` has more when its app has a Parsync."""
+"""The options that Parsync adds to an app's `celery worker`."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ WORKER_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
 
 
 def add_worker_options(app: Celery) -> None:
-    """Add them to an app's `celery worker`."""
+    """Add the options to an app's `celery worker`."""
     for names, options in WORKER_OPTIONS:
         app.user_options["worker"].add(click.Option(names, **options))

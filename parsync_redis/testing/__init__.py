@@ -1,8 +1,7 @@
-"""Tests of apps that use parsync: a cluster in the test's process, and an eager mode that checks
-options.
+"""Help for the tests of apps that use parsync.
 
-plugin.py is the pytest plug-in. Without pytest: `with TestCluster(app) as cluster`, `with
-Eager(app) as eager`.
+There is a cluster in the test's process, and an eager mode that checks options. plugin.py is the
+pytest plug-in. Without pytest: `with TestCluster(app) as cluster`, `with Eager(app) as eager`.
 """
 
 from importlib import import_module
@@ -14,12 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Eager", "TestCluster"]
 
-_HOMES = {"Eager": "eager", "TestCluster": "cluster"}
+_MODULE_OF_NAME = {"Eager": "eager", "TestCluster": "cluster"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used: pytest imports this package in each of its runs."""
-    if name not in _HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    value = globals()[name] = getattr(import_module(f".{_MODULE_OF_NAME[name]}", __name__), name)
     return value

@@ -1,5 +1,6 @@
-"""A whole cluster in the process of a test: a server, and in threads a scheduler and a node that
-runs tasks.
+"""A whole cluster in the process of a test.
+
+A server is a child process; a scheduler and a node that runs tasks are threads.
 """
 
 import os
@@ -24,29 +25,31 @@ from ..store.server.embedded import EmbeddedServer
 from ..store.store import Store
 from .nodes import worker_options
 
-CLUSTER: Final = "test"
-NODE: Final = "n1"
-SHARED: Final = {"partitions": 1, "gap_s": 0.1, "lease_s": 60.0}
-"""Settings of the cluster, unless the app's settings say others.
+TEST_CLUSTER: Final = "test"
+TEST_NODE: Final = "n1"
+CLUSTER_DEFAULTS: Final = {"partitions": 1, "gap_s": 0.1, "lease_s": 60.0}
+"""Settings of the cluster, unless the app's settings have other values.
 
 A debugger may stop a test for less than a lease.
 """
 
 READY_S: Final = 30.0
 ENDS_S: Final = 10.0
-"""How long the tasks of a test may take to end when it is over."""
+"""How long the tasks of a test may take to end when the test is over."""
 
 _RESULTS: Final = 1
 """The number of the database for results, which a reset empties."""
 
 
 class TestCluster:
-    """A server, a scheduler and a node of `app`, in this process; until `stop` the app submits to
-    this cluster.
+    """A server, a scheduler and a node of `app` in this process.
 
-    node: what the node offers: slots, score, labels, resources, taints, and the queues that it
-    consumes. It runs one task at a time. client: a ParsyncClient of the cluster; url: the server's
-    address. Raises InvalidInput, and ServerUnreachable if there is no server program.
+    The app submits to this cluster until `stop`.
+
+    node: the node's offer, a mapping of slots, score, labels, resources, taints, and the queues
+    that the node consumes. The node runs one task at a time. client: a ParsyncClient of the
+    cluster. url: the server's address. Raises InvalidInput, and ServerUnreachable if there is no
+    server program.
     """
 
     __test__ = False  # pytest takes classes of this name for tests
@@ -68,19 +71,19 @@ class TestCluster:
 
     def start(self) -> None:
         """Start everything, and wait until the node takes tasks."""
-        with ExitStack() as held:
-            self.url = held.enter_context(EmbeddedServer()).url
-            held.enter_context(_used_by(self.app, self.url))
-            shared = Settings.load(url=self.url, cluster=CLUSTER)
-            given: dict[str, Any] = {
-                name: getattr(shared, name) or value for name, value in SHARED.items()
+        with ExitStack() as stack:
+            self.url = stack.enter_context(EmbeddedServer()).url
+            stack.enter_context(_used_by(self.app, self.url))
+            shared = Settings.load(url=self.url, cluster=TEST_CLUSTER)
+            shared_settings: dict[str, Any] = {
+                name: getattr(shared, name) or value for name, value in CLUSTER_DEFAULTS.items()
             }
-            settings = Settings.load(url=self.url, cluster=CLUSTER, **given)
-            held.enter_context(_scheduler(settings))
-            self.client = held.enter_context(ParsyncClient(settings))
-            held.enter_context(_worker(self.app, self._options))
+            settings = Settings.load(url=self.url, cluster=TEST_CLUSTER, **shared_settings)
+            stack.enter_context(_scheduler(settings))
+            self.client = stack.enter_context(ParsyncClient(settings))
+            stack.enter_context(_worker(self.app, self._options))
             self._wait_for_node()
-            self._held = held.pop_all()
+            self._held = stack.pop_all()
 
     def stop(self) -> None:
         """Stop everything; the app has its own addresses again."""
@@ -129,8 +132,7 @@ class TestCluster:
 
 
 _OF_ITS_BROKER: Final[dict[str, Any]] = {"broker_use_ssl": False, "redis_backend_use_ssl": None}
-"""What an app's configuration says of its own servers, and what this server needs: it has no TLS.
-"""
+"""Configuration of an app's own servers, with the values for this server, which has no TLS."""
 
 
 def _results(url: str) -> str:
@@ -139,18 +141,19 @@ def _results(url: str) -> str:
 
 @contextmanager
 def _used_by(app: Celery, url: str) -> Iterator[None]:
-    """Have an app, and the programs that its tests start, use this server as broker, for results
-    and for parsync.
+    """Have an app use this server as broker, for results and for parsync.
+
+    The programs that the tests start use the server as well.
     """
     new = dict.fromkeys(
         ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL", "PARSYNC_URL"),
         url,
     )
-    new |= {"CELERY_RESULT_BACKEND": _results(url), "PARSYNC_CLUSTER": CLUSTER}
-    others = [name for name in os.environ if name.startswith("PARSYNC_NODE")]
-    before = {name: os.environ.pop(name, None) for name in (*new, *others)}
+    new |= {"CELERY_RESULT_BACKEND": _results(url), "PARSYNC_CLUSTER": TEST_CLUSTER}
+    node_variables = [name for name in os.environ if name.startswith("PARSYNC_NODE")]
+    before = {name: os.environ.pop(name, None) for name in (*new, *node_variables)}
     os.environ.update(new)  # Celery's variables come before an app's configuration
-    place = app.parsync.move_to(url, CLUSTER)
+    place = app.parsync.move_to(url, TEST_CLUSTER)
     of_its_broker = {name: app.conf[name] for name in _OF_ITS_BROKER}
     app.conf.update(_OF_ITS_BROKER)
     _forget_connections(app)
@@ -196,13 +199,18 @@ def _scheduler(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def _worker(app: Celery, options: Mapping[str, Any]) -> Iterator[None]:
-    """Run a worker that is a node in a thread; it leaves the log of the tests as it is."""
+    """Run a worker that is a node in a thread; the log of the tests stays as it is."""
 
     def keep_log(**_: object) -> None:
-        """Be there: Celery sets up no log if somebody listens."""
+        """Do nothing: Celery sets up no log if this signal has a receiver."""
 
     signals.setup_logging.connect(keep_log, weak=False)
-    flags = {"parsync_node": NODE, "parsync_isolate": False, "shutdown_timeout": READY_S, **options}
+    flags = {
+        "parsync_node": TEST_NODE,
+        "parsync_isolate": False,
+        "shutdown_timeout": READY_S,
+        **options,
+    }
     try:
         with start_worker(app, pool="solo", perform_ping_check=False, **flags):
             yield

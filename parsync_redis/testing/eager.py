@@ -1,5 +1,6 @@
-"""Eager calls that are checked: a task runs where it is called, if a submit would have
-accepted it.
+"""Eager calls that are checked.
+
+A task runs where it is called, if a submit would have accepted it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,11 +27,13 @@ _MESSAGE: Final = ("countdown", "eta", "expires", "time_limit", "soft_time_limit
 
 
 class Eager:
-    """Celery's `task_always_eager` for an app, with the checks of a submit: a bad option raises
-    what a submit raises.
+    """Celery's `task_always_eager` for an app, with the checks of a submit.
 
-    Call it with nodes to refuse what none of them could ever hold: `eager(nodes=[{"slots": 2}])`;
-    each is a mapping of slots, resources, labels and taints. Use it in a `with`.
+    A bad option raises the error that a submit raises.
+
+    Use an Eager in a `with`. Call it with nodes, `eager(nodes=[{"slots": 2}])`, to refuse tasks
+    that none of the nodes could ever hold. Each node is a mapping of slots, resources, labels and
+    taints.
     """
 
     def __init__(self, app: Celery) -> None:
@@ -43,7 +46,7 @@ class Eager:
         self._before: tuple[Any, bool] | None = None
 
     def __call__(self, nodes: Iterable[Mapping[str, Any]] = ()) -> None:
-        """Have these nodes from now on; none: every task that is valid is accepted.
+        """Set the nodes from now on; without nodes every valid task is accepted.
 
         Raises InvalidInput.
         """
@@ -67,29 +70,32 @@ class Eager:
     def check(
         self, task: Task, args: Any, kwargs: Any, id: str, options: Mapping[str, Any]
     ) -> None:
-        """Make the message of a call as a submit does, and judge it; raises what a
-        submit raises.
+        """Make the message of a call as a submit does, and judge the message.
+
+        Raises what a submit raises.
         """
         parsync: ParsyncPort = self.app.parsync
         carried = check_headers(options.get("headers")).get("parsync")
-        wanted = parsync.options_of(task.name, carried, options.get("parsync"))
-        if wanted is None:
+        parsync_options = parsync.options_of(task.name, carried, options.get("parsync"))
+        if parsync_options is None:
             return
         amqp = self.app.amqp
         message = amqp.create_task_message(id, task.name, args, kwargs, **_some(options, _MESSAGE))
-        rest = {
+        routing_options = {
             name: value for name, value in options.items() if name not in (*_MESSAGE, "parsync")
         }
-        routed = amqp.router.route(rest, task.name, args or (), kwargs or {})
+        routed = amqp.router.route(routing_options, task.name, args or (), kwargs or {})
         queue = routed.pop("queue", None)
         if queue is not None:
             routed["exchange"] = queue.exchange
             routed["routing_key"] = queue.routing_key
         routed.setdefault("serializer", self.app.conf.task_serializer)
-        given = _some(routed, ("exchange", "routing_key", "serializer", "compression", "priority"))
+        publish_options = _some(
+            routed, ("exchange", "routing_key", "serializer", "compression", "priority")
+        )
         with self.app.producer_or_acquire() as producer:
-            capture = Capture(producer, _Checking(parsync, self.judge), task.name, wanted)
-            capture.publish(message.body, headers={**message.headers}, **given)
+            capture = Capture(producer, _Checking(parsync, self.judge), task.name, parsync_options)
+            capture.publish(message.body, headers={**message.headers}, **publish_options)
 
     def judge(self, name: str, options: TaskOptions) -> None:
         """Raise Infeasible if there are nodes and none could ever hold the task."""
@@ -101,7 +107,7 @@ class Eager:
 
 
 class _Checking:
-    """Takes a message where Parsync would submit it, and only checks it."""
+    """Checks a message where Parsync would submit it."""
 
     def __init__(self, parsync: ParsyncPort, judge: Callable[[str, TaskOptions], None]) -> None:
         self._parsync = parsync
@@ -127,8 +133,9 @@ class _Checking:
 
 
 def _checked(plain: Callable[..., Any], eager: Eager) -> Callable[..., Any]:
-    """Return Task.apply with the check before it; Celery runs each eager call of a task or a canvas
-    through it.
+    """Return Task.apply with the check before it.
+
+    Celery runs each eager call of a task or a canvas through Task.apply.
     """
     form = signature(plain)
 

@@ -1,4 +1,4 @@
-"""A node as tests declare it: a mapping of what it offers."""
+"""A node as tests declare it: a mapping of the node's offer."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ DEFAULT_SLOTS: Final = 8
 
 
 def check_node(node: object) -> dict[str, Any]:
-    """Return what a declared node says; raises InvalidInput for what is no node."""
+    """Return a declared node with its default slots; raises InvalidInput."""
     if not isinstance(node, Mapping):
         raise InvalidInput(f"{shown(node)} is not a node: it must be a mapping, {{'slots': 2}}")
     for name in node:
@@ -26,30 +26,35 @@ def check_node(node: object) -> dict[str, Any]:
 
 def offer_of(node: object) -> Resources:
     """Return what a declared node offers to a task; raises InvalidInput."""
-    said = check_node(node)
-    taints = offered_taints(said.get("taints") or ())
-    return Resources.of(said["slots"], said.get("resources"), said.get("labels"), taints)
+    declared = check_node(node)
+    taints = offered_taints(declared.get("taints") or ())
+    return Resources.of(
+        declared["slots"], declared.get("resources"), declared.get("labels"), taints
+    )
 
 
 def worker_options(node: object) -> dict[str, Any]:
-    """Return the options of the worker that is this node, as its flags have them; raises
-    InvalidInput.
+    """Return the worker's options for a declared node, as its flags have them.
+
+    Raises InvalidInput.
     """
-    said = check_node(node)
+    declared = check_node(node)
     offer_of(node)
-    found: dict[str, Any] = {"parsync_slots": said["slots"]}
-    if "score" in said:
-        found["parsync_score"] = said["score"]
-    if labels := said.get("labels"):
-        found["parsync_label"] = tuple(
-            f"{name}={value}"
-            for name, values in labels.items()
-            for value in (values if isinstance(values, (list, tuple)) else [values])
+    options: dict[str, Any] = {"parsync_slots": declared["slots"]}
+    if "score" in declared:
+        options["parsync_score"] = declared["score"]
+    if labels := declared.get("labels"):
+        words = []
+        for name, values in labels.items():
+            several = values if isinstance(values, (list, tuple)) else [values]
+            words += [f"{name}={value}" for value in several]
+        options["parsync_label"] = tuple(words)
+    if resources := declared.get("resources"):
+        options["parsync_resource"] = tuple(
+            f"{name}={amount}" for name, amount in resources.items()
         )
-    if resources := said.get("resources"):
-        found["parsync_resource"] = tuple(f"{name}={amount}" for name, amount in resources.items())
-    if taints := said.get("taints"):
-        found["parsync_taint"] = tuple(taints)
-    if queues := said.get("queues"):
-        found["queues"] = list(queues)
-    return found
+    if taints := declared.get("taints"):
+        options["parsync_taint"] = tuple(taints)
+    if queues := declared.get("queues"):
+        options["queues"] = list(queues)
+    return options

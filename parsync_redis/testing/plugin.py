@@ -1,9 +1,7 @@
 """The pytest plug-in: fixtures for the tests of an app that uses parsync.
 
-docs/testing.md shows them.
-
-pytest imports this module in each of its runs, so everything else is imported by the fixture that
-needs it.
+docs/testing.md shows the fixtures. pytest imports this module in each of its runs, so everything
+else is imported by the fixture that needs it.
 """
 
 from collections.abc import Iterator
@@ -75,8 +73,9 @@ def parsync_session_cluster(
 
 @pytest.fixture
 def parsync_cluster(parsync_session_cluster: "TestCluster") -> Iterator["TestCluster"]:
-    """Give the test a server, a scheduler and a node of the app in this process; remove its tasks
-    and results then.
+    """Give the test a server, a scheduler and a node of the app in this process.
+
+    Remove the test's tasks and results afterwards.
     """
     yield parsync_session_cluster
     parsync_session_cluster.reset()
@@ -84,10 +83,9 @@ def parsync_cluster(parsync_session_cluster: "TestCluster") -> Iterator["TestClu
 
 @pytest.fixture
 def parsync_eager(parsync_app: Any) -> Iterator["Eager"]:
-    """Run tasks of the app where the test calls them, after their options were checked as a submit
-    checks them.
+    """Run tasks of the app where the test calls them, after the checks of a submit.
 
-    `parsync_eager(nodes=[{"slots": 2}])` also refuses what none of these nodes could ever hold.
+    `parsync_eager(nodes=[{"slots": 2}])` also refuses tasks that none of these nodes could hold.
     """
     from .eager import Eager
 

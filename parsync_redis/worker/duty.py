@@ -13,8 +13,9 @@ log = logging.getLogger("parsync.agent")
 
 
 class Duty(threading.Thread):
-    """A thread that works until its node stops; `failed` is called if an error ends the thread
-    before.
+    """A thread that works until its node stops.
+
+    failed: a function that is called if an error ends the thread before.
     """
 
     def __init__(self, name: str, work: Callable[[], object] = lambda: None) -> None:

@@ -1,5 +1,6 @@
-"""A scheduler beside a worker (`celery worker --parsync-with-scheduler`): a child process of the
-worker.
+"""A scheduler beside a worker, as a child process of the worker.
+
+`celery worker --parsync-with-scheduler` starts it.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from .children import start_child
 log = logging.getLogger("parsync.agent")
 
 AT_MOST: Final = 2
-"""At most this many schedulers of a cluster are active; others that run beside workers stand by."""
+"""Maximum number of active schedulers of a cluster; further ones beside workers stand by."""
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
-WELL_S: Final = 60.0
+LONG_RUN_S: Final = 60.0
 """After a run of this length the pause before the next start is FIRST_PAUSE_S again."""
 
-GRACE_S: Final = 10.0
+STOP_GRACE_S: Final = 10.0
 """How long a scheduler may take to stop before it is killed."""
 
 
 class SchedulerBeside(threading.Thread):
-    """Runs `parsync scheduler --at-most 2` and restarts it with growing pauses when it ends, until
-    stopped.
+    """Runs `parsync scheduler --at-most 2`, and restarts it until stopped.
+
+    The pauses before restarts grow.
 
     The child has a session of its own, so that Ctrl-C reaches only the worker, which stops the
     child last. The child watches this process, and ends if the worker is killed.
@@ -66,7 +68,7 @@ class SchedulerBeside(threading.Thread):
                 ended = f"did not start: {error}"
             if self._done.is_set():
                 return
-            if time.monotonic() - began_s > WELL_S:
+            if time.monotonic() - began_s > LONG_RUN_S:
                 pause_s = FIRST_PAUSE_S
             log.warning(
                 "the scheduler beside this worker %s: it is started again in %g s", ended, pause_s
@@ -84,14 +86,14 @@ class SchedulerBeside(threading.Thread):
         return child
 
     def stop(self) -> None:
-        """Stop the child; kill it if that takes longer than GRACE_S."""
+        """Stop the child; kill it if that takes longer than STOP_GRACE_S."""
         self._done.set()
         child = self._child
         if child is None or child.poll() is not None:
             return
         child.terminate()
         try:
-            child.wait(GRACE_S)
+            child.wait(STOP_GRACE_S)
         except subprocess.TimeoutExpired:
             log.warning("the scheduler beside this worker does not stop: it is killed")
             child.kill()

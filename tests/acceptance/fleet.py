@@ -18,7 +18,7 @@ def be_patient(**_: Any) -> None:
 
     In workers only: tests import this module too.
     """
-    for name in ("MOMENT_S", "LATE_S"):
+    for name in ("MOMENT_S", "TOKEN_KEPT_S"):
         setattr(rate_limits, name, 60.0)
 
 

@@ -17,7 +17,7 @@ from celery.exceptions import NotRegistered
 
 from parsync_redis.store.reads.tasks import ANY, list_tasks
 from parsync_redis.wire.envelope import open_envelope
-from parsync_redis.worker.celery.rate_limits import LONGEST_S
+from parsync_redis.worker.celery.rate_limits import LONGEST_HOLD_S
 
 from .conftest import APP, CLUSTER, LONG_LEASE_S, ROOT, Rig
 
@@ -327,7 +327,7 @@ def test_a_task_that_waits_for_its_rate_limit_is_run_by_another_worker_once_that
     assert rig.status(second).state == "waiting"
     assert rig.stack.terminate("slow") == 0
     worker("slow2", pool="solo", slots=1, labels={"kind": "slow"})
-    assert second.get(timeout=LONGEST_S + GET_S) == "second"
+    assert second.get(timeout=LONGEST_HOLD_S + GET_S) == "second"
 
 
 def test_processes_that_end_after_a_few_tasks_and_pools_that_grow_lose_nothing(

@@ -522,7 +522,7 @@ class Ghost:
             slots = self.slots.get(
                 (place.task, place.attempt, place.node, place.slot), (place.slot,)
             )
-            for slot in run.given or slots:
+            for slot in run.given_slots or slots:
                 self.check(
                     slot not in seats,
                     2,

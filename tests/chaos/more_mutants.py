@@ -48,9 +48,8 @@ PLANTED_BY_OTHERS = (
     Mutant(
         "the table of runs compares first slots",
         f"{_EX}.node.runs:Runs.enter",
-        "seats = set(run.place.slots)\n        busy = any(not other.outcome and not "
-        "seats.isdisjoint(other.place.slots) for",
-        "busy = any(not other.outcome and run.place.slot == other.place.slot for",
+        "not seats.isdisjoint(present.place.slots)",
+        "run.place.slot == present.place.slot",
         found_by="tests/unit/test_runs.py::test_a_run_in_several_slots_is_not_entered_while_another_goes_on_in_any_of_them",
     ),
 )
@@ -201,8 +200,8 @@ OTHER_KINDS = (
 FENCES = (
     Mutant(
         "the locks are released before the run",
-        f"{_EX}.isolation.tie:run_isolated",
-        "held.enter_context(hold(isolation.lock_file, isolation.slots, isolation.one_at_a_time))",
+        f"{_EX}.celery.isolated_pool:run_isolated",
+        "stack.enter_context(\n                    hold(isolation.lock_file, isolation.slots, isolation.one_at_a_time)\n                )",
         "with hold(isolation.lock_file, isolation.slots, isolation.one_at_a_time): pass",
         found_by="tests/unit/test_isolation.py::test_a_run_is_isolated_while_it_runs_and_not_after",
     ),

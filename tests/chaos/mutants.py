@@ -308,7 +308,7 @@ MUTANTS = (
     Mutant(
         "a message of another incarnation",
         f"{_EX}.node.run_starter:Starter._entered",
-        "return run if here and not node.leaving",
+        "return run if is_ours and not node.leaving",
         "return run if not node.leaving",
     ),
     Mutant(

@@ -10,7 +10,7 @@ from parsync_redis.model.node import drain_terms
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
 from parsync_redis.store.reads.tasks import GENERATIONS
-from parsync_redis.worker.node.look_ahead import LATELY
+from parsync_redis.worker.node.look_ahead import RECENT_RUNS
 
 from .processes import LEASE_S, AgentProcess
 from .state import State, read_state
@@ -120,7 +120,7 @@ class Player:
     def ahead(self, rng: Random) -> None:
         """Let a node's tasks be short, or one long, and its waiting seats be looked after."""
         if agent := self._agent(rng):
-            for _ in range(rng.choice((0, 0, LATELY))):
+            for _ in range(rng.choice((0, 0, RECENT_RUNS))):
                 agent.agent.node.ahead.ran("work", rng.choice((0.001, 0.02)))
             if rng.random() < 0.1:
                 agent.agent.node.ahead.late()

@@ -16,10 +16,11 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
 from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
+from parsync_redis.store.store import Store
 from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.worker.node.agent import Agent
 from parsync_redis.worker.node.lease import Order
-from parsync_redis.worker.node.look_ahead import MOST
+from parsync_redis.worker.node.look_ahead import MAX_SEATS_OF_SLOT
 from parsync_redis.worker.node.node import NodeSpec
 from parsync_redis.worker.node.reporter import Reporter
 from parsync_redis.worker.node.run_starter import Started
@@ -140,7 +141,7 @@ class WorkerPort:
     could be ended.
     """
 
-    send_event = None
+    owed_results = ()
     processes: int | None = None
     queues: set[str] | None = None
 
@@ -164,6 +165,12 @@ class WorkerPort:
     def kill(self, request: Any) -> None:
         """Do nothing, for the same reason."""
 
+    def tell_results(self, store: Store) -> None:
+        """Do nothing: a schedule has no result backend."""
+
+    def put_back_results(self, store: Store) -> None:
+        """Do nothing: nothing was taken."""
+
 
 class AgentProcess:
     """A node's worker, which mostly looks ahead; hands: pass (it renews), bell (the event loop),
@@ -178,9 +185,14 @@ class AgentProcess:
         self.node = node
         self.dead = False
         self.awake_at = 0
-        spec = NodeSpec(node, offer, score, room=world.rng.choice((0, MOST, MOST)) * offer.slots)
+        spec = NodeSpec(
+            node,
+            offer,
+            score,
+            room=world.rng.choice((0, MAX_SEATS_OF_SLOT, MAX_SEATS_OF_SLOT)) * offer.slots,
+        )
         spec.know(KnownTasks.of({"work": None}), ["celery"])
-        self.agent = Agent(None, SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
+        self.agent = Agent(SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
         self.passing = WireStore(world, self, "pass")
         self.reporting = WireStore(world, self, "home")
         self.seats = WireStore(world, self, "seats")
@@ -278,12 +290,12 @@ class AgentProcess:
         if (
             self.agent.node.runs.waiting() and not self.agent.starter._turn.locked()
         ):  # as a pool of threads: with the start of the next
-            new = [run for run in self.unreported if not run.told]
-            ended = [run for run in self.unreported if run.told]
+            new = [run for run in self.unreported if not run.is_reported]
+            ended = [run for run in self.unreported if run.is_reported]
             try:
                 self._hand_over(self.agent.starter.start_next(self.reporting, (), new))
             finally:
-                self.unreported = [*ended, *(run for run in new if not run.told)]
+                self.unreported = [*ended, *(run for run in new if not run.is_reported)]
         if self.unreported:
             trouble = reporter._report(self.reporting, self.unreported)
             self.unreported = reporter._occupied

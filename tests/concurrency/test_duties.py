@@ -57,7 +57,7 @@ def agent(store: Store, worker: Worker) -> Iterator[Agent]:
     settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
     Parsync(app, settings.url, settings.cluster)
     spec = NodeSpec("n1", Resources.of(1), 1.0, room=1)
-    agent = Agent(app, settings, store.with_own_connections(), spec, worker)
+    agent = Agent(settings, store.with_own_connections(), spec, worker)
     agent.node.pause_s = 0.01
     agent.loop.turned()
     yield agent
@@ -98,7 +98,7 @@ def test_the_reporter_goes_on_if_it_cannot_see_what_lives_in_a_slot(
     assert drive.start(run.place) == "ok"
     assert agent.node.runs.enter(run)
     isolation = agent.node.isolation
-    monkeypatch.setattr("parsync_redis.worker.node.reporter.PATIENCE_S", 0.0)
+    monkeypatch.setattr("parsync_redis.worker.node.reporter.KILLED_PROCESS_S", 0.0)
     living = Once(isolation.living)
     vars(isolation).update(living=living, free=lambda slots: living.calls > 0)
     agent.start()

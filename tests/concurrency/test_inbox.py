@@ -54,7 +54,7 @@ class NoWorker:
     process.
     """
 
-    send_event = None
+    owed_results = ()
     processes: int | None = None
     queues: set[str] | None = None
 
@@ -69,6 +69,10 @@ class NoWorker:
 
     def kill(self, request: Any) -> None: ...
 
+    def tell_results(self, store: Store) -> None: ...
+
+    def put_back_results(self, store: Store) -> None: ...
+
 
 class Node:
     """A node whose worker is an event loop and an inbox."""
@@ -77,11 +81,10 @@ class Node:
         self.drive = Driver(store)
         self.store = store
         self.client: Any = store.client
-        app = Celery("heard", set_as_current=False)
+        self.app = app = Celery("heard", set_as_current=False)
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
         self.agent = Agent(
-            app,
             settings,
             store.with_own_connections(),
             NodeSpec("n1", Resources.of(SLOTS), 1.0),
@@ -100,7 +103,7 @@ class Node:
         )
         self.consumer = consumer
         self.inbox = Inbox(consumer)
-        self.inbox.turns.delivery = self.deliveries = Deliveries(consumer, self.agent)
+        self.inbox.start_queue.delivery = self.deliveries = Deliveries(consumer, self.agent)
         self.heard = self.deliveries.heard
 
     def place(self, *tasks: str) -> None:
@@ -183,8 +186,8 @@ def test_a_cut_connection_is_made_anew(node: Node, times: int) -> None:
 def test_a_server_that_went_silent_is_asked_over_another_connection(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbox_module, "WAIT_S", 0.1)
-    monkeypatch.setattr(inbox_module, "LATE_S", 0.1)
+    monkeypatch.setattr(inbox_module, "BLMPOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(inbox_module, "LATE_ANSWER_S", 0.1)
     node.inbox.start(node.consumer)
     assert node.inbox._connection
     # as if the answer had been lost: none will come any more
@@ -310,7 +313,7 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
     store: Store,
 ) -> None:
     node = Node(store)
-    app = node.agent.app
+    app = node.app
     consumer = node.consumer
 
     @app.task(name="inbox.declares", parsync={"slots": 2}, shared=False)

@@ -21,7 +21,7 @@ from parsync_redis.store import Store
 from parsync_redis.worker.celery.delivery import Delivery
 from parsync_redis.worker.celery.inbox import Inbox
 from parsync_redis.worker.node.agent import Agent
-from parsync_redis.worker.node.look_ahead import FEW, LATELY, LookAhead, room_of
+from parsync_redis.worker.node.look_ahead import FIRST_SHORT_RUNS, RECENT_RUNS, LookAhead, room_of
 from parsync_redis.worker.node.node import NodeSpec
 from parsync_redis.worker.node.runs import Run
 from tests.concurrency.test_inbox import NoWorker
@@ -57,7 +57,7 @@ class Node:
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
         spec = NodeSpec("n1", Resources.of(1), 1.0, room=ROOM)
-        self.agent = Agent(app, settings, store.with_own_connections(), spec, NoWorker())
+        self.agent = Agent(settings, store.with_own_connections(), spec, NoWorker())
         store.run(store.commands.register_node(0, "n1", 0, 1.0, "slots=1", ROOM))
         store.run(store.commands.set_node(0, "n1", "ahead", 1, str(ROOM)))
         node = self.agent.node
@@ -72,7 +72,7 @@ class Node:
             pool=SoloPool.__new__(SoloPool),
         )
         self.inbox = Inbox(self.consumer)
-        self.inbox.turns.delivery = self.solo = Solo(self.consumer, self.agent)
+        self.inbox.start_queue.delivery = self.solo = Solo(self.consumer, self.agent)
         self.keeper = self.agent.seat_keeper
 
     def place(self, task: str, seat: int, priority: int = 0) -> None:
@@ -229,7 +229,7 @@ def test_a_task_that_is_cancelled_while_it_waits_does_not_run(node: Node) -> Non
 
 def test_a_node_opens_its_seats_for_short_tasks_and_shuts_them_for_long_ones() -> None:
     ahead = LookAhead(2, 6)
-    for _ in range(FEW):
+    for _ in range(FIRST_SHORT_RUNS):
         assert ahead.wanted == 0
         ahead.ran("short", 0.001)
     assert ahead.wanted == 6
@@ -237,7 +237,7 @@ def test_a_node_opens_its_seats_for_short_tasks_and_shuts_them_for_long_ones() -
     assert ahead.wanted == 4, "two tasks of 20 ms may wait at each slot"
     ahead.ran("long", 0.2)
     assert ahead.wanted == 0
-    for _ in range(LATELY - 1):
+    for _ in range(RECENT_RUNS - 1):
         ahead.ran("short", 0.001)
     assert ahead.wanted == 0, "it comes and goes seldom"
     ahead.ran("short", 0.001)
@@ -251,7 +251,7 @@ def test_a_name_that_is_often_long_is_long_also_when_it_was_short() -> None:
     for _ in range(20):
         ahead.ran("mixed", 0.2)
         ahead.ran("mixed", 0.001)
-    for _ in range(LATELY):
+    for _ in range(RECENT_RUNS):
         ahead.ran("mixed", 0.001)
     assert ahead.wanted == 0
 
@@ -272,7 +272,7 @@ def test_results_are_told_though_run_times_cannot_be_written(
         raise ServerUnreachable("the primary that has the times is away")
 
     monkeypatch.setattr(agent, "_learn", fail)
-    monkeypatch.setattr("parsync_redis.worker.node.agent.announce", lambda *_: told.append("told"))
+    monkeypatch.setattr(agent._port, "tell_results", lambda store: told.append("told"))
     agent._tend()
     assert told == ["told"]
 

@@ -33,7 +33,7 @@ class Rig:
     """A node of four processes that consumes one queue, and the port of its worker."""
 
     def __init__(self, store: Store) -> None:
-        app = Celery("offers", set_as_current=False)
+        self.app = app = Celery("offers", set_as_current=False)
         settings = Settings.load(
             url=f"redis://{store.address}/0",
             cluster=store.keys.cluster,
@@ -50,7 +50,7 @@ class Rig:
         self.port.processes = 4
         self.port.queues = {"celery"}
         spec = NodeSpec("n1", offer_with(Resources.of(4), KNOWN, ["celery"]), 1.0, KNOWN)
-        self.agent = Agent(app, settings, store.with_own_connections(), spec, self.port)
+        self.agent = Agent(settings, store.with_own_connections(), spec, self.port)
         self.agent.loop.turned()
 
     def register(self) -> None:
@@ -231,7 +231,7 @@ def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_proc
     begun = list[object]()
     rig.agent.reporter.ended = lambda run, outcome: told.append(outcome)  # type: ignore[method-assign]
     consumer: Any = SimpleNamespace(
-        app=rig.agent.app,
+        app=rig.app,
         strategies={"work": lambda *args: begun.append(args)},
         disable_rate_limits=True,
         task_buckets={"work": None},

@@ -12,7 +12,7 @@ from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 from parsync_redis.store.scripts.calls import Call
 from parsync_redis.worker.isolation.machine import Isolation
-from parsync_redis.worker.node.look_ahead import FEW
+from parsync_redis.worker.node.look_ahead import FIRST_SHORT_RUNS
 from parsync_redis.worker.node.node import NodeSpec
 from parsync_redis.worker.node.node_state import AgentState
 from parsync_redis.worker.node.reconciler import Reconciler
@@ -170,10 +170,10 @@ def test_what_has_started_is_handed_over_though_a_stale_outcome_cannot_be_told_a
         patch.setattr(node.store, "run", fail)
         node.start_next(node.store, [first])
     assert node.started == ["c"]
-    assert not first.told
+    assert not first.is_reported
     node.reporter.start()
     node.reporter.put([first])
-    until(lambda: first.told, "the thread has told it")
+    until(lambda: first.is_reported, "the thread has told it")
 
 
 def test_what_waited_too_long_goes_back_though_the_seats_cannot_be_shut(
@@ -199,7 +199,7 @@ def test_seats_are_shut_though_nobody_knows_whether_they_were_opened(
         run(call)
         away(call)
 
-    for _ in range(FEW):
+    for _ in range(FIRST_SHORT_RUNS):
         node.state.ahead.ran("short", 0.001)
     monkeypatch.setattr(node.store, "run", lost)
     with pytest.raises(ServerUnreachable):

@@ -140,7 +140,7 @@ def test_a_guard_that_reads_nothing_is_killed_before_its_worker_waits_for_it(
 def test_the_end_of_a_guard_that_does_not_end_is_not_waited_for(
     guard: GuardProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard_process, "END_S", 0.1)
+    monkeypatch.setattr(guard_process, "GUARD_END_S", 0.1)
     os.kill(guard.pid, signal.SIGSTOP)
     guard.end()
     assert guard._process.returncode == -signal.SIGKILL
@@ -148,7 +148,7 @@ def test_the_end_of_a_guard_that_does_not_end_is_not_waited_for(
 
 @isolates
 def test_a_guard_that_is_not_ready_in_time_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_process, "START_S", 0.0)
+    monkeypatch.setattr(guard_process, "GUARD_START_S", 0.0)
     before = children_of(os.getpid())
     with pytest.raises(OSError, match="did not start: it was not ready after 0 s"):
         GuardProcess(guarded())

@@ -18,8 +18,9 @@ from parsync_redis.model.node import NO_SIGN
 from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.worker.celery.isolated_pool import run_isolated
 from parsync_redis.worker.isolation.locks import CAN_ISOLATE, lock_file
-from parsync_redis.worker.isolation.tie import RunIsolation, run_isolated, tied
+from parsync_redis.worker.isolation.tie import RunIsolation, tied
 from parsync_redis.worker.isolation.timer import KILL_AFTER, now_s
 from tests.guards import Kept, ended_by, forked
 from tests.lua.driver import Driver

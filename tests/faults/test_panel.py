@@ -49,9 +49,9 @@ def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: Embedd
         def job(id: str, k: int) -> None: ...
 
         agent: Any = SimpleNamespace(
-            app=app, store=rig.store, node=SimpleNamespace(name="n1", partition=0, inc=1)
+            store=rig.store, node=SimpleNamespace(name="n1", partition=0, inc=1)
         )
-        (placed,) = rig.wait(lambda: list(reserved(agent, "w@h")), "one is placed")
+        (placed,) = rig.wait(lambda: list(reserved(agent, app, "w@h")), "one is placed")
         assert (placed["id"], placed["args"], placed["kwargs"], placed["hostname"]) == (
             "now",
             ["now"],
@@ -59,15 +59,15 @@ def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: Embedd
             "w@h",
         )
         rig.wait(rig.start, "it begins")
-        assert list(reserved(agent, "w@h")) == []
-        found: Any = list(scheduled(agent, "w@h"))
+        assert list(reserved(agent, app, "w@h")) == []
+        found: Any = list(scheduled(agent, app, "w@h"))
         assert [each["request"]["id"] for each in found] == ["then", "later"]
         assert found[0]["eta"] < found[1]["eta"]
 
         @app.task(name="many", shared=False)
         def many_more(n: int) -> None: ...
 
-        again: Any = scheduled(agent, "w@h")
+        again: Any = scheduled(agent, app, "w@h")
         found = [each["request"]["id"] for each in again]
         assert found[:3] == ["then", "later", "m002 x"], (
             "two are damaged; an id is shown as it was given"

@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,11 +22,12 @@ from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.worker.celery.isolated_pool import IsolatedPool
 from parsync_redis.worker.celery.message_filter import connect_carefully
+from parsync_redis.worker.celery.port import CeleryWorker
 from parsync_redis.worker.celery.refusing_broker import Refused, as_refused
 from parsync_redis.worker.celery.results_outbox import Owed, announce
 from parsync_redis.worker.celery.storing import is_of_backend, patient, watch_results
-from parsync_redis.worker.isolation.tie import IsolatedPool
 from parsync_redis.worker.node.agent import Agent
 from parsync_redis.worker.node.node import NodeSpec
 from tests.faults.refusals import admin, full_memory, missing_replicas
@@ -220,9 +222,10 @@ def test_a_node_that_leaves_puts_back_what_it_took_and_could_not_tell(
     store: Store, ended: Celery, how: str
 ) -> None:
     settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
-    no_worker: Any = None
-    agent = Agent(ended, settings, store, NodeSpec("n1", Resources.of(1), 1.0), no_worker)
-    announce_too_late(store, ended, agent._owed)
+    worker: Any = SimpleNamespace(app=ended, pool_cls=SoloPool)
+    port = CeleryWorker(worker)
+    agent = Agent(settings, store, NodeSpec("n1", Resources.of(1), 1.0), port)
+    announce_too_late(store, ended, port._owed)
     if how == "it leaves":
         agent.node.inc = 1
         agent.leave()
@@ -268,7 +271,7 @@ class Refuser:
 def test_the_event_loop_of_a_solo_pool_waits_once_in_an_outage_and_other_runs_each(
     pool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parsync_redis.worker.celery.storing.PATIENCE_S", 0.3)
+    monkeypatch.setattr("parsync_redis.worker.celery.storing.BACKEND_PATIENCE_S", 0.3)
     app = Celery(
         "patience", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False
     )

@@ -207,7 +207,12 @@ def test_a_node_offers_the_gpus_that_are_there_and_its_own(
 
 
 def given(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
-    names = {"CUDA": devices.CUDA, "ROCR": devices.ROCR, "HIP": devices.HIP, "ORDER": devices.ORDER}
+    names = {
+        "CUDA": devices.CUDA,
+        "ROCR": devices.ROCR,
+        "HIP": devices.HIP,
+        "ORDER": devices.CUDA_ORDER,
+    }
     for name, text in environment.items():
         monkeypatch.setenv(names.get(name, name), text)
 

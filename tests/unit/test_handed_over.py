@@ -9,7 +9,7 @@ import pytest
 from billiard.pool import ApplyResult
 
 from parsync_redis.model.place import Place
-from parsync_redis.worker.celery.prefetched_runs import forgotten, keep_handed_over
+from parsync_redis.worker.celery.prefetched_runs import is_forgotten, keep_handed_over
 from parsync_redis.worker.node.runs import Run, Runs
 
 
@@ -50,7 +50,7 @@ def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_a
     pool.flush = flush
     keep_handed_over(pool, runs)
     pool.flush()
-    assert [name for name, r in requests.items() if forgotten(pool, r)] == [
+    assert [name for name, r in requests.items() if is_forgotten(pool, r)] == [
         "waits",
         "handed to the dead",
         "put back",

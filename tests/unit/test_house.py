@@ -55,7 +55,7 @@ MOST_LINES = 400
 MOST_LUA = 160
 MOST_TESTS = 600
 
-TOO_LONG: dict[str, int] = {"parsync_redis/worker/node/devices.py": 430}
+TOO_LONG: dict[str, int] = {"parsync_redis/worker/node/devices.py": 422}
 """Files that are longer than they may be: they may shrink, not grow."""
 
 
@@ -102,7 +102,30 @@ ROOMS = {
         "parsync_redis.model",
         "parsync_redis.placement",
         "parsync_redis.scheduler.core",
-    )
+    ),
+    "worker/node": (
+        "redis",
+        "opentelemetry",
+        "parsync_redis.errors",
+        "parsync_redis.health_file",
+        "parsync_redis.inspect",
+        "parsync_redis.model",
+        "parsync_redis.settings",
+        "parsync_redis.store",
+        "parsync_redis.worker.duty",
+        "parsync_redis.worker.isolation",
+        "parsync_redis.worker.node",
+    ),
+    "worker/isolation": (
+        "redis",
+        "parsync_redis.errors",
+        "parsync_redis.logs",
+        "parsync_redis.model",
+        "parsync_redis.store",
+        "parsync_redis.worker.children",
+        "parsync_redis.worker.isolation",
+        "parsync_redis.worker.node",
+    ),
 }
 """What the files of a room may import besides the standard library."""
 

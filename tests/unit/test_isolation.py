@@ -18,6 +18,7 @@ from celery.exceptions import Ignore
 
 from parsync_redis import InvalidInput
 from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.worker.celery.isolated_pool import IsolatedPool, run_isolated
 from parsync_redis.worker.isolation.locks import (
     CAN_ISOLATE,
     SlotBusy,
@@ -28,7 +29,7 @@ from parsync_redis.worker.isolation.locks import (
     locks_folder,
     open_locks,
 )
-from parsync_redis.worker.isolation.tie import IsolatedPool, NotBegun, RunIsolation, run_isolated
+from parsync_redis.worker.isolation.tie import NotBegun, RunIsolation
 from tests.guards import Kept, forked
 from tests.waiting import child_ended, child_stopped, until
 

@@ -15,6 +15,7 @@ from celery.concurrency.thread import TaskPool as ThreadPool
 from parsync_redis import InvalidInput
 from parsync_redis.model.place import Place
 from parsync_redis.settings import node_options
+from parsync_redis.worker.celery.port import read_facts, replace_used_processes
 from parsync_redis.worker.isolation.tie import seeing
 from parsync_redis.worker.node import amd, devices
 from parsync_redis.worker.node.node import NodeSpec, node_spec
@@ -24,10 +25,10 @@ from parsync_redis.worker.node.node import NodeSpec, node_spec
 def no_nvidia(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No program is on the PATH but those of `smi`, and the kernel lists no card of AMD's."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(devices, "CONTROL_FILE", tmp_path / "nvidiactl")
-    monkeypatch.setattr(amd, "CONTROL_FILE", tmp_path / "kfd")
+    monkeypatch.setattr(devices, "NVIDIA_CONTROL_FILE", tmp_path / "nvidiactl")
+    monkeypatch.setattr(amd, "AMD_CONTROL_FILE", tmp_path / "kfd")
     monkeypatch.setattr(amd, "KFD", tmp_path / "nodes")
-    for variable in (*devices.GPU_LISTS, devices.ORDER, devices.CONTAINERS):
+    for variable in (*devices.GPU_LISTS, devices.CUDA_ORDER, devices.CONTAINERS):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -47,7 +48,7 @@ def worker(pool: Any = PreforkPool) -> Any:
 
 
 def spec(flags: dict[str, Any], pool: Any = PreforkPool) -> NodeSpec:
-    return node_spec(worker(pool), *node_options({"parsync_node": "n1", **flags}))
+    return node_spec(read_facts(worker(pool)), *node_options({"parsync_node": "n1", **flags}))
 
 
 def test_a_node_offers_the_devices_of_its_flags() -> None:
@@ -149,7 +150,8 @@ def test_a_prefork_process_with_devices_runs_one_task() -> None:
         (SoloPool, {"parsync_device": ("gpu=0",)}, None),
     ):
         some = worker(pool)
-        node_spec(some, *node_options({"parsync_node": "n1", **flags}))
+        offer = node_spec(read_facts(some), *node_options({"parsync_node": "n1", **flags}))
+        replace_used_processes(some, offer)
         assert some.max_tasks_per_child == most
 
 

@@ -10,6 +10,7 @@ from celery.concurrency.thread import TaskPool as ThreadPool
 
 from parsync_redis import InvalidInput
 from parsync_redis.settings import node_options
+from parsync_redis.worker.celery.port import read_facts
 from parsync_redis.worker.node.node import node_spec, pairs
 
 
@@ -34,10 +35,10 @@ def worker(pool: Any = PreforkPool, **more: Any) -> Any:
 
 
 def test_a_node_is_by_default_named_as_its_worker_and_has_a_slot_for_each_process() -> None:
-    spec = node_spec(worker(), {"parsync": True}, {})
+    spec = node_spec(read_facts(worker()), {"parsync": True}, {})
     assert (spec.name, spec.offer.text, spec.score) == ("celery@h", "slots=8", 1.0)
-    assert node_spec(worker(max_concurrency=9), {}, {}).offer.slots == 9
-    assert node_spec(worker(SoloPool), {}, {}).offer.slots == 1
+    assert node_spec(read_facts(worker(max_concurrency=9)), {}, {}).offer.slots == 9
+    assert node_spec(read_facts(worker(SoloPool)), {}, {}).offer.slots == 1
 
 
 def test_a_node_offers_what_its_flags_say() -> None:
@@ -49,7 +50,7 @@ def test_a_node_offers_what_its_flags_say() -> None:
         "parsync_resource": ("mem=2KiB",),
         "parsync_taint": ("spot", "old", "spot"),
     }
-    spec = node_spec(worker(), *node_options(flags))
+    spec = node_spec(read_facts(worker()), *node_options(flags))
     assert (spec.name, spec.offer.text, spec.score) == (
         "n1",
         "slots=4 mem=2048 parsync.taint:old parsync.taint:spot zone:a",
@@ -75,7 +76,7 @@ def test_flags_without_sense_are_refused(flags: dict[str, Any]) -> None:
     found, said = node_options(flags)
     assert found, "it is a node, or wants to be"
     with pytest.raises(InvalidInput):
-        node_spec(worker(), found, said)
+        node_spec(read_facts(worker()), found, said)
 
 
 @pytest.mark.parametrize(
@@ -97,14 +98,17 @@ def test_flags_without_sense_are_refused(flags: dict[str, Any]) -> None:
 def test_more_slots_than_the_pool_runs_tasks_are_warned_of_and_not_offered(
     pool: Any, slots: int, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert node_spec(worker(pool), *node_options({"parsync_slots": 12})).offer.slots == slots
+    assert (
+        node_spec(read_facts(worker(pool)), *node_options({"parsync_slots": 12})).offer.slots
+        == slots
+    )
     (record,) = caplog.records
     assert (record.levelname, why in record.message) == ("WARNING", True)
 
 
 def test_the_slots_of_a_node_follow_its_pool_up_to_its_flag() -> None:
     def slots(processes: int, **flags: Any) -> int:
-        spec = node_spec(worker(), *node_options({"parsync": True} | flags))
+        spec = node_spec(read_facts(worker()), *node_options({"parsync": True} | flags))
         spec.follow(processes, None)
         return spec.offer.slots
 
@@ -134,14 +138,14 @@ def test_a_node_offers_what_its_environment_says_and_flags_go_before_it(
     }.items():
         monkeypatch.setenv(name, value)
     found, said = node_options({})
-    spec = node_spec(worker(), found, said)
+    spec = node_spec(read_facts(worker()), found, said)
     assert (spec.name, spec.offer.text, spec.score) == (
         "n1",
         "slots=4 mem=2048 kind:b parsync.taint:spot zone:a",
         -2.5,
     )
     assert found["parsync_only"] is True
-    assert node_spec(worker(), *node_options({"parsync_slots": 7})).offer.slots == 7
+    assert node_spec(read_facts(worker()), *node_options({"parsync_slots": 7})).offer.slots == 7
     monkeypatch.setenv("PARSYNC_NODE", "0")
     assert node_options({}) == ({}, {}), "said to be none"
     assert node_options({"parsync_slots": 7})[0]["parsync_slots"] == 7
@@ -172,5 +176,5 @@ def test_a_wrong_variable_of_a_node_is_refused_by_its_name(
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(InvalidInput) as refused:
-        node_spec(worker(), *node_options({}))
+        node_spec(read_facts(worker()), *node_options({}))
     assert why in str(refused.value)

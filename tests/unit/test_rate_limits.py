@@ -11,7 +11,12 @@ import pytest
 from kombu.utils import limits
 from kombu.utils.limits import TokenBucket
 
-from parsync_redis.worker.celery.rate_limits import LATE_S, LONGEST_S, MOMENT_S, RateLimits
+from parsync_redis.worker.celery.rate_limits import (
+    LONGEST_HOLD_S,
+    MOMENT_S,
+    TOKEN_KEPT_S,
+    RateLimits,
+)
 
 PLACED_S = 0.004
 """How long it takes to place one task: what comes at once comes one after the other."""
@@ -83,7 +88,7 @@ def test_tasks_run_as_fast_as_their_limit_allows_and_none(
             f"faster than the limit, within {window_s} s"
         )
     assert node.placed.total() / tasks <= placements
-    assert max(node.held) <= LONGEST_S
+    assert max(node.held) <= LONGEST_HOLD_S
 
 
 def test_what_has_no_token_within_the_horizon_comes_back_spread_out(
@@ -95,7 +100,7 @@ def test_what_has_no_token_within_the_horizon_comes_back_spread_out(
     node.run(1100.0)
     a_second = Counter(int(at_s) for at_s in node.returns if at_s > 1005)
     assert max(a_second.values()) <= 150
-    assert max(node.held) <= LONGEST_S
+    assert max(node.held) <= LONGEST_HOLD_S
 
 
 def test_a_token_whose_task_does_not_come_goes_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +114,7 @@ def test_a_token_whose_task_does_not_come_goes_to_another(monkeypatch: pytest.Mo
     assert node.limits.hold_s("f", "second", node.consumer) == pytest.approx(2 - 0.001), (
         "after the third"
     )
-    node.now_s += 2 + LATE_S
+    node.now_s += 2 + TOKEN_KEPT_S
     assert node.limits.hold_s("f", "fourth", node.consumer) == 0.0
     line = node.limits._lines["f"]
     assert "third" not in line.booked, "a booking that passed is forgotten"
@@ -129,7 +134,7 @@ def test_a_limit_that_changes_makes_new_bookings(monkeypatch: pytest.MonkeyPatch
     node = Node(1 / 3600, monkeypatch)
     node.limits.hold_s("f", "first", node.consumer)
     node.bucket.can_consume(1)
-    assert node.limits.hold_s("f", "second", node.consumer) > LONGEST_S / 2
+    assert node.limits.hold_s("f", "second", node.consumer) > LONGEST_HOLD_S / 2
     node.consumer.task_buckets["f"] = TokenBucket(10)
     assert node.limits.hold_s("f", "second", node.consumer) == 0.0
     node.consumer.task_buckets["f"] = None

@@ -24,10 +24,11 @@ from parsync_redis.store import Store
 from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.wire.message import make_message
 from parsync_redis.worker.celery.delivered_message import Delivered, as_message
+from parsync_redis.worker.celery.isolated_pool import run_isolated
 from parsync_redis.worker.celery.request import outcome_of, request_class, watch
 from parsync_redis.worker.celery.storing import is_of_backend, watch_results
 from parsync_redis.worker.isolation.machine import Isolation
-from parsync_redis.worker.isolation.tie import RunIsolation, run_isolated
+from parsync_redis.worker.isolation.tie import RunIsolation
 from parsync_redis.worker.node.agent import Agent
 from parsync_redis.worker.node.node import NodeSpec
 from parsync_redis.worker.node.reporter import outcomes
@@ -119,7 +120,7 @@ def placed_request(
     spec = NodeSpec("n1", Resources.of(4), 1.0)
     store = Store.from_url(settings.url, settings.cluster)
     no_worker = cast(Any, None)
-    parsync.agent = Agent(app, settings, store, spec, no_worker, isolation)
+    parsync.agent = Agent(settings, store, spec, no_worker, isolation)
     assert parsync.agent.node.runs.enter(Run(place))
     payload = open_envelope(make_message("proj.add", (), {}, "t"))
     if placed:
@@ -237,7 +238,7 @@ outside_body = pytest.mark.filterwarnings("ignore:Exception raised outside body:
 
 
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parsync_redis.worker.celery.storing.PATIENCE_S", 0.0)
+    monkeypatch.setattr("parsync_redis.worker.celery.storing.BACKEND_PATIENCE_S", 0.0)
 
 
 @outside_body

@@ -14,7 +14,7 @@ from parsync_redis.model.explanation import Choice
 from parsync_redis.model.place import Place
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
-from parsync_redis.worker.node.spans import Begun, PlaceSpans, make_span, sampled
+from parsync_redis.worker.node.spans import BegunRun, PlaceSpans, make_span, sampled
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
@@ -44,7 +44,7 @@ def made(exporter, task=TASK, choice=None):
     exporter.clear()
     context = sampled(headers())
     assert context is not None
-    make_span(Begun(PLACE, "proj.a", 1, context, 0.0, task), choice)
+    make_span(BegunRun(PLACE, "proj.a", 1, context, 0.0, task), choice)
     (span,) = exporter.get_finished_spans()
     return span
 

@@ -58,7 +58,7 @@ def test_a_soft_shutdown_waits_for_a_run_that_the_pool_has_not_told_yet(
     settings = Settings()
     no_port: Any = None
     store = Store.from_url(settings.url, settings.cluster)
-    agent = Agent(app, settings, store, NodeSpec("n1", Resources.of(1), 1.0), no_port)
+    agent = Agent(settings, store, NodeSpec("n1", Resources.of(1), 1.0), no_port)
     for _ in range(runs):
         assert agent.node.runs.enter(Run(Place("t", "1@1", 0, "n1", (0,), 1, 0)))
     leave_before_soft_shutdown(worker, agent)

@@ -1,5 +1,6 @@
-"""The step that makes a worker a node: it makes the agent, starts it after the pool, and stops it
-last.
+"""The step that makes a worker a node.
+
+The step makes the agent, starts it after the pool, and stops it last.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .celery_types import Blueprint, Pool, Worker
 from .inbox import Inbox
 from .inspect_answers import extend_panel
 from .json_logs import log_as_json
-from .port import CeleryWorker
+from .port import CeleryWorker, read_facts, replace_used_processes
 from .prefetched_runs import keep_handed_over
 from .request import watch
 from .storing import watch_results
@@ -52,13 +53,13 @@ class NodeStep(bootsteps.StartStopStep):
         worker.parsync_agent = None
         super().__init__(worker, **kwargs)
         try:
-            flags, said = node_options({name: kwargs.get(name) for name in FLAGS})
+            flags, flag_names = node_options({name: kwargs.get(name) for name in FLAGS})
             self.enabled = bool(flags)
             if self.enabled:
                 # a node of testing/ runs tasks in the test's process
                 isolate = kwargs.get("parsync_isolate", True)
                 worker.parsync_agent = worker.app.parsync.agent = self.agent = make_agent(
-                    worker, flags, said, isolate
+                    worker, flags, flag_names, isolate
                 )
         except ParsyncError as error:
             sys.stderr.write(f"error: {printable(error)}\n")
@@ -77,7 +78,7 @@ class NodeStep(bootsteps.StartStopStep):
         """Make nothing here: the agent's threads must not start before the pool has forked."""
 
     def start(self, worker: Worker) -> None:
-        """Have every task that this worker may run report how it ends; then start the agent."""
+        """Have every task of this worker report how its runs end; then start the agent."""
         names = sorted(worker.app.tasks)
         for name in names:
             watch(worker.app.tasks[name])
@@ -96,14 +97,15 @@ class NodeStep(bootsteps.StartStopStep):
 
 # Any: the values of click options, each of its own type
 def make_agent(
-    worker: Worker, flags: dict[str, Any], said: dict[str, str], isolate: bool = True
+    worker: Worker, flags: dict[str, Any], flag_names: dict[str, str], isolate: bool = True
 ) -> Agent:
     """Make the agent of a worker that is to be a node; raises InvalidInput or AccessDenied."""
     app = worker.app
     prepare_loop(worker, bool(flags.get("parsync_only")))
     watch_results(app)
     settings = app.parsync.settings()
-    spec = node_spec(worker, flags, said)
+    spec = node_spec(read_facts(worker), flags, flag_names)
+    replace_used_processes(worker, spec)
     if settings.log_format == JSON_FORMAT:
         log_as_json(spec.name)
     app.parsync.check_tasks()
@@ -111,7 +113,7 @@ def make_agent(
         settings.url, settings.cluster, settings.retention_s, settings.max_starts
     )
     isolation = make_isolation(worker, settings, spec.name) if isolate else Isolation()
-    agent = Agent(app, settings, store, spec, CeleryWorker(worker), isolation)
+    agent = Agent(settings, store, spec, CeleryWorker(worker), isolation)
     try:
         join_cluster(store, settings, create=False)
     except ServerUnreachable as error:
@@ -120,11 +122,10 @@ def make_agent(
 
 
 def prepare_loop(worker: Worker, placed_only: bool) -> None:
-    """Give the worker the event loop of a node, before Celery makes its pool and its consumer;
-    raises InvalidInput.
+    """Give the worker a node's event loop, before Celery makes its pool and consumer.
 
-    A node of placed tasks only consumes from no broker. Everything that needs one is off: gossip,
-    mingle, heartbeats, events.
+    A node of placed tasks only consumes from no broker. Gossip, mingle, heartbeats and events,
+    which need a broker, are off. Raises InvalidInput.
     """
     # imports Celery's consumer, which a client does not need
     from .consumer import node_consumer, register_once
@@ -157,7 +158,7 @@ def prepare_loop(worker: Worker, placed_only: bool) -> None:
 
 
 def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
-    """Return the isolation of this machine, or one that does nothing if its kernel cannot.
+    """Return the isolation of this machine, or Isolation() if its kernel has none.
 
     Raises InvalidInput.
     """
@@ -168,7 +169,7 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
         )
         return Isolation()
     folder = locks_folder(settings.lock_dir)
-    kept = (
+    cluster_settings = (
         settings.url,
         settings.cluster,
         settings.retention_s,
@@ -179,16 +180,15 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
     return MachineIsolation(
         file_of,
         not issubclass(worker.pool_cls, ThreadPool),
-        Guarded(node, *kept, log_format=settings.log_format),
+        Guarded(node, *cluster_settings, log_format=settings.log_format),
     )
 
 
 def leave_before_soft_shutdown(worker: Worker, agent: Agent) -> None:
-    """Have the node leave when a soft shutdown begins, and have it wait for all placed tasks that
-    run.
+    """Have the node leave when a soft shutdown begins, and wait for all its runs.
 
-    Celery sends its signal only after the wait. It waits for no run whose beginning the pool has
-    not told it yet.
+    Celery sends its signal only after the wait. Celery does not wait for a run whose beginning the
+    pool has not reported yet.
     """
     celery_wait = getattr(worker, "wait_for_soft_shutdown", None)  # since Celery 5.5
     if celery_wait is None:
@@ -206,7 +206,7 @@ def leave_before_soft_shutdown(worker: Worker, agent: Agent) -> None:
 def call_when_stopped(blueprint: Blueprint, stop: Callable[[], None]) -> None:
     """Call `stop` when every step of the worker has stopped, its pool included, warm or cold.
 
-    If several are given, the first one is called first.
+    After several calls of this function, the functions are called in the order of these calls.
     """
     before = blueprint.on_stopped
 
@@ -233,10 +233,10 @@ def stop(pool: Pool, agent: Agent) -> None:
 
 
 def share_memory(**_: object) -> None:
-    """Exempt what there is before the first fork from garbage collection.
+    """Exempt the objects that exist before the first fork from garbage collection.
 
     The first full collection in a pool process would write to all of it, and so copy 20 MB or more.
-    Once only: what is made between later forks may become garbage.
+    This is done once: objects that are made between later forks may become garbage.
     """
     if not gc.get_freeze_count():
         gc.collect()

@@ -1,7 +1,6 @@
-"""The parts of Celery's objects that a node uses. Celery has no type information of its own.
+"""The parts of Celery's objects that a node uses, as Protocols for mypy.
 
-`Celery` and Celery's classes themselves are untyped for mypy. These protocols name what we read,
-call or replace.
+mypy sees no types in Celery. These protocols name what parsync reads, calls or replaces.
 """
 
 from __future__ import annotations
@@ -104,9 +103,7 @@ class Pool(Protocol):
     """Celery has None there once the pool has ended."""
 
     def apply_async(self, target: Callback, args: tuple[object, ...], **options: object) -> object:
-        """Have a process or thread of the pool call `target(*args)`; return the pool's handle of
-        that call.
-        """
+        """Have the pool call `target(*args)`; return the pool's handle of that call."""
 
 
 class Request(Protocol):

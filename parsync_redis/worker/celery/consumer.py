@@ -25,11 +25,11 @@ from .transport import connection_to_nothing
 
 log = logging.getLogger("parsync.agent")
 
-QUICK_S: Final = 0.1
+QUICK_CONNECT_S: Final = 0.1
 """How long the event loop waits for a connection before it turns by itself."""
 
 
-class Attempt(threading.Thread):
+class ConnectAttempt(threading.Thread):
     """Connects to the broker in a thread; `finish` returns the connection, `abandon` closes it."""
 
     def __init__(self, connect: Callable[[], Connection], on_done: Callable[[], object]) -> None:
@@ -81,11 +81,11 @@ class Attempt(threading.Thread):
 
 
 class NodeConsumer(CeleryConsumer):
-    """The differences of a node's consumer from Celery's.
+    """The differences between a node's consumer and Celery's consumer.
 
     `node_consumer` puts it before the app's own class.
 
-    was_refused: the broker's server answered, and did not do what it was asked.
+    was_refused: the broker's server answered a request and refused it.
     """
 
     _alone = False
@@ -104,9 +104,9 @@ class NodeConsumer(CeleryConsumer):
             connection: Connection = celery_connect(conn)
             return connection
 
-        attempt = Attempt(connect, lambda: self.hub.call_soon(_nothing))
+        attempt = ConnectAttempt(connect, lambda: self.hub.call_soon(_nothing))
         attempt.start()
-        attempt.join(QUICK_S)
+        attempt.join(QUICK_CONNECT_S)
         if not attempt.done:
             try:
                 self._turn_until(attempt)
@@ -115,7 +115,7 @@ class NodeConsumer(CeleryConsumer):
                 raise
         return attempt.finish()
 
-    def _turn_until(self, attempt: Attempt) -> None:
+    def _turn_until(self, attempt: ConnectAttempt) -> None:
         hub = self.hub
         before = _entries(hub)
         with self._without_broker():
@@ -151,8 +151,9 @@ class NodeConsumer(CeleryConsumer):
         hub.propagate_errors = errors
 
     def on_connection_error_after_connected(self, exc: BaseException) -> None:
-        """Close the connection as Celery does, and end what the broker delivers again: no placed
-        task is among that.
+        """Close the connection as Celery does, and end the runs that the broker delivers again.
+
+        The broker delivers no placed task again.
         """
         node = self.controller.parsync_agent.node
         if self.connection is not None:
@@ -164,11 +165,11 @@ class NodeConsumer(CeleryConsumer):
             node.broker_lost = False
 
     def create_task_handler(self, *args: object, **kwargs: object) -> object:
-        """Return Celery's handler of messages, which drops those that are none."""
+        """Return Celery's handler of messages, which drops what is no task's message."""
         return handle_carefully(self, super().create_task_handler(*args, **kwargs))
 
     def stop(self) -> None:
-        """Close what Celery leaves open if the consumer has not started all of its steps."""
+        """Stop, and close what Celery leaves open if some steps have not started."""
         if self._alone:
             self.on_close()
             self.parsync_inbox.stop(self)
@@ -201,7 +202,7 @@ class PlacedOnlyConsumer(NodeConsumer):
 
 @cache
 def node_consumer(base: type, placed_only: bool) -> type:
-    """Return `base`, a class of Celery consumers, as a node's."""
+    """Return `base`, a class of Celery consumers, as the class of a node's consumer."""
     kinds = (PlacedOnlyConsumer if placed_only else NodeConsumer, base)
     blueprint = outliving(base.Blueprint)  # type: ignore[attr-defined] # of every Celery consumer
     return type(base.__name__, kinds, {"__doc__": base.__doc__, "Blueprint": blueprint})
@@ -233,7 +234,7 @@ def register_once(worker: Worker) -> None:
 
 
 def _close_without_errors(connection: Connection) -> None:
-    """Have a lost connection raise nothing when it is closed.
+    """Make the close of a lost connection raise nothing.
 
     kombu puts unacknowledged messages back then. If the broker is away it closes half of the
     connection, and its second try raises an AttributeError, which would end the worker. The broker

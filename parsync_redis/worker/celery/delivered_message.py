@@ -1,4 +1,4 @@
-"""A task's message as Celery takes it from a queue."""
+"""A task's message in the form in which Celery takes messages from a queue."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 class Delivered(Message):
-    """A message that came from a task's record, not from a queue: there is nothing to
-    acknowledge.
-    """
+    """A message that came from a task's record: there is nothing to acknowledge."""
 
     def ack(self, *args: object, **kwargs: object) -> None:
         """Do nothing."""

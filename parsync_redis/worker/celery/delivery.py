@@ -34,12 +34,11 @@ from .results_outbox import context_of
 log = logging.getLogger("parsync.agent")
 
 AGAIN_S: Final = 1.0
-"""How long a task waits that could not be resubmitted because of an error of the server."""
+"""How long a task waits that an error of the server kept from being resubmitted."""
 
 
 FULL_S: Final = 0.2
-"""How long a task waits that met a full pool. The slots of its node have followed the pool by then.
-"""
+"""How long a task waits that met a full pool; the node's slots have followed the pool by then."""
 
 
 class Delivery:
@@ -131,7 +130,8 @@ class Delivery:
         """Return how Celery takes tasks of that name, None if it knows none.
 
         Celery's consumer makes the strategies and the tracers of all tasks when its broker has
-        answered. This makes those of a task that comes before, or is younger than the worker.
+        answered. This makes the strategy and the tracer of a task that comes before, or that the
+        app has registered since.
         """
         consumer = self._consumer
         app = consumer.app
@@ -142,11 +142,10 @@ class Delivery:
         return consumer.strategies.get(name)
 
     def _give_back(self, run: Run, why: str, hold_s: float, unbegun: bool = True) -> None:
-        """Free the slots of a run that has not begun; its task may be placed again after `hold_s`
-        seconds.
+        """Free the slots of a run that has not begun.
 
-        unbegun: the task could run, so it has been ready since before; otherwise it is ready in
-        `hold_s` seconds.
+        hold_s: the seconds until the task may be placed again. unbegun: the task could have run, so
+        it counts as ready since before; otherwise it is ready in `hold_s` seconds.
         """
         run.why = why
         run.delay_ms = max(1, round(hold_s * 1000))
@@ -155,20 +154,22 @@ class Delivery:
 
     # Any: an envelope is a JSON object
     def _declares_more(self, name: str, carried: object, payload: dict[str, Any], run: Run) -> bool:
-        """Return True if the task's app declares options that were not known when it was submitted
-        by name.
+        """Return True if the task's app declares options that its submit did not have.
 
-        Then this attempt submits the task again with those options and ends without having begun.
-        If the task is another attempt's by now, neither counts. If no node could hold the task with
-        them, it fails as its first submit would have. If the server does not answer, the task goes
-        back as it is.
+        The options were not known when the task was submitted by name. This attempt submits the
+        task again with the options and ends without having begun. If the task belongs to another
+        attempt by now, neither the submit nor the end counts. If no node could hold the task with
+        the options, the task fails as its first submit would have. If the server does not answer,
+        the task goes back as it is.
         """
         if not isinstance(carried, dict) or not carried.get("undeclared"):
             return False
-        found = self._consumer.app.parsync.options.as_declared(name, carried.get("options") or {})
-        if found is None:
+        declared = self._consumer.app.parsync.options.as_declared(
+            name, carried.get("options") or {}
+        )
+        if declared is None:
             return False
-        options, queue = found
+        options, queue = declared
         payload["headers"]["parsync"] = {"options": options}
         payload["properties"]["delivery_info"] = {"exchange": "", "routing_key": queue}
         task = run.place.task
@@ -199,7 +200,7 @@ class Delivery:
         return True
 
     def _fail(self, run: Run, error: Exception, message: bytes) -> None:
-        """Fail a task before it ran, because of its message, and store that as its result."""
+        """Fail a task before it ran, because of its message, and store the failure."""
         run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
         store = self._agent.store
         quarantine(
@@ -212,8 +213,9 @@ class Delivery:
         self._agent.reporter.ended(run, "failed")
 
     def _store_failure(self, run: Run, error: Exception, message: bytes) -> None:
-        """Tell the result backend, and with it the task's chord and chain, why a task failed before
-        it ran.
+        """Store why a task failed before it ran, in the result backend.
+
+        The task's chord and chain learn of the failure as well.
         """
         id = decode_id(run.place.task)
         app = self._consumer.app
@@ -234,9 +236,7 @@ class Delivery:
 
 
 def _put_place(headers: dict[str, object], place: Place) -> object:
-    """Put where a run is placed into its message's `parsync` header; return the header
-    as it was.
-    """
+    """Put the place of a run into its message's `parsync` header; return the old header."""
     carried = headers.get("parsync")
     headers["parsync"] = {
         **(carried if isinstance(carried, dict) else {}),
@@ -253,4 +253,4 @@ def _put_place(headers: dict[str, object], place: Place) -> object:
 
 
 def _nothing(*args: object, **kwargs: object) -> None:
-    """Stand where Celery would acknowledge or reject a message."""
+    """Do nothing, where Celery would acknowledge or reject a message."""

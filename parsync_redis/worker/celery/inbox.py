@@ -1,9 +1,9 @@
-"""The inbox of a node: a step of the worker's consumer that reads doorbells and has their tasks
-started.
+"""The inbox of a node: a step of the worker's consumer that reads doorbells.
 
-It waits in the server (BLMPOP), over a connection of its own, for as many doorbells as there are;
-Celery's event loop calls it when there is an answer to read. Celery and kombu see nothing of an
-inbox's content.
+The tasks of the doorbells are then started.
+
+The inbox waits in the server (BLMPOP), over a connection of its own. Celery's event loop calls the
+inbox when there is an answer to read. Celery and kombu see nothing of the inbox's content.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from ..node.agent import Agent
 from ..node.loop_watch import BEAT_S
 from .celery_types import Consumer, TimerEntry
 from .delivery import Delivery
-from .prefetched_runs import forgotten
-from .start_queue import Turns
+from .prefetched_runs import is_forgotten
+from .start_queue import StartQueue
 
 log = logging.getLogger("parsync.agent")
 
-WAIT_S: Final = 2.0
+BLMPOP_TIMEOUT_S: Final = 2.0
 """BLMPOP's timeout.
 
 A doorbell delivered to a paused worker, or to a connection that an orphan has inherited, is lost;
 the reconciler rings again.
 """
-LATE_S: Final = 2.0
+LATE_ANSWER_S: Final = 2.0
 """If the server has not answered this long after its timeout, the connection is replaced."""
-MOST: Final = 64
-"""The most doorbells that are answered at a time."""
+MAX_DOORBELLS: Final = 64
+"""Maximum number of doorbells that are answered at a time."""
 HAND_OVER_S: Final = 0.02
-"""As many doorbells are answered at a time as the pool takes tasks in this time.
+"""The inbox reads as many doorbells at a time as the pool takes tasks in this time.
 
-A solo pool runs each task when it is handed over: more would be started and then wait for it.
+A solo pool runs each task when it is handed over. Further tasks would be started and then wait.
 """
 
 
@@ -71,9 +71,11 @@ class Inbox(bootsteps.StartStopStep):
         self._wanted = False
         if agent is not None:
             self.agent = agent
-            self.turns = Turns(consumer, agent, Delivery(consumer, agent), self._rung_meanwhile)
-            if self.turns.looks_ahead:
-                self._at_a_time = MOST
+            self.start_queue = StartQueue(
+                consumer, agent, Delivery(consumer, agent), self._rung_meanwhile
+            )
+            if self.start_queue.looks_ahead:
+                self._at_a_time = MAX_DOORBELLS
             self._backoff = Backoff(log, f"the inbox of node {agent.node.name}")
         super().__init__(consumer, **kwargs)
 
@@ -104,16 +106,21 @@ class Inbox(bootsteps.StartStopStep):
             self.consumer.hub.call_soon(self._listen)
 
     def stop(self, consumer: Consumer) -> None:
-        """Stop listening, and give back what Celery has thrown away because it had not begun."""
+        """Stop listening, and give back the runs that Celery has thrown away unbegun."""
         self._wanted = False
         self._hang_up()
         for run in self.agent.node.runs.going():
-            if run.request and not run.request.time_start and forgotten(consumer.pool, run.request):
+            if (
+                run.request
+                and not run.request.time_start
+                and is_forgotten(consumer.pool, run.request)
+            ):
                 self.agent.reporter.ended(run, "again")  # it never ran: no start of it was lost
 
     def _listen(self) -> None:
-        """Wait for doorbells over a new connection, unless the inbox does so already: a node may
-        register again.
+        """Wait for doorbells over a new connection, unless the inbox does so already.
+
+        A node may register again.
         """
         node = self.agent.node
         key = self.agent.store.keys.inbox(node.partition, node.name)
@@ -129,12 +136,14 @@ class Inbox(bootsteps.StartStopStep):
             # then
             self._descriptor = os.dup(self._connection._sock.fileno())  # type: ignore[union-attr] # set as it connects
             self.consumer.hub.add_reader(self._descriptor, self._on_answer)
-            self._timer = self.consumer.hub.call_repeatedly(LATE_S, self._check_silence)
+            self._timer = self.consumer.hub.call_repeatedly(LATE_ANSWER_S, self._check_silence)
         except (ParsyncError, RedisError, OSError) as error:
             self._listen_again(error)
 
     def _ask(self, connection: Connection) -> None:
-        connection.send_command("BLMPOP", WAIT_S, 1, self._key, "RIGHT", "COUNT", self._at_a_time)
+        connection.send_command(
+            "BLMPOP", BLMPOP_TIMEOUT_S, 1, self._key, "RIGHT", "COUNT", self._at_a_time
+        )
         self._asked_s = time.monotonic()
 
     def _listen_again(self, error: Exception) -> None:
@@ -156,8 +165,11 @@ class Inbox(bootsteps.StartStopStep):
         self._timer = None
 
     def _check_silence(self) -> None:
-        """Replace a connection that has been silent for too long: its server may be gone."""
-        if self._connection is None or time.monotonic() < self._asked_s + WAIT_S + LATE_S:
+        """Replace a connection that is silent for too long, because its server may be gone."""
+        if (
+            self._connection is None
+            or time.monotonic() < self._asked_s + BLMPOP_TIMEOUT_S + LATE_ANSWER_S
+        ):
             return
         try:
             # else the loop was busy, and will read next
@@ -175,9 +187,11 @@ class Inbox(bootsteps.StartStopStep):
             return
         try:
             bells = self._read(connection)
-            if self.turns.looks_ahead:  # doorbells that ring meanwhile are heard between two tasks
+            if (
+                self.start_queue.looks_ahead
+            ):  # doorbells that ring meanwhile are heard between two tasks
                 self._ask(connection)
-                self.turns.answer(bells)
+                self.start_queue.answer(bells)
             else:
                 self._answer_bells(bells)
                 self._ask(connection)
@@ -220,9 +234,9 @@ class Inbox(bootsteps.StartStopStep):
 
     def _answer_bells(self, bells: list[Place]) -> None:
         began_s = time.monotonic()
-        if count := self.turns.answer(bells):
+        if count := self.start_queue.answer(bells):
             in_time = int(count * HAND_OVER_S / max(time.monotonic() - began_s, 1e-6))
-            self._at_a_time = max(1, min(in_time, 2 * self._at_a_time, MOST))
+            self._at_a_time = max(1, min(in_time, 2 * self._at_a_time, MAX_DOORBELLS))
 
     def _delete_damaged(self, error: Exception) -> None:
         """Delete an inbox of another type. The reconciler rings again for its leases."""

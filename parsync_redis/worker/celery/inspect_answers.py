@@ -1,5 +1,6 @@
-"""Placed tasks in Celery's answers to `inspect`: those that have not begun, and those that are not
-due yet.
+"""Placed tasks in Celery's answers to `inspect`.
+
+The answers have the tasks that have not begun, and the tasks that are not due yet.
 
 Celery answers with the tasks that its worker has received. A worker receives a placed task when it
 begins; a delayed task is in Redis until it is due.
@@ -26,119 +27,138 @@ from .delivered_message import as_message
 
 log = logging.getLogger("parsync.agent")
 
-MOST: Final = 100
-"""The most tasks that an answer lists, those that are due first."""
-_AT_ONCE: Final = 4
-"""Messages read at a time: each has up to 2 MiB, and the worker's event loop waits for them."""
+MAX_LISTED_TASKS: Final = 100
+"""Maximum number of tasks that an answer lists; the tasks that are due first come first."""
+_MESSAGES_PER_READ: Final = 4
+"""Messages in one read: each has up to 2 MiB, and the event loop waits for the read."""
 _PRIORITY: Final = 6
 """The priority that Celery shows for every entry of a worker's timer."""
 
-Entry = dict[str, object]
-Answer = Callable[..., list[Entry]]
+TaskEntry = dict[str, object]
+Answer = Callable[..., list[TaskEntry]]
 
 
 def extend_panel() -> None:
-    """Extend Celery's answers; those of a worker that is no node stay as they were."""
-    for name, more, aliases in (
+    """Add placed tasks to the answers of a node; other workers answer as before."""
+    for name, list_ours, aliases in (
         ("reserved", reserved, ("dump_reserved",)),
         ("scheduled", scheduled, ("dump_schedule",)),
     ):
         celerys = Panel.data[name]
         if not getattr(celerys, "of_parsync", False):
-            Panel.data.update(dict.fromkeys((name, *aliases), _with_ours(celerys, more)))
+            Panel.data.update(dict.fromkeys((name, *aliases), _with_ours(celerys, list_ours)))
 
 
-def _with_ours(celerys: Answer, more: Callable[[Agent, str], Iterable[Entry]]) -> Answer:
+def _with_ours(
+    celerys: Answer, list_ours: Callable[[Agent, Celery, str], Iterable[TaskEntry]]
+) -> Answer:
     # Any: Celery's bunch of consumer, hostname and more
-    def answer(state: Any, **kwargs: object) -> list[Entry]:
-        found = celerys(state, **kwargs)
+    def answer(state: Any, **kwargs: object) -> list[TaskEntry]:
+        entries = celerys(state, **kwargs)
         agent: Agent | None = getattr(state.consumer.controller, "parsync_agent", None)
         if agent is None or not agent.node.inc:
-            return found
-        known = {_id(entry) for entry in found}
-        return found + [entry for entry in more(agent, state.hostname) if _id(entry) not in known]
+            return entries
+        celery_ids = {_id(entry) for entry in entries}
+        return entries + [
+            entry
+            for entry in list_ours(agent, state.app, state.hostname)
+            if _id(entry) not in celery_ids
+        ]
 
     answer.of_parsync = True  # type: ignore[attr-defined]
     return answer
 
 
-def _id(entry: Entry) -> str:
+def _id(entry: TaskEntry) -> str:
     request = entry.get("request", entry)
     assert isinstance(request, dict)
     return str(request["id"])
 
 
-def reserved(agent: Agent, hostname: str) -> Iterable[Entry]:
-    """Return the tasks that are placed at this node and have not begun."""
+def reserved(agent: Agent, app: Celery, hostname: str) -> Iterable[TaskEntry]:
+    """Yield the tasks that are placed at this node and have not begun."""
     store = agent.store
     partition = agent.node.partition
     node = store.nodes(partition).get(agent.node.name)
     keys = [lease.place.task for lease in store.leases(partition, [node])] if node else []
     for _, request, _ in _requests(
-        agent, hostname, dict.fromkeys(keys), lambda task, state: state == StoredState.PLACED
+        agent, app, hostname, dict.fromkeys(keys), lambda task, state: state == StoredState.PLACED
     ):
         yield request
 
 
-def scheduled(agent: Agent, hostname: str) -> Iterable[Entry]:
-    """Return the tasks that are not due yet and whose names this worker knows; each such node lists
-    them.
+def scheduled(agent: Agent, app: Celery, hostname: str) -> Iterable[TaskEntry]:
+    """Yield the tasks that are not due yet and whose names this worker knows.
+
+    Each node that knows the name lists the task.
     """
     pages = agent.store.pipe(
-        [("zrange", key, 0, MOST - 1, False, True) for key in agent.store.keys.queues("later")]
+        [
+            ("zrange", key, 0, MAX_LISTED_TASKS - 1, False, True)
+            for key in agent.store.keys.queues("later")
+        ]
     )
-    first = sorted((ms, id) for page in pages for id, ms in page)[:MOST]
+    first = sorted((ms, id) for page in pages for id, ms in page)[:MAX_LISTED_TASKS]
     due = {readable(id): ms for ms, id in first}
     for id, request, carried in _requests(
-        agent, hostname, due, lambda task, state: task in agent.app.tasks
+        agent, app, hostname, due, lambda task, state: task in app.tasks
     ):
-        yield {"eta": _eta(agent.app, due[id], carried), "priority": _PRIORITY, "request": request}
+        yield {"eta": _eta(app, due[id], carried), "priority": _PRIORITY, "request": request}
 
 
 def _requests(
-    agent: Agent, hostname: str, keys: Iterable[str], wanted: Callable[[str, str], bool]
-) -> Iterable[tuple[str, Entry, object]]:
-    """Return the first tasks whose name and state are wanted, without damaged ones.
+    agent: Agent,
+    app: Celery,
+    hostname: str,
+    keys: Iterable[str],
+    is_wanted: Callable[[str, str], bool],
+) -> Iterable[tuple[str, TaskEntry, object]]:
+    """Yield the first wanted tasks, without damaged ones.
 
-    Each is its id as keys have it, its entry, and the ETA that its caller named, None for none.
+    Yields for each task its id as keys have it, its entry, and the ETA that its caller named or
+    None. is_wanted: takes the name and the stored state of a task.
     """
     store = agent.store
-    found = dict[str, str]()
+    names = dict[str, str]()
     for task in store.records(keys, extras=False):
         name = split_kind(task.line.kind).name if task.line else ""
-        if name and wanted(name, task.state):
-            found[task.id] = name
-    some = list(found)[:MOST]
-    for at in range(0, len(some), _AT_ONCE):
-        few = some[at : at + _AT_ONCE]
-        messages = store.pipe([("hget", store.keys.in_shard_of("messages", id), id) for id in few])
-        for key, message in zip(few, messages, strict=True):
+        if name and is_wanted(name, task.state):
+            names[task.id] = name
+    ids = list(names)[:MAX_LISTED_TASKS]
+    for start in range(0, len(ids), _MESSAGES_PER_READ):
+        batch = ids[start : start + _MESSAGES_PER_READ]
+        messages = store.pipe(
+            [("hget", store.keys.in_shard_of("messages", id), id) for id in batch]
+        )
+        for key, message in zip(batch, messages, strict=True):
             try:
                 if message is not None:
                     payload = open_envelope(message)
-                    entry = _request(agent.app, hostname, decode_id(key), found[key], payload)
+                    entry = _request(app, hostname, decode_id(key), names[key], payload)
                     yield key, entry, (payload["headers"].get("parsync") or {}).get("eta")
             # a client may write any message, and kombu raises what it does
             except Exception as error:
                 log.debug("inspect leaves out task %s: %s", key, error)
 
 
-def _eta(app: Celery, due_ms: float, asked: object) -> str:
-    """Return when a task is due: as its caller asked, to the microsecond, unless it was put off
-    since then.
+def _eta(app: Celery, due_ms: float, asked_eta: object) -> str:
+    """Return when a task is due, in ISO 8601.
+
+    The caller's ETA counts, to the microsecond, unless the task was put off since then.
     """
     due = datetime.fromtimestamp(due_ms / 1000, UTC).astimezone(app.timezone)
     try:
-        eta = maybe_make_aware(maybe_iso8601(asked), app.timezone) if asked else due
+        eta = maybe_make_aware(maybe_iso8601(asked_eta), app.timezone) if asked_eta else due
         return str((eta if eta > datetime.now(UTC) else due).isoformat())
     except (TypeError, ValueError, OverflowError, AttributeError):  # a client may write any header
         return due.isoformat()
 
 
 # Any: an envelope is a JSON object
-def _request(app: Celery, hostname: str, id: str, name: str, payload: dict[str, Any]) -> Entry:
-    """Return a task as Celery's `Request.info` shows it, with the sender's description of
-    unreadable arguments.
+def _request(app: Celery, hostname: str, id: str, name: str, payload: dict[str, Any]) -> TaskEntry:
+    """Return a task as Celery's `Request.info` shows it.
+
+    Arguments that cannot be read are shown as the sender described them.
     """
     headers = payload["headers"]
     opened = as_message(app, payload, Message)

@@ -1,5 +1,6 @@
-"""Let a Celery worker log JSON: its own lines, those of its tasks, and those of parsync
-(PARSYNC_LOG_FORMAT=json).
+"""JSON logs of a Celery worker (PARSYNC_LOG_FORMAT=json).
+
+The lines of Celery, of the tasks and of parsync are JSON.
 """
 
 from __future__ import annotations
@@ -12,25 +13,26 @@ from celery._state import get_current_task
 
 from ...logs import JsonFormatter
 
-LOGGERS: Final = (None, "celery", "celery.task", "celery.redirected", "multiprocessing")
+CELERY_LOGGERS: Final = (None, "celery", "celery.task", "celery.redirected", "multiprocessing")
 """The loggers to which Celery gives handlers."""
 
 
 def log_as_json(node: str) -> None:
-    """Have everything that this worker and its pool processes log be JSON; call it when Celery has
-    set its logs up.
+    """Make this worker and its pool processes log JSON.
+
+    The caller calls this when Celery has set its logs up.
     """
 
     def about() -> Mapping[str, object]:
         return {"node": node, **running()}
 
-    for name in LOGGERS:
+    for name in CELERY_LOGGERS:
         for handler in logging.getLogger(name).handlers:
             handler.setFormatter(JsonFormatter(about))
 
 
 def running() -> Mapping[str, object]:
-    """Return the task that runs here and now, with its name and attempt; {} outside of one."""
+    """Return the id, name and attempt of the task that runs here; {} outside of a task."""
     task = get_current_task()
     if task is None or not task.request.id:
         return {}

@@ -1,9 +1,9 @@
-"""Drops messages of plain queues that are none, so that they end no worker.
+"""Drops messages of plain queues that are no task's message, so that no worker ends.
 
-Whoever may write to a queue can put anything into it. Celery and kombu expect a task's message:
-what is no JSON, has no properties, or has a time limit that is a list raises an error in the event
-loop, which ends the worker, and the next one that gets the message. Here such a message is logged
-and dropped. Errors of the connection go on as before.
+Whoever may write to a queue can put anything into the queue. Celery and kombu expect a task's
+message. A message that is no JSON, has no properties, or has a list for a time limit raises an
+error in the event loop. The error ends the worker, and then the next worker that gets the message.
+This module logs and drops such a message. Errors of the connection are raised as before.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from .refusing_broker import writable
 
 log = logging.getLogger("parsync.agent")
 
-_SHOWN: Final = 300
+_SHOWN_CHARACTERS: Final = 300
 
 
 # Any: kombu's transports, whose base has no types
 @cache
 def careful(transport: type) -> type:
-    """Return a class of kombu transports that drops what is no message; other kinds than virtual
-    ones need no care.
+    """Return a class of kombu transports that drops what is no message.
+
+    A transport that is not virtual is returned as it is: it needs no care.
     """
     if not issubclass(transport, virtual.Transport):
         return transport
@@ -41,7 +42,7 @@ def careful(transport: type) -> type:
         def _brpop_read(self, **options: object) -> object:
             """Read a message of a queue in Redis.
 
-            It has left the queue before it is known to be none.
+            The message has left the queue before anybody knows that it is none.
             """
             return self._carefully("a queue", lambda: super(Channel, self)._brpop_read(**options))
 
@@ -80,9 +81,12 @@ def careful(transport: type) -> type:
 
 # Any: a method of this object only is replaced
 def connect_carefully(connection: Any) -> None:
-    """Have a connection that is not made yet, and those that replace it, drop what is no message.
+    """Make a connection drop messages that are no task's message.
 
-    It is made when the server takes writes: a message that was read must be written down.
+    The connection is not made yet; connections that replace it drop such messages as well.
+
+    The connection is made when the server takes writes, because kombu writes down each message that
+    it reads.
     """
     original = connection.get_transport_cls
     connection.get_transport_cls = lambda: writable(careful(original()))
@@ -91,8 +95,9 @@ def connect_carefully(connection: Any) -> None:
 def handle_carefully(
     consumer: Consumer, handle: Callable[[Message], object]
 ) -> Callable[[Message], object]:
-    """Return Celery's handler of messages, which drops those that it cannot take, whatever the
-    broker.
+    """Return Celery's handler of messages, which drops the messages that it cannot take.
+
+    This works with each broker.
     """
 
     def on_message(message: Message) -> object:
@@ -119,8 +124,9 @@ def _nothing(*args: object, **kwargs: object) -> None:
 
 
 def _while_reading(error: BaseException) -> bool:
-    """Return True if an error was raised while the reply was read: the message is not what is
-    wrong.
+    """Return True if an error was raised while a reply was read.
+
+    Then the message is not what is wrong.
     """
     trace = error.__traceback__
     while trace is not None:
@@ -131,7 +137,7 @@ def _while_reading(error: BaseException) -> bool:
 
 
 def _drop(where: str, error: Exception, message: object = "") -> None:
-    shown = f": {message!r:.{_SHOWN}}" if message else ""
+    shown = f": {message!r:.{_SHOWN_CHARACTERS}}" if message else ""
     log.error(
         "a message in %s is dropped, because it is no task: %s %s%s",
         where,

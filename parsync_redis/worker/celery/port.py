@@ -1,57 +1,43 @@
-"""`WorkerPort`: what the agent needs of the worker that it lives in; and `CeleryWorker`, which is a
-Celery worker's.
-"""
+"""`CeleryWorker`: the port through which a node uses the Celery worker around it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
-from typing import Protocol
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import cast
 
 from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.concurrency.solo import TaskPool as SoloPool
+from celery.concurrency.thread import TaskPool as ThreadPool
 from celery.worker import state
 
+from ...store.store import Store
+from ..node.node import NodeSpec
+from ..node.worker_port import RunRequest, WorkerFacts
 from .celery_types import Request, SendEvent, Worker
+from .results_outbox import Owed, announce, put_back
 
 log = logging.getLogger("parsync.agent")
 
 
-class WorkerPort(Protocol):
-    """The services of the worker that the agent needs. The agent's threads call it."""
+def read_facts(worker: Worker) -> WorkerFacts:
+    """Return the facts about a Celery worker from which its node's offer follows."""
+    if issubclass(worker.pool_cls, SoloPool):
+        return WorkerFacts(worker.hostname, "solo", 1)
+    concurrency = worker.max_concurrency or worker.concurrency
+    threads = issubclass(worker.pool_cls, ThreadPool)
+    return WorkerFacts(worker.hostname, "threads" if threads else "prefork", concurrency)
 
-    @property
-    def send_event(self) -> SendEvent | None:
-        """Return the function that sends events, None if the worker sends none."""
 
-    @property
-    def processes(self) -> int | None:
-        """How many processes the pool has, with an autoscaler at most; None for a pool that has
-        none or has ended.
-        """
+def replace_used_processes(worker: Worker, spec: NodeSpec) -> None:
+    """Have each process of a node with devices run one task, if the worker's user sets no number.
 
-    @property
-    def queues(self) -> Collection[str] | None:
-        """The Celery queues that the worker consumes, None if that is not known at the moment."""
-
-    def busy(self) -> bool:
-        """Return True while the event loop itself runs a task, as with the solo pool."""
-
-    def listen(self) -> None:
-        """Listen to the node's inbox: the node has registered, perhaps in another partition than
-        before.
-        """
-
-    def stop(self, cold: bool) -> None:
-        """End the worker by an error: cold kills what it runs, and exits with code 1; warm exits
-        with code 2.
-        """
-
-    def terminate(self, request: Request, signal: str) -> None:
-        """End a run with a signal."""
-
-    def kill(self, request: Request) -> None:
-        """Kill a run that does not count any more, without reporting its end."""
+    A process that has used a device keeps that device, whatever its variables say later.
+    """
+    is_prefork = issubclass(worker.pool_cls, PreforkPool)
+    if spec.devices.indexes and is_prefork and worker.max_tasks_per_child is None:
+        worker.max_tasks_per_child = 1
 
 
 class CeleryWorker:
@@ -59,6 +45,7 @@ class CeleryWorker:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._owed: Owed = deque()
         self._solo = issubclass(worker.pool_cls, SoloPool)
 
     @property
@@ -70,8 +57,9 @@ class CeleryWorker:
 
     @property
     def processes(self) -> int | None:
-        """How many processes the pool has, with an autoscaler at most; the size of other pools
-        never changes.
+        """The number of processes of a prefork pool, None for the other pools.
+
+        With an autoscaler it is the highest number. The size of the other pools never changes.
         """
         worker = self._worker
         if not issubclass(worker.pool_cls, PreforkPool):
@@ -82,8 +70,9 @@ class CeleryWorker:
 
     @property
     def queues(self) -> Collection[str] | None:
-        """The queues that `add_consumer` and `cancel_consumer` change; None while there is no
-        consumer of them.
+        """The queues that the worker consumes, None while there is no consumer of them.
+
+        `add_consumer` and `cancel_consumer` change the queues.
         """
         consumer = getattr(getattr(self._worker, "consumer", None), "task_consumer", None)
         return None if consumer is None else {queue.name for queue in consumer.queues}
@@ -93,7 +82,7 @@ class CeleryWorker:
         return self._solo and bool(state.active_requests)
 
     def listen(self) -> None:
-        """Have the consumer's inbox listen; there is none before the consumer is made."""
+        """Have the consumer's inbox listen, once the consumer has an inbox."""
         inbox = getattr(getattr(self._worker, "consumer", None), "parsync_inbox", None)
         if inbox is not None:
             inbox.registered()
@@ -109,20 +98,33 @@ class CeleryWorker:
         else:
             state.should_stop = 2
 
-    def terminate(self, request: Request, signal: str) -> None:
+    def terminate(self, request: RunRequest, signal: str) -> None:
         """End a run with a signal, if the pool has processes."""
         try:
-            request.terminate(self._worker.pool, signal=signal)
+            cast(Request, request).terminate(self._worker.pool, signal=signal)
         except NotImplementedError:
             _cannot_end(request)
 
-    def kill(self, request: Request) -> None:
+    def kill(self, request: RunRequest) -> None:
         """Kill a run, if the pool has processes."""
         try:
-            request.drop(self._worker.pool)
+            cast(Request, request).drop(self._worker.pool)
         except NotImplementedError:
             _cannot_end(request)
 
+    def tell_results(self, store: Store) -> None:
+        """Tell the app's result backend of the tasks in the results outbox."""
+        announce(store, self._worker.app, self._owed, self.send_event)
 
-def _cannot_end(request: Request) -> None:
+    def put_back_results(self, store: Store) -> None:
+        """Put back into the results outbox the entries that could not be told."""
+        put_back(store, self._owed)
+
+    @property
+    def owed_results(self) -> Sequence[object]:
+        """The entries that were taken from the outbox, and neither told nor put back."""
+        return [*self._owed]
+
+
+def _cannot_end(request: RunRequest) -> None:
     log.warning("task %s runs in a pool that cannot end it: it is let run to its end", request.id)

@@ -1,39 +1,40 @@
-"""Keep runs that Celery has taken and that have not begun, when its consumer closes."""
+"""Keeps runs that a pool process was handed and has not begun, when a consumer closes."""
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 from ..node.runs import Runs
+from ..node.worker_port import RunRequest
 from .celery_types import Pool, PoolJob, PoolProcess, Request
 
 
-def forgotten(pool: Pool, request: Request) -> bool:
-    """Return True if Celery has forgotten a request that has not begun, now that its consumer
-    closes.
+def is_forgotten(pool: Pool, request: RunRequest) -> bool:
+    """Return whether Celery has forgotten a request that has not begun.
 
-    Celery throws away tasks that its rate limits hold back, and those that wait in a pool of
-    processes, except what a process was handed: see `keep_handed_over`. Tasks that wait for a
-    thread will run.
+    The consumer closes now.
+
+    Celery throws away the tasks that its rate limits hold back, and the tasks that wait in a pool
+    of processes. Tasks that a process was handed are kept (`keep_handed_over`). Tasks that wait for
+    a thread will run.
     """
-    if request._apply_result is None:
+    if cast(Request, request)._apply_result is None:
         return True
     return bool(pool.uses_semaphore) and not _in_pool(_job(request))
 
 
 def keep_handed_over(pool: Pool, runs: Runs) -> None:
-    """Have a pool of processes keep the runs that a process was handed, when Celery throws away
-    what waits.
+    """Have a pool of processes keep the runs that its processes were handed.
 
-    Celery calls `flush` when a consumer closes: at the end, or because its connection was lost. It
-    forgets every task that no process has reported to have begun. Those in a process' pipe run all
-    the same: they would run twice, and the process would wait half a minute for somebody to take
-    its result. Celery before 5.6 forgets those that run, too, and Celery before 5.7 that their
-    processes are busy.
+    Celery calls `flush` when a consumer closes: at the end, or because its connection was lost.
+    `flush` forgets every task that no process has reported to have begun. A task in the pipe of a
+    process runs all the same. So it would run twice, and the process would wait half a minute until
+    its result is taken. Celery before 5.6 also forgets running tasks, and Celery before 5.7 forgets
+    that their processes are busy.
 
-    A process may die before it reads its task. The task then waits for another one, and is not
-    kept. Its `_write_to` tells nothing then: Celery sets it to the successor of the dead process if
-    that has the same descriptor.
+    A process may die before it reads its task. The task then waits for another process, and is not
+    kept. Its `_write_to` does not show that: Celery sets `_write_to` to the successor of the dead
+    process if the successor has the same descriptor.
     """
     if not pool.uses_semaphore:
         return
@@ -62,11 +63,10 @@ def keep_handed_over(pool: Pool, runs: Runs) -> None:
     pool.flush = flush
 
 
-def _job(request: Request) -> PoolJob | None:
-    """Return the pool's job of a request, None if the pool does not have it yet, or has thrown it
-    away.
-    """
-    return request._apply_result() if request._apply_result else None
+def _job(request: RunRequest) -> PoolJob | None:
+    """Return the pool's job of a request, None if the pool has no job of it."""
+    celery_request = cast(Request, request)
+    return celery_request._apply_result() if celery_request._apply_result else None
 
 
 def _in_pool(job: PoolJob | None) -> bool:

@@ -1,5 +1,4 @@
-"""A refusal by a broker in Redis counts as the loss of its connection: Celery connects again until
-the server serves.
+"""Makes Celery connect again when its broker in Redis refuses, until the server serves.
 
 A server may answer and do nothing: its disk is full, its replicas are missing, it has become a
 replica. For kombu such a reply is an error of the channel, and Celery ends the worker. A node lives
@@ -19,15 +18,13 @@ from redis.exceptions import ResponseError
 from ...store.server.server_errors import refusal, refusal_to
 
 PAUSE_S: Final = 1.0
-"""The longest pause of a consumer between a refusal and the next connection, which the server may
-accept.
-"""
+"""The longest pause of a consumer between a refusal and its next connection."""
 
 
 class Recovering(Protocol):
     """A consumer that goes on after a refusal.
 
-    was_refused: the server answered, and did not do what it was asked.
+    was_refused: the server answered a request and refused it.
     """
 
     conninfo: Connection
@@ -37,15 +34,16 @@ class Recovering(Protocol):
 class Refused(ConnectionError):
     """The broker's server answers, and does no request now.
 
-    Celery takes it for a lost connection.
+    Celery takes this error for a lost connection.
     """
 
 
 # Any: kombu's transports, whose base has no types
 @cache
 def writable(transport: type) -> type:
-    """Return a class of kombu transports that connects to Redis only while the server
-    takes writes.
+    """Return a class of kombu transports that connects only to a server that takes writes.
+
+    This concerns Redis; other transports are returned as they are.
     """
     base: Any = transport  # Any: a base class that is known at run time only
     if base.driver_type != "redis":
@@ -76,8 +74,8 @@ def writable(transport: type) -> type:
 def as_refused(broker: Connection, error: BaseException) -> Refused | None:
     """Return the error of a lost connection for a refusal by the broker, None for any other error.
 
-    kombu hides some as a cause. A broker that is no Redis refuses nothing this way, and errors of
-    parsync's own server are none of the broker's.
+    kombu hides some refusals as the cause of another error. A broker that is no Redis refuses
+    nothing this way. An error of parsync's own server is no refusal of the broker.
     """
     if broker.transport.driver_type != "redis":
         return None
@@ -90,8 +88,9 @@ def as_refused(broker: Connection, error: BaseException) -> Refused | None:
 
 
 def outliving(blueprint: type) -> type:
-    """Return a class of blueprints of consumers, which goes on after a refusal as after a lost
-    connection.
+    """Return a class of consumers' blueprints that goes on after a refusal.
+
+    The consumer connects again, as after a lost connection.
     """
     base: Any = blueprint  # Any: Celery's classes have no types
 

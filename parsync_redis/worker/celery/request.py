@@ -23,18 +23,20 @@ from celery.worker import state
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
-from ..isolation.tie import IsolatedPool, NotBegun
+from ..isolation.tie import NotBegun
 from ..node.agent import Agent
 from ..node.runs import Run
 from .celery_types import Pool
+from .isolated_pool import IsolatedPool
 from .storing import is_of_backend, is_unstored, watch_backend_of, why_unstored
 
 log = logging.getLogger("parsync.agent")
 
 
 def watch(task: Task) -> bool:
-    """Have a task's requests report to the agent, and watch its result backend; False if they did
-    so already.
+    """Have a task's requests report to the agent, and watch its result backend.
+
+    Returns False if they did so already.
     """
     watch_backend_of(task)
     before = symbol_by_name(task.Request)
@@ -44,15 +46,16 @@ def watch(task: Task) -> bool:
 
 @cache
 def request_class(base: type) -> type:
-    """Return `base`, a class of Celery requests, with reports to the agent."""
+    """Return `base`, a class of Celery requests, extended by reports to the agent."""
     if getattr(base, "of_parsync", False):
         return base
     return type("ParsyncRequest", (ReportedRequest, base), {"__doc__": base.__doc__})
 
 
 class ReportedRequest(CeleryRequest):
-    """A request that reports how it ends if parsync placed it; `request_class` puts it before the
-    task's own class.
+    """A request that reports how it ends if parsync placed its task.
+
+    `request_class` puts this class before the task's own class.
     """
 
     of_parsync = True
@@ -86,8 +89,9 @@ class ReportedRequest(CeleryRequest):
     def acknowledged(self) -> bool:
         """Whether Celery need not expect the broker to deliver the request's message again.
 
-        A placed request has no message. Celery asks when the broker's connection is lost, to cancel
-        what comes again; and in a cold shutdown, to cancel what has not ended.
+        A placed request has no message. Celery reads this when the broker's connection is lost, to
+        cancel the requests that come again, and in a cold shutdown, to cancel the requests that
+        have not ended.
         """
         return self._acknowledged or (self._agent is not None and self._agent.node.broker_lost)
 
@@ -114,7 +118,7 @@ class ReportedRequest(CeleryRequest):
             self._agent.reporter.ended(self._run, outcome)
 
     def drop(self, pool: Pool) -> None:
-        """Kill the run without reporting its end: its task is another node's now."""
+        """Kill the run without reporting its end, because another node has the task now."""
         self._dropped_by = pool
         if self.time_start:
             self.cancel(pool, signal="SIGKILL", emit_retry=False)
@@ -132,9 +136,7 @@ class ReportedRequest(CeleryRequest):
         return done
 
     def reject(self, requeue: bool = False) -> object:
-        """Put the task back into parsync's queue if Celery would put its message back into the
-        broker's.
-        """
+        """Put the task back into parsync's queue where Celery would put back its message."""
         self._put_back = self._put_back or (requeue and not self._acknowledged)
         return super().reject(requeue=requeue)
 
@@ -154,8 +156,8 @@ class ReportedRequest(CeleryRequest):
     ) -> object:
         """Report everything that is not a success.
 
-        If the process was lost, or killed by a cold shutdown, the task has not failed: it goes
-        back. If the task itself ended its process, it has failed.
+        If the process was lost, or killed by a cold shutdown, the task has not failed and goes
+        back. If the task itself ended its process, the task has failed.
         """
         error = exc_info.exception
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
@@ -195,23 +197,24 @@ class ReportedRequest(CeleryRequest):
             raise
 
     def _announce_revoked(self, *args: object) -> None:
-        """Store and tell that the run was revoked."""
+        """Store that the run was revoked, and send the event."""
         with self._noting_unstored():
             super()._announce_revoked(*args)
         self._already_revoked = True
 
     def _announce_cancelled(self, **kwargs: object) -> None:
-        """Store and tell that a run was cancelled which goes back.
+        """Store that a run was cancelled, and send the event; the task goes back.
 
-        It does so whatever the result backend says.
+        The task goes back whatever the result backend says.
         """
         with self._noting_unstored():
             super()._announce_cancelled(**kwargs)
         self._already_cancelled = True
 
     def _goes_back(self, run: Run, error: BaseException) -> bool:
-        """Report a run that did not fail, but was dropped, could not begin, or lost its process;
-        False if it failed.
+        """Report a run whose task goes back; return False if the run failed.
+
+        The task of a run that was dropped, could not begin or lost its process goes back.
         """
         if self._already_cancelled:
             task_ready(self)
@@ -238,8 +241,9 @@ class ReportedRequest(CeleryRequest):
         return "failed" if by_task else outcome_of(error, self._already_revoked)
 
     def _not_begun(self, run: Run, error: NotBegun) -> None:
-        """Report a run whose function was not called: its start does not count, and its slots are
-        shut for a while.
+        """Report a run whose function was not called.
+
+        Its start does not count, and its slots are shut for a while.
         """
         log.warning("task %s could not begin (%s): it goes back", self.id, error)
         run.why = f"it could not begin: {error}"
@@ -258,20 +262,25 @@ class ReportedRequest(CeleryRequest):
         return not self._already_revoked and not self._success_was_stored()
 
     def on_timeout(self, soft: bool, timeout: float) -> object:
-        """Report a hard time limit as failed; in a cold shutdown it does not count: the task goes
-        back.
+        """Report a hard time limit as a failure.
+
+        In a cold shutdown the time limit does not count: the task goes back.
         """
         try:
             with self._noting_unstored():
                 return super().on_timeout(soft, timeout)
         finally:
             if not soft:
-                outcome = (
-                    "again" if self._put_back else "lost" if state.should_terminate else "failed"
-                )
-                if outcome == "failed":
-                    self._give_reason(f"its time limit of {timeout:g} s was over")
-                self._ended(outcome)
+                self._ended(self._outcome_of_timeout(timeout))
+
+    def _outcome_of_timeout(self, timeout: float) -> str:
+        """Return the outcome of a run whose hard time limit is over; note why if it failed."""
+        if self._put_back:
+            return "again"
+        if state.should_terminate:
+            return "lost"
+        self._give_reason(f"its time limit of {timeout:g} s was over")
+        return "failed"
 
     def revoked(self) -> bool:
         """Report a task that expired or was revoked before it ran as cancelled."""
@@ -283,14 +292,13 @@ class ReportedRequest(CeleryRequest):
 
 _EXITED: Final = re.compile(r"exitcode (\d+)")
 _NOT_BY_TASK: Final = (int(SIGTERM), 155)
-"""Exit codes of pool processes that were told to end: by SIGTERM, or by their limit of tasks
-(EX_RECYCLE).
-"""
+"""Exit codes of pool processes that SIGTERM or their limit of tasks (EX_RECYCLE) ended."""
 
 
 def ended_by_task(error: BaseException) -> bool:
-    """Return True if the task ended its process by sys.exit or os._exit; a signal is not the task's
-    doing.
+    """Return whether the task ended its process, by sys.exit or os._exit.
+
+    A signal is not the task's doing.
     """
     if not isinstance(error, WorkerLostError):
         return False
@@ -312,8 +320,9 @@ def outcome_of(error: BaseException, revoked: bool) -> str:
 
 
 def why_failed(error: BaseException) -> str:
-    """Return why a task has failed, without the text of its error: that is for those who may read
-    its result.
+    """Return why a task has failed, without the text of its error.
+
+    Only those who may read the result may read that text.
     """
     if isinstance(error, WorkerLostError):
         return "it ended its own process"
@@ -321,10 +330,10 @@ def why_failed(error: BaseException) -> str:
 
 
 def is_failure(error: BaseException) -> bool | None:
-    """Return whether a function failed that ended with this exception; None if that says nothing of
-    its node.
+    """Return whether a function failed that ended with this exception.
 
-    A retry because of an exception is a failure; a retry as such is not, like Ignore.
+    None if the exception says nothing about the node. A retry because of an exception is a failure.
+    A retry without an exception is none, as with Ignore.
     """
     if isinstance(error, Retry):
         return bool(error.exc or error.excs)

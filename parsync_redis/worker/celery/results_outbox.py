@@ -1,8 +1,7 @@
-"""The results outbox: tasks whose end the result backend does not know, or that were revived
-(pending).
+"""The results outbox: the tasks of which the result backend must still be told.
 
-No worker saw their end (cancelled, dead), or the backend did not take their result. A process that
-has the task's app tells the backend.
+No worker saw their end (cancelled, dead), the backend did not take their result (failed), or an
+operator revived them (pending). A process that has the task's app tells the backend.
 """
 
 import logging
@@ -30,29 +29,31 @@ from .delivered_message import as_message
 
 log = logging.getLogger("parsync.agent")
 
-MOST: Final = 100
-"""The most entries that are announced at a time."""
+MAX_ANNOUNCED: Final = 100
+"""Maximum number of entries of a shard that are announced at a time."""
 
 Owed = deque[tuple[str, bytes]]
-"""The key of an outbox, and an entry that was taken from it and could not be put back because the
-server refused.
+"""Entries that were taken from an outbox and that the server refused to take back.
+
+Each has the key of its outbox.
 """
 
-_ENTRY = re.compile(
+_OUTBOX_ENTRY = re.compile(
     rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|failed|pending)(?: [ -~]*)?"
 )
 
 
 def announce(store: Store, app: Celery, owed: Owed, send_event: SendEvent | None = None) -> int:
-    """Tell the result backend of up to 100 entries of each shard's outbox, the oldest first; return
-    how many.
+    """Tell the result backend of the oldest entries of each shard; return how many.
 
     owed: what earlier calls could not put back. It is put back first.
     """
     done = 0
     keys = store.keys.queues("outbox")
     put_back(store, owed)
-    for shard, entries in enumerate(store.pipe_each([("lrange", key, -MOST, -1) for key in keys])):
+    for shard, entries in enumerate(
+        store.pipe_each([("lrange", key, -MAX_ANNOUNCED, -1) for key in keys])
+    ):
         if isinstance(entries, Exception):
             if not isinstance(entries, ServerUnreachable):  # what is away waits
                 raise entries
@@ -65,7 +66,10 @@ def announce(store: Store, app: Celery, owed: Owed, send_event: SendEvent | None
 
 
 def put_back(store: Store, owed: Owed) -> None:
-    """Put back into each shard's outbox what is owed to it. What a shard refuses stays owed."""
+    """Put back the entries that are owed to each shard's outbox.
+
+    An entry that a shard refuses stays owed.
+    """
     for _ in range(len(owed)):
         try:
             _put_back(store.client, *owed.popleft(), owed)
@@ -76,8 +80,9 @@ def put_back(store: Store, owed: Owed) -> None:
 
 
 def _raise_unless_one_shards(store: Store, error: Exception) -> None:
-    """Raise an error, unless it is of one of several shards: entries of the others do not wait for
-    that shard's.
+    """Raise an error, unless it concerns one of several shards.
+
+    Entries of the other shards do not wait for that shard.
     """
     if not store.several or not isinstance(translate(store.address, error), AWAY):
         raise error
@@ -92,10 +97,11 @@ def announce_entries(
 ) -> int:
     """Tell the result backend of these entries; return how many. owed: see `announce`."""
     put_back(store, owed)
-    return sum(
-        _announce_shard(store, app, shard, [entry.encode() for entry in some], owed, send_event)
-        for shard, some in store.keys.by_shard(entries, lambda entry: entry.partition(" ")[0])
-    )
+    count = 0
+    for shard, shard_entries in store.keys.by_shard(entries, lambda entry: entry.partition(" ")[0]):
+        encoded = [entry.encode() for entry in shard_entries]
+        count += _announce_shard(store, app, shard, encoded, owed, send_event)
+    return count
 
 
 def _announce_shard(
@@ -108,8 +114,8 @@ def _announce_shard(
 ) -> int:
     """Tell the result backend of these entries of a shard; return how many.
 
-    An entry is announced by one process, whose app knows the task. If the backend is away or the
-    app does not know the task, it goes back to the outbox.
+    One process announces an entry. If the backend is away or the app does not know the task, the
+    entry goes back to the outbox.
     """
     client: Any = store.client  # Any: redis-py says that each reply may be awaitable
     key = store.keys.queue("outbox", shard)
@@ -123,27 +129,27 @@ def _announce_shard(
     for entry in entries:
         if client.lrem(key, -1, entry) != 1:
             continue
-        if not _ENTRY.fullmatch(entry):
+        if not _OUTBOX_ENTRY.fullmatch(entry):
             quarantine(store, key, "not an entry of the outbox", entry)
             continue
         id = entry.decode().partition(" ")[0]
-        told = False
+        is_announced = False
         try:
             name, state, message = _look_up(store, id)
             if not name or name in app.tasks:
                 _tell(app, entry.decode(), message, state, send_event)
-                told = True
+                is_announced = True
                 done += 1
         except Exception as error:
             log.warning("the result %r waits for the result backend: %r", entry, error)
-        if not told:
+        if not is_announced:
             _put_back(client, key, entry, owed)
     return done
 
 
 # Any: redis-py says that each reply may be awaitable
 def _put_back(client: Any, key: str, entry: bytes, owed: Owed) -> None:
-    """Put an entry back that was taken. If the server refuses, it is owed."""
+    """Put back an entry that was taken. If the server refuses, the entry is owed."""
     try:
         client.lpush(key, entry)
     except (RedisError, OSError):
@@ -156,23 +162,23 @@ def _look_up(store: Store, id: str) -> tuple[str, str, bytes | None]:
     record = store.records([id], extras=False)[0]
     messages = store.keys.in_shard_of("messages", id)
     extra = store.keys.extra(id)
-    kept, of_ended = store.pipe([("hget", messages, id), ("hget", extra, "message")])
+    message, ended_message = store.pipe([("hget", messages, id), ("hget", extra, "message")])
     name = split_kind(record.line.kind).name if record.line else ""
-    return name, record.state, kept or of_ended
+    return name, record.state, message or ended_message
 
 
 def can_announce(app: Celery) -> bool:
-    """Return True if this app has a result backend; without one it leaves the outbox to others."""
+    """Return True if this app has a result backend, and so can announce entries."""
     return not isinstance(app.backend, DisabledBackend)
 
 
 def _tell(
     app: Celery, entry: str, message: bytes | None, now: str, send_event: SendEvent | None
 ) -> None:
-    """Tell the backend of one entry, unless the task's state `now` is another; gone if its record
-    has expired.
+    """Tell the backend of one entry, unless the task is in another state by now.
 
-    The state is another if an operator has revived the task, or its id was published again.
+    now: the task's present state; gone if its record has expired. The state is another if an
+    operator has revived the task, or its id was published again.
     """
     key, state, why = (*entry.split(" ", 2), "", "")[:3]
     id = decode_id(key)
@@ -203,8 +209,9 @@ def _tell(
 
 
 def _says_dead(app: Celery, id: str) -> bool:
-    """Return True if the result backend holds the task's death; the result of a later run must not
-    be overwritten.
+    """Return True if the result backend holds the task's death.
+
+    The result of a later run must not be overwritten.
     """
     backend = app.backend
     # a backend that cannot be read, such as rpc and the disabled one
@@ -215,8 +222,9 @@ def _says_dead(app: Celery, id: str) -> bool:
 
 
 def context_of(app: Celery, message: bytes) -> Context:
-    """Return the request context of a task message, with its chord and callbacks, as result
-    backends need it.
+    """Return the request context of a task's message, as result backends need it.
+
+    The context has the chord and the callbacks; it is empty if the message cannot be read.
     """
     try:
         payload = open_envelope(message)

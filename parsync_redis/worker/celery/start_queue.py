@@ -1,7 +1,8 @@
 """Hands started tasks to Celery, in the worker's event loop.
 
-A solo pool runs a task while it is handed over. With look-ahead the outcome of each goes to the
-server with the start of the next, and doorbells that rang meanwhile are answered in between.
+A solo pool runs a task while the task is handed over. With look-ahead, the outcome of each task
+goes to the server with the start of the next task, and doorbells that rang meanwhile are answered
+between the two.
 """
 
 from __future__ import annotations
@@ -31,19 +32,23 @@ TURN_S: Final = 0.1
 """How long a solo pool runs tasks before the event loop turns."""
 
 
-class Turns:
-    """Hands over what the starter has started.
+class StartQueue:
+    """Hands over the runs that the starter has started.
 
-    more: returns the doorbells that have rung since it was called last.
+    read_bells: returns the doorbells that have rung since its last call.
     """
 
     def __init__(
-        self, consumer: Consumer, agent: Agent, delivery: Delivery, more: Callable[[], list[Place]]
+        self,
+        consumer: Consumer,
+        agent: Agent,
+        delivery: Delivery,
+        read_bells: Callable[[], list[Place]],
     ) -> None:
         self._consumer = consumer
         self._agent = agent
         self.delivery = delivery
-        self._more = more
+        self._more = read_bells
         self.looks_ahead = agent.node.ahead.room > 0
         self._inline = self.looks_ahead and isinstance(consumer.pool, SoloPool)
         if self.looks_ahead:
@@ -53,32 +58,34 @@ class Turns:
                 agent.reporter.start_next = self._start_next
 
     def answer(self, bells: Iterable[Place] = ()) -> int:
-        """Have the tasks of doorbells started and run them, or hand them to the pool; return how
-        many.
+        """Start the tasks of doorbells and hand them to the pool; return how many started.
+
+        A solo pool runs the tasks at once.
         """
         starter = self._agent.starter
         reporter = self._agent.reporter
         node = self._agent.node
-        found = starter.answer(bells)
-        count = len(found)
+        started = starter.answer(bells)
+        count = len(started)
         if not self._inline:
-            self._hand_over(found)
+            self._hand_over(started)
             return count
         until_s = time.monotonic() + TURN_S
         with reporter.collecting():
-            while found:
-                self._hand_over(found)
+            while started:
+                self._hand_over(started)
                 if node.leaving:
                     break
                 if time.monotonic() > until_s:
                     self._agent.nudge()
                     break
-                found = self._next()
+                started = self._next()
         return count
 
     def _answer_nudge(self) -> None:
-        """Start what waits; later if parsync's server is away: Celery takes errors of the loop for
-        the broker's.
+        """Start the waiting runs; try later if parsync's server is away.
+
+        Celery would take an error of the event loop for an error of its broker.
         """
         try:
             self.answer()
@@ -89,26 +96,26 @@ class Turns:
             self._backoff.well()
 
     def _next(self) -> Started:
-        """Report the runs that have ended in this thread, and start what follows them."""
+        """Report the runs that have ended in this thread, and start the next runs."""
         agent = self._agent
         ended = self._agent.reporter.collected()
         try:
             return agent.starter.start_next(agent.store, self._more(), ended)
         finally:
-            agent.reporter.put(run for run in ended if not run.told)
+            agent.reporter.put(run for run in ended if not run.is_reported)
 
     def _start_next(self, store: Store, ended: list[Run]) -> None:
-        """Report runs of a pool of threads, and have the event loop hand over what follows them."""
-        if found := self._agent.starter.start_next(store, (), ended):
-            self._consumer.hub.call_soon(lambda: self._hand_over(found))
+        """Report runs of a pool of threads, and have the event loop hand over the next runs."""
+        if started := self._agent.starter.start_next(store, (), ended):
+            self._consumer.hub.call_soon(lambda: self._hand_over(started))
 
-    def _hand_over(self, found: Started) -> None:
+    def _hand_over(self, started: Started) -> None:
         node = self._agent.node
         reporter = self._agent.reporter
-        left = deque(found)
+        waiting = deque(started)
         try:
-            while left and not node.leaving:
-                run, message = left.popleft()
+            while waiting and not node.leaving:
+                run, message = waiting.popleft()
                 if run.unwanted or run.place.inc != node.inc:
                     run.why = "it had not begun"
                     run.unbegun = True
@@ -116,5 +123,5 @@ class Turns:
                 else:
                     self.delivery.deliver(run, message)
         finally:
-            for run, _ in left:
+            for run, _ in waiting:
                 reporter.ended(run, "again")  # the worker stops, and it has not begun

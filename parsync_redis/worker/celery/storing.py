@@ -1,5 +1,6 @@
-"""Store the results of runs although the result backend refuses for a while, and note what could
-not be stored.
+"""Stores results of runs although the result backend refuses for a while.
+
+The module notes which results could not be stored.
 
 Celery's result backend for Redis tries again after a lost connection, but not after a refusal (the
 disk is full, the server has become a replica). A run whose function has returned would fail. Here
@@ -25,9 +26,10 @@ from .celery_types import Backend
 
 log = logging.getLogger("parsync.agent")
 
-PATIENCE_S: Final = 20.0
-"""How long a run waits for a backend that refuses: as long as Celery tries a backend whose
-connection is lost.
+BACKEND_PATIENCE_S: Final = 20.0
+"""How long a run waits for a backend that refuses.
+
+Celery tries a backend whose connection is lost for the same time.
 """
 
 _thread = threading.local()
@@ -35,8 +37,9 @@ _thread = threading.local()
 
 @contextmanager
 def patient() -> Iterator[None]:
-    """Have this thread wait for a result backend that refuses, and no longer than PATIENCE_S until
-    one takes a result.
+    """Have this thread wait for a result backend that refuses, until the block ends.
+
+    The waits are over after BACKEND_PATIENCE_S without a result taken.
 
     The threads that answer the pool do not wait. A solo pool runs its tasks in the event loop, so
     the event loop waits for them: once in an outage, not once a task.
@@ -49,16 +52,15 @@ def patient() -> Iterator[None]:
 
 
 def be_patient_anew() -> None:
-    """Have this thread wait again although it has waited in vain: its next run has a wait of its
-    own.
+    """Have this thread wait anew, although it has waited in vain.
+
+    Each run has a wait of its own.
     """
     _thread.until_s = None
 
 
 def watch_results(app: Celery) -> None:
-    """Have the result backends of an app in this process, and in those that it forks, store as this
-    module says.
-    """
+    """Have the result backends of an app wait, in this process and in its children."""
     for task in app.tasks.values():
         watch_backend_of(task)
     celery_get_backend = app._get_backend
@@ -75,14 +77,15 @@ def watch_results(app: Celery) -> None:
 
 
 def watch_backend_of(task: Task) -> None:
-    """Have a task's own result backend store as this module says; most tasks have their app's."""
+    """Have a task's own result backend wait; most tasks have their app's backend."""
     if task._backend is not None:
         _watch(task._backend)
 
 
 def is_unstored(error: BaseException) -> bool:
-    """Return True if a run ended with this error and nobody stored that; it may come from a pool's
-    process.
+    """Return True if nobody stored the error with which a run ended.
+
+    The error may come from a pool's process.
     """
     return getattr(error, "unstored", False)
 
@@ -106,8 +109,7 @@ def why_unstored(error: BaseException) -> str:
 
 
 def _watch(backend: Backend) -> Backend:
-    """Have a backend wait where a run waits, and mark the errors with which it did not take a
-    result.
+    """Have a backend wait where a run waits, and mark the errors that it raises.
 
     A mark says where an error comes from, not that it is the last word: Celery may store the
     failure afterwards.
@@ -135,8 +137,9 @@ def _watch(backend: Backend) -> Backend:
 
 
 def _store(store: Callable[[], object], backend: Backend, waits: bool = True) -> object:
-    """Store a result; a thread that is patient tries again while the backend's server refuses, if
-    `waits`.
+    """Store a result; try again while the backend's server refuses.
+
+    Only a patient thread tries again, and only if `waits`.
     """
     backoff = Backoff(log, "a result waits for its backend")
     while True:
@@ -156,12 +159,13 @@ def _store(store: Callable[[], object], backend: Backend, waits: bool = True) ->
 
 
 def _may_wait() -> bool:
-    """Return True if this thread is patient, and has not waited for too long since a backend took a
-    result.
+    """Return True if this thread is patient and has not waited too long.
+
+    The wait counts from when a backend last took a result.
     """
     if not getattr(_thread, "waits", False):
         return False
     now_s = time.monotonic()
     if getattr(_thread, "until_s", None) is None:
-        _thread.until_s = now_s + PATIENCE_S
+        _thread.until_s = now_s + BACKEND_PATIENCE_S
     return now_s < cast(float, _thread.until_s)

@@ -1,9 +1,9 @@
-"""A step of every worker of an app with Parsync: it logs why placed tasks do not come.
+"""A step of every worker of an app with Parsync, which logs why placed tasks do not come.
 
-A worker that is no node logs so if its app has tasks that only nodes run. A node logs that the
-server takes no writes, that there is no scheduler, or that it is drained, and when that is over.
-With --parsync-with-scheduler the worker also runs a scheduler beside it, which ends after
-everything else of the worker.
+A worker that is no node logs which tasks of its app run on nodes only. A node logs three causes,
+and the end of each: the server takes no writes, there is no scheduler, the node is drained. With
+--parsync-with-scheduler the worker also runs a scheduler beside itself, which ends after everything
+else of the worker.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from .celery_types import Worker
 
 log = logging.getLogger("parsync.agent")
 
-FIRST_S: Final = 3.5
-"""How long after its start a node looks first: schedulers that start with it have joined by then.
-"""
+FIRST_LOOK_S: Final = 3.5
+"""How long after its start a node looks first: other processes have joined by then."""
 
-LOOK_S: Final = 2.0
-"""How often it looks while there is no scheduler."""
+LOOK_IN_TROUBLE_S: Final = 2.0
+"""How often a node looks while there is no scheduler or the server refuses."""
 
-WELL_S: Final = 5.0
-"""How often it looks while there is one."""
+LOOK_WHEN_WELL_S: Final = 5.0
+"""How often a node looks while all is well."""
 
 REPEAT_S: Final = 300.0
-"""How often it repeats a warning."""
+"""How often a node repeats a warning."""
 
-SHOWN: Final = 5
-"""The most task names that a warning lists."""
+MAX_NAMES_SHOWN: Final = 5
+"""Maximum number of task names that a warning lists."""
 
 
 class WatchStep(bootsteps.StartStopStep):
-    """Watches the cluster for the worker's log, and runs a scheduler beside the worker if that was
-    asked for.
+    """Watches the cluster for the worker's log.
+
+    The step also runs a scheduler beside the worker, if that was asked for.
 
     It starts after the pool: a process that the pool forks meanwhile would share its connections.
     """
@@ -91,13 +91,15 @@ class WatchStep(bootsteps.StartStopStep):
             self.watcher = Watcher(agent)
             self.watcher.start()
         elif names := self._placed_tasks(worker.app):
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            omitted = (
+                f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
+            )
             log.warning(
                 "this worker is no node: tasks of its app that parsync places (%s%s) run on nodes "
                 "only; "
                 "start it with --parsync, or PARSYNC_NODE=1 in its environment, to make it one",
-                ", ".join(names[:SHOWN]),
-                more,
+                ", ".join(names[:MAX_NAMES_SHOWN]),
+                omitted,
             )
 
     def stop(self, worker: Worker) -> None:
@@ -117,31 +119,35 @@ class WatchStep(bootsteps.StartStopStep):
 
 
 def placed_tasks(app: Celery) -> list[str]:
-    """Return the names of the tasks that parsync places, by their options or a rule; raises
-    InvalidInput.
+    """Return the names of the tasks that parsync places; raises InvalidInput.
+
+    The options of the task or a rule place it.
     """
     return sorted(
         name for name in app.tasks if app.parsync.options_of(name, None, None) is not None
     )
 
 
-class Warned:
-    """A warning, logged when its cause begins, again while it lasts, and once when it is over."""
+class LastingWarning:
+    """A warning that is logged when its cause begins, every five minutes, and at the end."""
 
     def __init__(self, over: str) -> None:
         self._over = over
         self._said_s = float("-inf")
-        self.wrong = False
+        self.lasts = False
 
-    def due(self, wrong: bool, now_s: float) -> bool:
-        """Return True if the warning is due; log that the cause is over if it is."""
-        if not wrong:
-            if self.wrong:
+    def due(self, lasts: bool, now_s: float) -> bool:
+        """Return True if the warning is due; log the end of a cause.
+
+        lasts: whether the cause is there now.
+        """
+        if not lasts:
+            if self.lasts:
                 log.warning("%s", self._over)
-            self.wrong = False
+            self.lasts = False
             self._said_s = float("-inf")
             return False
-        self.wrong = True
+        self.lasts = True
         if now_s - self._said_s < REPEAT_S:
             return False
         self._said_s = now_s
@@ -158,13 +164,13 @@ class Watcher(threading.Thread):
         self.node = agent.node.name
         node = self.node
         self._done = threading.Event()
-        self._writes = Warned(f"node {node}: the server takes writes again")
-        self._schedulers = Warned(f"node {node}: a scheduler is there now")
-        self._drained = Warned(f"node {node} is not drained any more: it gets tasks again")
+        self._writes = LastingWarning(f"node {node}: the server takes writes again")
+        self._schedulers = LastingWarning(f"node {node}: a scheduler is there now")
+        self._drained = LastingWarning(f"node {node} is not drained any more: it gets tasks again")
 
     def run(self) -> None:
-        """Look until stopped. The agent logs it if the server does not answer."""
-        self._done.wait(FIRST_S)
+        """Look until stopped. If the server does not answer, the agent logs that."""
+        self._done.wait(FIRST_LOOK_S)
         while not self._done.is_set():
             try:
                 self.look(time.monotonic())
@@ -172,7 +178,11 @@ class Watcher(threading.Thread):
                 log.debug("node %s could not look at its cluster: %s", self.node, error)
             except Exception:
                 log.exception("node %s could not look at its cluster: unexpected", self.node)
-            self._done.wait(LOOK_S if self._schedulers.wrong or self._writes.wrong else WELL_S)
+            self._done.wait(
+                LOOK_IN_TROUBLE_S
+                if self._schedulers.lasts or self._writes.lasts
+                else LOOK_WHEN_WELL_S
+            )
 
     def look(self, now_s: float) -> None:
         """Look once."""
@@ -193,17 +203,23 @@ class Watcher(threading.Thread):
             )
 
     def _refusal(self) -> Refusal | None:
-        """Return the server that takes no writes and that schedulers or this node need; None if
-        there is none.
+        """Return a server that takes no writes, None if there is none.
+
+        Only servers count that schedulers or this node need.
         """
         partition = self.agent.node.partition
-        own = (
+        own_address = (
             self.store.place_of(self.store.keys.partition(partition, "meta"))
             if partition >= 0
             else ""
         )
         return next(
-            (one for one in read_refusals(self.store) if one.silences or one.address == own), None
+            (
+                refusal
+                for refusal in read_refusals(self.store)
+                if refusal.silences or refusal.address == own_address
+            ),
+            None,
         )
 
     def _drain_terms(self) -> str:

@@ -1,10 +1,11 @@
-"""The guard of a node's worker: a process that keeps the node's lease, and lives only as long as
-that succeeds.
+"""The guard of a node's worker: a process that keeps the node's lease.
 
-This file is the program. It reads from its standard input what it is to guard (guard_process.py),
-and then runs the guard (guarding.py). Its arguments show nothing of that, because everybody on the
-machine may read them. It runs without the site module, and finds only Python's own modules and
-those that the worker names: no code of the app.
+The guard lives only as long as its renewals succeed.
+
+This file is the program. The first line of its standard input says what to guard
+(guard_process.py); then it runs the guard (guarding.py). Its arguments say nothing of that, because
+everybody on the machine may read arguments. The program runs without the site module: it finds
+Python's own modules and the packages that the worker names, and no code of the app.
 """
 
 import json
@@ -16,7 +17,7 @@ import sys
 IGNORED = ("INT", "TERM", "HUP", "QUIT", "TSTP", "TTIN", "TTOU", "USR1", "USR2")
 """Signals that are meant for the worker, which may go on for a while."""
 FIRST_LINE_S = 60.0
-"""How long the guard waits for what it is to guard: a worker says that at once."""
+"""How long the guard waits for its first line, which a worker writes at once."""
 
 
 def main() -> None:
@@ -29,12 +30,12 @@ def main() -> None:
         if not words:
             return
         read += words
-    line, _, rest = read.partition(b"\n")
-    told = json.loads(line)
-    sys.path += told.pop("path")
+    line, _, unread = read.partition(b"\n")
+    facts = json.loads(line)
+    sys.path += facts.pop("path")
     from parsync_redis.worker.isolation.guarding import Guard, Guarded
 
-    Guard(Guarded(**told), rest).run()
+    Guard(Guarded(**facts), unread).run()
 
 
 if __name__ == "__main__":

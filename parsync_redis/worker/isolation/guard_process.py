@@ -21,19 +21,20 @@ from ..node.lease import Order
 from .guarding import LEAVE, Guarded
 
 PACKAGES: Final = ("redis", "hiredis", "parsync_redis")
-"""What the guard imports, besides Python's own modules."""
-START_S: Final = 60.0
+"""The packages that the guard imports, besides Python's own modules."""
+GUARD_START_S: Final = 60.0
 """A guard that is not ready after this is killed, and another is started."""
-END_S: Final = 10.0
-"""A guard that has not ended after this is killed: it may wait for a log that takes no more."""
+GUARD_END_S: Final = 10.0
+"""A guard that has not ended after this is killed: its log may take no more lines."""
 DEAF: Final = "its guard has stopped reading"
-"""Why a guard was killed whose pipe is full: it has not read hundreds of orders."""
+"""Why a guard with a full pipe was killed: it has not read hundreds of orders."""
 
 
 class GuardProcess:
     """A guard that was started.
 
-    tie: the path that runs tie themselves to. words: why it ended, if it has said so.
+    tie: the path of the pipe to which runs tie themselves. words: the guard's reason for its end,
+    '' if it gave none.
     """
 
     def __init__(self, guarded: Guarded) -> None:
@@ -60,31 +61,33 @@ class GuardProcess:
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """The id of the guard's process."""
         return self._process.pid
 
     @property
     def ended(self) -> bool:
-        """True if it has ended, or said that it does."""
+        """True if the guard has ended, or has said that it ends."""
         return bool(self.words) or self._closed or self._process.poll() is not None
 
     def send(self, order: Order) -> None:
-        """Give a sign of life, and say what is to be renewed.
+        """Give a sign of life, and say which lease to renew.
 
-        If the guard has ended, `ended` says so.
+        Raises nothing: `ended` says whether the guard has ended.
         """
         self._send(order.to_line())
 
     def leave(self, patience_s: float) -> None:
-        """Have it renew no more; wait for that."""
+        """Have the guard renew no more, and wait until it has heard that."""
         self._send(LEAVE + b"\n")
         until_s = time.monotonic() + patience_s
-        while not self.ended and not any(told["word"] == "left" for told in self.told()):
+        while not self.ended and not any(
+            message["word"] == "left" for message in self.read_messages()
+        ):
             if not self.has_news(until_s - time.monotonic()):
                 return
 
     def has_news(self, patience_s: float = 0.0) -> bool:
-        """Return whether there is something to read, or it has ended."""
+        """Return whether there is a message to read, or the guard has ended."""
         with self._lock:
             if self._closed:
                 return True
@@ -94,29 +97,29 @@ class GuardProcess:
         return bool(poll.poll(max(0.0, patience_s) * 1000))
 
     # Any: JSON objects
-    def told(self) -> list[dict[str, Any]]:
-        """Return what it has told since the last call."""
+    def read_messages(self) -> list[dict[str, Any]]:
+        """Return the guard's messages since the last call."""
         with self._lock:
             while not self._closed and self.has_news():
                 words = os.read(self._output.fileno(), 65536)
                 self._closed = not words
                 self._read += words
             *lines, self._read = self._read.split(b"\n")
-        found = [json.loads(line) for line in lines]
-        for told in found:
-            if told["word"] == "ends":
-                self.words = told["why"]
-        return found
+        messages = [json.loads(line) for line in lines]
+        for message in messages:
+            if message["word"] == "ends":
+                self.words = message["why"]
+        return messages
 
     def end(self) -> None:
-        """Let it end, with all that is tied to it; wait for that.
+        """End the guard and the runs that are tied to it; wait for the end.
 
-        Kill it if it takes longer than END_S.
+        A guard that takes longer than GUARD_END_S is killed.
         """
         with no_fork():  # or a process that is forked now would keep the guard's input open
             self._input.close()
         try:
-            self._process.wait(END_S)
+            self._process.wait(GUARD_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -125,8 +128,9 @@ class GuardProcess:
             self._output.close()
 
     def _send(self, line: bytes) -> None:
-        """Write a line to the guard; kill a guard whose pipe is full, so that this thread never
-        waits for it.
+        """Write a line to the guard; kill a guard whose pipe is full.
+
+        So this thread never waits for the guard.
         """
         with suppress(BrokenPipeError):  # it has ended
             if self._input.write(line) != len(line):
@@ -134,15 +138,15 @@ class GuardProcess:
                 self._process.kill()
 
     def _until_ready(self) -> int:
-        until_s = time.monotonic() + START_S
+        until_s = time.monotonic() + GUARD_START_S
         while not self._closed and self.has_news(until_s - time.monotonic()):
-            for told in self.told():
-                if told["word"] == "ready":
-                    return int(told["ties"])
+            for message in self.read_messages():
+                if message["word"] == "ready":
+                    return int(message["ties"])
         how = (
             f"exit code {self._process.wait()}"
             if self._closed
-            else f"it was not ready after {START_S:g} s"
+            else f"it was not ready after {GUARD_START_S:g} s"
         )
         raise OSError(f"the guard of the node's runs did not start: {how}")
 
@@ -158,17 +162,15 @@ def _paths() -> list[str]:
 
 
 def log_file() -> str:
-    """Return the file that this process logs to, '' if it logs to its standard error or by other
-    means.
-    """
-    found: logging.Logger | None = logging.getLogger("parsync.agent")
-    while found is not None:
+    """Return the file that this process logs to, '' if it logs to no file."""
+    logger: logging.Logger | None = logging.getLogger("parsync.agent")
+    while logger is not None:
         files = [
             handler.baseFilename
-            for handler in found.handlers
+            for handler in logger.handlers
             if isinstance(handler, logging.FileHandler)
         ]
         if files:
             return files[0]
-        found = found.parent if found.propagate else None
+        logger = logger.parent if logger.propagate else None
     return ""

@@ -1,12 +1,13 @@
 """The work of the guard: it renews the node's lease, and dies with the runs when it must not go on.
 
-The worker gives signs of life over the guard's standard input, each with what is to be renewed
-(Order). A task may keep the worker's interpreter to itself, or the worker may be stopped: then no
-sign comes. The guard renews all the same, for the node can be reached; it marks the node suspect,
-and after a limit ends. A run is tied to the guard (tie.py), so the kernel kills it then.
+The worker gives signs of life over the guard's standard input: each is an Order, which says what
+lease to renew. A task may keep the worker's interpreter to itself, or the worker may be stopped:
+then no sign comes. The guard goes on renewing, because the node can be reached, but it marks the
+node suspect, and ends after a limit. The kernel then kills the runs, which are tied to the guard
+(tie.py).
 
-The guard answers over its standard output, a JSON object a line. It never waits for the worker to
-read.
+The guard writes messages to its standard output, a JSON object a line. The guard never waits until
+the worker reads them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ log = logging.getLogger("parsync.guard")
 
 LEAVE: Final = b"leave"
 """The last line that the worker sends: renew no more."""
-LOOK_S: Final = 1.0
+WORKER_CHECK_S: Final = 1.0
 """How often the guard looks for its worker while there is nothing to renew."""
 _REFUSED: Final = {
     "lapsed": "the server has given the node up",
@@ -48,10 +49,11 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """What a guard is told of its worker.
+    """The facts about a worker that its guard needs.
 
-    standstill_s: after so long without a sign of life the guard ends. shards: of the cluster's
-    queue. worker: the worker's process. log_file: where it logs; '' is its standard error.
+    url, cluster, retention_s, max_starts: the settings of the store. standstill_s: the seconds
+    without a sign of life after which the guard ends. shards: the number of shards of the queue.
+    worker: the id of the worker's process. log_file: the guard's log, '' for its standard error.
     log_format: text or json.
     """
 
@@ -98,8 +100,8 @@ class Guard:
         self._tell("ready", ties=self._ties)
         # a child of the worker may keep the pipe open after its end
         while os.getppid() == self._guarded.worker:
-            pause_s = self._due_s - time.monotonic() if self._order.inc else LOOK_S
-            if select.select([0], [], [], max(0.0, min(pause_s, LOOK_S)))[0]:
+            pause_s = self._due_s - time.monotonic() if self._order.inc else WORKER_CHECK_S
+            if select.select([0], [], [], max(0.0, min(pause_s, WORKER_CHECK_S)))[0]:
                 if not (words := os.read(0, 65536)):
                     return
                 self._hear(words)
@@ -155,9 +157,9 @@ class Guard:
             log.exception("the guard of node %s: unexpected", self._guarded.node)
 
     def _say(self, why: str, order: Order) -> None:
-        """Log when the worker begins to stand still, and when it has ended to.
+        """Log when the worker begins to stand still, and when it gives signs of life again.
 
-        It logs by itself why its loop does.
+        The worker itself logs why its event loop stands still.
         """
         why = "" if why == order.still else why
         if why and not self._why:
@@ -169,8 +171,9 @@ class Guard:
         self._why = why
 
     def _too_late(self) -> None:
-        """End because the lease was not renewed in time; the kernel would kill this process in a
-        moment.
+        """End because the lease was not renewed in time.
+
+        The kernel would kill this process in a moment.
         """
         self._end(
             f"its lease was not renewed for {KILL_AFTER * self._lease_s:g} s "
@@ -188,18 +191,19 @@ class Guard:
         self._lines.stop()
         os._exit(1)
 
-    def _tell(self, word: str, **more: object) -> None:
+    def _tell(self, word: str, **fields: object) -> None:
         """Tell the worker.
 
-        If it does not read, the line is lost: the next renewal tells the same.
+        If the worker does not read, the message is lost: the next renewal says the same.
         """
         with suppress(BlockingIOError, BrokenPipeError):
-            os.write(1, json.dumps({"word": word, **more}).encode() + b"\n")
+            os.write(1, json.dumps({"word": word, **fields}).encode() + b"\n")
 
 
 def log_to(guarded: Guarded) -> QueueListener:
-    """Have the guard's lines written by a thread of its own: a log that takes no more must not hold
-    up a renewal.
+    """Have a thread write the guard's log lines.
+
+    A log that takes no more must not hold up a renewal.
     """
     handler: logging.Handler = logging.StreamHandler()
     if guarded.log_file:
@@ -219,4 +223,4 @@ def log_to(guarded: Guarded) -> QueueListener:
 
 
 _NOTHING: Final = Order(-1, 0, 0.0)
-"""The order before the first, and after the last: nothing is to be renewed."""
+"""The order before the first order and after the last: there is no lease to renew."""

@@ -1,6 +1,4 @@
-"""The isolation of a worker that is a node, as its agent uses it: the locks of its slots, and its
-guard.
-"""
+"""The isolation that a node's agent uses: the locks of its slots, and its guard."""
 
 from __future__ import annotations
 
@@ -30,20 +28,19 @@ class Isolation:
     def join(self, cluster_id: str, shards: int) -> None:
         """Note which cluster this is, by the id that it has whatever the address.
 
-        Comes before all others.
+        The agent calls this before all other methods.
         """
 
     def begin(self) -> None:
         """Have the guard ready.
 
-        Raises OSError. This and the next three are for the thread that has the lease kept.
+        Raises OSError. The thread parsync-renew calls `begin`, `keep`, `has_news` and `leave`.
         """
 
     def keep(self, store: Store, keeper: LeaseKeeper, order: Order) -> list[Report]:
-        """Have the lease kept, which is a sign of life as well; return what the server has said
-        since the last call.
+        """Give a sign of life, and return the server's replies to renewals since the last call.
 
-        Without a guard this thread keeps it.
+        Without a guard this thread renews the lease.
         """
         report = keeper.renew(store, order)
         if report.word == "ok":
@@ -58,9 +55,7 @@ class Isolation:
         """Renew the lease no more: the worker shuts down."""
 
     def why_lost(self, tie: str) -> str:
-        """Return why a run that was tied to this guard was killed, '' if its guard has
-        not ended.
-        """
+        """Return why a run was killed with its guard, '' if that guard has not ended."""
         return ""
 
     def hindrance(self, slots: Collection[int]) -> str:
@@ -78,7 +73,7 @@ class Isolation:
         return True
 
     def living(self, slots: Collection[int]) -> list[int]:
-        """Return the ids of the processes that live in these slots, as far as can be seen."""
+        """Return the ids of the processes that live in these slots, as far as they can be seen."""
         return []
 
     def of(self, slots: Collection[int]) -> RunIsolation | None:
@@ -89,7 +84,7 @@ class Isolation:
 class MachineIsolation(Isolation):
     """Isolation by a file of locks and a guard.
 
-    file_of: the path of the file by the cluster's id.
+    file_of: returns the path of the file for a cluster's id. one_at_a_time: see RunIsolation.
     """
 
     def __init__(
@@ -114,7 +109,7 @@ class MachineIsolation(Isolation):
         """Start a guard if there is none, or if it has ended. Raises OSError."""
         guard = self._guard
         if guard is not None and guard.ended:
-            guard.told()
+            guard.read_messages()
             why = guard.words or "its guard was killed"
             log.warning("%s: what ran was killed, and goes back", why)
             self._ended[guard.tie] = why  # first: another thread may ask in the meantime
@@ -131,23 +126,23 @@ class MachineIsolation(Isolation):
                 self._guard = guard
 
     def keep(self, store: Store, keeper: LeaseKeeper, order: Order) -> list[Report]:
-        """Tell the guard, and return what it has told. Raises OSError."""
+        """Send the order to the guard, and return the replies that it has told. Raises OSError."""
         self.begin()
         assert self._guard is not None
         self._lease_s = order.lease_s
         self._guard.send(order)
-        reports = [Report(**told) for told in self._guard.told() if "inc" in told]
+        reports = [Report(**message) for message in self._guard.read_messages() if "inc" in message]
         self._keeps = self._keeps or any(report.word == "ok" for report in reports)
         return reports
 
     def has_news(self) -> bool:
-        """Return True if the guard has told something or has ended."""
+        """Return True if the guard has sent a message or has ended."""
         return self._guard is not None and self._guard.has_news()
 
     def leave(self, patience_s: float) -> None:
         """Have the guard renew no more.
 
-        It lives on as long as this process does, as runs may be tied to it.
+        The guard lives as long as this process, because runs may be tied to it.
         """
         if self._guard is not None:
             self._guard.leave(patience_s)
@@ -156,16 +151,17 @@ class MachineIsolation(Isolation):
         """Return why a guard has ended."""
         guard = self._guard
         if guard is not None and guard.tie == tie and guard.ended:
-            guard.told()
+            guard.read_messages()
             return guard.words or "its guard was killed"
         return self._ended.get(tie, "")
 
     def hindrance(self, slots: Collection[int]) -> str:
-        """Return why no run may start: nobody keeps the lease yet, no lock or guard, a busy slot,
-        or a shut one.
+        """Return why no run may start in these slots, '' if it may.
 
-        This opens what the run's own process will open, so that most failures cost no start.
-        Failures that only that process can meet are reported by `not_begun`.
+        Nobody keeps the lease yet, a lock or the guard cannot be opened, or a slot is busy or shut.
+
+        This opens the files that the run's own process will open, so that most failures cost no
+        start. `not_begun` reports the failures that only that process can meet.
         """
         at_s = now_s()
         guard = self._guard
@@ -179,19 +175,16 @@ class MachineIsolation(Isolation):
             return f"no run could be isolated: {error}"
         if busy:
             return str(SlotBusy(busy[0]))
-        return next(
-            (
-                why
-                for slot in slots
-                for until_s, why in [self._shut.get(slot, (0.0, ""))]
-                if at_s < until_s
-            ),
-            "",
-        )
+        for slot in slots:
+            until_s, why = self._shut.get(slot, (0.0, ""))
+            if at_s < until_s:
+                return why
+        return ""
 
     def not_begun(self, slots: Collection[int], why: str) -> None:
-        """Shut the slots for one lease only: the cause may go away, or concern a single pool
-        process.
+        """Shut the slots for one lease: the cause may go away.
+
+        The cause may also concern a single pool process.
         """
         self._shut |= dict.fromkeys(slots, (now_s() + self._lease_s, why))
 

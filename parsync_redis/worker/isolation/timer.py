@@ -9,13 +9,14 @@ import time
 from typing import Final
 
 KILL_AFTER: Final = 0.8
-"""The guard dies, and the runs with it, this share of a lease after the last accepted renewal was
-sent.
+"""The share of a lease after which the guard and its runs die.
+
+It counts from when the last accepted renewal was sent.
 """
 SAY_BEFORE: Final = 0.02
-"""The guard says so, and ends by itself, this share of a lease earlier, and at least SAY_BEFORE_S.
+"""The guard logs the reason and ends by itself this share of a lease earlier.
 
-A busy machine takes as long.
+The time is at least SAY_BEFORE_S, which a busy machine needs.
 """
 SAY_BEFORE_S: Final = 0.1
 
@@ -24,8 +25,9 @@ TIMER_ABSTIME: Final = 1
 
 
 def now_s() -> float:
-    """Return the seconds of this machine's lease clock: nobody can set it, and it counts while the
-    machine sleeps.
+    """Return the seconds of this machine's lease clock.
+
+    Nobody can set that clock, and it counts while the machine sleeps.
     """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
@@ -48,8 +50,9 @@ class _Setting(ctypes.Structure):
 
 
 class LeaseTimer:
-    """Timers of the kernel: SIGALRM shortly before the end, so that this process says why, and
-    SIGKILL at the end.
+    """Timers of the kernel that end this process when the lease was not renewed.
+
+    SIGALRM comes shortly before the end, so that this process says why; SIGKILL comes at the end.
 
     The kernel delivers SIGKILL to a stopped process too.
     """
@@ -60,8 +63,9 @@ class LeaseTimer:
         self._kill = self._create(signal.SIGKILL)
 
     def renewed(self, sent_s: float, lease_s: float) -> None:
-        """Set the timers anew: the lease was renewed by a request sent at `sent_s`, by the clock of
-        leases.
+        """Set the timers anew after a renewal.
+
+        sent_s: when the request was sent, by the clock of leases.
         """
         until_s = sent_s + KILL_AFTER * lease_s
         self._set(self._kill, until_s)

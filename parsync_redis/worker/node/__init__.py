@@ -1,1 +1,1 @@
-"""A node: its lease, its runs, its seats and its devices. Nothing here knows Celery."""
+"""A node: its lease, runs, seats and devices. No module here imports Celery (`ROOMS`)."""

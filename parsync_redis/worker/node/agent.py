@@ -1,21 +1,24 @@
-"""The agent: parsync's part inside a Celery worker that is a node.
+"""The agent: parsync's part inside a worker that is a node.
 
-Five threads, each with a connection of its own: the worker's event loop answers doorbells
-(run_starter.py); one reports outcomes and frees slots (reporter.py); one registers the node and has
-its lease kept by the guard (renewer.py); one compares leases with runs (reconciler.py) and tells
-the result backend what is in the outbox (results.py); with look-ahead one keeps the waiting seats
-(seat_keeper.py). They share the state of the node (state.py) and its table of runs (runs.py).
+Each of these threads has a connection of its own:
+
+- the worker's event loop answers doorbells (run_starter.py);
+- parsync-report reports outcomes and frees slots (reporter.py);
+- parsync-renew registers the node and has the guard keep its lease (renewer.py);
+- parsync-tend compares leases with runs (reconciler.py), and has the worker tell the result backend
+  what is in the results outbox;
+- with look-ahead, parsync-seats keeps the waiting seats (seat_keeper.py).
+
+The threads share the state of the node (node_state.py) and its table of runs (runs.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from celery import Celery
 from redis.exceptions import RedisError
 
 from ...errors import ParsyncError
@@ -26,8 +29,6 @@ from ...store.reads.times import read_times
 from ...store.scripts.calls import Call
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
-from ..celery.port import WorkerPort
-from ..celery.results_outbox import Owed, announce, put_back
 from ..duty import Duty
 from ..isolation.machine import Isolation
 from .lease import shorten_timeouts
@@ -39,34 +40,32 @@ from .renewer import Renewer
 from .reporter import Reporter
 from .run_starter import Starter
 from .seat_keeper import SeatKeeper
+from .worker_port import WorkerPort
 
 if TYPE_CHECKING:
     from .spans import PlaceSpans
 
 log = logging.getLogger("parsync.agent")
 
-JOIN_S = 10.0
+THREAD_JOIN_S = 10.0
 """How long a worker that stops waits for each thread of its agent."""
 
 
 class Agent:
     """The agent of one worker process.
 
-    `port` is the worker's; without `isolation` runs are not isolated.
-
-    nudge: has the event loop start what waits.
+    port: the worker around the agent. isolation: None to isolate no run. nudge: a function that
+    has the event loop start the waiting runs.
     """
 
     def __init__(
         self,
-        app: Celery,
         settings: Settings,
         store: Store,
         spec: NodeSpec,
         port: WorkerPort,
         isolation: Isolation | None = None,
     ) -> None:
-        self.app = app
         self.settings = settings
         self.store = store
         self._port = port
@@ -90,7 +89,6 @@ class Agent:
         self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
         seats = (self.seat_keeper,) if spec.room else ()
         self._threads = (self.reporter, renewing, tending, *seats)
-        self._owed: Owed = deque()
 
     def start(self) -> None:
         """Start the threads. The node registers as soon as the cluster is set up."""
@@ -100,15 +98,16 @@ class Agent:
             thread.start()
 
     def leave(self) -> None:
-        """Take no new tasks, and have what has not started placed elsewhere.
+        """Take no new tasks; the tasks that have not started are placed elsewhere.
 
         Safe in a signal handler.
         """
         self.node.leave()
 
     def stop(self) -> None:
-        """After the pool has ended: report the last outcomes, give every lease back, mark the node
-        down.
+        """Report the last outcomes, give back every lease, and mark the node down.
+
+        The pool has ended before.
         """
         self.leave()
         if self.node.stopped:
@@ -119,50 +118,48 @@ class Agent:
             return
         self.reporter.close()
         for thread in self._threads:
-            thread.join(timeout=JOIN_S)
+            thread.join(timeout=THREAD_JOIN_S)
         if self.spans is not None:
             self.spans.close()
         try:
-            self.node.isolation.leave(JOIN_S)
+            self.node.isolation.leave(THREAD_JOIN_S)
             self.depart()
         except (ParsyncError, RedisError, OSError) as error:
             log.warning("node %s could not leave in order: %s", self.node.name, error)
-            if self._owed:
-                log.warning("node %s: results that nobody tells: %s", self.node.name, [*self._owed])
+            if owed := self._port.owed_results:
+                log.warning("node %s: results that nobody tells: %s", self.node.name, owed)
 
     def depart(self) -> None:
-        """Give every lease back, and mark the node down.
+        """Give back every lease, and mark the node down.
 
-        Nobody else renews any more, so its counter is known.
-
-        Also put back the results that this node took and could not tell: another process tells
+        The guard renews no more, so the reply to one renewal gives the counter. The results that
+        this node took from the outbox and could not tell go back, so that another process tells
         them.
         """
         try:
             self._give_back()
         finally:
-            put_back(self.store, self._owed)
+            self._port.put_back_results(self.store)
 
     def _give_back(self) -> None:
-        """Give every lease back, mark the node down, and forget it if it holds nothing and no
-        operator drains it.
+        """Give back every lease, mark the node down, and forget an empty node.
 
-        What it offers is known to submit for a while yet, so that its tasks are not refused until
-        it comes back.
+        An operator's drain keeps the record of the node. Submits still know the offer for a while,
+        so that tasks for this node are accepted until it comes back.
         """
         node = self.node
         store = self.store
         commands = self.store.commands
         if node.inc:
             self.reconciler.give_back_all(store)
-            word, *found = store.run(commands.renew(node.partition, node.name, node.inc))
+            word, *counters = store.run(commands.renew(node.partition, node.name, node.inc))
             if word == "ok":
-                store.run(commands.reclaim(node.partition, node.name, node.inc, int(found[0])))
+                store.run(commands.reclaim(node.partition, node.name, node.inc, int(counters[0])))
                 store.run(commands.forget_node(node.partition, node.name, node.inc, "left"))
             log.info("node %s has left", node.name)
 
     def full_pool(self) -> str:
-        """Return why a run would wait for a process of the pool, '' if it would not."""
+        """Return why a run would wait for a process of the pool, '' if a process is free."""
         processes = self._port.processes
         if processes is None or len(self.node.runs.going()) < processes:
             return ""
@@ -171,7 +168,7 @@ class Agent:
         return f"the pool of {self.node.name} has {processes} processes, and all run tasks"
 
     def another_store(self) -> Store:
-        """Open the same state over connections whose timeouts suit the lease."""
+        """Return the same state over new connections, whose timeouts suit the lease."""
         store = self.store.with_own_connections()
         shorten_timeouts(store, self.node.lease_s)
         return store
@@ -190,9 +187,9 @@ class Agent:
                 if node.inc:
                     self.reconciler.reconcile(store)
                     if node.leaving:
-                        put_back(store, self._owed)
+                        self._port.put_back_results(store)
                     else:
-                        announce(store, self.app, self._owed, self._port.send_event)
+                        self._port.tell_results(store)
                     # last: nothing else waits for the primary that has the times
                     self._learn(store)
                 backoff.well()
@@ -204,37 +201,34 @@ class Agent:
             node.wait(pause_s)
 
     def _learn(self, store: Store) -> None:
-        """Write what this node has learnt of how long tasks run, and read once what others had
-        learnt before.
+        """Write the run times that this node has learnt.
+
+        The first call also reads the run times that nodes had learnt before.
         """
         node = self.node
         ahead = self.node.ahead
-        known = self.node.spec.tasks
+        known_tasks = self.node.spec.tasks
+        text = known_tasks.text if known_tasks else ""
         if not self._has_learnt:
-            before = read_times(store).items()
-            ahead.recall(
-                {
-                    name: times
-                    for name, times in before
-                    if f"\n{name} " in (known.text if known else "")
-                }
-            )
+            earlier_times = read_times(store).items()
+            ahead.recall({name: times for name, times in earlier_times if f"\n{name} " in text})
             self._has_learnt = True
-        news = ahead.news()
+        new_times = ahead.take_new_times()
         try:
             offer = node.spec.offer
             by_class = {
                 field_of(name, offer): replace(times, octaves=no_octaves())
-                for name, times in news.items()
+                for name, times in new_times.items()
             }
-            self._report(store, [store.commands.learn_times(by_class | news)] if news else [])
+            calls = [store.commands.learn_times(by_class | new_times)] if new_times else []
+            self._report(store, calls)
         except BaseException:
-            ahead.forgotten(news)
+            ahead.put_back(new_times)
             raise
 
     # Any: each call has a reply of its own
     def _report(self, store: Store, calls: list[Call[Any]]) -> None:
-        """Tell how tasks ended here, in one round trip with other calls."""
+        """Send the report of failures in a row, in one round trip with these calls."""
         failures = self.node.failures
         node = self.node
         report = failures.report(store.commands, node.partition, node.name, node.inc)
@@ -247,7 +241,7 @@ class Agent:
             failures.reported(answers[-1])
 
     def _tell(self, store: Store) -> None:
-        """Tell at once that tasks fail here in a row; after an error the next report tells it."""
+        """Report failures in a row at once; after an error the next report repeats them."""
         try:
             self._report(store, [])
         except (ParsyncError, RedisError, OSError) as error:
@@ -258,7 +252,7 @@ class Agent:
 
 
 def make_spans(store: Store) -> PlaceSpans | None:
-    """Return what makes place spans, None if OpenTelemetry is not installed."""
+    """Return the maker of place spans, None if OpenTelemetry is not installed."""
     try:
         from .spans import PlaceSpans
     except ImportError:

@@ -14,8 +14,8 @@ TOOLS: Final = ("amd-smi", "rocm-smi")
 """ROCm's tools. A machine without them may have a card for its screen only."""
 KFD: Final = Path("/sys/class/kfd/kfd/topology/nodes")
 """The kernel's list. ROCm counts its cards in this order."""
-CONTROL_FILE: Final = Path("/dev/kfd")
-"""A program that computes on a card opens it."""
+AMD_CONTROL_FILE: Final = Path("/dev/kfd")
+"""A program that computes on a card opens this file."""
 
 _OF_THE_CARD: Final = (1, 2)
 """The heap types of a card's own memory."""
@@ -27,8 +27,8 @@ def has_rocm() -> bool:
 
 
 def has_cards() -> bool:
-    """Return whether this process could compute on a card of AMD's."""
-    return os.access(CONTROL_FILE, os.R_OK | os.W_OK) and bool(list_amd().gpus)
+    """Return whether this process could compute on one of AMD's cards."""
+    return os.access(AMD_CONTROL_FILE, os.R_OK | os.W_OK) and bool(list_amd().gpus)
 
 
 def list_amd() -> Listing:
@@ -40,14 +40,14 @@ def list_amd() -> Listing:
     gpus: list[Gpu] = []
     for folder in sorted(_numbered(KFD), key=lambda folder: int(folder.name)):
         facts = _read_properties(folder / "properties")
-        if facts.get("simd_count", 0) == 0:  # a processor, or a card of others
+        if facts.get("simd_count", 0) == 0:  # a processor, or a card of another maker
             continue
         banks = [_read_properties(bank / "properties") for bank in _numbered(folder / "mem_banks")]
-        own = sum(
+        memory = sum(
             bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _OF_THE_CARD
         )
         uuid = f"GPU-{facts['unique_id']:016x}" if facts.get("unique_id") else ""
-        gpus.append(Gpu(str(len(gpus)), uuid, uuid, str(own // 2**20) if own else ""))
+        gpus.append(Gpu(str(len(gpus)), uuid, uuid, str(memory // 2**20) if memory else ""))
     return Listing(gpus)
 
 
@@ -56,7 +56,7 @@ def _numbered(folder: Path) -> Iterator[Path]:
 
 
 def _read_properties(file: Path) -> dict[str, int]:
-    """Return the numbers of a file of lines `name number`; none if it may not be read."""
+    """Return the numbers in a file of lines `name number`, {} if it cannot be read."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -1,8 +1,8 @@
-"""The devices of a node: those that the user declares, or GPUs, which are found; and the variables
-of runs.
+"""The devices of a node, and the variables that tell a run its devices.
 
-The worker's own CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES bounds both: a
-run's variable has entries of that list and no others.
+The user declares the devices, or this module finds the GPUs of the machine. The worker's own
+CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES bounds both: a run's variable
+has entries of that list only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...model.devices import read_indexes
 from ...model.ids import shown
 from ...model.place import Place
 from . import amd
-from .nvidia import SMI, Gpu, list_gpus
+from .nvidia import SMI, Gpu, list_gpus, named_gpus
 
 log = logging.getLogger("parsync.agent")
 
@@ -29,24 +29,24 @@ CUDA: Final = "CUDA_VISIBLE_DEVICES"
 ROCR: Final = "ROCR_VISIBLE_DEVICES"
 HIP: Final = "HIP_VISIBLE_DEVICES"
 GPU_LISTS: Final = (CUDA, ROCR, HIP)
-ORDER: Final = "CUDA_DEVICE_ORDER"
+CUDA_ORDER: Final = "CUDA_DEVICE_ORDER"
 CONTAINERS: Final = "NVIDIA_VISIBLE_DEVICES"
 """The variable that lists the GPUs of a container. The container's runtime reads it, CUDA does not.
 """
 CONTAINER_WORDS: Final = ("", "all", "none", "void")
-"""Words that this variable has instead of a list."""
+"""Words that NVIDIA_VISIBLE_DEVICES may have instead of a list."""
 
-NONE: Final = "none"
+NO_DEVICES: Final = "none"
 NO_GPU: Final = "-1"
 """The list of a run without GPUs.
 
-An empty one shows all to HIP, and looks like no list to many programs.
+An empty list shows all GPUs to HIP, and looks like no list to many programs.
 """
-CONTROL_FILE: Final = Path("/dev/nvidiactl")
-"""It is there if NVIDIA's driver is."""
+NVIDIA_CONTROL_FILE: Final = Path("/dev/nvidiactl")
+"""NVIDIA's driver makes this file."""
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ENTRY: Final = re.compile(r"\d+|(GPU|MIG)-\S+")
+_GPU_ENTRY: Final = re.compile(r"\d+|(GPU|MIG)-\S+")
 _ASK_FOR_SOME: Final = (
     "this node declares none, so it takes the tasks that ask for none; --parsync-device gpu=0,1 "
     "declares devices, "
@@ -58,10 +58,10 @@ _ASK_FOR_SOME: Final = (
 class NodeDevices:
     """The devices of a node.
 
-    indexes: by kind. resources: their amounts, for `Resources.of`. variables: by kind, the variable
-    in which a run finds its devices. entries: by kind, what that variable says for each index.
-    by_bus: runs count GPUs by the PCI bus, as nvidia-smi does. shared: the node also takes tasks
-    that ask for none.
+    indexes: the indexes of each kind. resources: the amounts of devices, for `Resources.of`.
+    variables: for each kind the variable in which a run finds its devices. entries: for each kind
+    the entry of that variable for each index. by_bus: runs count GPUs by the PCI bus, as nvidia-smi
+    does. shared: the node also takes tasks that ask for no device.
     """
 
     indexes: dict[str, list[str]] = field(default_factory=dict)
@@ -72,26 +72,24 @@ class NodeDevices:
     shared: bool = False
 
     def environment(self, place: Place) -> dict[str, str]:
-        """Return the variables of a run at a place: it sees the devices that it holds, and no
-        other.
-        """
-        held = place.devices if self.variables else {}
+        """Return the variables of a run: they name the devices that its place holds."""
+        indexes = place.devices if self.variables else {}
         environment = {}
         for kind, variable in self.variables.items():
-            entries = [self.entries[kind][str(index)] for index in held.get(kind, ())]
+            entries = [self.entries[kind][str(index)] for index in indexes.get(kind, ())]
             environment[variable] = ",".join(entries) or (NO_GPU if variable in GPU_LISTS else "")
         if CUDA in environment and self.by_bus:
             # CUDA counts the fastest device first, nvidia-smi by the bus
-            environment[ORDER] = "PCI_BUS_ID"
+            environment[CUDA_ORDER] = "PCI_BUS_ID"
         return environment
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class DeviceList:
     """The devices that a variable of the worker's own environment lets it use.
 
-    entries: as the variable names them. end: why the list ends before its last word; "" if it does
-    not.
+    entries: the devices as the variable names them. end: why the list ends before its last word,
+    "" if all its words count.
     """
 
     variable: str
@@ -100,12 +98,12 @@ class Given:
     end: str = ""
 
     def __str__(self) -> str:
-        """Return it as messages show it."""
+        """Return the variable and its text, as messages show them."""
         return f"{self.variable}={shown(self.text)}"
 
 
-def read_given(variable: str) -> Given | None:
-    """Return the devices that a variable lets this process use; None if it restricts nothing.
+def read_device_list(variable: str) -> DeviceList | None:
+    """Return the devices that a variable lets this process use, None for no limit.
 
     CUDA reads a list up to the first word that names no device or is of another sort than the first
     word. It shows no device if a word comes twice. ROCm reads a list up to the first word that
@@ -118,8 +116,8 @@ def read_given(variable: str) -> Given | None:
         return None
     entries: list[str] = []
     for word in map(str.strip, text.split(",")):
-        entry = _ENTRY.fullmatch(word)
-        first = _ENTRY.fullmatch(entries[0]) if entries else entry
+        entry = _GPU_ENTRY.fullmatch(word)
+        first = _GPU_ENTRY.fullmatch(entries[0]) if entries else entry
         if not word or (variable in GPU_LISTS and not entry):
             end = f"{shown(word)} names no device"
             if word == "all":
@@ -132,43 +130,51 @@ def read_given(variable: str) -> Given | None:
         else:
             entries.append(word)
             continue
-        return Given(variable, text, tuple(entries), end)
-    return Given(variable, text, tuple(entries))
+        return DeviceList(variable, text, tuple(entries), end)
+    return DeviceList(variable, text, tuple(entries))
 
 
 # Any: the values of click options, each of its own type
-def node_devices(flags: Mapping[str, Any], said: Mapping[str, str], find: bool) -> NodeDevices:
+def node_devices(
+    flags: Mapping[str, Any], flag_names: Mapping[str, str], find: bool
+) -> NodeDevices:
     """Return the devices of a node by its flags; raises InvalidInput.
 
-    find: look for GPUs if nothing is said of devices. said: the flag or variable by which the user
-    gave each.
+    find: look for GPUs if no flag declares devices. flag_names: for each option the flag or
+    variable by which the user set it, for messages.
     """
     words = list(flags.get("parsync_device") or ())
-    own = _pairs(said.get("parsync_device_resource", ""), flags.get("parsync_device_resource"))
+    amounts = _pairs(
+        flag_names.get("parsync_device_resource", ""), flags.get("parsync_device_resource")
+    )
     devices = NodeDevices()
-    if words and words != [NONE]:
-        devices.indexes = read_indexes(said["parsync_device"], words)
-        devices.by_bus = ORDER not in os.environ
+    if words and words != [NO_DEVICES]:
+        devices.indexes = read_indexes(flag_names["parsync_device"], words)
+        devices.by_bus = CUDA_ORDER not in os.environ
     elif find and not words:
-        devices = find_gpus(own)
+        devices = find_gpus(amounts)
     detected = bool(devices.entries)
-    devices.shared = bool(flags.get("parsync_shared_devices")) and words != [NONE]
-    devices.resources |= own
+    devices.shared = bool(flags.get("parsync_shared_devices")) and words != [NO_DEVICES]
+    devices.resources |= amounts
     if "gpu" in devices.indexes:
-        lists = [variable for variable in GPU_LISTS if read_given(variable)]
+        lists = [variable for variable in GPU_LISTS if read_device_list(variable)]
         devices.variables.setdefault("gpu", lists[0] if lists else CUDA)
-    chosen = _pairs(said.get("parsync_device_variable", ""), flags.get("parsync_device_variable"))
+    chosen = _pairs(
+        flag_names.get("parsync_device_variable", ""), flags.get("parsync_device_variable")
+    )
     for kind, variable in chosen.items():
-        where = f"{said['parsync_device_variable']} {shown(f'{kind}={variable}')} is not valid"
+        where = (
+            f"{flag_names['parsync_device_variable']} {shown(f'{kind}={variable}')} is not valid"
+        )
         if kind not in devices.indexes:
-            known = ", ".join(sorted(devices.indexes)) or "none"
-            raise InvalidInput(f"{where}: the node has no device {kind!r}; its devices are {known}")
+            kinds = ", ".join(sorted(devices.indexes)) or "none"
+            raise InvalidInput(f"{where}: the node has no device {kind!r}; its devices are {kinds}")
         if not _VARIABLE.fullmatch(variable):
             raise InvalidInput(f"{where}: it must be KIND=VARIABLE, gpu=ROCR_VISIBLE_DEVICES")
         devices.variables[kind] = variable
     for kind, variable in devices.variables.items() if not detected else ():
         devices.entries[kind] = _entries(
-            said["parsync_device"], kind, devices.indexes[kind], variable
+            flag_names["parsync_device"], kind, devices.indexes[kind], variable
         )
     if devices.variables.get("gpu") in GPU_LISTS:
         _check_gpus(devices, detected)
@@ -176,61 +182,66 @@ def node_devices(flags: Mapping[str, Any], said: Mapping[str, str], find: bool) 
 
 
 def _entries(flag: str, kind: str, indexes: list[str], variable: str) -> dict[str, str]:
-    """Return what a run's variable says for each declared index; raises InvalidInput for one that
-    is not the worker's.
+    """Return the entry of a run's variable for each declared index.
 
-    The indexes name entries of the list that the worker was given, or, if it has not all of them,
-    count its entries.
+    The indexes name entries of the list that the worker was given. If the list lacks some of them,
+    the indexes are positions in the list. Raises InvalidInput for a position behind the end of the
+    list.
     """
-    given = read_given(variable)
-    if given is None or not all(map(str.isdecimal, indexes)) or set(indexes) <= {*given.entries}:
+    allowed = read_device_list(variable)
+    if (
+        allowed is None
+        or not all(map(str.isdecimal, indexes))
+        or set(indexes) <= {*allowed.entries}
+    ):
         return dict(zip(indexes, indexes, strict=True))
-    if any(int(index) >= len(given.entries) for index in indexes):
-        if given.entries:
-            right = f"name them ({', '.join(given.entries)}), or count them from 0"
+    if any(int(index) >= len(allowed.entries) for index in indexes):
+        if allowed.entries:
+            right = f"name them ({', '.join(allowed.entries)}), or count them from 0"
         else:
-            right = f"say --parsync-device {NONE}, or start the worker without {variable}"
+            right = f"say --parsync-device {NO_DEVICES}, or start the worker without {variable}"
         raise InvalidInput(
-            f"{flag} {kind}={','.join(indexes)} is not valid: {given} lets this worker use "
-            f"{len(given.entries)} devices: {right}"
+            f"{flag} {kind}={','.join(indexes)} is not valid: {allowed} lets this worker use "
+            f"{len(allowed.entries)} devices: {right}"
         )
-    entries = {index: given.entries[int(index)] for index in indexes}
+    entries = {index: allowed.entries[int(index)] for index in indexes}
     if any(map(str.isdecimal, entries.values())):
         log.warning(
             "%s %s=%s does not name devices of %s, which this worker was given, so it counts them "
             "from 0: runs get %s",
-            *(flag, kind, ",".join(indexes), given, ",".join(entries.values())),
+            *(flag, kind, ",".join(indexes), allowed, ",".join(entries.values())),
         )
     return entries
 
 
 def _check_gpus(devices: NodeDevices, detected: bool) -> None:
-    """Warn of declared GPUs that nvidia-smi does not list as whole cards, and of lists that
-    restrict each other.
+    """Warn of declared GPUs that nvidia-smi does not list, and of lists that clash.
+
+    A declared GPU should be a whole card. ROCm applies one list within another list.
     """
     variable = devices.variables["gpu"]
     indexes = devices.indexes["gpu"]
     has_smi = shutil.which(SMI) is not None
     if variable != CUDA or not has_smi:
-        for other in GPU_LISTS:
-            if other != variable and (given := read_given(other)):
+        for other_list in GPU_LISTS:
+            if other_list != variable and (device_list := read_device_list(other_list)):
                 log.warning(
                     "%s also restricts this worker. ROCm counts the devices of one list within the "
                     "other, so runs may "
                     "see none of theirs in %s: start the worker without %s",
-                    *(given, variable, other),
+                    *(device_list, variable, other_list),
                 )
     if detected or variable != CUDA or not has_smi:
         return
     listing = list_gpus()
     gpus = listing.gpus
     for index in indexes:
-        named = _named(devices.entries["gpu"][index], gpus)
+        named = named_gpus(devices.entries["gpu"][index], gpus)
         if not named:
-            known = ", ".join(dict.fromkeys(gpu.card for gpu in gpus)) or "none"
-            known += f" ({'; '.join(listing.troubles)})" if listing.troubles else ""
+            cards = ", ".join(dict.fromkeys(gpu.card for gpu in gpus)) or "none"
+            cards += f" ({'; '.join(listing.troubles)})" if listing.troubles else ""
             log.warning(
-                "this node declares gpu %s, but %s does not list it: it lists %s", index, SMI, known
+                "this node declares gpu %s, but %s does not list it: it lists %s", index, SMI, cards
             )
         elif len(named) > 1:
             log.warning(
@@ -241,11 +252,12 @@ def _check_gpus(devices: NodeDevices, detected: bool) -> None:
             )
 
 
-def find_gpus(own: Mapping[str, str]) -> NodeDevices:
-    """Return NVIDIA's GPUs where nvidia-smi is, else AMD's where ROCm's tools are, as far as the
-    worker may use them.
+def find_gpus(amounts: Mapping[str, str]) -> NodeDevices:
+    """Return the GPUs of the machine that the worker may use.
 
-    own: the amounts of devices that the user gives; they come before what the listing says.
+    NVIDIA's GPUs count where nvidia-smi is on the PATH, else AMD's where ROCm's tools are.
+
+    amounts: the amounts of devices that the user declares. They take precedence over the listing.
     """
     if shutil.which(SMI) is not None:
         variable = CUDA
@@ -253,15 +265,15 @@ def find_gpus(own: Mapping[str, str]) -> NodeDevices:
         listing = list_gpus()
     elif amd.has_rocm():
         # HIP reads each of the three; the first counts all cards
-        variable = next((name for name in (ROCR, HIP, CUDA) if read_given(name)), ROCR)
+        variable = next((name for name in (ROCR, HIP, CUDA) if read_device_list(name)), ROCR)
         lister = str(amd.KFD)
         listing = amd.list_amd()
     else:
         _warn_of_signs()
         return NodeDevices()
-    given = read_given(variable)
+    device_list = read_device_list(variable)
     gpus = listing.gpus
-    allowed, end = _allowed(gpus, given, lister)
+    allowed, end = _allowed(gpus, device_list, lister)
     troubles = "; ".join(listing.troubles)
     if troubles and allowed:
         log.warning(
@@ -274,7 +286,7 @@ def find_gpus(own: Mapping[str, str]) -> NodeDevices:
     elif not allowed:
         log.warning(
             "%s hides all %d devices that %s lists (%s): %s",
-            given,
+            device_list,
             len(gpus),
             lister,
             end,
@@ -283,13 +295,13 @@ def find_gpus(own: Mapping[str, str]) -> NodeDevices:
     elif end:
         log.warning(
             "%s gives this node only %s, because the list ends there: %s",
-            given,
+            device_list,
             ",".join(allowed),
             end,
         )
     if variable == CUDA:
-        _warn_of_container(gpus, given)
-    devices = _declare(gpus, allowed, given, own, lister)
+        _warn_of_container(gpus, device_list)
+    devices = _declare(gpus, allowed, device_list, amounts, lister)
     if devices.indexes:
         devices.variables["gpu"] = variable
     return devices
@@ -298,8 +310,8 @@ def find_gpus(own: Mapping[str, str]) -> NodeDevices:
 def _declare(
     gpus: list[Gpu],
     allowed: dict[str, Gpu],
-    given: Given | None,
-    own: Mapping[str, str],
+    device_list: DeviceList | None,
+    amounts: Mapping[str, str],
     lister: str,
 ) -> NodeDevices:
     """Return the devices of a node that may use these GPUs.
@@ -308,19 +320,23 @@ def _declare(
     """
     devices = NodeDevices()
     in_cuda_order = (
-        given is not None and any(map(str.isdecimal, given.entries)) and ORDER in os.environ
+        device_list is not None
+        and any(map(str.isdecimal, device_list.entries))
+        and CUDA_ORDER in os.environ
     )
     devices.by_bus = not in_cuda_order
-    unlike = os.environ.get(ORDER) == "FASTEST_FIRST" and len({gpu.memory_mib for gpu in gpus}) > 1
+    unlike = (
+        os.environ.get(CUDA_ORDER) == "FASTEST_FIRST" and len({gpu.memory_mib for gpu in gpus}) > 1
+    )
     counted = any(gpu.is_slice for gpu in allowed.values())
     for position, (entry, gpu) in enumerate(allowed.items()):
         index = str(position) if counted else gpu.card
         devices.indexes.setdefault("gpu", []).append(index)
         devices.entries.setdefault("gpu", {})[index] = entry
-        if "gpu.mem" in own or f"gpu.mem@{index}" in own:
+        if "gpu.mem" in amounts or f"gpu.mem@{index}" in amounts:
             continue
         if in_cuda_order and unlike:
-            unknown = f"{ORDER}=FASTEST_FIRST hides which card it is"
+            unknown = f"{CUDA_ORDER}=FASTEST_FIRST hides which card it is"
         elif not gpu.card:
             unknown = f"{lister} does not list this slice, {entry}"
         else:
@@ -336,58 +352,37 @@ def _declare(
     return devices
 
 
-def _allowed(gpus: list[Gpu], given: Given | None, lister: str) -> tuple[dict[str, Gpu], str]:
-    """Return the GPUs that the worker may use, by what a run's variable says for each, and why the
-    list ends early.
-    """
-    if given is None:
+def _allowed(
+    gpus: list[Gpu], device_list: DeviceList | None, lister: str
+) -> tuple[dict[str, Gpu], str]:
+    """Return the GPUs that the worker may use by their entries, and why the list ends early."""
+    if device_list is None:
         counted = [gpu.card for gpu in gpus] == [str(number) for number in range(len(gpus))]
         whole = not any(gpu.is_slice for gpu in gpus)
-        return {gpu.card if counted and whole else gpu.uuid: gpu for gpu in gpus}, ""
+        if counted and whole:
+            return {gpu.card: gpu for gpu in gpus}, ""
+        return {gpu.uuid: gpu for gpu in gpus}, ""
     allowed: dict[str, Gpu] = {}
-    for word in given.entries:
-        named = _named(word, gpus)
+    for word in device_list.entries:
+        named = named_gpus(word, gpus)
         if not named:
             return allowed, f"{word} is no device, or no single one, that {lister} lists"
         if any(gpu in allowed.values() for gpu in named):
             return {}, f"{word} names a device for the second time"
         divided = not word.startswith("MIG-") and named[0].is_slice
-        allowed |= {gpu.uuid if divided else word: gpu for gpu in named}
-    return allowed, given.end
-
-
-def _named(word: str, gpus: list[Gpu]) -> list[Gpu]:
-    """Return the GPU that an entry of CUDA_VISIBLE_DEVICES names, or all slices of a divided card.
-
-    [] if it names none, or several: CUDA takes the beginning of a UUID if no other begins so.
-    If nvidia-smi lists no slice at all, the entry of a slice is taken at its word.
-    """
-    if word.startswith("MIG-"):
-        named = [
-            gpu
-            for gpu in gpus
-            if gpu.is_slice and (gpu.uuid.startswith(word) or gpu.old_id == word)
-        ]
-        if not any(gpu.is_slice for gpu in gpus):
-            named = [Gpu("", "", word)]
-        return named if len(named) == 1 else []
-    named = [
-        gpu
-        for gpu in gpus
-        if gpu.card == word or (word.startswith("GPU-") and gpu.card_uuid.startswith(word))
-    ]
-    return named if len({gpu.card_uuid for gpu in named}) == 1 else []
+        allowed |= {gpu.uuid: gpu for gpu in named} if divided else dict.fromkeys([word], named[0])
+    return allowed, device_list.end
 
 
 def _warn_of_signs() -> None:
-    """Warn if there is no tool of NVIDIA's or AMD's, but something else says that this worker has
-    GPUs.
-    """
+    """Warn of signs of GPUs on a machine that has no tool of NVIDIA's or AMD's."""
     signs = [
-        str(given) for variable in GPU_LISTS if (given := read_given(variable)) and given.entries
+        str(device_list)
+        for variable in GPU_LISTS
+        if (device_list := read_device_list(variable)) and device_list.entries
     ]
-    signs += [str(CONTROL_FILE)] if CONTROL_FILE.exists() else []
-    signs += [str(amd.CONTROL_FILE)] if amd.has_cards() else []
+    signs += [str(NVIDIA_CONTROL_FILE)] if NVIDIA_CONTROL_FILE.exists() else []
+    signs += [str(amd.AMD_CONTROL_FILE)] if amd.has_cards() else []
     if signs:
         tools = " nor ".join((SMI, *amd.TOOLS))
         log.warning(
@@ -398,15 +393,12 @@ def _warn_of_signs() -> None:
         )
 
 
-def _warn_of_container(gpus: list[Gpu], given: Given | None) -> None:
+def _warn_of_container(gpus: list[Gpu], device_list: DeviceList | None) -> None:
     """Warn if the worker was given fewer GPUs by a variable that CUDA does not read."""
-    words = [
-        word
-        for word in os.environ.get(CONTAINERS, "").split(",")
-        if word not in ("", "all", "none", "void")
-    ]
+    named = os.environ.get(CONTAINERS, "").split(",")
+    words = [word for word in named if word not in CONTAINER_WORDS]
     cards = {gpu.card_uuid for gpu in gpus}
-    if given is None and words and len(words) < len(cards):
+    if device_list is None and words and len(words) < len(cards):
         log.warning(
             "%s=%s names %d of the %d GPUs that %s lists. No container's runtime has applied it, "
             "and this node "
@@ -416,15 +408,15 @@ def _warn_of_container(gpus: list[Gpu], given: Given | None) -> None:
 
 
 def _pairs(flag: str, words: Iterable[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
-        if not equals or name in found:
-            wrong = (
-                f"{name} was given before, as {found[name]!r}"
-                if name in found
+        if not equals or name in pairs:
+            problem = (
+                f"{name} was given before, as {pairs[name]!r}"
+                if name in pairs
                 else "it must be NAME=VALUE"
             )
-            raise InvalidInput(f"{flag} {word!r} is not valid: {wrong}")
-        found[name] = value
-    return found
+            raise InvalidInput(f"{flag} {word!r} is not valid: {problem}")
+        pairs[name] = value
+    return pairs

@@ -1,7 +1,7 @@
-"""Keep the lease of a node, and say whether the node takes claims while its worker stands still.
+"""The keeper of a node's lease, which also marks the node suspect while its worker stands still.
 
-The node's guard does this (isolation/guarding.py), because no task can hold up another process. A
-worker without a guard does it by itself, in the thread that talks to the guard otherwise.
+The node's guard runs the keeper (isolation/guarding.py), because no task can hold up another
+process. A worker without a guard runs the keeper in its own thread parsync-renew.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from ...store.server.server_errors import AWAY
 from ...store.store import Store
 
 SILENT_LEASES: Final = 0.5
-"""A worker without a sign of life for so many leases is suspect. It gives one five times a lease.
-"""
+"""A worker is suspect after so many leases without a sign of life; it gives five a lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The lease that a worker wants kept; each is a sign of life of the worker.
+    """The lease that a worker wants kept. Each order is a sign of life of the worker.
 
-    partition, inc: where the node is registered, and as which incarnation. still: why it is
-    suspect, '' if it is not.
+    partition, inc: the partition and the incarnation with which the node is registered. still: why
+    the node is suspect, '' if it is not.
     """
 
     partition: int
@@ -35,20 +34,21 @@ class Order:
     still: str = ""
 
     def to_line(self) -> bytes:
-        """Return it as a line, for the pipe to the guard."""
+        """Return the order as a line, for the pipe to the guard."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def of(cls, line: bytes) -> Self:
-        """Read a line of a pipe."""
+        """Return the order that a line of the pipe has."""
         return cls(**json.loads(line))
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the server said to a renewal of this incarnation.
+    """The server's reply to a renewal of this incarnation.
 
-    word: ok, lapsed, superseded. state, drain: of the node's record, if the word is ok.
+    word: ok, lapsed or superseded. state, drain: the fields of the node's record, if the word is
+    ok.
     """
 
     word: str
@@ -77,10 +77,10 @@ class LeaseKeeper:
         )
 
     def judge(self, store: Store, order: Order, silent_s: float, state: str) -> str:
-        """Mark the node suspect or trusted; have what a silent worker has not begun placed
-        elsewhere.
+        """Mark the node suspect or trusted; return why it is suspect, '' if it is not.
 
-        silent_s: since the last sign of life. Returns why the node is suspect, '' if it is not.
+        The tasks that a silent worker has not begun go back. silent_s: seconds since the last sign
+        of life. state: of the node's record.
         """
         commands = store.commands
         why = order.still
@@ -106,23 +106,26 @@ class LeaseKeeper:
         return why
 
     def _by_itself(self, store: Store, p: int) -> bool:
-        """Return whether a keeper made the node suspect, as its note says: the server may have lost
-        the `trust`.
+        """Return whether a keeper made the node suspect, as the node's note says.
+
+        The server may have lost the write of `trust`.
         """
         note = store.read("hget", store.keys.partition(p, "notes"), self._node)
         return readable(note or b"").startswith(BY_ITSELF)
 
     def _give_back(self, store: Store, order: Order, why: str) -> None:
-        """Requeue what was placed here and has not started, and free its slots.
+        """Requeue the tasks that are placed here and have not started; free their slots.
 
-        The worker may ask to start one of them at the same time: the server grants one of the two.
+        The worker may ask to start such a task at the same time: the server grants one of the two.
         """
         node = store.nodes(order.partition).get(self._node)
         leases = store.leases(order.partition, [node]) if node else []
         places = [lease.place for lease in leases if lease.leads and lease.place.inc == order.inc]
         shards = store.keys.by_shard(places, lambda place: place.task)
         batches = [
-            some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)
+            places_of_shard[start : start + MAX_BATCH]
+            for _, places_of_shard in shards
+            for start in range(0, len(places_of_shard), MAX_BATCH)
         ]
         calls = [
             store.commands.requeue([(place, why) for place in batch], "unstarted")
@@ -130,16 +133,16 @@ class LeaseKeeper:
         ]
         for batch, answer in zip(batches, store.run_each(calls), strict=True):
             if not isinstance(answer, Exception):
-                back = [place for place, word in zip(batch, answer, strict=True) if word != "none"]
-                if back:
-                    store.run(store.commands.release(order.partition, back))
-            # one that is away keeps them until the next turn
+                requeued = [
+                    place for place, word in zip(batch, answer, strict=True) if word != "none"
+                ]
+                if requeued:
+                    store.run(store.commands.release(order.partition, requeued))
+            # a shard that is away keeps its tasks until the next turn
             elif not (store.several and isinstance(answer, AWAY)):
                 raise answer
 
 
 def shorten_timeouts(store: Store, lease_s: float) -> None:
-    """Set a store's timeouts so that a silent connection is replaced well before the
-    lease is over.
-    """
+    """Set a store's timeouts, so that a silent connection is replaced within a lease."""
     store.set_timeouts(min(5.0, max(0.5, lease_s / 4)))

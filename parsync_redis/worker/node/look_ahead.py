@@ -1,6 +1,6 @@
 """Look-ahead: how many waiting seats a node wants open, by the run times of its latest tasks.
 
-A task may wait at its worker behind a short one that runs (decision 0028). A node that runs long
+A task may wait at its worker while a short task runs (decision 0028). A node that runs long
 tasks shuts its waiting seats: it switches its look-ahead off.
 """
 
@@ -13,27 +13,26 @@ from typing import Final
 
 from ...model.times import RunTimes
 
-MOST: Final = 3
-"""The most waiting seats of a slot."""
-SLOTS: Final = 16
-"""A node with more slots has no waiting seats: there the time from one task of a slot to the next
-does not matter.
-"""
-SHORT_S: Final = 0.05
+MAX_SEATS_OF_SLOT: Final = 3
+"""Maximum number of waiting seats behind one slot."""
+MAX_SLOTS_AHEAD: Final = 16
+"""A node with more slots has no waiting seats, because its slots need not follow so closely."""
+SHORT_TASK_S: Final = 0.05
 """Tasks of a name whose 95th percentile is below this are short."""
-LATE_S: Final = 0.05
+LATE_BEGIN_S: Final = 0.05
 """A task that has not begun this long after it should have is handed back."""
-LATELY: Final = 16
-"""The runs that decide. A single long one shuts the seats until as many short ones have run."""
-FEW: Final = 4
-"""A node that has just started opens its seats after so many short runs."""
+RECENT_RUNS: Final = 16
+"""The latest runs that decide: one long run among them shuts the waiting seats."""
+FIRST_SHORT_RUNS: Final = 4
+"""A node that has just started opens its waiting seats after so many short runs."""
 
 
-def room_of(slots: int, at_once: int) -> int:
-    """Return how many waiting seats a node has behind its slots; at_once: how many tasks its pool
-    runs at a time.
+def room_of(slots: int, concurrency: int) -> int:
+    """Return the number of waiting seats behind the slots of a node.
+
+    concurrency: the number of tasks that the pool runs at a time.
     """
-    return MOST * slots if slots <= min(at_once, SLOTS) else 0
+    return MAX_SEATS_OF_SLOT * slots if slots <= min(concurrency, MAX_SLOTS_AHEAD) else 0
 
 
 class LookAhead:
@@ -47,7 +46,7 @@ class LookAhead:
         self.room = room
         self.times: dict[str, RunTimes] = {}
         self._news: dict[str, RunTimes] = {}
-        self._lately: deque[float] = deque(maxlen=LATELY)
+        self._lately: deque[float] = deque(maxlen=RECENT_RUNS)
         self._lock = threading.Lock()
 
     def ran(self, name: str, seconds: float) -> None:
@@ -66,57 +65,61 @@ class LookAhead:
                 self.times.setdefault(name, times)
 
     def late(self) -> None:
-        """Note that a task had to wait too long: shut the seats."""
+        """Note that a task had to wait too long, which shuts the seats."""
         with self._lock:
             self._lately.append(float("inf"))
 
     def mean_s(self, name: str) -> float:
-        """Return how long a task of that name runs, as far as is known; else 0."""
+        """Return the mean run time of tasks of that name in seconds, 0 if it is not known."""
         with self._lock:
             return self.times[name].mean_ms / 1000 if name in self.times else 0.0
 
     @property
     def wanted(self) -> int:
-        """How many waiting seats are to be open, so that a waiting task is expected to begin within
-        SHORT_S.
+        """The number of waiting seats that should be open.
+
+        With that number a waiting task is expected to begin within SHORT_TASK_S.
         """
         with self._lock:
             longest = (
                 max(self._lately, default=float("inf"))
-                if len(self._lately) >= FEW
+                if len(self._lately) >= FIRST_SHORT_RUNS
                 else float("inf")
             )
-        return self.slots * min(MOST, int(SHORT_S / longest)) if self.room else 0
+        return self.slots * min(MAX_SEATS_OF_SLOT, int(SHORT_TASK_S / longest)) if self.room else 0
 
     def due_s(self, before: int) -> float:
-        """Return in how many seconds a task that waits behind `before` others is handed back if it
-        has not begun.
+        """Return the seconds after which a waiting task is handed back.
+
+        before: the number of tasks that wait before this task.
         """
         with self._lock:
             longest = max(self._lately, default=0.0)
-        return LATE_S + min(SHORT_S / 2, longest * (before + 1) / self.slots)
+        return LATE_BEGIN_S + min(SHORT_TASK_S / 2, longest * (before + 1) / self.slots)
 
     def is_late(self, began_s: float, now_s: float) -> bool:
-        """Return True if a run that began then takes longer than any that may have another behind
-        it; 0: it has not.
-        """
-        return 0 < began_s < now_s - LATE_S
+        """Return whether a run takes longer than a run may that has tasks waiting behind it.
 
-    def news(self) -> dict[str, RunTimes]:
+        began_s: 0 if the run has not begun.
+        """
+        return 0 < began_s < now_s - LATE_BEGIN_S
+
+    def take_new_times(self) -> dict[str, RunTimes]:
         """Return the run times learnt since the last call."""
         with self._lock:
-            found = self._news
+            times = self._news
             self._news = {}
-        return found
+        return times
 
-    def forgotten(self, news: dict[str, RunTimes]) -> None:
-        """Take back news that could not be written."""
+    def put_back(self, new_times: dict[str, RunTimes]) -> None:
+        """Take back the run times that could not be written."""
         with self._lock:
-            for name, times in news.items():
-                kept = self._news.setdefault(name, RunTimes())
-                kept.count += times.count
-                kept.total_ms += times.total_ms
-                kept.bins.update(times.bins)
-                kept.octaves = [
-                    one + more for one, more in zip(kept.octaves, times.octaves, strict=True)
+            for name, times in new_times.items():
+                unwritten = self._news.setdefault(name, RunTimes())
+                unwritten.count += times.count
+                unwritten.total_ms += times.total_ms
+                unwritten.bins.update(times.bins)
+                unwritten.octaves = [
+                    count + added
+                    for count, added in zip(unwritten.octaves, times.octaves, strict=True)
                 ]

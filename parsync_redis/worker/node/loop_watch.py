@@ -1,5 +1,6 @@
-"""Watches the worker's event loop, which says five times a second that it turns, and the thread
-that renews.
+"""Watches over the worker's event loop and over the thread that renews the lease.
+
+The event loop says five times a second that it turns.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ log = logging.getLogger("parsync.agent")
 BEAT_S: Final = 0.2
 """How often the event loop says that it turns."""
 STUCK_LEASES: Final = 2
-"""A thread that renews and has not turned for so many leases is stuck."""
+"""The renewing thread is stuck if it has not turned for so many leases."""
 
 
 class LoopWatch:
-    """When a loop last turned: the event loop, or that of a thread."""
+    """The time of a loop's last turn. The loop is the event loop, or the loop of a thread."""
 
     def __init__(self) -> None:
         self.began_s = time.monotonic()
@@ -38,8 +39,8 @@ class LoopWatch:
     def still_s(self, pause_s: float) -> float:
         """Return the seconds since the loop last turned.
 
-        If nobody has asked for `pause_s`, the whole worker stood still, and they are counted from
-        now.
+        If nobody has asked for `pause_s` seconds, the whole worker stood still. Then the seconds
+        count from now.
         """
         now_s = time.monotonic()
         if now_s - self._asked_s > pause_s:
@@ -61,8 +62,9 @@ class RenewalWatch:
         self._said = False
 
     def is_stuck(self, lease_s: float, limit_s: float) -> bool:
-        """Log once that the thread has not turned for two leases; return True if it has not for
-        `limit_s` either.
+        """Return whether the renewing thread has not turned for `limit_s` seconds.
+
+        After two leases without a turn the log says so, once.
 
         A thread that has ended does not turn. Nobody asks while the node leaves or when it has
         stopped.
@@ -86,9 +88,9 @@ class RenewalWatch:
 
 
 def whereabouts(thread: threading.Thread | None = None) -> str:
-    """Say where a thread is, by default that of the event loop.
+    """Return a sentence that says where a thread is, by default the event loop's.
 
-    That is the innermost function that is not of the standard library.
+    The sentence names the innermost function that is not of the standard library.
     """
     if thread is not None and not thread.is_alive():
         return "it has ended"  # and another thread may have its number

@@ -1,4 +1,4 @@
-"""A worker's offer as a node, by its flags or variables."""
+"""The offer of a worker that is a node, by its flags and the facts about the worker."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-
-from celery.concurrency.solo import TaskPool as SoloPool
-from celery.concurrency.thread import TaskPool as ThreadPool
 
 from ...errors import InvalidInput
 from ...model.apps import KnownTasks, offer_with
@@ -19,10 +16,10 @@ from ...model.needs import QUEUE_LABEL, Resources, queue_label
 from ...model.taints import offered_taints
 from ...store.server.server_errors import AWAY
 from ...store.store import Store
-from ..celery.celery_types import Worker
 from .devices import NodeDevices, node_devices
 from .look_ahead import room_of
 from .process_limits import warn_of_limits
+from .worker_port import WorkerFacts
 
 log = logging.getLogger("parsync.agent")
 
@@ -46,10 +43,11 @@ FLAGS = (
 
 @dataclass(slots=True)
 class NodeSpec:
-    """The offer of a worker that is a node. room: the waiting seats that it has behind its slots.
+    """The offer of a worker that is a node.
 
-    devices: its own, with the variables in which runs find theirs. most_slots: those of its flag,
-    else as many as there are processes.
+    tasks: the tasks that the worker's app knows. room: the number of waiting seats behind the
+    slots. devices: the node's devices, and the variables in which runs find theirs. most_slots: the
+    slots of the flag, else no limit: the slots follow the number of processes.
     """
 
     name: str
@@ -68,7 +66,7 @@ class NodeSpec:
     def tell(self, store: Store) -> None:
         """Tell each shard of the queue what the node offers.
 
-        The reconciler tells one that is away now.
+        The reconciler tells a shard that is away now, later.
         """
         (answer,) = store.run_each([store.commands.offer(self.name, self.offer.text, self.tasks)])
         if isinstance(answer, Exception) and not (store.several and isinstance(answer, AWAY)):
@@ -80,19 +78,18 @@ class NodeSpec:
         self.offer = offer_with(self.offer, tasks, queues)
 
     def follow(self, processes: int | None, queues: Collection[str] | None) -> None:
-        """Adapt the slots to the pool's processes, and the labels of queues to those that the
-        worker consumes.
+        """Adapt the slots to the processes of the pool, and the labels to the queues.
 
-        None: they stay as they are. So do the slots of a pool without processes: the node is
-        suspect until it has some.
+        None leaves the slots or the labels as they are. A pool without processes leaves the slots
+        as well: the node is suspect until the pool has a process.
         """
         slots = self.offer.slots
         labels = self.offer.labels
         if processes:
             slots = min(processes, self.most_slots)
         if queues is not None and self.tasks is not None:
-            others = (label for label in labels if label[0] != QUEUE_LABEL)
-            labels = tuple(sorted([*others, *map(queue_label, queues)]))
+            own_labels = (label for label in labels if label[0] != QUEUE_LABEL)
+            labels = tuple(sorted([*own_labels, *map(queue_label, queues)]))
         if (slots, labels) != (self.offer.slots, self.offer.labels):
             self.offer = Resources.made(slots, self.offer.amounts, labels)
 
@@ -102,102 +99,101 @@ def pairs(flag: str, words: Iterable[str] | None, several: bool = False) -> dict
 
     several: a name may have several values.
     """
-    found: dict[str, list[str]] = {}
+    pairs_by_name: dict[str, list[str]] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals:
             raise InvalidInput(f"{flag} {word!r} is not valid: it must be NAME=VALUE")
-        if name in found and not several:
+        if name in pairs_by_name and not several:
             raise InvalidInput(
-                f"{flag} {word!r} is not valid: {name} was given before, as {found[name][0]!r}"
+                f"{flag} {word!r} is not valid: {name} was given before, as "
+                f"{pairs_by_name[name][0]!r}"
             )
-        found.setdefault(name, []).append(value)
-    return found
+        pairs_by_name.setdefault(name, []).append(value)
+    return pairs_by_name
 
 
 # Any: the values of click options, each of its own type
-def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> NodeSpec:
+def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, str]) -> NodeSpec:
     """Return what the worker offers by its flags; raises InvalidInput.
 
-    said: the flag or variable by which the user gave each, for messages.
+    flags: the options of the worker that are set. flag_names: for each option the flag or variable
+    by which the user set it, for messages.
     """
     score = 1.0 if flags.get("parsync_score") is None else float(flags["parsync_score"])
     if not -1e9 < score < 1e9:
         raise InvalidInput(
-            f"{said['parsync_score']} {score} is not valid: it must be a number between -1e9 and "
-            "1e9"
+            f"{flag_names['parsync_score']} {score} is not valid: it must be a number "
+            "between -1e9 and 1e9"
         )
-    concurrency = (
-        1 if issubclass(worker.pool_cls, SoloPool) else worker.max_concurrency or worker.concurrency
-    )
-    wanted = flags.get("parsync_slots")
-    slots = concurrency if wanted is None else wanted
-    _check("parsync_slots", said, lambda: Resources.of(slots))
-    if slots > concurrency:
-        slots = _slots_of(worker, said["parsync_slots"], slots, concurrency)
-    amounts = pairs(said.get("parsync_resource", ""), flags.get("parsync_resource"))
+    asked_slots = flags.get("parsync_slots")
+    slots = worker.concurrency if asked_slots is None else asked_slots
+    _check("parsync_slots", flag_names, lambda: Resources.of(slots))
+    if slots > worker.concurrency:
+        slots = _slots_of(worker, flag_names["parsync_slots"], slots)
+    amounts = pairs(flag_names.get("parsync_resource", ""), flags.get("parsync_resource"))
     resources = {name: amount for name, (amount,) in amounts.items()}
-    labels = pairs(said.get("parsync_label", ""), flags.get("parsync_label"), several=True)
-    _check("parsync_resource", said, lambda: Resources.of(1, resources))
-    _check("parsync_label", said, lambda: Resources.of(1, None, labels))
-    taints = _check("parsync_taint", said, lambda: offered_taints(flags.get("parsync_taint") or ()))
-    devices = _devices(worker, flags, said, resources)
+    labels = pairs(flag_names.get("parsync_label", ""), flags.get("parsync_label"), several=True)
+    _check("parsync_resource", flag_names, lambda: Resources.of(1, resources))
+    _check("parsync_label", flag_names, lambda: Resources.of(1, None, labels))
+    taints = _check(
+        "parsync_taint", flag_names, lambda: offered_taints(flags.get("parsync_taint") or ())
+    )
+    devices = _devices(worker, flags, flag_names, resources)
     offer = Resources.of(
         slots, resources, labels, taints, devices.indexes, devices.resources, devices.shared
     )
     warn_of_limits(offer)
     name = flags.get("parsync_node")
-    room = (
-        room_of(offer.slots, concurrency)
-        if issubclass(worker.pool_cls, (SoloPool, ThreadPool))
-        else 0
-    )
+    room = 0 if worker.pool == "prefork" else room_of(offer.slots, worker.concurrency)
     name = check_name("node name", worker.hostname if name is None else name)
-    return NodeSpec(name, offer, score, None, room, devices, wanted or MAX_SLOTS)
+    return NodeSpec(name, offer, score, None, room, devices, asked_slots or MAX_SLOTS)
 
 
-def _slots_of(worker: Worker, flag: str, wanted: int, at_once: int) -> int:
-    """Return the slots of a node whose flag wants more than its pool runs tasks at once; log a
-    warning.
+def _slots_of(worker: WorkerFacts, flag: str, asked_slots: int) -> int:
+    """Return the slots of a node whose flag asks for too many; log a warning.
 
-    Tasks on the others would wait for the pool, and count as running. Of the solo pool they wait as
-    placed tasks.
+    Tasks on the other slots would wait for the pool, and count as running. Tasks of a solo pool
+    wait as placed tasks, so that its node keeps all slots.
     """
-    if issubclass(worker.pool_cls, SoloPool):
+    if worker.pool == "solo":
         log.warning(
             "%s %d: the solo pool runs one task at a time, and the tasks on its other slots wait",
             flag,
-            wanted,
+            asked_slots,
         )
-        return wanted
-    units = "threads" if issubclass(worker.pool_cls, ThreadPool) else "processes"
+        return asked_slots
+    units = "threads" if worker.pool == "threads" else "processes"
     log.warning(
         "%s %d is more than the %d %s of the pool: the node offers %d slots; --concurrency %d "
         "would let it offer all",
         flag,
-        wanted,
-        at_once,
+        asked_slots,
+        worker.concurrency,
         units,
-        at_once,
-        wanted,
+        worker.concurrency,
+        asked_slots,
     )
-    return at_once
+    return worker.concurrency
 
 
 # Any: the values of click options, each of its own type
 def _devices(
-    worker: Worker, flags: dict[str, Any], said: dict[str, str], resources: dict[str, str]
+    worker: WorkerFacts,
+    flags: dict[str, Any],
+    flag_names: dict[str, str],
+    resources: dict[str, str],
 ) -> NodeDevices:
     """Return the devices of a worker; raises InvalidInput.
 
     Threads share one environment, so they can have none.
     """
-    threads = issubclass(worker.pool_cls, ThreadPool)
-    devices = node_devices(flags, said, find="gpu" not in resources)
+    threads = worker.pool == "threads"
+    devices = node_devices(flags, flag_names, find="gpu" not in resources)
     if threads and devices.indexes:
-        if "parsync_device" in said:
+        if "parsync_device" in flag_names:
             raise InvalidInput(
-                f"{said['parsync_device']}: a node with devices cannot use the pool threads, "
+                f"{flag_names['parsync_device']}: a node with devices cannot use the pool threads, "
                 "because all threads share "
                 "the variables that tell a run its devices: use prefork or solo"
             )
@@ -208,31 +204,26 @@ def _devices(
             len(devices.indexes["gpu"]),
         )
         devices = NodeDevices()
-    if "parsync_device_resource" in said:
+    if "parsync_device_resource" in flag_names:
         _check(
             "parsync_device_resource",
-            said,
+            flag_names,
             lambda: device_amounts(devices.indexes, devices.resources),
         )
-    if "parsync_device" in said:
+    if "parsync_device" in flag_names:
         _check(
             "parsync_device",
-            said,
+            flag_names,
             lambda: Resources.of(1, resources, None, (), devices.indexes, devices.resources),
         )
-    if (
-        devices.indexes
-        and not issubclass(worker.pool_cls, SoloPool)
-        and worker.max_tasks_per_child is None
-    ):
-        # a process that has used a device keeps it, whatever its variables say later
-        worker.max_tasks_per_child = 1
     return devices
 
 
-def _check(flag: str, said: dict[str, str], make: Callable[[], T]) -> T:
-    """Make a part of the offer; raises InvalidInput that names the flag or variable it came by."""
+def _check(flag: str, flag_names: dict[str, str], make: Callable[[], T]) -> T:
+    """Return a part of the offer; raises InvalidInput that names its flag or variable."""
     try:
         return make()
     except InvalidInput as error:
-        raise InvalidInput(f"{said[flag]}: {error}" if flag in said else str(error)) from None
+        raise InvalidInput(
+            f"{flag_names[flag]}: {error}" if flag in flag_names else str(error)
+        ) from None

@@ -24,7 +24,8 @@ LEAVING_S: Final = 0.2
 class Offered(NamedTuple):
     """What a node offers.
 
-    note: for `set_node`. empty: its pool has no process. behind: runs behind its slots.
+    note: the score and the offer, as `set_node` takes them. empty: the pool has no process. behind:
+    the runs that hold slots behind the offered slots.
     """
 
     note: str
@@ -33,15 +34,15 @@ class Offered(NamedTuple):
 
 
 class AgentState:
-    """The state of a node: what it offers, what it runs, where it is registered, and whether it
-    takes tasks.
+    """The state of a node: its offer, its runs, its registration, and whether it takes tasks.
 
-    partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its
-    worker shuts down. said_leaving: the server knows that. stalled: why nothing starts there, by
-    its event loop or its pool, '' if tasks start. drained: an operator drains it. broker_lost:
-    Celery deals with the loss of its broker's connection now. failures: those here. ahead: its
-    look-ahead; seats_open: the waiting seats that incarnation seats_of has opened, -1 if that is
-    not known. told: what the server was told of what the node offers, None while it is told.
+    partition, inc: the partition and the incarnation with which the node is registered; -1 and 0
+    before. leaving: the worker shuts down. said_leaving: the server knows that. stalled: why no
+    task starts here, because of the event loop or the pool; '' if tasks start. drained: an operator
+    drains the node. broker_lost: the worker deals with the loss of its broker's connection now.
+    failures: the failures in a row on this node. ahead: the node's look-ahead. seats_open: the
+    number of waiting seats that incarnation seats_of has opened, -1 if the number is not known.
+    told_offer: the offer that the server has, None while the server is being told.
     """
 
     def __init__(self, spec: NodeSpec, isolation: Isolation) -> None:
@@ -60,7 +61,7 @@ class AgentState:
         self.leaving = self.said_leaving = False
         self.broker_lost = False
         self.stalled = ""
-        self.told: Offered | None = None
+        self.told_offer: Offered | None = None
         self._hindrances: set[str] = set()
         self._stopped = threading.Event()
         self._woken = threading.Event()
@@ -98,12 +99,12 @@ class AgentState:
         self._woken.set()
 
     def wait(self, pause_s: float) -> None:
-        """Wait; not for long while the worker shuts down, and no longer than until it stops."""
+        """Wait until the pause is over or the worker stops; briefly while the worker shuts down."""
         if self.leaving:
             self._stopped.wait(min(pause_s, LEAVING_S))
         else:
             self._woken.wait(pause_s)
 
     def wait_for_runs(self, pause_s: float) -> None:
-        """Wait, and while nothing runs for longer."""
+        """Wait as `wait` does, but longer while nothing runs."""
         self.wait(pause_s if len(self.runs) else max(pause_s, LEAVING_S))

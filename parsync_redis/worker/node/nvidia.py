@@ -1,6 +1,4 @@
-"""NVIDIA's GPUs as nvidia-smi lists them: cards, and the slices (MIG devices) of cards that are
-divided.
-"""
+"""NVIDIA's GPUs as nvidia-smi lists them: cards, and slices (MIG devices) of cards."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from xml.etree import ElementTree
 
 SMI: Final = "nvidia-smi"
 SMI_S: Final = 30.0
-"""nvidia-smi may take so long: without its daemon it loads the driver first."""
+"""How long nvidia-smi may take: without its daemon it loads the driver first."""
 
 _SICK: Final = re.compile(r"is lost|requires reset", re.IGNORECASE)
 _CARD: Final = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)\s]+)\)")
@@ -23,9 +21,9 @@ _SLICE: Final = re.compile(r"MIG \S+\s+Device\s+(\d+): \(UUID: (MIG-[^)\s]+)\)")
 class Gpu:
     """A card, or a slice of a card.
 
-    card: the number of the card, as nvidia-smi counts: by the PCI bus. card_uuid: 'GPU-...'. uuid:
-    the same, or 'MIG-...' of a slice. old_id: the slice's name in drivers before R470,
-    'MIG-GPU-UUID/1/0'. memory_mib: "" if it is unknown.
+    card: the number of the card, by the PCI bus, as nvidia-smi counts. card_uuid: the card's UUID,
+    'GPU-...'. uuid: the card's UUID, or for a slice 'MIG-...'. old_id: the slice's name in drivers
+    before R470, 'MIG-GPU-UUID/1/0'. memory_mib: "" if the memory is unknown.
     """
 
     card: str
@@ -44,7 +42,7 @@ class Gpu:
 class Listing:
     """The GPUs of a machine.
 
-    troubles: what keeps others, such as the error of a card that has failed.
+    troubles: errors that keep GPUs out of the list, such as the error of a card that has failed.
     """
 
     gpus: list[Gpu] = field(default_factory=list)
@@ -65,6 +63,29 @@ def list_gpus() -> Listing:
     if listing.gpus:
         _divide(listing)
     return listing
+
+
+def named_gpus(word: str, gpus: list[Gpu]) -> list[Gpu]:
+    """Return the GPU that an entry of CUDA_VISIBLE_DEVICES names, or all slices of a divided card.
+
+    [] if it names none, or several: CUDA takes the beginning of a UUID if no other begins so.
+    If nvidia-smi lists no slice at all, the entry of a slice is taken at its word.
+    """
+    if word.startswith("MIG-"):
+        named = [
+            gpu
+            for gpu in gpus
+            if gpu.is_slice and (gpu.uuid.startswith(word) or gpu.old_id == word)
+        ]
+        if not any(gpu.is_slice for gpu in gpus):
+            named = [Gpu("", "", word)]
+        return named if len(named) == 1 else []
+    named = [
+        gpu
+        for gpu in gpus
+        if gpu.card == word or (word.startswith("GPU-") and gpu.card_uuid.startswith(word))
+    ]
+    return named if len({gpu.card_uuid for gpu in named}) == 1 else []
 
 
 def _ask(*arguments: str) -> tuple[str, list[str]]:
@@ -89,8 +110,9 @@ def _ask(*arguments: str) -> tuple[str, list[str]]:
 
 
 def _divide(listing: Listing) -> None:
-    """Put its slices in the place of each card that has some, and take out the cards that must be
-    divided first.
+    """Replace each divided card by its slices.
+
+    A card in MIG mode without a slice leaves the list: nothing can run there until it is divided.
     """
     slices: dict[str, list[tuple[str, str]]] = {}
     card_uuid = ""

@@ -1,5 +1,6 @@
-"""The CPUs and the memory that this process may use: by its machine, its affinity (cpuset) and its
-control groups.
+"""The CPUs and the memory that this process may use.
+
+The machine, the affinity (cpuset) and the control groups of the process set the limits.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ MEMORY: Final = ("mem", "memory")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Limit:
-    """An amount in thousandths, of CPUs or of bytes. source: what sets it."""
+    """A limit of CPUs or of bytes, in thousandths. source: what sets the limit, for the log."""
 
     thousandths: int
     source: str
 
 
 def cpu_limit(root: Path = Path("/")) -> Limit:
-    """Return how many CPUs this process may use; fewer than 1 if its control group has a part of
-    one.
+    """Return how many CPUs this process may use; the limit may be a part of a CPU.
 
     root: where proc and sys are mounted.
     """
@@ -87,8 +87,9 @@ def warn_of_limits(offer: Resources, root: Path = Path("/")) -> None:
             "--concurrency %d fits",
             *(offer.slots, shown_amount(cpus.thousandths), machine, cpus.source, fit),
         )
+    limits = dict.fromkeys(CPUS, cpus) | dict.fromkeys(MEMORY, memory)
     for name, amount in offer.amounts:
-        limit = cpus if name in CPUS else memory if name in MEMORY else None
+        limit = limits.get(name)
         if limit and amount > limit.thousandths:
             log.warning(
                 "this node offers %s=%s, but may use %s (%s)",
@@ -97,8 +98,9 @@ def warn_of_limits(offer: Resources, root: Path = Path("/")) -> None:
 
 
 def _control_groups(root: Path) -> Iterator[Path]:
-    """Return the folders of this process's control groups, of each hierarchy: its own, and those
-    around it.
+    """Yield the folders of this process's control groups, and the folders around them.
+
+    There is a folder for each hierarchy.
 
     In a container /proc may name a group of the host's, of which only the folders around it exist.
     """
@@ -108,15 +110,13 @@ def _control_groups(root: Path) -> Iterator[Path]:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        own = PurePosixPath(path)
-        for group in (own, *own.parents):
+        group_path = PurePosixPath(path)
+        for group in (group_path, *group_path.parents):
             yield root / "sys/fs/cgroup" / controllers / str(group).lstrip("/")
 
 
 def _numbers(file: Path) -> list[int]:
-    """Return the numbers of a control group's file; none if it is not there, or says that there is
-    no limit (max).
-    """
+    """Return the numbers of a control group's file; [] for no file, and for no limit (max)."""
     try:
         words = file.read_text(encoding="utf-8").split()
         return [int(word) for word in words]

@@ -1,7 +1,7 @@
-"""Compares the leases that the node holds in Redis with the runs of this process, and mends the
-difference.
+"""The reconciler compares the node's leases in Redis with the runs of this process.
 
-It also ends runs that were cancelled, and keeps the app's tasks known to the server.
+The reconciler mends the differences. It also ends cancelled runs, and keeps the app's tasks known
+to the server.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from ...model.record import place_text
 from ...store.repair.repair import repair_partition
 from ...store.server.server_errors import AWAY, is_damage
 from ...store.store import Store
-from ..celery.port import WorkerPort
 from .node_state import AgentState
 from .runs import Key, Run
+from .worker_port import WorkerPort
 
 log = logging.getLogger("parsync.agent")
 
 Record = tuple[str, str]
-"""The line of a task and the text of its run, as the server has them; empty texts if it has none.
-"""
+"""The line of a task and the text of its run, as the server has them; '' for a missing one."""
 
 
 class Reconciler:
@@ -43,9 +42,8 @@ class Reconciler:
     def reconcile(self, store: Store) -> None:
         """Compare once.
 
-        A node that leaves, or whose event loop stands still, gives back what it does not run.
-
-        Runs go on while a node leaves, so a cancel ends them then as well.
+        A node that leaves, or whose event loop stands still, gives back the leases that it does not
+        run. Runs go on while a node leaves, so a cancel ends them then as well.
         """
         node = self._node
         if node.leaving:
@@ -66,8 +64,9 @@ class Reconciler:
         self._give_back(store, self._leases(store), "its worker stopped")
 
     def give_back_unread(self, store: Store, why: str) -> None:
-        """Give back what waits at the waiting seats and has not been heard: a task keeps the event
-        loop from it.
+        """Give back the tasks at waiting seats whose doorbells were not read.
+
+        A task keeps the event loop from its inbox.
         """
         slots = self._node.ahead.slots
         self._give_back_unrung(
@@ -76,11 +75,15 @@ class Reconciler:
 
     def _leases(self, store: Store) -> list[Lease]:
         """Read the first leases of the tasks that this incarnation holds."""
-        told = self._node.told
+        offered = self._node.told_offer
         node = store.nodes(self._node.partition).get(self._node.name)
         if node is None:
             return []
-        if told is not None and told is self._node.told and told.note == self._node.spec.note:
+        if (
+            offered is not None
+            and offered is self._node.told_offer
+            and offered.note == self._node.spec.note
+        ):
             # not while the renewer tells another offer: the record may have either
             self._correct(store, node)
         damaged: list[str] = []
@@ -90,38 +93,39 @@ class Reconciler:
         return [lease for lease in leases if lease.place.inc == self._node.inc and lease.leads]
 
     def _correct(self, store: Store, record: Node) -> None:
-        """Say what the node offers if its record says something else, as after damage, or has slots
-        shut.
+        """Tell the server the offer again if the node's record has another offer.
+
+        Damage may have changed the record. Shut slots open if the runs behind them have ended.
         """
         node = self._node
         spec = self._node.spec
         if record.inc != node.inc or node.leaving or record.state == "down":
             return
-        wrong = (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score)
-        if wrong or record.state == "leaving":
+        differs = (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score)
+        if differs or record.state == "leaving":
             log.warning(
                 "node %s: its record says what it does not offer: it is corrected", node.name
             )
         # what ran behind the slots may have ended
-        if wrong or record.state == "leaving" or record.shut_slots:
+        if differs or record.state == "leaving" or record.shut_slots:
             store.run(
                 store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
             )
 
     def _not_run(self, store: Store) -> list[Lease]:
-        """Return the leases of which this process runs nothing.
+        """Return the leases for which this process has no run.
 
-        The table is read second: a run enters it before it asks to start, and leaves it after its
-        lease is gone.
+        The table of runs is read second: a run enters the table before its start is asked for, and
+        leaves the table after its lease is gone.
         """
         leases = self._leases(store)
         keys = self._node.runs.keys()
         return [lease for lease in leases if _key(lease) not in keys]
 
     def _compare(self, store: Store) -> None:
-        """Ring for leases that were held and not run twice in a row: their doorbell was lost.
+        """Ring again for leases without a run in this pass and in the pass before.
 
-        If nothing may be started in their slots, their tasks go back instead.
+        Their doorbells were lost. If nothing may start in their slots, the tasks go back instead.
         """
         not_run = self._not_run(store)
         twice = [lease for lease in not_run if _key(lease) in self._seen]
@@ -138,44 +142,49 @@ class Reconciler:
                 )
 
     def _given_back(self, store: Store, lease: Lease) -> bool:
-        """Give a lease back if nothing may be started in its slots."""
+        """Give back a lease if nothing may start in its slots; return whether it is back."""
         hindrance = self._node.hindrance(lease.place.slots)
         return bool(hindrance) and self._give_back_unrung(store, [lease], hindrance)
 
     def _give_back_unrung(self, store: Store, leases: list[Lease], why: str) -> bool:
-        """Give back leases that this process does not run; the table refuses their doorbells
-        meanwhile.
+        """Give back leases that this process does not run; return whether there were any.
+
+        The leases are in the table of runs meanwhile, so that their doorbells start nothing.
         """
         runs = self._node.runs
-        held = [(Run(lease.place), lease) for lease in leases]
-        held = [(run, lease) for run, lease in held if runs.enter(run)]
+        entered = [(Run(lease.place), lease) for lease in leases]
+        entered = [(run, lease) for run, lease in entered if runs.enter(run)]
         try:
-            self._give_back(store, [lease for _, lease in held], why)
+            self._give_back(store, [lease for _, lease in entered], why)
         finally:
-            runs.drop([run for run, _ in held])
-        return bool(held)
+            runs.drop([run for run, _ in entered])
+        return bool(entered)
 
     def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
         """Put the tasks back to pending, then free their slots.
 
-        Those of a shard that is away keep them until later.
+        The tasks of a shard that is away keep their slots until later.
         """
-        shards = store.keys.by_shard([lease.place for lease in leases], lambda place: place.task)
+        places_by_shard = store.keys.by_shard(
+            [lease.place for lease in leases], lambda place: place.task
+        )
         batches = [
-            some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)
+            batch[start : start + MAX_BATCH]
+            for _, batch in places_by_shard
+            for start in range(0, len(batch), MAX_BATCH)
         ]
-        calls = [store.commands.requeue([(place, why) for place in some]) for some in batches]
-        for some, answer in zip(batches, store.run_each(calls), strict=True):
+        calls = [store.commands.requeue([(place, why) for place in batch]) for batch in batches]
+        for batch, answer in zip(batches, store.run_each(calls), strict=True):
             if not isinstance(answer, Exception):
-                store.run(store.commands.release(self._node.partition, some))
+                store.run(store.commands.release(self._node.partition, batch))
             elif not (store.several and isinstance(answer, AWAY)):
                 raise answer
 
     def end_cancelled(self, store: Store) -> None:
-        """End runs whose tasks were cancelled, by the signal that the cancel names, or before they
-        begin.
+        """End the runs whose tasks were cancelled, by the signal that the cancel names.
 
-        Start again those whose start the server has lost in a failover: they run here.
+        A run that has not begun is marked unwanted. If the server has lost a start in a failover,
+        the start is repeated: the task runs here.
         """
         runs = self._node.runs.open()
         if not runs:
@@ -201,27 +210,33 @@ class Reconciler:
                 self._port.terminate(run.request, run.ending)
 
     def _records(self, store: Store, ids: Sequence[str]) -> dict[str, Record]:
-        """Return the line and the run of each task, by its id, without those of a shard that is
-        away.
+        """Return the line and the run of each task by its id.
+
+        Tasks of a shard that is away are left out.
         """
         keys = store.keys
         reads: list[tuple[Any, ...]] = []  # Any: as Runner.pipe takes them
         shards = keys.by_shard(ids, str)
-        for shard, some in shards:
-            reads += [("hmget", keys.queue(kind, shard), some) for kind in ("tasks", "running")]
+        for shard, ids_of_shard in shards:
+            reads += [
+                ("hmget", keys.queue(kind, shard), ids_of_shard) for kind in ("tasks", "running")
+            ]
         replies = store.pipe_each(reads)
         records: dict[str, Record] = {}
-        for (_, some), lines, places in zip(shards, replies[::2], replies[1::2], strict=True):
+        for (_, ids_of_shard), lines, places in zip(
+            shards, replies[::2], replies[1::2], strict=True
+        ):
             if isinstance(lines, list) and isinstance(places, list):
                 texts = [readable(text or b"") for text in (*lines, *places)]
-                records |= zip(some, zip(texts, texts[len(some) :], strict=False), strict=False)
+                records |= zip(
+                    ids_of_shard, zip(texts, texts[len(ids_of_shard) :], strict=False), strict=False
+                )
         return records
 
     def _keep_known(self, store: Store) -> None:
-        """Tell a shard again what the node offers and its app knows if it has lost that; each time
-        the next is asked.
+        """Tell a shard again what the node offers and its app knows, if the shard lost that.
 
-        If the keys are damaged, the leader deletes them first.
+        Each call asks the next shard. If the keys are damaged, the leader deletes them first.
         """
         spec = self._node.spec
         if spec.tasks is None:
@@ -231,26 +246,27 @@ class Reconciler:
             store.keys.queue(kind, self._shard) for kind in ("shapes", "names", "apps")
         )
         digest = spec.tasks.digest
-        known = store.pipe_each(
+        replies = store.pipe_each(
             [("hexists", names, digest), ("zscore", apps, digest), ("hget", shapes, spec.name)]
         )
-        if wrong := [reply for reply in known if isinstance(reply, Exception)]:
-            if not is_damage(wrong[0]) and not isinstance(wrong[0], ServerUnreachable):
-                raise wrong[0]
-        elif not known[0] or known[1] is None or readable(known[2] or b"") != spec.offer.text:
+        if errors := [reply for reply in replies if isinstance(reply, Exception)]:
+            if not is_damage(errors[0]) and not isinstance(errors[0], ServerUnreachable):
+                raise errors[0]
+        elif not replies[0] or replies[1] is None or readable(replies[2] or b"") != spec.offer.text:
             spec.tell(store)
 
 
 def _is_marked(run: Run, records: dict[str, Record]) -> bool:
-    """Return True if the task of a run has rare fields, of which a cancel is one, and the run is
-    its present one.
+    """Return whether the task of a run has rare fields, such as a cancel.
+
+    The run must be the present run of the task.
     """
     line, place = records.get(run.place.task, ("", ""))
     return line.startswith("+") and place_text(place) == run.place.text
 
 
 def _began(run: Run, records: dict[str, Record]) -> bool:
-    """Return True if the server knows that a run has started, or is away."""
+    """Return whether the server knows that a run has started; True if its shard is away."""
     record = records.get(run.place.task)
     return record is None or record[1].startswith(f"{run.place.text} started=")
 

@@ -1,5 +1,6 @@
-"""Registers the node and has its lease kept: by its guard, or, if the machine has none, by this
-thread itself.
+"""The renewer registers the node, and has its lease kept.
+
+The guard keeps the lease; on a machine without a guard this thread does.
 """
 
 from __future__ import annotations
@@ -18,24 +19,22 @@ from ...settings import Settings
 from ...store.cluster import ClusterConfig, join_cluster
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
-from ..celery.port import WorkerPort
 from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
 from .node_state import LEAVING_S, AgentState, Offered
 from .runs import Key, Run
+from .worker_port import WorkerPort
 
 log = logging.getLogger("parsync.agent")
 
-SAY_S: Final = 3.0
-"""How often a node logs what it waits for before it is up."""
-NEWS_S: Final = 0.1
-"""How often it looks for news of the guard."""
+LOG_WAITING_S: Final = 3.0
+"""How often a node that is not up logs the reason."""
+NEWS_CHECK_S: Final = 0.1
+"""How often the renewer looks for messages of the guard."""
 
 
 class Renewer:
-    """Keeps the node registered: joins the cluster, registers, gives signs of life, ends runs that
-    must not go on.
-    """
+    """Keeps the node registered, gives signs of life, and ends runs that must not go on."""
 
     def __init__(
         self, settings: Settings, node: AgentState, port: WorkerPort, loop: LoopWatch
@@ -47,7 +46,7 @@ class Renewer:
         self._keeper = LeaseKeeper(node.name)
         self._health = HealthFile(settings.health_file)
         self._listens = 0  # to the inbox of this incarnation
-        # what the node offered when the server was told last, perhaps in vain
+        # the offer of the last attempt to tell the server
         self._seen: Offered | None = None
         self.own_loop = LoopWatch()  # of the thread that runs this
 
@@ -62,7 +61,7 @@ class Renewer:
     def _renew_until_stopped(self, store: Store) -> None:
         node = self._node
         config = None
-        backoff = Backoff(log, f"node {node.name}", node.pause_s / 2, SAY_S)
+        backoff = Backoff(log, f"node {node.name}", node.pause_s / 2, LOG_WAITING_S)
         while not node.stopped:
             pause_s = node.pause_s
             self.own_loop.turned()
@@ -101,7 +100,7 @@ class Renewer:
                 node.wait(pause_s)
 
     def _wait(self, pause_s: float) -> None:
-        """Wait, but no longer than until the guard has news, or the worker begins to shut down."""
+        """Wait until the pause is over, the guard has a message, or the worker shuts down."""
         node = self._node
         leaving = self._node.leaving
         until_s = time.monotonic() + (min(pause_s, LEAVING_S) if leaving else pause_s)
@@ -110,16 +109,16 @@ class Renewer:
             and not node.stopped
             and node.leaving == leaving
         ):
-            if node.isolation.has_news() or (
-                node.inc and not leaving and self._offered() != self._seen
-            ):
+            if node.isolation.has_news():
                 return
-            node.wait(min(rest_s, NEWS_S))
+            if node.inc and not leaving and self._offered() != self._seen:
+                return
+            node.wait(min(rest_s, NEWS_CHECK_S))
 
     def _wait_for_loop(self) -> bool:
-        """Wait for the event loop's first turn: before that no doorbell is answered.
+        """Wait for the first turn of the event loop; return False if the node stops.
 
-        Return False if the node stops.
+        No doorbell is answered before that turn.
         """
         said_s = self._loop.began_s
         while not self._loop.has_turned:
@@ -127,7 +126,7 @@ class Renewer:
             if self._node.leaving or self._node.stopped:
                 return False
             self._node.wait(BEAT_S / 4)
-            if time.monotonic() - said_s > SAY_S:
+            if time.monotonic() - said_s > LOG_WAITING_S:
                 said_s = time.monotonic()
                 log.warning(
                     "node %s is not up yet: its event loop does not turn; %s",
@@ -153,7 +152,7 @@ class Renewer:
         spec = node.spec
         offered = self._offered()
         partition = self._deal(store, config)
-        node.told = None
+        node.told_offer = None
         spec.tell(store)  # first, so that no submit is refused
         inc, _ = store.run(
             commands.register_node(
@@ -163,7 +162,7 @@ class Renewer:
         node.partition = partition
         node.inc = inc
         node.stalled = ""
-        node.told = self._seen = offered
+        node.told_offer = self._seen = offered
         log.info(
             "node %s is up: %s, score %g, partition p%d, incarnation %d",
             spec.name,
@@ -174,9 +173,7 @@ class Renewer:
         )
 
     def _deal(self, store: Store, config: ClusterConfig) -> int:
-        """Tell the sums of the partitions what the node offers; return the partition of
-        the node.
-        """
+        """Tell the partitions' sums what the node offers; return the node's partition."""
         spec = self._node.spec
         labels = " ".join(
             f"{name}:{value}" for name, value in spec.offer.labels if name != TASKS_LABEL
@@ -196,15 +193,13 @@ class Renewer:
         return Offered(node.spec.note, processes == 0, behind)
 
     def _tell_offer(self, store: Store, config: ClusterConfig) -> None:
-        """Tell the server if the pool or the queues have changed, or what ran behind the slots has
-        ended.
-        """
+        """Tell the server the offer if the pool, the queues or the runs behind slots changed."""
         node = self._node
         spec = node.spec
         offered = self._seen
-        if offered == node.told:
+        if offered == node.told_offer:
             return
-        node.told = None
+        node.told_offer = None
         word, *_ = store.run(
             store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
         )
@@ -212,12 +207,13 @@ class Renewer:
             return  # another process has the name: the next renewal says so
         spec.tell(store)
         self._deal(store, config)
-        node.told = offered
+        node.told_offer = offered
         log.info("node %s offers now: %s", node.name, spec.offer.text)
 
     def renew(self, store: Store, config: ClusterConfig) -> bool:
-        """Have the lease kept and end runs that must not go on; True if the node is still
-        registered as it was.
+        """Renew the lease and end runs that must not go on.
+
+        Returns False if the node had to register again or was superseded.
         """
         node = self._node
         self._watch()
@@ -225,7 +221,7 @@ class Renewer:
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
             node.said_leaving = True
         order = Order(node.partition, node.inc, config.lease_s, node.stalled)
-        # though it is not told yet: what fails here is tried again after a pause
+        # before the server is told: after an error the next try comes after a pause
         self._seen = self._offered()
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
@@ -234,8 +230,9 @@ class Renewer:
         return all(taken)
 
     def _take(self, store: Store, config: ClusterConfig, report: Report) -> bool:
-        """Do what the answer to a renewal asks for; True if the node is still
-        registered as it was.
+        """Do what the reply to a renewal asks for.
+
+        Returns False if the node had to register again or was superseded.
         """
         node = self._node
         if report.inc != node.inc:
@@ -269,8 +266,9 @@ class Renewer:
         return True
 
     def _watch(self) -> None:
-        """Note that the node is suspect while its event loop stands still or its pool has no
-        process.
+        """Note whether the event loop stands still or the pool has no process.
+
+        The node is suspect meanwhile.
 
         A solo pool runs tasks in the event loop: while it does, the node is busy, not suspect.
         """
@@ -292,9 +290,7 @@ class Renewer:
             )
 
     def end_runs(self, runs: list[Run], ending: str = "SIGKILL") -> None:
-        """Kill runs without reporting their end: their tasks are, or soon will be, placed
-        elsewhere.
-        """
+        """Kill runs without reporting their end: their tasks are placed elsewhere."""
         for run in runs:
             if run.request is None:
                 run.unwanted = "recalled"

@@ -1,5 +1,6 @@
-"""Reports how runs ended and frees their slots, in a thread: many at a time, again until the server
-has them.
+"""The reporter reports in its thread how runs ended, and frees their slots.
+
+The reporter sends many outcomes at a time, and sends them again until the server has them.
 
 An outcome is sent at once. A slot is freed when no process that was started in it lives any more on
 this machine.
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -30,20 +32,20 @@ from .runs import Run, Runs
 
 log = logging.getLogger("parsync.agent")
 
-LOOK_S: Final = 0.2
+OCCUPIED_CHECK_S: Final = 0.2
 """How often an occupied slot is checked."""
 LAST_TRIES: Final = 7
 """How often a worker that stops tries a server that does not answer: for some three seconds."""
-PATIENCE_S: Final = 1.0
-"""A killed process may take a moment to end; the log names processes that live longer."""
+KILLED_PROCESS_S: Final = 1.0
+"""How long a killed process may take to end; the log names a process that lives longer."""
 
 
 class Reporter(Duty):
     """Reports outcomes to Redis, frees slots, and takes the runs out of the table.
 
-    start_next: reports runs together with the start of those that wait; this thread reports what it
-    did not. nudge: has what waits started, now that slots are free. tell: reports failures in a
-    row, if that is due.
+    start_next: a function that reports runs together with the start of waiting runs; this thread
+    reports the runs that the function leaves. nudge: starts the waiting runs, now that slots are
+    free. tell: reports failures in a row, if that is due.
     """
 
     def __init__(
@@ -93,8 +95,9 @@ class Reporter(Duty):
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Keep what this thread reports until `collected` is called; what is left at the end of the
-        block is sent.
+        """Keep the runs that end in this thread until `collected` is called.
+
+        The runs that are left at the end of the block are sent.
         """
         self._collector = threading.get_ident()
         try:
@@ -104,21 +107,23 @@ class Reporter(Duty):
             self.put(self.collected())
 
     def collected(self) -> list[Run]:
-        """Return the runs that have ended in the thread that collects them, which reports them
-        itself.
-        """
-        found = self._collected
+        """Return the runs that have ended in the collecting thread, which reports them."""
+        collected = self._collected
         self._collected = []
-        return found
+        return collected
 
     def put(self, runs: Iterable[Run]) -> None:
-        """Have the thread report runs that have ended, if nobody has, and free their slots."""
+        """Have the thread report runs that have ended, and free their slots.
+
+        The thread sends no outcome that is already reported.
+        """
         for run in runs:
             self._ended.put(run)
 
-    def known(self, run: Run, before: Run) -> None:
-        """Report again how an attempt has ended here: the server has lost that, and it must not run
-        a second time.
+    def report_again(self, run: Run, before: Run) -> None:
+        """Report again how an attempt has ended here.
+
+        The server has lost the outcome, and the attempt must not run a second time.
         """
         log.warning(
             "task %s attempt %s has ended here (%s), and the server has lost that: it is told "
@@ -138,15 +143,13 @@ class Reporter(Duty):
     def reported(self, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
         """Note that outcomes were sent; the thread frees the slots.
 
-        replies: those to the calls of `outcomes`.
-
-        This asks the server for nothing: the caller has starts to hand over. Stale outcomes count
-        as not reported.
+        replies: the replies to the calls of `outcomes`. Stale outcomes count as not reported. This
+        sends nothing to the server, because the caller has starts to hand over.
         """
         late = stale_runs(runs, [word for words in replies for word in words])
         for run in runs:
-            run.told = not any(run is other for other in late)
-        self.put(run for run in runs if run.told)
+            run.is_reported = not any(run is late_run for late_run in late)
+        self.put(run for run in runs if run.is_reported)
 
     def _tell_late(self, store: Store, late: list[Run]) -> None:
         """Report stale outcomes once more, if the server has only lost that their runs had started.
@@ -171,9 +174,7 @@ class Reporter(Duty):
             log.warning("%d outcomes came too late: their tasks were given to others", stale)
 
     def close(self) -> None:
-        """Report what is left, for some seconds if the server does not answer, and end
-        the thread.
-        """
+        """Report the last outcomes, for some seconds at most, and end the thread."""
         self._closing = True
         self._ended.put(None)
 
@@ -182,23 +183,23 @@ class Reporter(Duty):
         store = self._store.with_own_connections()
         last = False
         while not last:
-            some: list[Run | None] = []
+            runs: list[Run | None] = []
             with suppress(queue.Empty):
-                looks = self._occupied or (self._failures is not None and self._failures.holds)
-                some.append(self._ended.get(timeout=LOOK_S if looks else None))
-            while len(some) < MAX_BATCH and not self._ended.empty():
-                some.append(self._ended.get())
-            last = None in some
+                must_check = self._occupied or (self._failures is not None and self._failures.holds)
+                runs.append(self._ended.get(timeout=OCCUPIED_CHECK_S if must_check else None))
+            while len(runs) < MAX_BATCH and not self._ended.empty():
+                runs.append(self._ended.get())
+            last = None in runs
             if self.start_next is not None and self._runs.waiting() and not self._closing:
-                new = [run for run in some if run is not None and not run.told]
-                ended = [run for run in some if run is not None and run.told]
+                unreported = [run for run in runs if run is not None and not run.is_reported]
+                ended = [run for run in runs if run is not None and run.is_reported]
                 try:
-                    self.start_next(store, new)
+                    self.start_next(store, unreported)
                 except Exception:
                     log.exception("what waits could not be started: unexpected")
-                some = [*ended, *(run for run in new if not run.told)]
+                runs = [*ended, *(run for run in unreported if not run.is_reported)]
             try:
-                self._persist(store, self._occupied + [run for run in some if run is not None])
+                self._persist(store, self._occupied + [run for run in runs if run is not None])
             except Exception:
                 # the next turn has the runs
                 log.exception("slots could not be looked at: unexpected")
@@ -206,8 +207,9 @@ class Reporter(Duty):
                 self.tell(store)
 
     def _persist(self, store: Store, runs: list[Run]) -> None:
-        """Report runs until the server has accepted them; of several servers, those of one that is
-        away wait.
+        """Report runs until the server has accepted them.
+
+        With several servers, the runs of a server that is away wait for the next turn.
         """
         self._occupied = runs
         tries = 0
@@ -228,51 +230,49 @@ class Reporter(Duty):
                 break
             time.sleep(pause_s)
         for run in self._occupied:
-            if run.told:
+            if run.is_reported:
                 self._look(run)
 
     def _report(self, store: Store, runs: list[Run]) -> Exception | None:
         """Send outcomes, then free slots: a free slot has no running task.
 
-        Return what kept some from being told.
-
-        These are two round trips. If the server has lost its scripts, it may execute the second
-        half of one and not the first. The outcomes of each shard are calls of their own, so that
-        one primary does not keep back the others'.
+        Return the first error. There are two round trips, because a server that has lost its
+        scripts may execute the second half of a round trip and not the first. Each shard has a call
+        of its own for outcomes, so that a primary that is away keeps back its own outcomes only.
         """
         free = [run for run in runs if self._may_free(run)]
         groups = store.keys.by_shard(
-            [run for run in runs if not run.told], lambda run: run.place.task
+            [run for run in runs if not run.is_reported], lambda run: run.place.task
         )
-        trouble = _first_error(answers := report_apart(store, [some for _, some in groups]))
-        for (_, some), words in zip(groups, answers, strict=True):
+        trouble = _first_error(answers := report_apart(store, [group for _, group in groups]))
+        for (_, group), words in zip(groups, answers, strict=True):
             if isinstance(words, Exception):
                 continue
             try:
-                self._tell_late(store, stale_runs(some, words))
+                self._tell_late(store, stale_runs(group, words))
             except (ParsyncError, RedisError, OSError) as error:
                 trouble = trouble or error
                 continue
-            for run in some:
-                run.told = True
+            for run in group:
+                run.is_reported = True
         places: dict[int, list[Run]] = {}
         for run in free:
-            if run.told and self._runs.may_free(run):
+            if run.is_reported and self._runs.may_free(run):
                 places.setdefault(run.place.partition, []).append(run)
         calls = [
-            store.commands.release(p, [run.place for run in some]) for p, some in places.items()
+            store.commands.release(p, [run.place for run in group]) for p, group in places.items()
         ]
         replies = store.run_each(calls)
         freed = [
             run
-            for some, reply in zip(places.values(), replies, strict=True)
+            for group, reply in zip(places.values(), replies, strict=True)
             if _is_well(reply)
-            for run in some
+            for run in group
         ]
         self._runs.drop(freed)
         if freed and self._runs.waiting():
             self.nudge()
-        self._occupied = [run for run in runs if all(run is not other for other in freed)]
+        self._occupied = [run for run in runs if all(run is not freed_run for freed_run in freed)]
         return trouble or _first_error(replies)
 
     def _may_free(self, run: Run) -> bool:
@@ -280,15 +280,13 @@ class Reporter(Duty):
         return not self._runs.used_by_others(run) and self._isolation.free(run.slots)
 
     def _look(self, run: Run) -> None:
-        """Log once that a run has ended and its slots are not free, though no other run
-        is in them.
-        """
+        """Log once that the slots of an ended run stay held though no other run is there."""
         now_s = time.monotonic()
         if self._runs.used_by_others(run):
             run.left_s = 0.0
         elif not run.left_s:
             run.left_s = now_s
-        elif 0 < run.left_s < now_s - PATIENCE_S:
+        elif 0 < run.left_s < now_s - KILLED_PROCESS_S:
             run.left_s = -1
             log.warning(
                 "task %s has ended, but slots %s of node %s stay held: what it started lives on "
@@ -301,13 +299,17 @@ class Reporter(Duty):
 
 
 def report_apart(store: Store, groups: Sequence[list[Run]]) -> list[list[str] | Exception]:
-    """Report how groups of runs ended, each of one shard, in one round trip; return the words, or
-    an error, of each.
+    """Report groups of runs, each of one shard, in one round trip.
+
+    Returns for each group the words of the reply, or the error.
     """
-    calls = [outcomes(store.commands, some) for some in groups]
-    replies = iter(store.run_each([call for some in calls for call in some]))
-    answers = [[next(replies) for _ in some] for some in calls]
-    return [_first_error(some) or [word for words in some for word in words] for some in answers]
+    calls_by_group = [outcomes(store.commands, group) for group in groups]
+    replies = iter(store.run_each([*chain.from_iterable(calls_by_group)]))
+    answers: list[list[str] | Exception] = []
+    for calls in calls_by_group:
+        group_replies = [*islice(replies, len(calls))]
+        answers.append(_first_error(group_replies) or [*chain.from_iterable(group_replies)])
+    return answers
 
 
 def _is_well(reply: object) -> bool:
@@ -321,7 +323,7 @@ def _first_error(replies: Iterable[object]) -> Exception | None:
 def stale_runs(runs: Sequence[Run], words: Sequence[str]) -> list[Run]:
     """Return the runs whose outcome was stale.
 
-    words: those that answer the calls of `outcomes`, one after another.
+    words: the words of the replies to `outcomes`, in order.
     """
     return [run for run, word in zip(_finished(runs), words, strict=False) if word == "stale"]
 
@@ -331,8 +333,9 @@ def _finished(runs: Sequence[Run]) -> list[Run]:
 
 
 def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
-    """Return the calls that report how these runs ended; the first is of those that have finished,
-    if there are any.
+    """Return the calls that report how these runs ended.
+
+    The first call has the runs that have finished, if there are any.
     """
     finished = [(run.place, _outcome(run), run.flaw) for run in _finished(runs)]
     lost = [(run.place, run.why) for run in runs if run.outcome == "lost"]
@@ -340,17 +343,17 @@ def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
     calls += [commands.requeue(lost)] if lost else []
     hows: tuple[Loss, ...] = ("recalled", "unbegun")
     for how in hows:
-        some = [
+        recalled = [
             run for run in runs if run.outcome == "recalled" and run.unbegun == (how == "unbegun")
         ]
-        places = [(run.place, run.why_recalled) for run in some]
-        delays_ms = [run.delay_ms for run in some]
-        calls += [commands.requeue(places, how, delays_ms)] if some else []
+        places = [(run.place, run.why_recalled) for run in recalled]
+        delays_ms = [run.delay_ms for run in recalled]
+        calls += [commands.requeue(places, how, delays_ms)] if recalled else []
     return calls
 
 
 def _outcome(run: Run) -> str:
-    """Return how a run ended, as `finish` names it."""
+    """Return the outcome of a run, as `finish` names outcomes."""
     return (
         f"unstored {run.outcome}"
         if run.unstored and run.outcome in ("failed", "cancelled")

@@ -1,5 +1,6 @@
-"""Starts tasks whose doorbells rang: at once, or, with look-ahead, when a slot of the
-node is idle.
+"""The starter starts tasks whose doorbells rang.
+
+Without look-ahead it starts them at once, with look-ahead when a slot of the node is idle.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .runs import Run
 log = logging.getLogger("parsync.agent")
 
 Started = list[tuple[Run, bytes]]
-"""Runs to hand to Celery, each with its message."""
+"""Runs to hand to the worker, each with its message."""
 
 
 class Starter:
@@ -37,9 +38,7 @@ class Starter:
         self._turn = threading.Lock()
 
     def answer(self, bells: Iterable[Place]) -> Started:
-        """Ask to start the tasks of these doorbells; return the runs to hand to Celery, each with
-        its message.
-        """
+        """Ask to start the tasks of doorbells; return the started runs with their messages."""
         if self._node.ahead.room:
             return self.start_next(self._store, bells)
         bells = list(bells)
@@ -53,39 +52,40 @@ class Starter:
         if not runs:
             return []
         answers = self._ask(self._store, [], runs, len(runs))
-        found = [(run, message) for run, word, message in answers if word != "refused"]
-        if len(found) < len(answers):  # a refused run kept later doorbells from its slots
-            with _keeping(found):
-                found += self.answer(
+        started = [(run, message) for run, word, message in answers if word != "refused"]
+        if len(started) < len(answers):  # a refused run kept later doorbells from its slots
+            with _keeping(started):
+                started += self.answer(
                     [bell for bell, run in zip(bells, entered, strict=True) if not run]
                 )
-        return found
+        return started
 
     def _entered(self, bell: Place, waits: bool = False) -> Run | None:
-        """Enter the run of a doorbell into the table; None if it is there already, or is of another
-        incarnation.
+        """Return the new run of a doorbell, entered into the table of runs.
+
+        None if the run is there already, or the doorbell names another incarnation.
         """
         node = self._node
         run = Run(bell, waits=waits)
-        here = (bell.partition, bell.node, bell.inc) == (node.partition, node.name, node.inc)
-        return run if here and not node.leaving and node.runs.enter(run) else None
+        is_ours = (bell.partition, bell.node, bell.inc) == (node.partition, node.name, node.inc)
+        return run if is_ours and not node.leaving and node.runs.enter(run) else None
 
     def _ask(
         self, store: Store, ended: list[Run], runs: list[Run], most: int, slots: Iterable[int] = ()
     ) -> list[tuple[Run, str, bytes]]:
-        """Report how runs ended and ask to start at most so many of others, in one round trip;
-        return the answers.
+        """Report ended runs and ask to start others, in one round trip; return the answers.
 
-        An attempt that has ended here before is not started again: its outcome is told anew, and
-        its answer is refused. slots: those that they are given. They are given before what ended
-        may be freed.
+        An attempt that has ended here before is not started again: its outcome is reported again,
+        and its answer is "refused". ended: the runs to report. runs: the runs to start, of which
+        `most` may start. slots: the slots that the started runs get, before the slots of ended runs
+        are freed.
         """
         first = set(map(id, runs[:most]))  # of several shards those that were named first
-        shares = [some for _, some in store.keys.by_shard(runs, _task_of)]
-        starts = [
-            store.commands.start([run.place for run in some], sum(id(run) in first for run in some))
-            for some in shares
-        ]
+        shares = [share for _, share in store.keys.by_shard(runs, _task_of)]
+        starts = []
+        for share in shares:
+            may_start = sum(id(run) in first for run in share)
+            starts.append(store.commands.start([run.place for run in share], may_start))
         reports = outcomes(store.commands, ended)
         # a first attempt has none before it
         later = [run for run in runs if not run.place.attempt.startswith("1@")]
@@ -101,27 +101,29 @@ class Starter:
         except BaseException:
             self._node.runs.drop(runs)  # their doorbells ring again
             raise
-        told = replies[: len(reports)]
+        report_replies = replies[: len(reports)]
         answers = replies[len(reports) : len(reports) + len(starts)]
         _note_redelivered(later, replies[len(reports) + len(starts) :])
-        found: list[tuple[Run, str, bytes]] = []
-        for some, answer in zip(shares, answers, strict=True):
+        outcomes_of_runs: list[tuple[Run, str, bytes]] = []
+        for share, answer in zip(shares, answers, strict=True):
             if isinstance(answer, Exception):
-                tasks = ", ".join(run.place.task for run in some)
+                tasks = ", ".join(run.place.task for run in share)
                 log.warning(
                     "task %s could not ask to start: %s; its doorbell will ring again",
                     tasks,
                     answer,
                 )
-                self._node.runs.drop(some)
+                self._node.runs.drop(share)
             else:
-                found += [
-                    (run, word, message) for run, (word, message) in zip(some, answer, strict=True)
+                outcomes_of_runs += [
+                    (run, word, message) for run, (word, message) in zip(share, answer, strict=True)
                 ]
-        self._give([run for run, word, _ in found if word in ("ok", "yours")], list(slots))
-        if not any(isinstance(words, Exception) for words in told):
-            self._reporter.reported(ended, told)
-        for number, (run, word, message) in enumerate(found):
+        self._give(
+            [run for run, word, _ in outcomes_of_runs if word in ("ok", "yours")], list(slots)
+        )
+        if not any(isinstance(words, Exception) for words in report_replies):
+            self._reporter.reported(ended, report_replies)
+        for number, (run, word, message) in enumerate(outcomes_of_runs):
             if word == "refused":
                 log.info(
                     "task %s attempt %s may not start (%s)",
@@ -131,31 +133,33 @@ class Starter:
                 )
                 self._reporter.ended(run, "refused")
             elif run.before is not None and word != "wait":
-                self._reporter.known(run, run.before)
-                found[number] = run, "refused", b""
-        return found
+                self._reporter.report_again(run, run.before)
+                outcomes_of_runs[number] = run, "refused", b""
+        return outcomes_of_runs
 
     def _give(self, runs: list[Run], slots: list[int]) -> None:
-        """Give runs that have started slots to run in: one of several slots or with amounts all of
-        them.
+        """Give slots to runs that have started.
+
+        A run of several slots or with amounts gets all of the slots.
         """
         if slots:
-            given = [
-                (run, (_taken(slots, run.place.slot),) if run.is_simple else tuple(slots))
-                for run in runs
-            ]
-            self._node.runs.give(given)
+            slots_of_runs: list[tuple[Run, tuple[int, ...]]] = []
+            for run in runs:
+                run_slots = (_taken(slots, run.place.slot),) if run.is_simple else tuple(slots)
+                slots_of_runs.append((run, run_slots))
+            self._node.runs.give(slots_of_runs)
 
     # -- look-ahead --------------------------------------------------------------------------------
 
     def start_next(
         self, store: Store, bells: Iterable[Place] = (), ended: Iterable[Run] = ()
     ) -> Started:
-        """Enter doorbells, report runs that ended, and start what waits where slots are idle: one
-        round trip.
+        """Enter doorbells, report ended runs, and start waiting runs in idle slots.
 
-        The server chooses the tasks that come first in the queue's order. Runs that ended and were
-        not reported are the caller's to report: nothing can start, or the server is away.
+        All happens in one round trip.
+
+        The server chooses the tasks that come first in the queue's order. The caller reports the
+        ended runs that this did not report, because nothing could start or the server is away.
         """
         node = self._node
         over = list(ended)
@@ -165,16 +169,16 @@ class Starter:
                 before = len(node.runs.waiting())
                 if run := self._entered(bell, waits=True):
                     run.due_s = now_s + node.ahead.due_s(before)
-            found: Started = []
-            with _keeping(found):
-                while (answers := self._start_chosen(store, over, found)) and "refused" in answers:
+            started: Started = []
+            with _keeping(started):
+                while (
+                    answers := self._start_chosen(store, over, started)
+                ) and "refused" in answers:
                     over = []  # a refused run of another shard kept its slot from the others
-            return found
+            return started
 
-    def _start_chosen(self, store: Store, over: list[Run], found: Started) -> list[str]:
-        """Report how runs ended and start others where slots are idle; return what the server
-        answers to each.
-        """
+    def _start_chosen(self, store: Store, over: list[Run], started: Started) -> list[str]:
+        """Report ended runs and start chosen runs; return the server's word for each."""
         try:
             runs, slots = self._chosen()
             if not runs:
@@ -182,12 +186,13 @@ class Starter:
             answers = self._ask(store, over, runs, len(slots) if runs[0].is_simple else 1, slots)
         finally:
             self._node.runs.give(())
-        found += [(run, message) for run, word, message in answers if word in ("ok", "yours")]
+        started += [(run, message) for run, word, message in answers if word in ("ok", "yours")]
         return [word for _, word, _ in answers]
 
     def _chosen(self) -> tuple[list[Run], list[int]]:
-        """Return runs that may start, and the idle slots for them; one of several slots or with
-        amounts alone.
+        """Return the runs that may start, and the idle slots for them.
+
+        A run of several slots or with amounts comes alone.
         """
         node = self._node
         for run in node.runs.waiting():
@@ -202,15 +207,15 @@ class Starter:
             slots = [slot for slot in slots if not node.hindrance((slot,))]
         wide = next((run for run in waiting if not run.is_simple), None)
         if wide is not None:
-            own = set(wide.place.slots)
-            slots = sorted(slots, key=lambda slot: slot not in own)[: len(own)]
-            return ([wide], sorted(slots)) if len(slots) == len(own) else ([], [])
+            held_slots = set(wide.place.slots)
+            slots = sorted(slots, key=lambda slot: slot not in held_slots)[: len(held_slots)]
+            return ([wide], sorted(slots)) if len(slots) == len(held_slots) else ([], [])
         return (waiting, slots) if slots else ([], [])
 
-    def hand_back(self, why: str, which: Callable[[Run], bool] = lambda run: True) -> list[Run]:
-        """Hand back runs that wait: their tasks are placed elsewhere. Any thread may call this."""
+    def hand_back(self, why: str, is_meant: Callable[[Run], bool] = lambda run: True) -> list[Run]:
+        """Hand back waiting runs, whose tasks are placed elsewhere. Any thread may call this."""
         with self._turn:
-            runs = [run for run in self._node.runs.waiting() if which(run)]
+            runs = [run for run in self._node.runs.waiting() if is_meant(run)]
             for run in runs:
                 run.why = why
                 self._reporter.ended(run, "recalled")
@@ -218,19 +223,19 @@ class Starter:
 
 
 @contextmanager
-def _keeping(found: Started) -> Iterator[None]:
-    """Log an error once runs were found: they have started, and must be handed to Celery."""
+def _keeping(started: Started) -> Iterator[None]:
+    """Log an error instead of raising it once there are started runs to hand over."""
     try:
         yield
     except Exception:
-        if not found:
+        if not started:
             raise
         log.exception("no more tasks were started: unexpected")
 
 
-def _taken(slots: list[int], own: int) -> int:
-    """Take a slot out of a list of idle ones, a run's own if it is there."""
-    slot = own if own in slots else slots[0]
+def _taken(slots: list[int], own_slot: int) -> int:
+    """Remove an idle slot from a list and return it: the run's own slot if it is there."""
+    slot = own_slot if own_slot in slots else slots[0]
     slots.remove(slot)
     return slot
 
@@ -238,10 +243,8 @@ def _taken(slots: list[int], own: int) -> int:
 def _note_redelivered(runs: list[Run], replies: Iterable[list[Record] | Exception]) -> None:
     """Note for which runs an earlier run of the same message had begun.
 
-    If a server is away, nobody knows of its tasks.
-
-    The line of a task stays as it is from its take to its end, so that it may be read apart from
-    the start.
+    Nothing is noted for the tasks of a server that is away. The line of a task does not change from
+    its take to its end, so a separate call may read the line.
     """
     for records in replies:
         if not isinstance(records, Exception):

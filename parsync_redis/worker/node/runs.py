@@ -1,7 +1,8 @@
-"""The table of runs: what this process has asked to start, until its slots are free again.
+"""The table of runs: the attempts that this process has asked to start.
 
-A run enters before its start is asked for and leaves when its slots were freed, so that nothing is
-started or freed twice. All threads of the agent share the table, under one lock.
+A run enters the table before its start is asked for, and leaves the table when its slots were
+freed. So no run is started or freed twice. All threads of the agent share the table, under one
+lock.
 """
 
 from __future__ import annotations
@@ -12,52 +13,51 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ...model.place import Place
-from ..celery.celery_types import Request
+from .worker_port import RunRequest
 
 Key = tuple[str, str, int]  # task, attempt, slot
 
 KEPT_PASSES: Final = 10
-"""For so many passes of the reconciler the table keeps what the server was told: two leases, an
-outage not counted.
-"""
+"""The passes of the reconciler for which the table keeps reported outcomes: two leases."""
 
 
 @dataclass(slots=True)
 class Run:
     """An attempt that this process has asked to start.
 
-    request: Celery's, once there is one. outcome: how it ended, '' while it has not. ending: the
-    signal that the agent has ended it with, or recalled. unwanted: cancelled or recalled, if it
-    must not be handed to Celery any more, which another thread may set. flaw: what is wrong with
-    its message or its result. unstored: the result backend did not take its result, which the
-    outbox tells later. why: why it was lost or did not begin. delay_ms: how long a recalled task
-    must wait before it is taken again. unbegun: it was recalled before it began, and its task has
-    been ready all the time. told: the server knows its outcome. left_s: since when a process of it
-    is known to live on in its slots (monotonic seconds), -1 once that was logged. waits: it waits
-    at the worker, and nobody has asked to start it; due_s: it is handed back then if it has not
-    begun. given: the slots that it runs in, if its place names a waiting seat, or a slot in which
-    another runs. name: of its task. handed_s: when it was handed to Celery. began_s: when the pool
-    began it, 0 while it waits for a process or a thread. freeing: the release of its slots was
-    asked for. failed: whether its function failed, None if its end says nothing of this node.
-    redelivered: a run of its task's message had begun before. before: the same attempt as it ended
-    here; its outcome is told again, as the server has lost it.
+    request: the worker's request, None before. outcome: how the run ended, '' while it has not.
+    ending: the signal by which the agent has ended the run, or "recalled". unwanted: "cancelled" or
+    "recalled" if the run must not be handed to the worker any more; any thread may set this. flaw:
+    what is wrong with the message or the result. unstored: the result backend did not take the
+    result, which the results outbox tells later. why: why the run was lost or did not begin.
+    is_reported: the server knows the outcome. delay_ms: how long a recalled task must wait before
+    its next take. unbegun: the run was recalled before it began, and its task was ready all the
+    time. left_s: since when a process of the ended run is known to live in its slots (monotonic
+    seconds), -1 once that was logged. waits: the run waits at the worker, and nobody has asked to
+    start it. due_s: when a waiting run is handed back. given_slots: the slots in which the task
+    runs, if they are not the place's. name: the task's name. handed_s: when the run was handed to
+    the worker. began_s: when the pool began the run, 0 while it waits for a process or a thread.
+    freeing: the release of the slots was asked for. failed: whether the function failed, None if
+    the end says nothing about this node. redelivered: an earlier run of the task's message had
+    begun. before: the same attempt as it ended here, if the server has lost its outcome, which is
+    then reported again.
     """
 
     place: Place
-    request: Request | None = None
+    request: RunRequest | None = None
     outcome: str = ""
     ending: str = ""
     unwanted: str = ""
     flaw: str = ""
     unstored: bool = False
     why: str = "the process that ran it was lost"
-    told: bool = False
+    is_reported: bool = False
     delay_ms: int | None = None
     unbegun: bool = False
     left_s: float = 0.0
     waits: bool = False
     due_s: float = 0.0
-    given: tuple[int, ...] = ()
+    given_slots: tuple[int, ...] = ()
     name: str = ""
     handed_s: float = 0.0
     began_s: float = 0.0
@@ -68,29 +68,30 @@ class Run:
 
     @property
     def slots(self) -> frozenset[int]:
-        """All slots that it runs in."""
-        return frozenset(self.given or self.place.slots)
+        """The slots in which the task runs."""
+        return frozenset(self.given_slots or self.place.slots)
 
     @property
     def is_simple(self) -> bool:
-        """True if it holds one slot and no amounts: its lease may stand a little longer than it
-        runs.
+        """True if the run holds one slot and no amounts.
+
+        The lease of such a run may stand a little longer than the run.
         """
         return len(self.place.slots) == 1 and not self.place.asked
 
     @property
     def occupies(self) -> bool:
-        """True if nothing else may run in its slots: until it ends; with amounts, until free."""
+        """True if no other run may start in the slots yet."""
         return not self.waits and (not self.outcome or not self.is_simple)
 
     @property
     def why_recalled(self) -> str:
-        """Why its start does not count: its node is drained, or it could not begin."""
+        """Why the start does not count: the node is drained, or the run could not begin."""
         return "its node is drained" if self.ending == "recalled" else self.why
 
     @property
     def key(self) -> Key:
-        """Its key in the table."""
+        """The run's key in the table."""
         return self.place.task, self.place.attempt, self.place.slot
 
 
@@ -99,7 +100,7 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: dict[Key, Run] = {}
-        # with the pass in which it was told, the oldest first
+        # each with the pass in which it left the table, the oldest first
         self._told: dict[Key, tuple[int, Run]] = {}
         self._passes = 0
         self._reserved: set[int] = set()
@@ -109,14 +110,12 @@ class Runs:
         return len(self._runs)
 
     def enter(self, run: Run) -> bool:
-        """Enter a run; False if it is there already, or another run has not ended at one of its
-        seats.
-        """
+        """Enter a run; return False if the run is there, or another run holds one of its seats."""
         with self._lock:
             seats = set(run.place.slots)
             busy = any(
-                not other.outcome and not seats.isdisjoint(other.place.slots)
-                for other in self._runs.values()
+                not present.outcome and not seats.isdisjoint(present.place.slots)
+                for present in self._runs.values()
             )
             if busy or run.key in self._runs:
                 return False
@@ -139,8 +138,8 @@ class Runs:
     def idle(self, slots: int, reserve: bool = False) -> list[int]:
         """Return those of a node's first `slots` slots in which nothing runs.
 
-        A slot whose release was asked for is idle if what waits holds it anew. reserve: nobody may
-        free them until `give` was called.
+        A slot whose release was asked for is idle if a waiting run holds it anew. reserve: keep
+        these slots from being freed until `give` is called.
         """
         with self._lock:
             busy = {slot for run in self._runs.values() if run.occupies for slot in run.slots}
@@ -149,41 +148,44 @@ class Runs:
                 busy |= freeing - {
                     slot for run in self._runs.values() if run.waits for slot in run.place.slots
                 }
-            found = [slot for slot in range(slots) if slot not in busy]
-            self._reserved = set(found) if reserve else self._reserved
-        return found
+            idle = [slot for slot in range(slots) if slot not in busy]
+            self._reserved = set(idle) if reserve else self._reserved
+        return idle
 
-    def give(self, given: Iterable[tuple[Run, tuple[int, ...]]]) -> None:
-        """Note in which of the reserved slots runs have started; the others are not reserved any
-        more.
-        """
+    def give(self, slots_of_runs: Iterable[tuple[Run, tuple[int, ...]]]) -> None:
+        """Note the slots in which runs have started; reserve no slots any more."""
         with self._lock:
-            for run, slots in given:
-                run.given = slots
+            for run, slots in slots_of_runs:
+                run.given_slots = slots
                 run.waits = False
             self._reserved = set()
 
     def used_by_others(self, run: Run) -> bool:
-        """Return True if another run goes on in the slots of one that has ended: its lease stands
-        for theirs.
+        """Return whether another run goes on in the slots of an ended run.
+
+        The lease of the ended run stands for the other run.
         """
         with self._lock:
             return self._used_by_others(run)
 
     def may_free(self, run: Run) -> bool:
-        """Return False if another run goes on or starts in the slots of one that has ended; else
-        none will start.
-        """
+        """Return whether the slots of an ended run may be freed; then no run starts there."""
         with self._lock:
             run.freeing = not self._reserved & run.slots and not self._used_by_others(run)
             return run.freeing
 
     def _used_by_others(self, run: Run) -> bool:
-        others = (other for other in self._runs.values() if other is not run and not other.waits)
-        return any(not other.outcome and other.slots & run.slots for other in others)
+        candidates = (
+            candidate
+            for candidate in self._runs.values()
+            if candidate is not run and not candidate.waits
+        )
+        return any(
+            not candidate.outcome and candidate.slots & run.slots for candidate in candidates
+        )
 
     def end(self, run: Run, outcome: str) -> bool:
-        """Note how a run ended; False if that was known already: the first outcome counts."""
+        """Note how a run ended; return False if it had ended: the first outcome counts."""
         with self._lock:
             if run.outcome:
                 return False
@@ -191,23 +193,23 @@ class Runs:
             return True
 
     def drop(self, runs: Iterable[Run]) -> None:
-        """Take runs out of the table, as their slots are free; keep what the server was told of how
-        they ended.
+        """Remove runs from the table, because their slots are free.
 
-        A failover may lose what the server was told last. Then the doorbell of the same attempt
-        rings again.
+        The reported outcomes are kept for a while: if a failover loses an outcome, the doorbell of
+        the same attempt rings again.
         """
         with self._lock:
             for run in runs:
-                known = self._runs.pop(run.key, None)
-                if known is not None and known.told and known.outcome != "refused":
-                    self._told.pop(known.key, None)
-                    self._told[known.key] = self._passes, replace(known, request=None, before=None)
+                dropped = self._runs.pop(run.key, None)
+                if dropped is not None and dropped.is_reported and dropped.outcome != "refused":
+                    self._told.pop(dropped.key, None)
+                    self._told[dropped.key] = (
+                        self._passes,
+                        replace(dropped, request=None, before=None),
+                    )
 
     def passed(self) -> None:
-        """Note that the reconciler has compared the leases with this table; forget what was told
-        KEPT_PASSES ago.
-        """
+        """Note a pass of the reconciler; forget outcomes that left KEPT_PASSES passes ago."""
         with self._lock:
             self._passes += 1
             while self._told:
@@ -222,7 +224,7 @@ class Runs:
             return self._runs.get(key)
 
     def of_header(self, place: object) -> Run | None:
-        """Return the run that a request's `parsync` header names, if it is one of this process."""
+        """Return the run that a request's `parsync` header names, None for no run of ours."""
         if not isinstance(place, Mapping) or "attempt" not in place:
             return None
         return self.get((str(place["id"]), str(place["attempt"]), int(place["slot"])))
@@ -238,7 +240,7 @@ class Runs:
             return [run for run in self._runs.values() if not run.outcome]
 
     def going(self) -> list[Run]:
-        """Return the runs that have a request of Celery's and have not ended."""
+        """Return the runs that have a request and have not ended."""
         with self._lock:
             return [
                 run for run in self._runs.values() if run.request is not None and not run.outcome

@@ -1,5 +1,6 @@
-"""Keeps a node's waiting seats: opens and shuts them, and hands back tasks that have waited too
-long.
+"""The seat keeper opens and shuts a node's waiting seats.
+
+It hands back tasks that have waited too long.
 """
 
 from __future__ import annotations
@@ -21,16 +22,14 @@ from .run_starter import Starter
 
 log = logging.getLogger("parsync.agent")
 
-LOOK_S: Final = 0.02
-"""How often it looks while waiting seats are open."""
-SHUT_S: Final = 0.1
-"""How often it looks while they are shut and something runs."""
+OPEN_CHECK_S: Final = 0.02
+"""How often the keeper looks while waiting seats are open."""
+SHUT_CHECK_S: Final = 0.1
+"""How often the keeper looks while waiting seats are shut and a task runs."""
 
 
 class SeatKeeper(Duty):
-    """Keep the waiting seats in a thread of its own, because a solo pool runs tasks in the thread
-    of the event loop.
-    """
+    """Keeps the waiting seats in a thread of its own: a solo pool occupies the event loop."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class SeatKeeper(Duty):
         node = self._node
         store = self._store.with_own_connections()
         while not node.stopped:
-            pause_s = LOOK_S if node.seats_open else SHUT_S
+            pause_s = OPEN_CHECK_S if node.seats_open else SHUT_CHECK_S
             try:
                 self.keep(store)
                 self._backoff.well()
@@ -65,7 +64,7 @@ class SeatKeeper(Duty):
             node.wait_for_runs(pause_s)
 
     def keep(self, store: Store) -> None:
-        """Look once: hand back, then open or shut."""
+        """Look once: hand back late tasks, then open or shut seats."""
         node = self._node
         now_s = time.monotonic()
         if node.leaving:
@@ -79,7 +78,7 @@ class SeatKeeper(Duty):
                 self._set(store)
             finally:  # also while the partition's primary is away
                 self._starter.hand_back(why)
-            if self._unread:  # no more will come: the seats are shut
+            if self._unread:  # no more tasks come: the seats are shut
                 self._reconciler.give_back_unread(store, why)
                 self._unread = False
         elif node.runs.waiting() and node.runs.idle(node.ahead.slots):
@@ -103,15 +102,15 @@ class SeatKeeper(Duty):
 
     def _set(self, store: Store) -> None:
         node = self._node
-        wanted = node.ahead.wanted
+        seats = node.ahead.wanted
         inc = node.inc
-        if inc and not node.leaving and (inc, wanted) != (node.seats_of, node.seats_open):
-            if wanted or node.seats_open:  # a node that has just registered has none open
+        if inc and not node.leaving and (inc, seats) != (node.seats_of, node.seats_open):
+            if seats or node.seats_open:  # a node that has just registered has none open
                 # it is not known: the answer may be lost
                 node.seats_of = inc
                 node.seats_open = -1
                 store.run(
-                    store.commands.set_node(node.partition, node.name, "ahead", inc, str(wanted))
+                    store.commands.set_node(node.partition, node.name, "ahead", inc, str(seats))
                 )
             node.seats_of = inc
-            node.seats_open = wanted
+            node.seats_open = seats

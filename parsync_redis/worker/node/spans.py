@@ -1,5 +1,6 @@
-"""The place span of OpenTelemetry: from when a task could be taken until its run begins, in the
-trace of its submit.
+"""The place span of OpenTelemetry, in the trace of the task's submit.
+
+The span lasts from when a task could be taken until its run begins.
 
 The trace context travels in the headers that OpenTelemetry's instrumentation of Celery writes. The
 worker has them, so no scheduler reads a message. For sampled traces only, the worker reads the
@@ -32,21 +33,21 @@ from ...store.store import Store
 
 log = logging.getLogger("parsync.agent")
 
-MOST: Final = 1000
-"""Runs that wait for their spans; of more at a time there are none."""
+MAX_WAITING_SPANS: Final = 1000
+"""Maximum number of runs that wait for their spans; further runs get no span."""
 CHOICE_S: Final = 1.0
-"""So long after the begin of a run its scheduler has noted why it chose the place."""
-JOIN_S: Final = 5.0
+"""Time from the begin of a run until its scheduler has noted why it chose the place."""
+SPANS_JOIN_S: Final = 5.0
 """How long a worker that stops waits for the last spans."""
 NS: Final = 1_000_000
 """Nanoseconds of a millisecond: spans count in these."""
 
 
 @dataclass(slots=True)
-class Begun:
-    """A run that has begun, and the trace that it is of.
+class BegunRun:
+    """A run that has begun, and the trace to which it belongs.
 
-    due_s: when its choice is read. task: its record.
+    due_s: when the scheduler's choice is read (monotonic seconds). task: the task's record.
     """
 
     place: Place
@@ -67,12 +68,12 @@ class PlaceSpans(threading.Thread):
         super().__init__(name="parsync-spans", daemon=True)
         self._store = store
         self._said = False
-        self._news: SimpleQueue[Begun | None] = SimpleQueue()
+        self._news: SimpleQueue[BegunRun | None] = SimpleQueue()
 
     def begin(self, place: Place, name: str, headers: Mapping[str, object]) -> None:
         """Note that a run begins.
 
-        Headers may be anybody's: if they cannot be read, there is no span.
+        Anybody may write headers: if they cannot be read, there is no span.
         """
         try:
             context = sampled(headers)
@@ -83,11 +84,11 @@ class PlaceSpans(threading.Thread):
             return
         if context is None:
             return
-        if self._news.qsize() >= MOST:
-            self._complain(f"{MOST} runs wait for theirs")
+        if self._news.qsize() >= MAX_WAITING_SPANS:
+            self._complain(f"{MAX_WAITING_SPANS} runs wait for theirs")
             return
         retries = headers.get("retries")
-        begun = Begun(
+        begun = BegunRun(
             place,
             name,
             retries if isinstance(retries, int) else 0,
@@ -102,23 +103,25 @@ class PlaceSpans(threading.Thread):
         """Make the spans that wait, and end the thread."""
         if self.ident is not None:
             self._news.put(None)
-            self.join(JOIN_S)
+            self.join(SPANS_JOIN_S)
 
     def run(self) -> None:
         """Make spans until closed."""
         store = self._store.with_own_connections()
-        waiting = list[Begun]()
+        waiting = list[BegunRun]()
         last = False
         while not last:
-            news = self._next(max(0.0, waiting[0].due_s - time.monotonic()) if waiting else None)
-            last = None in news
+            begun_runs = self._next(
+                max(0.0, waiting[0].due_s - time.monotonic()) if waiting else None
+            )
+            last = None in begun_runs
             try:
-                waiting += read_tasks(store, [begun for begun in news if begun])
+                waiting += read_tasks(store, [begun for begun in begun_runs if begun])
                 now_s = time.monotonic()
                 due = [begun for begun in waiting if last or begun.due_s <= now_s]
                 waiting = waiting[len(due) :]
                 for begun, choice in zip(
-                    due, choices_of(store, [one.place.task for one in due]), strict=True
+                    due, choices_of(store, [run.place.task for run in due]), strict=True
                 ):
                     make_span(begun, choice)
             except (ParsyncError, RedisError, OSError) as error:
@@ -126,16 +129,16 @@ class PlaceSpans(threading.Thread):
             except Exception:
                 log.exception("place spans: unexpected")  # an error of an exporter, for example
 
-    def _next(self, pause_s: float | None) -> list[Begun | None]:
-        """Return what has begun, after a pause if nothing has."""
-        news: list[Begun | None] = []
+    def _next(self, pause_s: float | None) -> list[BegunRun | None]:
+        """Return the runs that have begun; wait up to pause_s if there are none."""
+        begun_runs: list[BegunRun | None] = []
         try:
-            news.append(self._news.get(timeout=pause_s))
-            while len(news) < MAX_BATCH:
-                news.append(self._news.get_nowait())
+            begun_runs.append(self._news.get(timeout=pause_s))
+            while len(begun_runs) < MAX_BATCH:
+                begun_runs.append(self._news.get_nowait())
         except Empty:
             pass
-        return news
+        return begun_runs
 
     def _complain(self, why: str) -> None:
         if not self._said:
@@ -144,31 +147,31 @@ class PlaceSpans(threading.Thread):
 
 
 def sampled(headers: Mapping[str, object]) -> Context | None:
-    """Return the trace context in a message's headers; None if there is none, or nobody here
-    records that trace.
-    """
+    """Return the trace context in a message's headers, None if no trace is recorded."""
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return None  # the app has set no provider up in this process
     context = propagate.extract(headers)
-    found = trace.get_current_span(context).get_span_context()
-    return context if found.is_valid and found.trace_flags.sampled else None
+    span_context = trace.get_current_span(context).get_span_context()
+    return context if span_context.is_valid and span_context.trace_flags.sampled else None
 
 
-def read_tasks(store: Store, some: Sequence[Begun]) -> Sequence[Begun]:
+def read_tasks(store: Store, begun_runs: Sequence[BegunRun]) -> Sequence[BegunRun]:
     """Read the records of runs that have just begun.
 
     A task that is another attempt's by now tells nothing.
     """
     for begun, task in zip(
-        some, store.statuses([one.place.task for one in some]) if some else [], strict=True
+        begun_runs,
+        store.statuses([run.place.task for run in begun_runs]) if begun_runs else [],
+        strict=True,
     ):
         number = begun.place.attempt.partition("@")[0]
         if (str(task.attempt), task.node) == (number, begun.place.node):
             begun.task = task
-    return some
+    return begun_runs
 
 
-def make_span(begun: Begun, choice: Choice | None) -> None:
+def make_span(begun: BegunRun, choice: Choice | None) -> None:
     """Make the span of a run."""
     place = begun.place
     task = begun.task
