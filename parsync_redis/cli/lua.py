@@ -1,4 +1,4 @@
-"""The command `lua`: shows the scripts as they are sent to the server; no server is needed."""
+"""The command `lua`: shows the scripts as they are sent to a server; it needs no server."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final
@@ -9,7 +9,7 @@ from ..errors import InvalidInput
 from ..store.scripts.calls import ALL
 from ..store.scripts.scripts import Script
 
-SCRIPTS: Final[Mapping[str, Script]] = {
+SCRIPTS_BY_VERB: Final[Mapping[str, Script]] = {
     script.verb: script for script in sorted(ALL, key=lambda script: script.verb)
 }
 
@@ -23,22 +23,22 @@ def register(app: typer.Typer) -> None:
 
 
 def list_verbs() -> None:
-    """List the verbs, each with the bytes of its script and the SHA-1 by which the
-    server knows it.
+    """List the verbs, each with the length of its script in characters, and its SHA-1.
+
+    The server knows a script by its SHA-1.
     """
-    for verb, script in SCRIPTS.items():
+    for verb, script in SCRIPTS_BY_VERB.items():
         print(f"{verb:<18} {len(script.text):>6} {script.sha}")
 
 
 def show(
     verb: Annotated[str, typer.Argument(help="The verb, as `parsync lua list` has it.")],
 ) -> None:
-    """Print a script as it is sent: what the loader makes of the header, the libraries, and the
-    verb's own lines.
+    """Print a script as it is sent: with the locals that the loader adds, and the libraries.
 
     `redis-cli SCRIPT LOAD` of this text answers the SHA-1 that `parsync lua list` shows.
     """
-    script = SCRIPTS.get(verb)
+    script = SCRIPTS_BY_VERB.get(verb)
     if script is None:
-        raise InvalidInput(f"{verb!r} is no verb; there are {', '.join(SCRIPTS)}")
+        raise InvalidInput(f"{verb!r} is no verb; there are {', '.join(SCRIPTS_BY_VERB)}")
     print(script.text, end="")

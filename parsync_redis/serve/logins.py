@@ -1,5 +1,5 @@
-"""The commands that make the secrets of `parsync serve`: serve-token for submitters, serve-password
-for operators.
+"""The commands that make the secrets of `parsync serve`: `serve token` for submitters,
+`serve password` for operators.
 """
 
 import getpass
@@ -17,8 +17,8 @@ from .submitters import hash_token
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    app.command("serve-token")(serve_token)
-    app.command("serve-password")(serve_password)
+    app.command("serve token")(serve_token)
+    app.command("serve password")(serve_password)
 
 
 def serve_token() -> None:

@@ -67,7 +67,7 @@ def make_document(
             )
     schemes: dict[str, Any] = {}
     if any(operation.token for operation in operations):
-        about = "The token of a submitter, as `parsync serve-token` prints it."
+        about = "The token of a submitter, as `parsync serve token` prints it."
         schemes[SUBMITTER] = {"type": "http", "scheme": "bearer", "description": about}
     if operator:
         about = (

@@ -34,7 +34,7 @@ Each other one has a limit in Rights.
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 RULES: Final[Mapping[str, str]] = {
-    "token_sha256": "a list of texts of 64 hex digits, as `parsync serve-token` prints them",
+    "token_sha256": "a list of texts of 64 hex digits, as `parsync serve token` prints them",
     "names": 'a list of patterns of task names, at least one, ["proj.*"]',
     "slots": f"a whole number from 1 to {MAX_SLOTS:,}",
     "resources": 'a table of the largest amounts, {mem = "4GiB"}',

@@ -69,7 +69,7 @@ class Selection:
             _ = self.kind is None or Kind.of(self.kind)
         except ValueError:
             raise InvalidInput(
-                f"kind={shown(self.kind)} is not valid: it must be as `parsync demand` shows it, "
+                f"kind={shown(self.kind)} is not valid: it must be as `parsync kinds` shows it, "
                 "'proj.render slots=1'"
             ) from None
 

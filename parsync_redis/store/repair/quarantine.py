@@ -68,7 +68,7 @@ def quarantine(runner: Runner, where: str, why: str, data: bytes) -> None:
     thing = (runner.keys.cluster, where, f"{why}\n{data[:MOST_BYTES]!r}")
     if thing in _met:
         return
-    log.warning("%s: %s; see `parsync quarantine`", where, why)
+    log.warning("%s: %s; see `parsync doctor quarantine`", where, why)
     head = DAMAGE.write(who=_own_name(), where=where, size=len(data), why=why)
     entry = f"{head}\n".encode(errors="backslashreplace") + data[:MOST_BYTES]
     try:

@@ -1,8 +1,8 @@
 """Find what is damaged in the keys of a cluster, and rebuild it from what is left; docs/keys.md has
 what from what.
 
-The leader does it bit by bit (scheduler/leader/damage.py), `parsync repair` at once. A dry run only
-finds. Every function raises what `Runner.run` raises.
+The leader does it bit by bit (scheduler/leader/damage.py), `parsync doctor repair` at once. A dry
+run only finds. Every function raises what `Runner.run` raises.
 """
 
 from collections.abc import Callable, Iterator, Sequence
