@@ -37,7 +37,7 @@ COMMANDS: Final = {
     "cli.cluster": {
         "nodes list": "List nodes: state, slots, what is left of their resources, taints.",
         "nodes show": "Show a node: what runs there and for how long, what is left, what failed last.",
-        "nodes drain": "Give a node no new tasks, also after a restart; its runs go on, up to an optional deadline.",
+        "nodes drain": "Give a node no new tasks, also after a restart; its runs go on, up to a deadline if any.",
         "nodes undrain": "Give tasks to a drained or suspect node again.",
         "schedulers": "List schedulers: which is leader, which is alive, and the statistics of each.",
         "partitions": "List partitions, and how evenly nodes, scores and labels are dealt to them.",

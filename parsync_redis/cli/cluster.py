@@ -226,7 +226,7 @@ def drain(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Give a node no new tasks, also after a restart; its runs go on, up to an optional deadline."""
+    """Give a node no new tasks, also after a restart; its runs go on, up to a deadline if any."""
     deadline_s = None if deadline is None else parse_seconds("--deadline", deadline)
     with make_client(url, cluster, config) as client:
         _print_view(client.drain(node, deadline_s, reason), as_json)

@@ -199,7 +199,7 @@ class _Run:
         self._running = set(stack.processes)
 
     def wait_until_ready(self, schedulers: int, nodes: Sequence[str]) -> bool:
-        """Return True when all schedulers and nodes are up; False if a process ends or a signal comes."""
+        """Return True when schedulers and nodes are up; False after a signal or a process's end."""
         waited_s = 0.0
         with ParsyncClient(
             Settings.load(url=self._stack.url, cluster=self._stack.cluster), retry_for_s=0

@@ -30,7 +30,10 @@ _MAX_LINES: Final = 200
 
 
 class Process:
-    """A program in a session of its own. Its lines go to a sink and a file; `lines` has the last."""
+    """A program in a session of its own.
+
+    Its lines go to a sink and to a file; `lines` has the last 200.
+    """
 
     def __init__(
         self,

@@ -178,9 +178,8 @@ def print_history(history: Sequence[Setback]) -> None:
         preposition = "for" if lost.state is TaskState.WAITING else "on"
         took = age_text((lost.until_ms - lost.since_ms) / 1000)
         tell(
-            f"  {lost.attempt:<8} {lost.state.value:<8} {preposition} {lost.node}/{lost.slot} since "
-            f"{show_time(lost.since_ms)} "
-            f"for {took}: {lost.why or 'no reason was given'}",
+            f"  {lost.attempt:<8} {lost.state.value:<8} {preposition} {lost.node}/{lost.slot} "
+            f"since {show_time(lost.since_ms)} for {took}: {lost.why or 'no reason was given'}",
             4,
         )
 
