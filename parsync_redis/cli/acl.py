@@ -82,11 +82,10 @@ def acl(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Print Redis ACL lines: a login for each role, with just the commands, keys and channels that
-    it needs.
+    """Print Redis ACL lines: a login for each role, with no right that the role does not need.
 
-    The logins are called CLUSTER-ROLE. A login without a password is printed as off: nobody can use
-    it. Serve's is printed only if it may do more than the viewer's.
+    The name of a login is CLUSTER-ROLE. A login without a password is printed as off: nobody can
+    use it. The login of the role serve is printed only with --submitters or --operators.
     """
     if form not in ("file", "setuser"):
         raise InvalidInput(f"--form {form!r} is not known: known are file, setuser")

@@ -66,7 +66,7 @@ COMMANDS: Final = {
         "serve password": "Make an operator's line for the file of operators.",
     },
     "cli.acl": {
-        "acl": "Print Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs."
+        "acl": "Print Redis ACL lines: a login for each role, with no right that the role does not need."
     },
     "cli.lua": {"lua": "The Lua scripts as the server gets them: list, show."},
 }
@@ -118,8 +118,9 @@ PANELS: Final = {
 ADDED_PANEL: Final = "Added by other distributions"
 
 ENTRY_POINTS: Final = "parsync_redis.commands"
-"""The group of entry points by which distributions add commands; each names a table like COMMANDS,
-of full modules.
+"""The group of entry points by which other distributions add commands.
+
+An entry point names a table in the form of COMMANDS, with modules by their full names.
 """
 
 ELSEWHERE: Final = dict.fromkeys(("bench", "simulate", "replay"), "parsync-lab")
@@ -156,7 +157,7 @@ def verbs_of(noun: str) -> dict[str, str]:
 
 
 def first_verb(noun: str) -> str:
-    """Return the verb that a noun does when the command line has none."""
+    """Return the verb that runs when the command line has a noun and no verb."""
     return next(iter(verbs_of(noun)))
 
 
@@ -264,11 +265,10 @@ def noun_of(name: str, panel: str) -> Noun:
 
 
 class CommandTable(LazyGroup):
-    """All commands, by PANELS. An error is one line on stderr and exit code 2, Ctrl-C is exit code
-    130.
+    """All commands, by PANELS.
 
-    Other distributions are asked for their commands only for a list of all commands or an unknown
-    name.
+    An error is one line on stderr and exit code 2, Ctrl-C is exit code 130. Other distributions
+    are asked for their commands only for the list of all commands, or for an unknown name.
     """
 
     def __init__(self, **attributes: Any) -> None:

@@ -112,9 +112,9 @@ def print_rows(
 
 
 def explain_empty(client: ParsyncClient, rows: Sized) -> str:
-    """Return the sentence that says that there is no such cluster, and names the others.
+    """Return the reason why a command has no rows: its cluster does not exist.
 
-    '' if the cluster exists, or if there are rows.
+    The sentence names the clusters on this server. '' if the cluster exists, or if there are rows.
     """
     return "" if rows else str(client.requests.do(lambda: look_for_cluster(client.store)) or "")
 

@@ -64,8 +64,8 @@ def plan(
 ) -> None:
     """Say where a task would go, without submitting it.
 
-    Exit 0 if it would be placed now, 1 if it would wait, 2 if no node could ever hold it. An error
-    has exit code 2 too: then standard output is empty.
+    Exit 0: the task would be placed now, 1: the task would wait, 2: no node could ever hold the
+    task. An error has exit code 2 too: then standard output is empty.
     """
     options = {name: value for name, value in from_flags(flags).items() if value is not None}
     with make_client(url, cluster, config) as client:

@@ -71,7 +71,7 @@ def resolve_ids(client: ParsyncClient, words: Iterable[str]) -> list[str]:
 
 
 def with_near(client: ParsyncClient, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a task, with a whole id in the option `near` if it is set."""
+    """Return the options of a task; the beginning of an id in `near` becomes the whole id."""
     anchor = options.get("near")
     return {**options, "near": resolve_id(client, anchor)} if anchor else dict(options)
 

@@ -23,10 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_verbs() -> None:
-    """List the verbs, each with the length of its script in characters, and its SHA-1.
-
-    The server knows a script by its SHA-1.
-    """
+    """List the verbs, each with the length of its script, and the SHA-1 that the server uses."""
     for verb, script in SCRIPTS_BY_VERB.items():
         print(f"{verb:<18} {len(script.text):>6} {script.sha}")
 

@@ -74,7 +74,7 @@ def show(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Show one entry, with its first bytes."""
+    """Show an entry, with its first bytes."""
     records, _ = _read(url, cluster, config)
     if not 1 <= number <= len(records):
         raise InvalidInput(

@@ -1,6 +1,6 @@
 """`python -m parsync_redis.cli.signatures APP`: the required arguments of an app's tasks, as JSON.
 
-This runs in a process of its own, because an app's modules may do anything when they are imported.
+This runs in a process of its own, because an app's modules may do anything on import.
 """
 
 import inspect

@@ -31,8 +31,9 @@ KEY_WAIT_S: Final = 0.1
 """Seconds between two checks for a pressed key and for another size of the window."""
 
 _FIXED_LINES: Final = 13
-"""Lines that are no rows: the head (3), a blank line between parts (3), title and head of each part
-(6), and the last line.
+"""Lines that are no rows.
+
+3 are the head, 3 are blank between parts, 6 are title and head of each part, and 1 is the last.
 """
 
 
