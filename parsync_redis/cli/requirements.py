@@ -11,8 +11,8 @@ FORMS: Final = (
     "exists"
 )
 
-_COMPARISON: Final = re.compile(r"([^=!<>]+?)\s*(>=|<=|!=|=|>|<)\s*(\S+)")
-_WORD_CONDITION: Final = re.compile(r"(\S+)\s+(in|not in|exists|not exists)(?:\s+(\S.*))?")
+_LABEL_COMPARISON: Final = re.compile(r"([^=!<>]+?)\s*(>=|<=|!=|=|>|<)\s*(\S+)")
+_LABEL_CONDITION: Final = re.compile(r"(\S+)\s+(in|not in|exists|not exists)(?:\s+(\S.*))?")
 
 
 def parse_requirements(flag: str, words: Sequence[str] | None) -> dict[str, Any]:
@@ -38,10 +38,10 @@ def parse_requirements(flag: str, words: Sequence[str] | None) -> dict[str, Any]
 
 def _read(flag: str, word: str) -> tuple[str, str, Any]:
     """Return the label, the operator and the value of one requirement."""
-    if match := _COMPARISON.fullmatch(word.strip()):
+    if match := _LABEL_COMPARISON.fullmatch(word.strip()):
         name, sign, value = match.groups()
         return (name, "not", [value]) if sign == "!=" else (name, sign, value)
-    if match := _WORD_CONDITION.fullmatch(word.strip()):
+    if match := _LABEL_CONDITION.fullmatch(word.strip()):
         name, sign, value = match.groups()
         if sign.endswith("exists") and value is None:
             return name, "exists", sign == "exists"
