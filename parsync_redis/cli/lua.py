@@ -1,5 +1,6 @@
 """The command `lua`: shows the scripts as they are sent to a server; it needs no server."""
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Final
 
@@ -8,6 +9,7 @@ import typer
 from ..errors import InvalidInput
 from ..store.scripts.calls import ALL
 from ..store.scripts.scripts import Script
+from .common import say
 
 SCRIPTS_BY_VERB: Final[Mapping[str, Script]] = {
     script.verb: script for script in sorted(ALL, key=lambda script: script.verb)
@@ -25,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def list_verbs() -> None:
     """List the verbs, each with the length of its script, and the SHA-1 that the server uses."""
     for verb, script in SCRIPTS_BY_VERB.items():
-        print(f"{verb:<18} {len(script.text):>6} {script.sha}")
+        say(f"{verb:<18} {len(script.text):>6} {script.sha}")
 
 
 def show(
@@ -38,4 +40,4 @@ def show(
     script = SCRIPTS_BY_VERB.get(verb)
     if script is None:
         raise InvalidInput(f"{verb!r} is no verb; there are {', '.join(SCRIPTS_BY_VERB)}")
-    print(script.text, end="")
+    sys.stdout.write(script.text)

@@ -140,7 +140,7 @@ def test_silence_means_death_while_only_a_primary_with_other_keys_takes_no_write
         (
             trial_note("tasks fail there at once", 30),
             "mend why tasks fail on a (parsync events --event failed --node a), then parsync "
-            "undrain a",
+            "nodes undrain a",
         ),
         (
             "its worker stands still: it is stopped",
