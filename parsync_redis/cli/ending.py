@@ -202,11 +202,13 @@ def requeue(
     with make_client(url, cluster, config) as client:
         dead = [task.id for task in client.dead(10_000)] if all_ else resolve_ids(client, ids or [])
         answers = client.requeue(dead)
+        missing = explain_empty(client, answers)
     if as_json:
         print_json(answers)
     else:
         for id, word in answers.items():
             say(f"{id} {'waits again' if word == 'revived' else f'is {word}, not dead'}")
         if not answers:
-            say("no dead tasks")
+            say(missing or "no dead tasks")
+    end_if_missing(missing, as_json)
     raise typer.Exit(0 if all(word == "revived" for word in answers.values()) else 1)

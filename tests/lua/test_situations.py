@@ -286,7 +286,7 @@ SCENES: dict[str, Scene] = {
         "only node n1 fits: it is suspect: tasks fail there; after 30 s it gets a task on trial",
         (
             "mend why tasks fail on n1 (parsync events --event failed --node n1), then parsync "
-            "undrain n1",
+            "nodes undrain n1",
         ),
         lambda drive, _: set_node(drive, "undrain"),
     ),
