@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from parsync_redis.cli.app import all_commands, full_words
+
 ROOT = Path(__file__).resolve().parent.parent
 WRITE = os.environ.get("PARSYNC_TEST_WRITE_DOCS") == "1"
 
@@ -52,6 +54,19 @@ class Document:
         for block, text in sorted(blocks, key=lambda pair: -pair[0].span[0]):
             self.text = self.text[: block.span[0]] + text + self.text[block.span[1] :]
         self.path.write_text(self.text, encoding="utf-8")
+
+
+def command_of(words: list[str]) -> tuple[str, list[str]]:
+    """Return the full name of the command that a command line of parsync runs, and its other words.
+
+    The name is '' if there is no such command. A group (`parsync tasks --help`) is its first verb.
+    """
+    words = full_words([word for word in words if word != "--help"])
+    for length in (2, 1):
+        name = " ".join(words[:length])
+        if name in all_commands():
+            return name, words[length:]
+    return "", words
 
 
 def tables(text: str) -> Iterator[list[str]]:

@@ -1,7 +1,4 @@
-"""The command line: `parsync`.
-
-Each module has the commands of one concern; this one puts them together.
-"""
+"""The command line: `parsync`. Each module has the commands of one concern."""
 
 from .app import app, main
 

@@ -1,4 +1,4 @@
-"""`python -m parsync_redis.cli`: what `parsync` does, for the interpreter that runs."""
+"""`python -m parsync_redis.cli`: runs `parsync` with the Python that runs this module."""
 
 from . import main
 

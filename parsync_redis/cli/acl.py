@@ -1,4 +1,4 @@
-"""The command `acl`: prints the logins of a cluster as Redis takes them."""
+"""The command `acl`: prints the logins of a cluster in the form that Redis reads."""
 
 import hashlib
 import re
@@ -14,12 +14,12 @@ from ..security.acl_tables import Role
 from ..settings import Settings, read_password
 from .common import Cluster, Config, say
 
-_CLOSED: Final = "default off resetpass ~* &* +@all"
-"""Nobody is this user.
+_CLOSED_DEFAULT_USER: Final = "default off resetpass ~* &* +@all"
+"""Rules of a default user that nobody can log in as.
 
-But many servers read their append-only file with its rights: without them they lose writes.
-
-Connections that were open without a login keep these rights until `CLIENT KILL USER default`.
+The user keeps all rights, because many servers read their append-only file with the rights of the
+default user: without rights they lose writes. Connections that were open without a login keep
+these rights until `CLIENT KILL USER default`.
 """
 
 
@@ -82,38 +82,37 @@ def acl(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Print Redis ACL lines: a login for each role, with just the commands, keys and channels that
-    it needs.
+    """Print Redis ACL lines: a login for each role, with no right that the role does not need.
 
-    The logins are called CLUSTER-ROLE. A login without a password is printed as off: nobody can use
-    it. Serve's is printed only if it may do more than the viewer's.
+    The name of a login is CLUSTER-ROLE. A login without a password is printed as off: nobody can
+    use it. The login of the role serve is printed only with --submitters or --operators.
     """
     if form not in ("file", "setuser"):
         raise InvalidInput(f"--form {form!r} is not known: known are file, setuser")
-    roles = list(
-        dict.fromkeys(
-            role or [one for one in Role if one is not Role.SERVE or submitters or operators]
-        )
-    )
+    usual_roles = [role for role in Role if role is not Role.SERVE or submitters or operators]
+    roles = list(dict.fromkeys(role or usual_roles))
     options = Options(
         tuple(queue) if queue else None, results, control, scan, db, submitters, operators
     )
     name = Settings.load(config, cluster=cluster).cluster
     hashes = _hashes(roles, password_file, hash)
-    for one in roles:
-        line = user_line(one, name, hashes.get(one, ""), options)
-        say(
-            f"user {line}"
-            if form == "file"
-            else f"ACL SETUSER {line.replace(' on ', ' reset on ', 1)}"
-        )
-        if one not in hashes:
+    for wanted_role in roles:
+        line = user_line(wanted_role, name, hashes.get(wanted_role, ""), options)
+        if form == "file":
+            say(f"user {line}")
+        else:
+            say(f"ACL SETUSER {line.replace(' on ', ' reset on ', 1)}")
+        if wanted_role not in hashes:
             say(
-                f"{name}-{one} has no password and is off: give one with --password-file",
+                f"{name}-{wanted_role} has no password and is off: give one with --password-file",
                 to_stderr=True,
             )
     if close_default:
-        say(f"user {_CLOSED}" if form == "file" else f"ACL SETUSER {_CLOSED}")
+        say(
+            f"user {_CLOSED_DEFAULT_USER}"
+            if form == "file"
+            else f"ACL SETUSER {_CLOSED_DEFAULT_USER}"
+        )
     else:
         say(
             "not printed: the line that turns the default user off. Until then whoever reaches the "
@@ -124,6 +123,7 @@ def acl(
 
 
 def _hashes(roles: Sequence[Role], password_file: Path | None, hash: str | None) -> dict[Role, str]:
+    """Return the SHA-256 of the password of each role that has one; raises InvalidInput."""
     if (hash or (password_file and not password_file.is_dir())) and len(roles) != 1:
         raise InvalidInput(
             "one password is for one --role: say which, or name a folder with a file for each role"
@@ -138,7 +138,8 @@ def _hashes(roles: Sequence[Role], password_file: Path | None, hash: str | None)
         return {roles[0]: hash.lower()}
     if not password_file:
         return {}
-    paths = {one: password_file / one if password_file.is_dir() else password_file for one in roles}
-    return {
-        one: hashlib.sha256(read_password(path).encode()).hexdigest() for one, path in paths.items()
-    }
+    hashes: dict[Role, str] = {}
+    for role in roles:
+        path = password_file / role if password_file.is_dir() else password_file
+        hashes[role] = hashlib.sha256(read_password(path).encode()).hexdigest()
+    return hashes

@@ -1,97 +1,126 @@
-"""The `parsync` program: the table of commands, imported one at a time, and one rule for errors.
+"""The `parsync` program: the table of commands, their short words, and one rule for errors.
 
-A command's module is imported when that command runs. `parsync --help` reads only the table.
+A command's module is imported when that command runs. `parsync --help` reads only the tables.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from ..errors import InvalidInput, ParsyncError
 from ..model.printable import printable
 from .words import fill_watch
 
 COMMANDS: Final = {
-    "cli.run": {"scheduler": "Run a scheduler until SIGTERM or Ctrl-C."},
-    "cli.dev": {
-        "dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C."
-    },
+    "cli.find": {"tasks list": "List tasks: first those that have not ended."},
     "cli.tasks": {
-        "submit": "Submit a task and print its id.",
-        "status": "Show a task: its state, its place, why it waits, and the time of each step.",
-        "demand": "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.",
-        "names": (
-            "Show how long the tasks of each name run, by node class too: their number, mean and "
-            "95th percentile."
-        ),
+        "tasks show": "Show a task: its state, its place, why it waits, and the time of each step.",
+        "tasks submit": "Submit a task and print its id.",
+        "kinds list": "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.",
+        "kinds times": "Show how long tasks of each name run, by node class too: count, mean, 95th percentile.",
+    },
+    "cli.ending": {
+        "tasks cancel": "Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to end.",
+        "tasks purge": "Delete the records of tasks that have ended.",
+        "tasks requeue": "Let dead tasks, which lost as many starts as they may, run again.",
+    },
+    "cli.explain": {
+        "tasks plan": "Say where a task would go, without submitting it.",
+        "tasks explain": "Say why a task waits, what keeps each node, who holds what it needs, and when it may start.",
     },
     "cli.top": {"top": "Show the cluster and draw it again every second, until q."},
-    "cli.find": {"tasks": "List tasks: first those that have not ended."},
-    "cli.explain": {
-        "explain": (
-            "Say why a task waits, what keeps each node, who holds what it needs, and when it may "
-            "start."
-        ),
-        "plan": "Say where a task would go, without submitting it.",
+    "cli.cluster": {
+        "nodes list": "List nodes: state, slots, what is left of their resources, taints.",
+        "nodes show": "Show a node: what runs there and for how long, what is left, what failed last.",
+        "nodes drain": "Give a node no new tasks, also after a restart; its runs go on, up to a deadline if any.",
+        "nodes undrain": "Give tasks to a drained or suspect node again.",
+        "schedulers": "List schedulers: which is leader, which is alive, and the statistics of each.",
+        "partitions": "List partitions, and how evenly nodes, scores and labels are dealt to them.",
     },
     "cli.events": {
         "events": "Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster."
     },
-    "cli.ending": {
-        "cancel": (
-            "Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to "
-            "end."
-        ),
-        "purge": "Cancel tasks that wait, or delete the records of tasks that have ended.",
-    },
-    "cli.dead": {"dead": "Dead tasks, which lost as many starts as they may: list, show, requeue."},
-    "cli.cluster": {
-        "nodes": (
-            "List nodes, or tell all about one: what runs there and for how long, what is left, "
-            "what failed last."
-        ),
-        "partitions": "List partitions, and how evenly nodes, scores and labels are dealt to them.",
-        "schedulers": "List schedulers: which is leader, which is alive, and the statistics of each.",
-        "drain": (
-            "Give a node no new tasks, also after it restarts; its runs go on, until a deadline if "
-            "one is given."
-        ),
-        "undrain": "Give tasks to a drained or suspect node again.",
-    },
     "cli.doctor": {
-        "doctor": "Check server, scripts, schedulers, ticks and nodes; each line has its fix."
-    },
-    "serve.command": {
-        "serve": "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API."
-    },
-    "serve.logins": {
-        "serve-token": "Make a token for a submitter, and its hash for the file of submitters.",
-        "serve-password": "Make an operator's line for the file of operators.",
-    },
-    "cli.quarantine": {
-        "quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."
+        "doctor check": "Check server, scripts, schedulers, ticks and nodes; each line has its fix."
     },
     "cli.repair": {
-        "repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."
+        "doctor repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."
+    },
+    "cli.quarantine": {
+        "doctor quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."
+    },
+    "cli.run": {"scheduler": "Run a scheduler until SIGTERM or Ctrl-C."},
+    "cli.dev": {
+        "dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C."
+    },
+    "serve.command": {
+        "serve run": "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API."
+    },
+    "serve.logins": {
+        "serve token": "Make a token for a submitter, and its hash for the file of submitters.",
+        "serve password": "Make an operator's line for the file of operators.",
+    },
+    "cli.acl": {
+        "acl": "Print Redis ACL lines: a login for each role, with no right that the role does not need."
     },
     "cli.lua": {"lua": "The Lua scripts as the server gets them: list, show."},
-    "cli.acl": {
-        "acl": (
-            "Print Redis ACL lines: a login for each role, with just the commands, keys and "
-            "channels that it needs."
-        )
-    },
 }
-"""Commands by module of parsync_redis: name and first sentence of the help."""
+"""Commands by module of parsync_redis: full name (noun, verb) and first sentence of the help."""
 
-GROUP: Final = "parsync_redis.commands"
-"""The group of entry points by which distributions add commands; each names a table like COMMANDS,
-of full modules.
+NOUNS: Final = {
+    "tasks": "List tasks; show, submit, cancel, requeue, purge, plan and explain them.",
+    "kinds": "List what waits, by kind; show how long the tasks of each name run.",
+    "nodes": "List nodes, or show one; drain and undrain them.",
+    "doctor": "Check the cluster, and say how to fix what is wrong; repair, and look at the quarantine.",
+    "serve": "Show the cluster over HTTP; make tokens and passwords for it.",
+}
+"""Nouns that have verbs, and their help. Without a verb, a noun does its first row of COMMANDS."""
+
+SHORT_WORDS: Final = {
+    "submit": "tasks submit",
+    "status": "tasks show",
+    "explain": "tasks explain",
+    "cancel": "tasks cancel",
+    "plan": "tasks plan",
+}
+"""Words for the commands that people type most, shown in the help."""
+
+HIDDEN_WORDS: Final = {
+    "purge": "tasks purge",
+    "dead": "tasks list --state dead",
+    "dead list": "tasks list --state dead",
+    "dead show": "tasks show",
+    "dead requeue": "tasks requeue",
+    "demand": "kinds list",
+    "names": "kinds times",
+    "drain": "nodes drain",
+    "undrain": "nodes undrain",
+    "repair": "doctor repair",
+    "quarantine": "doctor quarantine",
+    "serve-token": "serve token",
+    "serve-password": "serve password",
+}
+"""Words of earlier versions: they work, and the help does not show them."""
+
+PANELS: Final = {
+    "Tasks": ("submit", "status", "explain", "cancel", "plan", "tasks", "kinds"),
+    "Cluster": ("top", "nodes", "schedulers", "partitions", "events", "doctor"),
+    "Processes": ("scheduler", "dev", "serve"),
+    "Server": ("acl", "lua"),
+}
+"""The groups of `parsync --help`, in order; each fits on a screen."""
+
+ADDED_PANEL: Final = "Added by other distributions"
+
+ENTRY_POINTS: Final = "parsync_redis.commands"
+"""The group of entry points by which other distributions add commands.
+
+An entry point names a table in the form of COMMANDS, with modules by their full names.
 """
 
 ELSEWHERE: Final = dict.fromkeys(("bench", "simulate", "replay"), "parsync-lab")
@@ -100,30 +129,67 @@ ELSEWHERE: Final = dict.fromkeys(("bench", "simulate", "replay"), "parsync-lab")
 
 @cache
 def added_commands() -> dict[str, dict[str, str]]:
-    """Return the commands of other installed distributions: by module, name and first sentence of
-    the help.
-    """
+    """Return the commands that other installed distributions add, in the form of COMMANDS."""
     from importlib.metadata import entry_points
 
     return {
         module: commands
-        for entry in entry_points(group=GROUP)
+        for entry in entry_points(group=ENTRY_POINTS)
         for module, commands in entry.load().items()
     }
 
 
 def all_commands() -> list[str]:
-    """Return the names of all commands: those of parsync_redis, then those of other installed
-    distributions.
-    """
+    """Return the full names of all commands: first those of parsync_redis."""
     return [
         name for commands in (*COMMANDS.values(), *added_commands().values()) for name in commands
     ]
 
 
+def verbs_of(noun: str) -> dict[str, str]:
+    """Return the verbs of a noun, in order, with the first sentence of the help of each."""
+    return {
+        name.removeprefix(f"{noun} "): sentence
+        for commands in COMMANDS.values()
+        for name, sentence in commands.items()
+        if name.startswith(f"{noun} ")
+    }
+
+
+def first_verb(noun: str) -> str:
+    """Return the verb that runs when the command line has a noun and no verb."""
+    return next(iter(verbs_of(noun)))
+
+
+def full_words(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line with its command's full name: noun and verb.
+
+    "status x" becomes "tasks show x", "nodes" becomes "nodes list". Unknown words are returned as
+    they are, as is "tasks --help".
+    """
+    for length in (2, 1):
+        name = (SHORT_WORDS | HIDDEN_WORDS).get(" ".join(words[:length]))
+        if name is not None:
+            return [*name.split(), *words[length:]]
+    if not words or words[0] not in NOUNS:
+        return list(words)
+    noun, *arguments = words
+    if not arguments:
+        return [noun, first_verb(noun)]
+    if arguments[0] == "--help" or arguments[0] in verbs_of(noun):
+        return list(words)
+    if arguments[0].startswith("-"):
+        return [noun, first_verb(noun), *arguments]
+    # A word of its own is a node's name; a word before an argument is a verb with a typing error.
+    if noun == "nodes" and (len(arguments) == 1 or arguments[1].startswith("-")):
+        return [noun, "show", *arguments]
+    return list(words)
+
+
 def load(name: str) -> Any:
-    """Import the module of a command and return the click command; raise KeyError for an unknown
-    name.
+    """Import the module of a command and return the click command.
+
+    name: a full name, as `all_commands` has it. Raises KeyError for an unknown one.
     """
     modules = {
         command: f"parsync_redis.{module}"
@@ -134,37 +200,107 @@ def load(name: str) -> Any:
         modules = {
             command: module for module, commands in added_commands().items() for command in commands
         }
-    own = typer.Typer()
-    own.callback()(lambda: None)
-    import_module(modules[name]).register(own)
-    return typer.main.get_group(own).commands[name]
+    registered = typer.Typer()
+    registered.callback()(lambda: None)
+    import_module(modules[name]).register(registered)
+    return typer.main.get_group(registered).commands[name]
 
 
-class CommandTable(TyperGroup):
-    """The commands of the table; errors are one line on stderr and exit code 2, Ctrl-C is exit code
-    130.
+class CommandRow(TyperCommand):
+    """A command as the help lists it; its module is imported when it runs."""
 
-    Other distributions are asked for their commands only for a list of all commands or an unknown
-    name.
+    def __init__(self, name: str, full_name: str, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        self.full_name = full_name
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are rows: a row is replaced by the command itself when it runs."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name of a command, the command itself, and its arguments."""
+        name, command, arguments = super().resolve_command(ctx, args)
+        return (
+            name,
+            load(command.full_name) if isinstance(command, CommandRow) else command,
+            arguments,
+        )
+
+
+class Noun(LazyGroup):
+    """A noun and its verbs. The help and the completion have the flags of the first verb too."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show the verbs, and the flags of the first."""
+        self.params = [
+            parameter
+            for parameter in self._first().params
+            if not isinstance(parameter, TyperArgument)
+        ]
+        super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete verbs, flags of the first verb, and for `parsync nodes` names of nodes."""
+        verbs = super().shell_complete(ctx, incomplete)
+        first = self._first()
+        if incomplete.startswith("-"):
+            return [*verbs, *first.shell_complete(ctx, incomplete)]
+        values = [
+            value
+            for parameter in first.params
+            if isinstance(parameter, TyperArgument)
+            for value in parameter.shell_complete(ctx, incomplete)
+        ]
+        return [*verbs, *values]
+
+    def _first(self) -> Any:
+        return load(f"{self.name} {first_verb(str(self.name))}")
+
+
+def noun_of(name: str, panel: str) -> Noun:
+    """Return the group of a noun of NOUNS, with a row for each verb."""
+    rows = [CommandRow(verb, f"{name} {verb}", help=help) for verb, help in verbs_of(name).items()]
+    epilog = f"`parsync {name}` is `parsync {name} {first_verb(name)}`: these are its flags."
+    return Noun(name=name, commands=rows, help=NOUNS[name], epilog=epilog, rich_help_panel=panel)
+
+
+class CommandTable(LazyGroup):
+    """All commands, by PANELS.
+
+    An error is one line on stderr and exit code 2, Ctrl-C is exit code 130. Other distributions
+    are asked for their commands only for the list of all commands, or for an unknown name.
     """
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self._add(COMMANDS)
+        sentences = {
+            name: help for commands in COMMANDS.values() for name, help in commands.items()
+        }
+        for panel, names in PANELS.items():
+            for name in names:
+                if name in NOUNS:
+                    self.add_command(noun_of(name, panel))
+                    continue
+                full_name = SHORT_WORDS.get(name, name)
+                help = sentences[full_name]
+                self.add_command(CommandRow(name, full_name, help=help, rich_help_panel=panel))
+        for word, full_name in HIDDEN_WORDS.items():
+            self.add_command(CommandRow(word.split()[0], full_name, hidden=True))
 
     def _add(self, table: Mapping[str, Mapping[str, str]]) -> None:
         for commands in table.values():
             for name, help in commands.items():
-                self.add_command(TyperCommand(name, help=help))
+                self.add_command(CommandRow(name, name, help=help, rich_help_panel=ADDED_PANEL))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands."""
+        """Return the names of all commands, those of other distributions last."""
         self._add(added_commands())
         return super().list_commands(ctx)
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """Return the command of a name, None if there is none; raise InvalidInput if its
-        distribution is missing.
+        """Return the command of a name, None if there is none.
+
+        Raises InvalidInput for a command whose distribution is not installed.
         """
         if name not in self.commands:
             self._add(added_commands())
@@ -176,9 +312,13 @@ class CommandTable(TyperGroup):
         return super().get_command(ctx, name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Replace the table's entry by the command itself."""
-        name, found, rest = super().resolve_command(ctx, fill_watch(args))
-        return name, load(name) if name and found else found, rest
+        """Return a command and its arguments; short words and nouns without a verb are known too.
+
+        A shell that completes the first word after a noun gets the noun, with all its verbs.
+        """
+        is_noun_to_complete = ctx.resilient_parsing and args in ([noun] for noun in NOUNS)
+        words = args if is_noun_to_complete else full_words(args)
+        return super().resolve_command(ctx, fill_watch(words))
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -203,8 +343,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         from .. import __version__
 
         print(f"parsync {__version__}")
@@ -216,7 +356,7 @@ def parsync(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Print the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:

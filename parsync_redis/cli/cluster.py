@@ -1,4 +1,4 @@
-"""Commands about the cluster: nodes, partitions, schedulers, drain, undrain."""
+"""Commands about the cluster: nodes (list, show, drain, undrain), partitions, schedulers."""
 
 from typing import Annotated, Final
 
@@ -17,8 +17,8 @@ from .common import (
     explain_empty,
     make_client,
     parse_seconds,
-    print_found,
     print_json,
+    print_rows,
     print_table,
     say,
 )
@@ -30,40 +30,41 @@ from .table import Column
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    for command in (listing(nodes), listing(partitions), listing(schedulers), drain, undrain):
-        app.command()(command)
+    app.command("nodes list")(listing(list_nodes))
+    app.command("nodes show")(listing(show_node))
+    app.command("nodes drain")(drain)
+    app.command("nodes undrain")(undrain)
+    app.command()(listing(partitions))
+    app.command()(listing(schedulers))
 
 
-def nodes(
+Node = Annotated[
+    str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)
+]
+
+
+def list_nodes(
     node: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NODE]",
-            help="Tell all about this one.",
-            autocompletion=complete_node,
-            show_default=False,
-        ),
+        str | None, typer.Argument(hidden=True, autocompletion=complete_node, show_default=False)
     ] = None,
     as_json: Json = False,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """List nodes, or tell all about one: what runs there and for how long, what is left, what
-    failed last.
+    """List nodes: state, slots, what is left of their resources, taints.
 
-    LEFT is what no task holds, of what the node has. WAITING is the waiting seats in use, of those
-    that are open.
+    LEFT is the part of a node's resources that no task holds. WAITING is the number of waiting
+    seats in use, of all open ones.
     """
+    if node is not None:  # flags stand before the name: parsync nodes --json n1
+        show_node(node, as_json, url, cluster, config)
+        return
     with make_client(url, cluster, config) as client:
-        if node is not None:
-            detail = client.requests.do(lambda: read_node_detail(client.store, node))
-            print_json(detail) if as_json else print_node(detail)
-            return
-        found = client.nodes()
-        missing = explain_empty(client, found)
-    print_found(
-        found,
+        views = client.nodes()
+        missing = explain_empty(client, views)
+    print_rows(
+        views,
         as_json,
         (
             Column("NODE", cut="right"),
@@ -100,16 +101,29 @@ def nodes(
     )
 
 
+def show_node(
+    node: Node,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Show a node: what runs there and for how long, what is left, what failed last."""
+    with make_client(url, cluster, config) as client:
+        detail = client.requests.do(lambda: read_node_detail(client.store, node))
+    print_json(detail) if as_json else print_node(detail)
+
+
 def partitions(
     as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None
 ) -> None:
     """List partitions, and how evenly nodes, scores and labels are dealt to them."""
     with make_client(url, cluster, config) as client:
-        found = client.partitions()
-        missing = explain_empty(client, found)
-    evenness = measure_evenness(found)
+        views = client.partitions()
+        missing = explain_empty(client, views)
+    evenness = measure_evenness(views)
     if as_json:
-        print_json({"partitions": found, "evenness": evenness})
+        print_json({"partitions": views, "evenness": evenness})
         end_if_missing(missing, as_json)
         return
     print_table(
@@ -132,12 +146,12 @@ def partitions(
                 p.version,
                 " ".join(f"{label} {slots / p.slots:.0%}" for label, slots in p.labels.items()),
             )
-            for p in found
+            for p in views
         ),
         missing or "no partitions: the first scheduler makes them: parsync scheduler",
     )
     end_if_missing(missing, as_json)
-    if found:
+    if views:
         shares = "".join(f", {label} {_percent(value)}" for label, value in evenness.labels.items())
         say(
             f"spread, (max - min) / mean: slots {_percent(evenness.slots)}, "
@@ -158,9 +172,7 @@ _RANKS: Final = {
     "claims": 5,
     "free": 6,
 }
-"""How soon a narrow terminal leaves out a figure of a scheduler; those that matter most to people
-have small ones.
-"""
+"""Rank of each figure of a scheduler: a narrow terminal leaves out figures of large rank first."""
 
 
 def schedulers(
@@ -169,12 +181,13 @@ def schedulers(
     """List schedulers: which is leader, which is alive, and the statistics of each."""
     with make_client(url, cluster, config) as client:
         client.check()
-        found = read_schedulers(client.store)
-        missing = explain_empty(client, found)
+        views = read_schedulers(client.store)
+        missing = explain_empty(client, views)
         silencing = [refusal for refusal in read_refusals(client.store) if refusal.silences]
-    known = sorted({name for s in found for name in s.stats} - LONG_FIGURES)  # --json has them
-    print_found(
-        found,
+    # --json has the long figures too
+    figures = sorted({name for s in views for name in s.stats} - LONG_FIGURES)
+    print_rows(
+        views,
         as_json,
         (
             Column("SCHEDULER", cut="right"),
@@ -183,7 +196,7 @@ def schedulers(
             "ALIVE",
             "RENEWED",
             Column("COUNTER", 9),
-            *(Column(name.upper(), _RANKS.get(name, 7)) for name in known),
+            *(Column(name.upper(), _RANKS.get(name, 7)) for name in figures),
         ),
         lambda s: (
             s.name,
@@ -192,7 +205,7 @@ def schedulers(
             "yes" if s.alive else "NO",
             "over 1h ago" if s.silent_s is None else f"{age_text(s.silent_s)} ago",
             s.counter,
-            *(s.stats.get(n, "") for n in known),
+            *(s.stats.get(n, "") for n in figures),
         ),
         "no schedulers: start one: parsync scheduler",
         missing,
@@ -201,16 +214,11 @@ def schedulers(
         say(f"nobody can renew now: {refusal}", to_stderr=True)
 
 
-Node = Annotated[
-    str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)
-]
-
-
 def drain(
     node: Node,
     deadline: Annotated[
         str | None,
-        typer.Option(help="After this time its runs are ended, and placed elsewhere: 90s 10m 2h."),
+        typer.Option(help="After this time, end its runs and place them elsewhere: 90s 10m 2h."),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why: one line for people.")] = "",
     as_json: Json = False,
@@ -218,16 +226,10 @@ def drain(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Give a node no new tasks, also after it restarts; its runs go on, until a deadline if one is
-    given.
-    """
+    """Give a node no new tasks, also after a restart; its runs go on, up to a deadline if any."""
+    deadline_s = None if deadline is None else parse_seconds("--deadline", deadline)
     with make_client(url, cluster, config) as client:
-        _say(
-            client.drain(
-                node, None if deadline is None else parse_seconds("--deadline", deadline), reason
-            ),
-            as_json,
-        )
+        _print_view(client.drain(node, deadline_s, reason), as_json)
 
 
 def undrain(
@@ -239,10 +241,10 @@ def undrain(
 ) -> None:
     """Give tasks to a drained or suspect node again."""
     with make_client(url, cluster, config) as client:
-        _say(client.undrain(node), as_json)
+        _print_view(client.undrain(node), as_json)
 
 
-def _say(node: NodeView, as_json: bool) -> None:
+def _print_view(node: NodeView, as_json: bool) -> None:
     if as_json:
         print_json(node)
     else:

@@ -1,4 +1,4 @@
-"""Shared parts of the commands: the flags for server and cluster, and the output of results."""
+"""Shared parts of the commands: the flags for server and cluster, and the output."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -46,36 +46,36 @@ LogFormat = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 T = TypeVar("T")
-RETRY_FOR_S = 1.0
-"""For how long a command that only reads repeats its requests while no server answers."""
+READ_RETRY_S: Final = 1.0
+"""Seconds in which a reading command repeats its requests while no server answers."""
 
 
 def make_client(
     url: str | None,
     cluster: str | None,
     config: Path | None,
-    retry_for_s: float = RETRY_FOR_S,
+    retry_for_s: float = READ_RETRY_S,
     **flags: Any,
 ) -> ParsyncClient:
-    """Return a client for the common flags, and others that are settings."""
+    """Return a client for the common flags. flags: further settings by name, None for unset."""
     return ParsyncClient(Settings.load(config, url=url, cluster=cluster, **flags), retry_for_s)
 
 
 def print_json(value: Any) -> None:
     """Print dataclasses, mappings and sequences as JSON."""
-    # the one that JSON does not escape
+    # json.dumps escapes every control character but DEL
     print(json.dumps(value, default=plain, indent=2).replace("\x7f", "\\u007f"))
 
 
 def say(text: object, to_stderr: bool = False) -> None:
-    """Print a line, with escapes for what a terminal would not show as it is."""
+    """Print a line; control characters are escaped."""
     print(printable(text), file=sys.stderr if to_stderr else sys.stdout)
 
 
 def tell(text: object, indent: int = 0) -> None:
-    """Print a sentence.
+    """Print a sentence. On a terminal it is wrapped between words, and ids in it are short.
 
-    On a terminal its lines end between words, begin `indent` further in, and have short ids.
+    indent: columns by which the second line and later lines are indented.
     """
     width = screen_width()
     lines = [printable(text)] if width is None else wrapped(printable(text), width, indent)
@@ -84,13 +84,13 @@ def tell(text: object, indent: int = 0) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a dataclass as what JSON has; raises TypeError for anything else."""
+    """Return a dataclass as a dict, for json.dumps; raises TypeError for anything else."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(f"no JSON for {type(value).__name__}")
 
 
-def print_found(
+def print_rows(
     rows: Sequence[T],
     as_json: bool,
     columns: Sequence[Column | str],
@@ -98,9 +98,10 @@ def print_found(
     empty: str,
     missing: str = "",
 ) -> None:
-    """Print what a command has found as JSON, or as a table with one row for each.
+    """Print values as JSON, or as a table with a row for each value.
 
-    missing: see `explain_empty`. Then it is printed instead of the empty table, and the exit code
+    row: makes the cells of a value. empty: the sentence for no rows. missing: the text of
+    `explain_empty`; if there is any, it is printed instead of the empty table, and the exit code
     is 1.
     """
     if as_json:
@@ -111,16 +112,17 @@ def print_found(
 
 
 def explain_empty(client: ParsyncClient, rows: Sized) -> str:
-    """Return why a command found nothing: there is no such cluster, but others; '' if there is, or
-    it found some.
+    """Return the reason why a command has no rows: its cluster does not exist.
+
+    The sentence names the clusters on this server. '' if the cluster exists, or if there are rows.
     """
     return "" if rows else str(client.requests.do(lambda: look_for_cluster(client.store)) or "")
 
 
 def end_if_missing(missing: str, as_json: bool) -> None:
-    """End with exit code 1 if there is no such cluster.
+    """End with exit code 1 if there is no such cluster. missing: the text of `explain_empty`.
 
-    JSON stays JSON: the sentence goes to stderr.
+    With --json that text goes to stderr, so that stdout is valid JSON.
     """
     if missing and as_json:
         say(missing, to_stderr=True)
@@ -131,27 +133,28 @@ def end_if_missing(missing: str, as_json: bool) -> None:
 def print_table(
     columns: Sequence[Column | str], rows: Iterable[Sequence[object]], empty: str
 ) -> None:
-    """Print a table, with numbers to the right; print `empty` if there are no rows.
+    """Print a table, numbers aligned to the right; print `empty` if there are no rows.
 
-    On a terminal it is as wide as that: cli/table.py says what gives way.
+    On a terminal the table fits the width of the terminal: see cli/table.py.
     """
-    filled = [[_cell(value) for value in row] for row in rows]
-    if not filled:
+    cells = [[_cell(value) for value in row] for row in rows]
+    if not cells:
         say(empty)
         return
-    head, *lines = lay_out(columns, filled, screen_width(), WIDE.get())
+    head, *lines = lay_out(columns, cells, screen_width(), WIDE.get())
     print(typer.style(head, bold=True) if sys.stdout.isatty() else head)
     for line in lines:
         print(line)
 
 
 WIDE: ContextVar[bool] = ContextVar("WIDE", default=False)
-"""True while a command prints with all columns and whole ids: `--wide`."""
+"""True while a command runs with `--wide`: all columns and whole ids."""
 
 
 def screen_width() -> int | None:
-    """Return how wide a line may be; None for a pipe or a file, whose lines are never broken, and
-    with `--wide`.
+    """Return the columns of the terminal; None for a pipe or a file, and with `--wide`.
+
+    None means that lines are never broken.
     """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() and not WIDE.get() else None
 
@@ -163,7 +166,7 @@ def _cell(value: object) -> str:
 
 
 def parse_pairs(flag: str, values: Sequence[str] | None) -> dict[str, str]:
-    """Return the NAME=VALUE words of a repeated flag; raises InvalidInput."""
+    """Return the NAME=VALUE words of a repeated flag as a dict; raises InvalidInput."""
     pairs: dict[str, str] = {}
     for word in values or ():
         name, sign, value = word.partition("=")
@@ -174,7 +177,7 @@ def parse_pairs(flag: str, values: Sequence[str] | None) -> dict[str, str]:
 
 
 def parse_seconds(flag: str, text: str) -> float:
-    """Return a time like 90, 90s, 10m, 1.5h or 2d in seconds; raises InvalidInput."""
+    """Return a duration like 90, 90s, 10m, 1.5h or 2d in seconds; raises InvalidInput."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", text)
     if not match:
         raise InvalidInput(
@@ -185,9 +188,9 @@ def parse_seconds(flag: str, text: str) -> float:
 
 
 def show_time(ms: int | None) -> str:
-    """Return a server time (milliseconds since 1970) as UTC text."""
-    return (
-        "-"
-        if ms is None
-        else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
-    )
+    """Return a server time (milliseconds since 1970) as UTC text; '-' for None."""
+    if ms is None:
+        return "-"
+    text = datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    milliseconds = text[:-3]
+    return f"{milliseconds} UTC"

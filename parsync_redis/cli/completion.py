@@ -1,6 +1,6 @@
-"""Values that a shell completes, from the cluster.
+"""Values that a shell completes: nodes, names and ids, read from the cluster.
 
-A shell gets nothing if that does not answer at once.
+If the cluster does not answer within a second, the shell gets nothing.
 """
 
 import signal
@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import typer
 
-WAIT_S: Final = 1.0
-"""A person waits for the shell meanwhile."""
+COMPLETION_TIMEOUT_S: Final = 1.0
+"""Limit of the time for which a person waits for the shell."""
 
-MOST: Final = 200
-"""So many values are offered."""
+MAX_OFFERED: Final = 200
+"""Maximum number of values that a shell is offered."""
 
 
 def complete_node(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -46,37 +46,35 @@ def _nodes(client: Any) -> Iterable[str]:
 def _names(client: Any) -> Iterable[str]:
     from ..store.reads.views import read_names
 
-    found: list[str] = client.requests.do(lambda: read_names(client.store))
-    return found
+    names: list[str] = client.requests.do(lambda: read_names(client.store))
+    return names
 
 
 def _ids(client: Any) -> Iterable[str]:
     from ..store.reads.tasks import UNENDED, list_tasks
 
-    return [
-        "last",
-        *(task.id for task in client.requests.do(lambda: list_tasks(client.store, UNENDED, MOST))),
-    ]
+    tasks = client.requests.do(lambda: list_tasks(client.store, UNENDED, MAX_OFFERED))
+    return ["last", *(task.id for task in tasks)]
 
 
 def _complete(
     ctx: typer.Context, incomplete: str, read: Callable[[Any], Iterable[str]]
 ) -> list[str]:
-    """Return what begins so.
+    """Return the values that begin with `incomplete`.
 
-    Nothing at any error: a message would stand in the middle of the user's line.
+    Return nothing at any error: a message would stand in the middle of the user's line.
     """
     from ..errors import ParsyncError
     from .common import make_client
 
-    given = ctx.params
+    flags = ctx.params
     before = signal.signal(signal.SIGALRM, _too_late)
-    signal.setitimer(signal.ITIMER_REAL, WAIT_S)
+    signal.setitimer(signal.ITIMER_REAL, COMPLETION_TIMEOUT_S)
     try:
         with make_client(
-            given.get("url"), given.get("cluster"), given.get("config"), retry_for_s=0
+            flags.get("url"), flags.get("cluster"), flags.get("config"), retry_for_s=0
         ) as client:
-            return [value for value in read(client) if value.startswith(incomplete)][:MOST]
+            return [value for value in read(client) if value.startswith(incomplete)][:MAX_OFFERED]
     except (ParsyncError, TimeoutError):
         return []
     finally:

@@ -1,5 +1,6 @@
-"""The command `dev`: a whole stack in this terminal, quiet, with its logs in files and a last word
-when it is ready.
+"""The command `dev`: runs a whole stack in this terminal.
+
+The logs of its processes go to files; when the stack is ready, `dev` prints what to type next.
 """
 
 import json
@@ -30,11 +31,13 @@ from .printer import JsonPrinter, Printer
 from .run import stop_by_signal
 from .stack import LocalStack
 
-USUAL_PORT: Final = 6379
+REDIS_PORT: Final = 6379
 _LAST_LINES: Final = 12
-_LOOK_S: Final = 0.2
-_TELL_S: Final = 30.0
-"""After so long a stack that is not ready says what is missing."""
+"""Number of log lines that are printed of a process that has ended."""
+
+_CHECK_INTERVAL_S: Final = 0.2
+_PROGRESS_INTERVAL_S: Final = 30.0
+"""Seconds between two lines about what a stack still waits for."""
 
 
 def register(app: typer.Typer) -> None:
@@ -86,10 +89,10 @@ def dev(
 ) -> None:
     """Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.
 
-    When all are ready it says so last, with what to type next. The logs of the processes are in
-    files. With --url (or PARSYNC_URL, or in the settings file) that server is used and none is
-    started. Else the server has Redis's usual port, 6379, if nobody else has it, so that an app
-    with that address finds it.
+    When all processes are ready, it prints what to type next. The logs of the processes are in
+    files. With an address (--url, PARSYNC_URL, or in the settings file) no server is started. Else
+    the server uses Redis's usual port, 6379, if that port is free, so that an app with that
+    address finds the server.
     """
     labels = parse_pairs("--label", label)
     resources = parse_pairs("--resource", resource)
@@ -97,48 +100,48 @@ def dev(
         raise InvalidInput(f"--pool {pool!r} is not known: known are prefork, threads, solo")
     nodes = _nodes(workers, score or (), labels, resources, node or ())
     settings = Settings.load(config, url=url, cluster=cluster, log_format=log_format)
-    given = settings.url if "url" in settings.model_fields_set else None
+    server_url = settings.url if "url" in settings.model_fields_set else None
     say = JsonPrinter() if settings.log_format == JSON_FORMAT else Printer()
-    env = {"PARSYNC_LOG_FORMAT": settings.log_format} | (
-        {"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {}
-    )
+    env: dict[str, str] = {"PARSYNC_LOG_FORMAT": settings.log_format}
+    if config:
+        env["PARSYNC_CONFIG"] = str(Path(config).resolve())
     folder = _log_folder(logs)
     sink = say if follow else None
     with (
-        stop_by_signal() as (stop, came),
-        LocalStack(settings.cluster, given, sink, folder, env=env) as stack,
+        stop_by_signal() as (stop, received),
+        LocalStack(settings.cluster, server_url, sink, folder, env=env) as stack,
     ):
-        if not given:
-            address = stack.server(port=USUAL_PORT)
-            say("parsync", f"server {address} ({stack.embedded.program if stack.embedded else ''})")
+        if not server_url:
+            address = stack.server(port=REDIS_PORT)
+            program = stack.embedded.program if stack.embedded else ""
+            say("parsync", f"server {address} ({program})")
         say(
             "parsync",
             f"starting {schedulers} schedulers and {len(nodes)} workers; their logs are in "
             f"{folder}",
         )
         stack.scheduler(schedulers)
-        for one in nodes:
+        for words in nodes:
             stack.worker(
                 app,
-                one.name,
-                one.slots or slots,
-                one.score,
-                one.labels,
-                one.resources,
+                words.name,
+                words.slots or slots,
+                words.score,
+                words.labels,
+                words.resources,
                 pool,
-                extra=one.flags,
+                extra=words.flags,
             )
         run = _Run(stack, folder, say, stop)
-        if run.wait_until_ready(schedulers, [one.name for one in nodes]):
-            for line in ready_lines(
-                stack, settings.cluster, folder, len(nodes), _signatures(app, stack)
-            ):
+        if run.wait_until_ready(schedulers, [words.name for words in nodes]):
+            arguments = _signatures(app, stack)
+            for line in ready_lines(stack, settings.cluster, folder, len(nodes), arguments):
                 say("parsync", line)
             run.wait_until_stopped()
         say("parsync", "stopping")
-    if not came:
+    if not received:
         raise typer.Exit(1)
-    raise typer.Exit(130 if signal.SIGINT in came else 0)
+    raise typer.Exit(130 if signal.SIGINT in received else 0)
 
 
 def _nodes(
@@ -146,22 +149,27 @@ def _nodes(
     scores: Sequence[float],
     labels: dict[str, str],
     resources: dict[str, str],
-    more: Sequence[str],
+    node_flags: Sequence[str],
 ) -> list[NodeWords]:
-    """Return the nodes to start: the equal ones, then those with words of their own; raises
-    InvalidInput.
+    """Return the nodes to start: first `workers` equal nodes, then a node for each --node.
+
+    workers: None for 2, or 0 if there is any --node. Raises InvalidInput.
     """
-    own = [read_node_words(text) for text in more]
-    count = (0 if own else 2) if workers is None else workers
-    score_of = [scores[at % len(scores)] if scores else None for at in range(count)]
-    found = [NodeWords(f"n{at + 1}", None, score_of[at], labels, resources) for at in range(count)]
-    for one in own:
-        if one.name in {other.name for other in found}:
-            raise InvalidInput(f"--node {one.name} is not valid: two nodes have that name")
-        found.append(
-            replace(one, labels={**labels, **one.labels}, resources={**resources, **one.resources})
-        )
-    return found
+    named_nodes = [read_node_words(text) for text in node_flags]
+    count = workers
+    if count is None:
+        count = 0 if named_nodes else 2
+    nodes = []
+    for index in range(count):
+        score = scores[index % len(scores)] if scores else None
+        nodes.append(NodeWords(f"n{index + 1}", None, score, labels, resources))
+    for node in named_nodes:
+        if node.name in [earlier.name for earlier in nodes]:
+            raise InvalidInput(f"--node {node.name} is not valid: two nodes have that name")
+        all_labels = {**labels, **node.labels}
+        all_resources = {**resources, **node.resources}
+        nodes.append(replace(node, labels=all_labels, resources=all_resources))
+    return nodes
 
 
 def _log_folder(logs: Path | None) -> Path:
@@ -175,9 +183,7 @@ def _log_folder(logs: Path | None) -> Path:
 
 
 class _Run:
-    """A stack that was started: waits until it is ready, or until somebody stops it, and tells
-    which process ends.
-    """
+    """Waits until a started stack is ready or stopped, and prints which of its processes end."""
 
     def __init__(
         self,
@@ -193,30 +199,33 @@ class _Run:
         self._running = set(stack.processes)
 
     def wait_until_ready(self, schedulers: int, nodes: Sequence[str]) -> bool:
-        """Return True when all are members; False if one has ended, or somebody stops it."""
+        """Return True when schedulers and nodes are up; False after a signal or a process's end."""
         waited_s = 0.0
         with ParsyncClient(
             Settings.load(url=self._stack.url, cluster=self._stack.cluster), retry_for_s=0
         ) as client:
-            while (missing := _missing(client, schedulers, nodes)) and not self._stop.wait(_LOOK_S):
-                if self._tell_ended():
+            while (missing := _missing(client, schedulers, nodes)) and not self._stop.wait(
+                _CHECK_INTERVAL_S
+            ):
+                if self._print_ended():
                     return False
-                waited_s += _LOOK_S
-                if waited_s > _TELL_S:
+                waited_s += _CHECK_INTERVAL_S
+                if waited_s > _PROGRESS_INTERVAL_S:
                     waited_s = 0.0
                     self._say("parsync", f"not ready yet: {missing}")
         return not self._stop.is_set()
 
     def wait_until_stopped(self) -> None:
         """Wait for a signal, or until every process has ended."""
-        while self._running and not self._stop.wait(_LOOK_S):
-            self._tell_ended()
+        while self._running and not self._stop.wait(_CHECK_INTERVAL_S):
+            self._print_ended()
         if not self._running:
             self._say("parsync", "everything has ended")
 
-    def _tell_ended(self) -> bool:
-        """Say which processes have ended, with the last lines of their logs; return whether any
-        has.
+    def _print_ended(self) -> bool:
+        """Print which processes have ended since the last call, with the ends of their logs.
+
+        Return whether a process has ended.
         """
         ended = self._running - set(self._stack.alive())
         self._running -= ended
@@ -234,37 +243,44 @@ class _Run:
 
 
 def _missing(client: ParsyncClient, schedulers: int, nodes: Sequence[str]) -> str:
-    """Return what is not ready yet, '' if all are."""
+    """Return the schedulers and nodes that are not ready yet, as a text; '' if all are ready."""
     try:
-        alive = sum(one.alive for one in read_schedulers(client.store))
-        up = {one.name for one in client.nodes() if one.state in (NodeState.UP, NodeState.DRAINING)}
+        alive = sum(scheduler.alive for scheduler in read_schedulers(client.store))
+        nodes_up = {
+            node.name for node in client.nodes() if node.state in (NodeState.UP, NodeState.DRAINING)
+        }
     except ServerUnreachable as error:
         return str(error)
-    absent = [name for name in nodes if name not in up]
-    parts = [f"{alive} of {schedulers} schedulers"] if alive < schedulers else []
-    return ", ".join([*parts, *([f"no node {', '.join(absent)}"] if absent else [])])
+    absent = [name for name in nodes if name not in nodes_up]
+    parts = []
+    if alive < schedulers:
+        parts.append(f"{alive} of {schedulers} schedulers")
+    if absent:
+        parts.append(f"no node {', '.join(absent)}")
+    return ", ".join(parts)
 
 
 def _signatures(app: str, stack: LocalStack) -> dict[str, list[str]]:
-    """Return the arguments that each task of the app must have; nothing if the app
-    cannot be asked.
-    """
+    """Return the required arguments of the app's tasks by name; {} if the app does not load."""
     done = subprocess.run(
         [sys.executable, "-m", "parsync_redis.cli.signatures", app],
         env=stack.env,
         capture_output=True,
         text=True,
     )
-    found: dict[str, list[str]] = (
-        json.loads(done.stdout.splitlines()[-1]) if not done.returncode and done.stdout else {}
-    )
-    return found
+    if done.returncode or not done.stdout:
+        return {}
+    arguments: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return arguments
 
 
 def ready_lines(
     stack: LocalStack, cluster: str, folder: Path, nodes: int, arguments: dict[str, list[str]]
 ) -> list[str]:
-    """Return the last word of a stack that is ready."""
+    """Return the lines that are printed when a stack is ready: what there is, and what to type.
+
+    arguments: the required arguments of each task of the app, by name.
+    """
     url = stack.url or ""
     with ParsyncClient.from_url(url, cluster) as client:
         names = [
@@ -272,7 +288,7 @@ def ready_lines(
             for name in client.requests.do(lambda: read_names(client.store))
             if name in arguments
         ]
-        slots = sum(one.slots for one in client.nodes())
+        slots = sum(node.slots for node in client.nodes())
     schedulers = sum(name.startswith("scheduler-") for name in stack.processes)
     exports = f"export PARSYNC_URL={shlex.quote(url)} PARSYNC_CLUSTER={cluster}"
     if safe_url(url) != url:
@@ -289,6 +305,6 @@ def ready_lines(
     first = min(names, key=lambda name: (len(arguments[name]), len(name)), default=None)
     if first is not None:
         words = " ".join([first, *("1" for _ in arguments[first])])
-        told = "    # as JSON: " + ", ".join(arguments[first]) if arguments[first] else ""
-        lines += [f"  parsync submit {words} --wait{told}", "  parsync status last"]
+        comment = f"    # as JSON: {', '.join(arguments[first])}" if arguments[first] else ""
+        lines += [f"  parsync submit {words} --wait{comment}", "  parsync status last"]
     return [*lines, "  parsync nodes", "  parsync top", "Ctrl-C here stops everything.", ""]

@@ -1,4 +1,4 @@
-"""The command `doctor`: checks server and cluster, and prints a fix for what is wrong."""
+"""The command `doctor check`: checks server and cluster, and prints a fix for what is wrong."""
 
 import sys
 import time
@@ -13,21 +13,21 @@ from ..model.printable import printable
 from .common import Cluster, Config, Json, Url, make_client, print_json, say, screen_width
 from .table import wrapped
 
-SAY_S: Final = 5.0
-"""How often the audit says how far it is if nobody watches."""
+AUDIT_NEWS_S: Final = 5.0
+"""Seconds between two lines about the progress of an audit, if stderr is no terminal."""
 
-_TEXT_AT: Final = 18
-"""The column of the text: after the level and the name."""
+_TEXT_COLUMN: Final = 18
+"""The column where the text begins: after the level and the name."""
 
-_COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
+_LEVEL_COLORS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def register(app: typer.Typer) -> None:
     """Add this command to the app."""
-    app.command()(doctor)
+    app.command("doctor check")(check)
 
 
-def doctor(
+def check(
     audit: Annotated[
         bool, typer.Option("--audit", help="Also check every record of the state; reads all keys.")
     ] = False,
@@ -51,29 +51,30 @@ def doctor(
 
 
 class AuditProgress:
-    """Tells on stderr how far the audit is: at each step on a terminal, else every few seconds."""
+    """Prints the progress of an audit to stderr; without a terminal only every few seconds."""
 
     def __init__(self, pause_s: float | None = None) -> None:
-        self._pause_s = (0.0 if sys.stderr.isatty() else SAY_S) if pause_s is None else pause_s
-        self._said_s = time.monotonic()
+        self._pause_s = (
+            (0.0 if sys.stderr.isatty() else AUDIT_NEWS_S) if pause_s is None else pause_s
+        )
+        self._printed_s = time.monotonic()
 
     def __call__(self, text: str) -> None:
-        """Say it, if it is time."""
-        if time.monotonic() - self._said_s >= self._pause_s:
-            self._said_s = time.monotonic()
+        """Print a step, unless the last one was printed less than a pause ago."""
+        if time.monotonic() - self._printed_s >= self._pause_s:
+            self._printed_s = time.monotonic()
             say(f"audit: {text}", to_stderr=True)
 
 
 def _print(checks: list[Check]) -> None:
-    """Print each check: its level, its name, and what was found with the fix, which a terminal gets
-    in lines.
-    """
+    """Print each check: level, name, and the finding with its fix, wrapped on a terminal."""
     console = Console(highlight=False, markup=False, soft_wrap=True)
     width = screen_width()
     for check in checks:
-        text = printable(check.text + (f": {check.repair}" if check.repair else ""))
-        lines = [text] if width is None else wrapped(text, width - _TEXT_AT, 0)
-        console.print(f"{check.level:<5}", style=_COLORS[check.level], end="")
+        fix = f": {check.repair}" if check.repair else ""
+        text = printable(check.text + fix)
+        lines = [text] if width is None else wrapped(text, width - _TEXT_COLUMN, 0)
+        console.print(f"{check.level:<5}", style=_LEVEL_COLORS[check.level], end="")
         console.print(f"{check.name:<12} {lines[0]}")
         for line in lines[1:]:
-            console.print(" " * _TEXT_AT + line)
+            console.print(" " * _TEXT_COLUMN + line)

@@ -1,9 +1,9 @@
-"""The command `events`: what happened in the cluster, and when."""
+"""The command `events`: prints what happened in the cluster, and when."""
 
 import json
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,7 +13,7 @@ from ..model.events import WORDS, Event
 from ..model.moments import local_text, read_moment
 from ..store.repair.lost_leases import now_ms
 from .common import (
-    RETRY_FOR_S,
+    READ_RETRY_S,
     Cluster,
     Config,
     Json,
@@ -26,8 +26,8 @@ from .common import (
     say,
 )
 
-FOLLOW_FOR_S = 600.0
-"""For how long a command that follows waits for a server that does not answer."""
+FOLLOW_RETRY_S: Final = 600.0
+"""Seconds for which `--follow` waits for a server that does not answer."""
 
 
 def register(app: typer.Typer) -> None:
@@ -41,20 +41,26 @@ def events(
     ] = False,
     task: Annotated[
         str | None,
-        typer.Option(help="Only of this task, with the times of its steps.", metavar="ID"),
+        typer.Option(help="Only events of this task, with the times of its steps.", metavar="ID"),
     ] = None,
     node: Annotated[
-        str | None, typer.Option(help="Only of this node, and of tasks there.", metavar="NODE")
+        str | None,
+        typer.Option(help="Only events of this node, and of tasks there.", metavar="NODE"),
     ] = None,
     event: Annotated[
         list[str] | None,
-        typer.Option(help="Only these: failed, down, ...; repeatable.", metavar="EVENT"),
+        typer.Option(help="Only these events: failed, down, ... (repeat).", metavar="EVENT"),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(help="Only from then on: 14:02, 10m (ago), 2026-11-25T14:02.", metavar="TIME"),
+        typer.Option(
+            help="Only events from this time on: 14:02, 10m (ago), 2026-11-25T14:02.",
+            metavar="TIME",
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Only until then.", metavar="TIME")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Only events until this time.", metavar="TIME")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The newest so many.")] = 100,
     as_json: Json = False,
     url: Url = None,
@@ -67,9 +73,9 @@ def events(
     """
     if follow and until is not None:
         raise InvalidInput("--follow has no end: leave out --until")
-    with make_client(url, cluster, config, FOLLOW_FOR_S if follow else RETRY_FOR_S) as client:
+    with make_client(url, cluster, config, FOLLOW_RETRY_S if follow else READ_RETRY_S) as client:
         since_ms, until_ms = _span(client, since, until)
-        found = client.events(
+        stream = client.events(
             since_ms=since_ms,
             until_ms=until_ms,
             task=task,
@@ -78,20 +84,23 @@ def events(
             limit=limit,
             follow=follow,
         )
-        _follow(found, as_json) if follow else _list(client, found, as_json, limit)
+        _follow(stream, as_json) if follow else _list(client, stream, as_json, limit)
 
 
 def _span(
     client: ParsyncClient, since: str | None, until: str | None
 ) -> tuple[int | None, int | None]:
-    """Return from when to when, by the server's clock; None where nothing is said."""
+    """Return first and last moment in ms, by the server's clock; None for an absent flag."""
     if since is None and until is None:
         return None, None
     now = client.requests.do(lambda: now_ms(client.store))
-    since_ms = None if since is None else read_moment("--since", since, now)
-    return since_ms, None if until is None else read_moment(
-        "--until", until, now, after_ms=since_ms
-    )
+    since_ms = None
+    until_ms = None
+    if since is not None:
+        since_ms = read_moment("--since", since, now)
+    if until is not None:
+        until_ms = read_moment("--until", until, now, after_ms=since_ms)
+    return since_ms, until_ms
 
 
 def _list(client: ParsyncClient, stream: Iterator[Event], as_json: bool, limit: int) -> None:
@@ -117,5 +126,5 @@ def _follow(stream: Iterator[Event], as_json: bool) -> None:
 
 
 def line_of(event: Event) -> str:
-    """Return an event as one line, with the time of this machine."""
+    """Return an event as one line, with its time in the zone of this machine."""
     return f"{local_text(event.at_ms)} {event.text}"

@@ -1,4 +1,4 @@
-"""Commands that answer why: explain a task, and plan one without submitting it."""
+"""Commands that answer why: tasks explain, and tasks plan for a task that is not submitted."""
 
 from typing import Annotated, Any, Final
 
@@ -13,16 +13,16 @@ from .options import from_flags, with_options
 from .tasks import print_history
 
 _EXIT_CODES: Final = {Outlook.NOW: 0, Outlook.WAITS: 1, Outlook.NEVER: 2}
-_SHOWN: Final = 5
-"""Holders and nodes of a class that are named without -v."""
+_MAX_NAMED: Final = 5
+"""Maximum number of holders, and of nodes of a class, that are named without -v."""
 
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Name every node and every holder.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    for command in (explain, plan):
-        app.command()(command)
+    app.command("tasks plan")(plan)
+    app.command("tasks explain")(explain)
 
 
 def explain(
@@ -35,12 +35,12 @@ def explain(
 ) -> None:
     """Say why a task waits, what keeps each node, who holds what it needs, and when it may start.
 
-    Exit 1 if nothing is known of it.
+    Exit 1 if nothing is known of the task.
     """
     with make_client(url, cluster, config) as client:
-        found = client.explain(resolve_id(client, id))
-    print_json(found) if as_json else print_explanation(found, verbose)
-    raise typer.Exit(1 if found.outlook is Outlook.GONE else 0)
+        explanation = client.explain(resolve_id(client, id))
+    print_json(explanation) if as_json else print_explanation(explanation, verbose)
+    raise typer.Exit(1 if explanation.outlook is Outlook.GONE else 0)
 
 
 @with_options
@@ -64,82 +64,84 @@ def plan(
 ) -> None:
     """Say where a task would go, without submitting it.
 
-    Exit 0 if it would be placed now, 1 if it would wait, 2 if no node could ever hold it. An error
-    has exit code 2 too: then standard output is empty.
+    Exit 0: the task would be placed now, 1: the task would wait, 2: no node could ever hold the
+    task. An error has exit code 2 too: then standard output is empty.
     """
     options = {name: value for name, value in from_flags(flags).items() if value is not None}
     with make_client(url, cluster, config) as client:
-        found = client.plan(name, queue=queue, **with_near(client, options))
-    print_json(found) if as_json else print_explanation(found, verbose)
-    raise typer.Exit(_EXIT_CODES[found.outlook])
+        explanation = client.plan(name, queue=queue, **with_near(client, options))
+    print_json(explanation) if as_json else print_explanation(explanation, verbose)
+    raise typer.Exit(_EXIT_CODES[explanation.outlook])
 
 
-def print_explanation(found: Explanation, verbose: bool) -> None:
-    """Print an explanation, the answer first."""
-    what = f" ({found.name} {needs_shown(found.needs)})" if found.name else ""
-    say(f"{f'task {found.id}' if found.id else 'such a task'}{what}: {_answer(found)}")
-    tell(f"  {found.why}", 4)
-    if found.outlook in (Outlook.WAITS, Outlook.NEVER):
-        if found.ahead is None or found.ahead_alike is None:
-            tell("  waiting tasks before it: not counted", 4)
-        elif found.ahead:
-            tell(
-                f"  waiting tasks before it: {found.ahead:,}, with equal needs: "
-                f"{found.ahead_alike:,}",
-                4,
-            )
-        if found.start_text:
-            tell(f"  {found.start_text}", 4)
-        for one in found.holders if verbose else found.holders[:_SHOWN]:
-            ends = (
-                f"for {one.until.text(found.now_ms)}"
-                if one.until
-                else "for how long is not known yet"
-            )
-            tell(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {ends}", 4)
-    if found.choice:
-        _print_choice(found.choice)
-    for some in found.classes:
-        tell(
-            f"  {len(some.nodes):>6,} node{'s' if len(some.nodes) > 1 else ' '}  "
-            f"{_class(some, verbose)}",
-            4,
-        )
-    for remedy in found.remedies:
-        tell(f"  it could run with: {remedy}", 4)
-    print_history(found.history)
+def print_explanation(explanation: Explanation, verbose: bool) -> None:
+    """Print an explanation, the answer first. verbose: name every node and every holder."""
+    subject = f"task {explanation.id}" if explanation.id else "such a task"
+    if explanation.name:
+        subject += f" ({explanation.name} {needs_shown(explanation.needs)})"
+    say(f"{subject}: {_answer(explanation)}")
+    _print_fact(explanation.why)
+    if explanation.outlook in (Outlook.WAITS, Outlook.NEVER):
+        _print_wait(explanation, verbose)
+    if explanation.choice:
+        _print_choice(explanation.choice)
+    for node_class in explanation.classes:
+        count = len(node_class.nodes)
+        plural = "s" if count > 1 else " "
+        _print_fact(f"{count:>6,} node{plural}  {_class_text(node_class, verbose)}")
+    for remedy in explanation.remedies:
+        _print_fact(f"it could run with: {remedy}")
+    print_history(explanation.history)
+
+
+def _print_fact(text: str) -> None:
+    tell(f"  {text}", 4)
+
+
+def _print_wait(explanation: Explanation, verbose: bool) -> None:
+    """Print what a task waits for: tasks before it, its start, and who holds what it needs."""
+    if explanation.ahead is None or explanation.ahead_alike is None:
+        _print_fact("waiting tasks before it: not counted")
+    elif explanation.ahead:
+        alike = f"with equal needs: {explanation.ahead_alike:,}"
+        _print_fact(f"waiting tasks before it: {explanation.ahead:,}, {alike}")
+    if explanation.start_text:
+        _print_fact(explanation.start_text)
+    for holding in explanation.holders if verbose else explanation.holders[:_MAX_NAMED]:
+        duration = "for how long is not known yet"
+        if holding.until:
+            duration = f"for {holding.until.text(explanation.now_ms)}"
+        holder = f"{holding.task} ({holding.name or 'unknown'})"
+        _print_fact(f"{holding.node} is held by {holder}, {duration}")
 
 
 def _print_choice(choice: Choice) -> None:
-    """Print why a task has its place: by whom it was chosen, from what, and among which nodes."""
-    lost = [holder or "a closed slot" for holder in choice.lost_to]
-    after = f", after lost claims: {len(lost)} (to {', '.join(lost)})" if lost else ""
-    tell(
-        f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {age_text(choice.age_s)} "
-        f"old{after}",
-        4,
-    )
-    tell("  candidates: " + " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps), 4)
-    of_best = f"number {choice.rank} of those that are left; the best of them has {choice.best:g}"
-    tell(f"  {choice.node} has score {choice.score:g}, {of_best}", 4)
+    """Print why a task has its place: the scheduler that chose, its view, and the candidates."""
+    winners = [holder or "a closed slot" for holder in choice.lost_to]
+    losses = f", after lost claims: {len(winners)} (to {', '.join(winners)})" if winners else ""
+    view = f"from a view {age_text(choice.age_s)} old"
+    _print_fact(f"chosen by {choice.scheduler}, {choice.strategy}, {view}{losses}")
+    steps = " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps)
+    _print_fact(f"candidates: {steps}")
+    rank = f"number {choice.rank} of those that are left; the best of them has {choice.best:g}"
+    _print_fact(f"{choice.node} has score {choice.score:g}, {rank}")
 
 
-def _answer(found: Explanation) -> str:
+def _answer(explanation: Explanation) -> str:
     return {
         Outlook.NOW: "has room now",
-        Outlook.WAITS: "waits" if found.id else "would wait",
+        Outlook.WAITS: "waits" if explanation.id else "would wait",
         Outlook.NEVER: "no node can ever hold it",
-        Outlook.PLACED: f"has a place on {found.node}",
+        Outlook.PLACED: f"has a place on {explanation.node}",
         Outlook.ENDED: "has ended",
         Outlook.GONE: "nothing is known of it",
-    }[found.outlook]
+    }[explanation.outlook]
 
 
-def _class(some: NodeClass, verbose: bool) -> str:
+def _class_text(node_class: NodeClass, verbose: bool) -> str:
     """Return what keeps the nodes of a class, and their names."""
-    why = "; ".join(obstacle.why for obstacle in some.obstacles) or "has room"
-    named = some.nodes if verbose else some.nodes[:_SHOWN]
-    more = (
-        f" and {len(some.nodes) - len(named):,} more (-v)" if len(named) < len(some.nodes) else ""
-    )
-    return f"{why}: {', '.join(named)}{more}"
+    why = "; ".join(obstacle.why for obstacle in node_class.obstacles) or "has room"
+    named = node_class.nodes if verbose else node_class.nodes[:_MAX_NAMED]
+    unnamed = len(node_class.nodes) - len(named)
+    suffix = f" and {unnamed:,} more (-v)" if unnamed else ""
+    return f"{why}: {', '.join(named)}{suffix}"

@@ -1,4 +1,4 @@
-"""The command `tasks`: list tasks, by state, name, node, age and what they hold."""
+"""The command `tasks list`: tasks by state, name, node, age and what they hold."""
 
 from collections.abc import Callable
 from typing import Annotated, Final
@@ -20,7 +20,7 @@ from .common import (
     explain_empty,
     make_client,
     parse_seconds,
-    print_found,
+    print_rows,
     say,
     screen_width,
     show_time,
@@ -47,23 +47,25 @@ _COLUMNS: Final = (
 
 def register(app: typer.Typer) -> None:
     """Add this command to the app."""
-    app.command("tasks")(listing(tasks))
+    app.command("tasks list")(listing(list_matching))
 
 
-def tasks(
+def list_matching(
     state: Annotated[
         str | None,
         typer.Option(
             help=(
-                "Only those: waiting, placed, running, succeeded, failed, cancelled, dead, ended "
-                "or any."
+                "Only tasks in this state: waiting, placed, running, succeeded, failed, cancelled, "
+                "dead, ended or any."
             ),
             autocompletion=complete_state,
         ),
     ] = None,
     node: Annotated[
         str | None,
-        typer.Option(help="Only those that have their place there.", autocompletion=complete_node),
+        typer.Option(
+            help="Only tasks that have their place on this node.", autocompletion=complete_node
+        ),
     ] = None,
     name: Annotated[
         str,
@@ -73,12 +75,14 @@ def tasks(
     ] = "*",
     holds: Annotated[
         str | None,
-        typer.Option(help="Only those that hold some of a resource now: gpu.", show_default=False),
+        typer.Option(
+            help="Only tasks that hold some of this resource now: gpu.", show_default=False
+        ),
     ] = None,
     older_than: Annotated[
         str,
         typer.Option(
-            help="Only those that were submitted, or have ended, so long ago: 90s 10m 2h."
+            help="Only tasks that were submitted, or have ended, so long ago: 90s 10m 2h."
         ),
     ] = "0s",
     sort: Annotated[
@@ -104,8 +108,9 @@ def tasks(
     if node is not None:
         check_name("node name", node)
     age_s = parse_seconds("--older-than", older_than)
-    chosen = any((node, name != "*", holds, age_s, sort))
-    states = parse_states(state) if state is not None else UNENDED if chosen else ANY
+    has_filter = any((node, name != "*", holds, age_s, sort))
+    default_states = UNENDED if has_filter else ANY
+    states = default_states if state is None else parse_states(state)
     if holds and not states & HOLDING:
         raise InvalidInput(
             f"--state {state} holds nothing: --holds is about tasks that are placed or running"
@@ -113,26 +118,29 @@ def tasks(
     query = TaskQuery(states, name, node or "", holds or "", age_s, sort or "", limit)
     with make_client(url, cluster, config) as client:
         client.check()
-        found = find_tasks(client.store, query)
-        some = client.with_reasons(found.tasks)
+        answer = find_tasks(client.store, query)
+        tasks = client.with_reasons(answer.tasks)
         now_ms = server_ms(client.store)
-        missing = explain_empty(client, some)
-    print_found(some, as_json, _COLUMNS, task_row(some, now_ms), "no tasks", missing)
-    if found.part:
-        say(f"this answer is a part: {found.part} (--state looks at fewer)", to_stderr=True)
-    elif len(some) == limit:
+        missing = explain_empty(client, tasks)
+    print_rows(tasks, as_json, _COLUMNS, task_row(tasks, now_ms), "no tasks", missing)
+    if answer.part:
+        say(f"this answer is a part: {answer.part} (--state looks at fewer)", to_stderr=True)
+    elif len(tasks) == limit:
         say(f"{limit} tasks are listed, and there may be more: --limit", to_stderr=True)
 
 
 def task_row(tasks: list[TaskStatus], now_ms: int) -> Callable[[TaskStatus], tuple[object, ...]]:
-    """Return what makes the row of a task; a terminal gets short ids. now_ms: the server's time."""
-    narrow = screen_width() is not None
+    """Return a function that makes the row of a task; a terminal gets short ids.
+
+    now_ms: the server's clock.
+    """
+    is_terminal = screen_width() is not None
     ids = short_ids(task.id for task in tasks)
 
     def row(task: TaskStatus) -> tuple[object, ...]:
         since_ms = task.times.get("finished") or task.times.get("submitted")
         return (
-            ids[task.id] if narrow else task.id,
+            ids[task.id] if is_terminal else task.id,
             task.name,
             task.state.value,
             f"{task.node}/{task.slot}" if task.node else None,
@@ -141,7 +149,7 @@ def task_row(tasks: list[TaskStatus], now_ms: int) -> Callable[[TaskStatus], tup
             run_text(task, now_ms),
             needs_shown(task.needs),
             show_time(task.times.get("submitted")),
-            shorten_ids(task.why) if narrow else task.why,
+            shorten_ids(task.why) if is_terminal else task.why,
         )
 
     return row

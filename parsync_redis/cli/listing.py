@@ -1,6 +1,4 @@
-"""The common flags of the commands that list: `--wide`, and `--watch`, which draws
-again and again.
-"""
+"""The common flags of commands that list: `--wide`, and `--watch`, which draws periodically."""
 
 import inspect
 import io
@@ -34,40 +32,42 @@ Watch = Annotated[
 
 def listing(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command that lists the flags --wide and --watch."""
-    parameters = inspect.signature(command).parameters.values()
     hints = get_type_hints(command, include_extras=True)
-    own = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
+    own_parameters = [
+        parameter.replace(annotation=hints[parameter.name])
+        for parameter in inspect.signature(command).parameters.values()
+    ]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    more = [
+    listing_parameters = [
         inspect.Parameter("wide", kind, default=False, annotation=Wide),
         inspect.Parameter("watch", kind, default=None, annotation=Watch),
     ]
-    at = next(n for n, parameter in enumerate(own) if parameter.name == "as_json")
+    names = [parameter.name for parameter in own_parameters]
+    position = names.index("as_json")
 
-    def run(wide: bool, watch: float | None, **given: Any) -> None:
+    def run(wide: bool, watch: float | None, **arguments: Any) -> None:
         WIDE.set(wide)
         if watch is None:
-            command(**given)
+            command(**arguments)
             return
-        if given["as_json"]:
+        if arguments["as_json"]:
             raise InvalidInput(
                 "--watch draws on a terminal, --json is for programs: give one of them"
             )
-        watch_command(lambda: command(**given), watch)
+        watch_command(lambda: command(**arguments), watch)
 
     run.__name__ = command.__name__
     run.__doc__ = command.__doc__
-    found = inspect.Signature([*own[:at], *more, *own[at:]])
-    vars(run).update(__signature__=found)
-    run.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in found.parameters.values()
-    }
+    parameters = [*own_parameters[:position], *listing_parameters, *own_parameters[position:]]
+    vars(run).update(__signature__=inspect.Signature(parameters))
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
 def watch_command(draw: Callable[[], None], every_s: float) -> None:
-    """Draw what a command prints again and again, until Ctrl-C; an error is shown, and the next
-    look tries again.
+    """Run a command every `every_s` seconds until Ctrl-C, and draw its output on the terminal.
+
+    An error is drawn too, and the next run tries again. Raises InvalidInput without a terminal.
     """
     if not sys.stdout.isatty():
         raise InvalidInput(
@@ -83,10 +83,10 @@ def watch_command(draw: Callable[[], None], every_s: float) -> None:
 
 
 class _Page(io.StringIO):
-    """The text of one look, which a command prints as it would to the terminal."""
+    """The output of one run of a command, which prints to it as to a terminal."""
 
     def isatty(self) -> bool:
-        """Return True, so that the command draws for the terminal."""
+        """Return True: the page is drawn on a terminal."""
         return True
 
 
@@ -103,13 +103,13 @@ def _drawn(draw: Callable[[], None]) -> str:
 
 
 def screen(lines: Sequence[str], height: int) -> str:
-    """Return what draws these lines over the last ones, at most `height`: no line is cleared before
-    it is written.
+    """Return the text that draws at most `height` lines over the lines that are on the terminal.
+
+    A line is cleared only behind its new text, so that the screen does not flicker.
     """
-    shown = list(lines)
-    if len(shown) > height - 1:
-        shown = [
-            *shown[: height - 2],
-            f"... and {len(shown) - height + 2} more lines: a taller window shows them",
-        ]
-    return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J"
+    visible = list(lines)
+    if len(visible) > height - 1:
+        hidden_count = len(visible) - height + 2
+        visible = visible[: height - 2]
+        visible.append(f"... and {hidden_count} more lines: a taller window shows them")
+    return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in visible) + "\x1b[J"

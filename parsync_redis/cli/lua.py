@@ -1,5 +1,6 @@
-"""The command `lua`: shows the scripts as they are sent to the server; no server is needed."""
+"""The command `lua`: shows the scripts as they are sent to a server; it needs no server."""
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Final
 
@@ -8,8 +9,9 @@ import typer
 from ..errors import InvalidInput
 from ..store.scripts.calls import ALL_SCRIPTS
 from ..store.scripts.scripts import Script
+from .common import say
 
-SCRIPTS: Final[Mapping[str, Script]] = {
+SCRIPTS_BY_VERB: Final[Mapping[str, Script]] = {
     script.verb: script for script in sorted(ALL_SCRIPTS, key=lambda script: script.verb)
 }
 
@@ -23,22 +25,19 @@ def register(app: typer.Typer) -> None:
 
 
 def list_verbs() -> None:
-    """List the verbs, each with the bytes of its script and the SHA-1 by which the
-    server knows it.
-    """
-    for verb, script in SCRIPTS.items():
-        print(f"{verb:<18} {len(script.text):>6} {script.sha}")
+    """List the verbs, each with the length of its script, and the SHA-1 that the server uses."""
+    for verb, script in SCRIPTS_BY_VERB.items():
+        say(f"{verb:<18} {len(script.text):>6} {script.sha}")
 
 
 def show(
     verb: Annotated[str, typer.Argument(help="The verb, as `parsync lua list` has it.")],
 ) -> None:
-    """Print a script as it is sent: what the loader makes of the header, the libraries, and the
-    verb's own lines.
+    """Print a script as it is sent: with the locals that the loader adds, and the libraries.
 
     `redis-cli SCRIPT LOAD` of this text answers the SHA-1 that `parsync lua list` shows.
     """
-    script = SCRIPTS.get(verb)
+    script = SCRIPTS_BY_VERB.get(verb)
     if script is None:
-        raise InvalidInput(f"{verb!r} is no verb; there are {', '.join(SCRIPTS)}")
-    print(script.text, end="")
+        raise InvalidInput(f"{verb!r} is no verb; there are {', '.join(SCRIPTS_BY_VERB)}")
+    sys.stdout.write(script.text)

@@ -1,18 +1,19 @@
-"""Print all about one node."""
+"""Print the page of a node: its facts, its tasks, what could run there, its last failures."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..inspect.node_detail import NodeDetail, Occupant
 from ..model.amount import shown_amount
 from ..model.human import age_text, labels_shown, needs_shown
 from ..model.node import deadline_s, drain_reason
+from ..model.status import TaskStatus
 from ..model.views import NodeView
 from .common import print_table, say, screen_width
 from .table import Column, short_ids, shorten_ids
 
 
 def left_text(node: NodeView) -> str:
-    """Return what no task holds of what a node has: 'gpu=1/4 mem=2GiB/16GiB'."""
+    """Return the part of a node's resources that no task holds: 'gpu=1/4 mem=2GiB/16GiB'."""
     return " ".join(
         f"{name}={_amount(node.left.get(name, 0))}/{_amount(amount)}"
         for name, amount in node.resources.items()
@@ -23,12 +24,12 @@ def _amount(number: float) -> str:
     return shown_amount(round(number * 1000))
 
 
-def print_node(found: NodeDetail) -> None:
-    """Print a node: its facts, what runs there, what could run there, its last failures."""
-    node = found.node
-    down = (
-        f" for {age_text((found.now_ms - node.down_ms) / 1000)}" if node.down_ms is not None else ""
-    )
+def print_node(detail: NodeDetail) -> None:
+    """Print the page of a node."""
+    node = detail.node
+    down = ""
+    if node.down_ms is not None:
+        down = f" for {age_text((detail.now_ms - node.down_ms) / 1000)}"
     facts = (
         ("node", node.name),
         ("state", f"{node.state}{down}{_why(node)}"),
@@ -45,11 +46,11 @@ def print_node(found: NodeDetail) -> None:
         if value:
             say(f"{name + ':':<11}{value}")
     say("")
-    _print_occupants(found.occupants, found.now_ms)
+    _print_occupants(detail.occupants, detail.now_ms)
     say("")
-    _print_waiting(found)
+    _print_waiting(detail)
     say("")
-    _print_failures(found)
+    _print_failures(detail)
 
 
 def _why(node: NodeView) -> str:
@@ -67,18 +68,18 @@ def _seats(node: NodeView) -> str:
     return f"; {node.waiting} of {node.ahead} waiting seats in use" if node.ahead else ""
 
 
-def _ids(ids: Iterable[str]) -> dict[str, str]:
-    every = list(ids)
-    return short_ids(every) if screen_width() is not None else {id: id for id in every}
+def _shown_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Return the text of each id: short on a terminal, else whole."""
+    whole_ids = list(ids)
+    return short_ids(whole_ids) if screen_width() is not None else {id: id for id in whole_ids}
 
 
 def _sentence(text: str) -> str:
     return shorten_ids(text) if screen_width() is not None else text
 
 
-def _print_occupants(some: Iterable[Occupant], now_ms: int) -> None:
-    occupants = list(some)
-    ids = _ids(one.task for one in occupants)
+def _print_occupants(occupants: Sequence[Occupant], now_ms: int) -> None:
+    ids = _shown_ids(occupant.task for occupant in occupants)
     print_table(
         (
             Column("SLOTS", cut="right"),
@@ -90,63 +91,67 @@ def _print_occupants(some: Iterable[Occupant], now_ms: int) -> None:
         ),
         (
             (
-                slot_ranges(one.slots),
-                ids[one.task],
-                one.name,
-                one.state,
-                age_text((now_ms - (one.started_ms or one.placed_ms)) / 1000),
-                needs_shown(one.holds),
+                slot_ranges(occupant.slots),
+                ids[occupant.task],
+                occupant.name,
+                occupant.state,
+                age_text((now_ms - (occupant.started_ms or occupant.placed_ms)) / 1000),
+                needs_shown(occupant.holds),
             )
-            for one in occupants
+            for occupant in occupants
         ),
         "no task holds a slot",
     )
 
 
 def slot_ranges(numbers: Iterable[int]) -> str:
-    """Return numbers with runs of them as ranges: '0-3,7'."""
-    found: list[list[int]] = []
+    """Return numbers as ranges: 0, 1, 2, 3, 7 is '0-3,7'."""
+    ranges: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def _print_waiting(found: NodeDetail) -> None:
-    if not found.waiting:
+def _print_waiting(detail: NodeDetail) -> None:
+    if not detail.waiting:
         say("no task waits that it could hold")
         return
-    say(f"tasks that wait and that it could hold: {sum(kind.waiting for kind in found.waiting):,}")
+    count = sum(kind.waiting for kind in detail.waiting)
+    say(f"tasks that wait and that it could hold: {count:,}")
     print_table(
         ("WAITING", Column("KIND", cut="right"), Column("WHY", prose=True)),
         (
             (kind.waiting, needs_shown(kind.kind), _sentence(kind.why))
-            for kind in found.waiting[:10]
+            for kind in detail.waiting[:10]
         ),
         "",
     )
 
 
-def _print_failures(found: NodeDetail) -> None:
-    part = f" (a part: {found.failures_part})" if found.failures_part else ""
-    if not found.failures:
+def _print_failures(detail: NodeDetail) -> None:
+    part = f" (a part: {detail.failures_part})" if detail.failures_part else ""
+    if not detail.failures:
         say(f"no task has failed there lately{part}")
         return
     say(f"last failures there{part}")
-    ids = _ids(task.id for task in found.failures)
+    ids = _shown_ids(task.id for task in detail.failures)
     print_table(
         (Column("TASK", text=True), Column("NAME", cut="left"), "ENDED", Column("WHY", prose=True)),
         (
             (
                 ids[task.id],
                 task.name,
-                f"{age_text((found.now_ms - (task.times.get('finished') or found.now_ms)) / 1000)} "
-                "ago",
+                f"{_age_of_end(task, detail.now_ms)} ago",
                 task.why,
             )
-            for task in found.failures
+            for task in detail.failures
         ),
         "",
     )
+
+
+def _age_of_end(task: TaskStatus, now_ms: int) -> str:
+    return age_text((now_ms - (task.times.get("finished") or now_ms)) / 1000)

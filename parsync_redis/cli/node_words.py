@@ -1,4 +1,4 @@
-"""Read what `parsync dev --node` says of a node: 'gpu:slots=2,gpu=1,gpu_model=a100'."""
+"""Read the value of `parsync dev --node`: 'gpu:slots=2,gpu=1,gpu_model=a100'."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ FORM: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NodeWords:
-    """A node as the flags of its worker would say it. slots, score: None is the default."""
+    """A node of `parsync dev --node`. slots, score: None for the default."""
 
     name: str
     slots: int | None = None
@@ -28,26 +28,26 @@ class NodeWords:
 
     @property
     def flags(self) -> Sequence[str]:
-        """Return the flags of its worker that LocalStack.worker has no argument for."""
+        """Return the flags for the node's worker that LocalStack.worker has no argument for."""
         return [word for taint in self.taints for word in ("--parsync-taint", taint)]
 
 
 def read_node_words(text: str) -> NodeWords:
     """Read the value of --node; raises InvalidInput."""
-    name, _, rest = text.partition(":")
+    name, _, words = text.partition(":")
     check_name("node name", name)
     slots = None
     score = None
     labels = dict[str, str]()
     resources = dict[str, str]()
     taints = list[str]()
-    for word in rest.split(",") if rest else ():
-        at = min((word.find(sign) for sign in "=:" if sign in word), default=-1)
-        key = word[:at]
-        value = word[at + 1 :]
-        if at < 1 or not value:
+    for word in words.split(",") if words else ():
+        position = min((word.find(sign) for sign in "=:" if sign in word), default=-1)
+        key = word[:position]
+        value = word[position + 1 :]
+        if position < 1 or not value:
             raise InvalidInput(f"--node {shown(text)} is not valid at {shown(word)}: {FORM}")
-        if word[at] == ":":
+        if word[position] == ":":
             labels[check_name("label name", key)] = check_name("label value", value)
         elif key == "slots":
             slots = _slots(text, value)

@@ -1,4 +1,4 @@
-"""The flags of `parsync submit` for a task's options, made of the table in model/options.py."""
+"""The flags of `submit` and `plan` for the options of a task, made from model/options.py."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -13,10 +13,16 @@ from .requirements import parse_requirements
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes **flags a flag for each option, as typer reads its signature."""
+    """Give a command a flag for each task option.
+
+    typer reads the signature of the command: its parameter **flags is replaced by the flags, which
+    stand behind the third parameter.
+    """
     parameters = list(inspect.signature(command).parameters.values())[:-1]
     hints = get_type_hints(command, include_extras=True)
-    own = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
+    own_parameters = [
+        parameter.replace(annotation=hints[parameter.name]) for parameter in parameters
+    ]
     flags = [
         inspect.Parameter(
             _variable(option),
@@ -26,20 +32,19 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         )
         for option in OPTIONS
     ]
-    found = inspect.Signature([*own[:3], *flags, *own[3:]])
-    vars(command).update(__signature__=found)
-    command.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in found.parameters.values()
-    }
+    all_parameters = [*own_parameters[:3], *flags, *own_parameters[3:]]
+    vars(command).update(__signature__=inspect.Signature(all_parameters))
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in all_parameters}
     return command
 
 
 def from_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the flags ask for by name of option, None for nothing; raises InvalidInput."""
-    return {option.name: _asked(option, flags[_variable(option)]) for option in OPTIONS}
+    """Return the value of each task option by its name, None if unset; raises InvalidInput."""
+    return {option.name: _option_value(option, flags[_variable(option)]) for option in OPTIONS}
 
 
 def _variable(option: Option) -> str:
+    """Return the name of the Python parameter of an option's flag."""
     return option.flag.removeprefix("--").replace("-", "_")
 
 
@@ -53,7 +58,7 @@ def _flag(option: Option) -> Any:
     return Annotated[value | None, typer.Option(flag, help=option.help)]
 
 
-def _asked(option: Option, value: Any) -> Any:
+def _option_value(option: Option, value: Any) -> Any:
     if option.name == "require":
         return parse_requirements(option.flag, value) or None
     if option.value is Mapping:

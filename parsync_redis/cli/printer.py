@@ -1,4 +1,4 @@
-"""Print the lines of several processes: for people with a name and a color for each, or as JSON."""
+"""Print the lines of several processes: with a color for each process, or as JSON."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from .common import say
 
-_COLORS = (
+_PROCESS_COLORS = (
     "cyan",
     "magenta",
     "green",
@@ -22,8 +22,9 @@ _COLORS = (
 
 
 class Printer:
-    """Prints lines of several processes, each with its name in front in a color of its own; those
-    of parsync bare.
+    """Prints lines of several processes, each line behind the name of its process in color.
+
+    Lines of the process "parsync" are printed without a name.
     """
 
     def __init__(self) -> None:
@@ -37,24 +38,26 @@ class Printer:
             if name == "parsync":
                 self._console.print(Text(line))
                 return
-            color = self._colors.setdefault(name, _COLORS[len(self._colors) % len(_COLORS)])
-            # Keep the programs' colors; their brackets are not markup.
+            color = self._colors.setdefault(
+                name, _PROCESS_COLORS[len(self._colors) % len(_PROCESS_COLORS)]
+            )
+            # from_ansi keeps the program's own colors, and takes no brackets for markup
             self._console.print(Text.assemble((f"{name:<12} ", color)) + Text.from_ansi(line))
 
 
 class JsonPrinter:
-    """Prints each line as JSON, with the name of the process that it is of as `source`."""
+    """Prints each line as a JSON object, with the name of its process as `source`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def __call__(self, name: str, line: str) -> None:
-        """Print one line; one that is no JSON object is the message of one."""
+        """Print a line; a line that is no JSON object becomes the field `message`."""
         try:
-            found = json.loads(line)
+            parsed = json.loads(line)
         except ValueError:
-            found = line
-        fields = found if isinstance(found, dict) else {"message": line}
+            parsed = None
+        fields = parsed if isinstance(parsed, dict) else {"message": line}
         with self._lock:
             say(json.dumps({"source": name, **fields}))
             sys.stdout.flush()

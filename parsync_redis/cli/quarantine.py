@@ -1,4 +1,4 @@
-"""The command `quarantine`: damaged or foreign values that a process met in the state."""
+"""The commands `doctor quarantine`: damaged or foreign values that a process met in the state."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,14 +29,14 @@ commands = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
-    """Add this command to the app."""
-    app.add_typer(commands, name="quarantine")
+    """Add these commands to the app."""
+    app.add_typer(commands, name="doctor quarantine")
 
 
 def _read(
     url: str | None, cluster: str | None, config: Path | None
 ) -> tuple[list[QuarantineEntry], str]:
-    """Return the entries, and what `explain_empty` says of them."""
+    """Return the entries in quarantine, and the text of `explain_empty`."""
     with make_client(url, cluster, config) as client:
         client.check()
         records = entries(client.store)
@@ -76,7 +76,7 @@ def show(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Show one entry, with its first bytes."""
+    """Show an entry, with its first bytes."""
     records, _ = _read(url, cluster, config)
     if not 1 <= number <= len(records):
         raise InvalidInput(
@@ -100,10 +100,11 @@ def clear_entries(url: Url = None, cluster: Cluster = None, config: Config = Non
 
 
 def _plain(entry: QuarantineEntry) -> dict[str, object]:
-    """Return an entry with its bytes as text; bytes that are not text are escaped."""
+    """Return the fields of an entry, its bytes as text; bytes that are not text are escaped."""
     data = entry.data.decode(errors="backslashreplace")
     text = "".join(
-        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in data
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in data
     )
     return {
         "met_ms": entry.met_ms,

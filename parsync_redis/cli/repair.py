@@ -1,16 +1,16 @@
-"""The command `repair`: finds what is damaged in the keys of a cluster, and rebuilds it at once."""
+"""The command `doctor repair`: finds damaged keys of a cluster, and rebuilds them at once."""
 
 from typing import Annotated
 
 import typer
 
 from ..store.repair.repair_all import Finding, repair_all
-from .common import Cluster, Config, Json, Url, make_client, print_found
+from .common import Cluster, Config, Json, Url, make_client, print_rows
 
 
 def register(app: typer.Typer) -> None:
     """Add this command to the app."""
-    app.command()(repair)
+    app.command("doctor repair")(repair)
 
 
 def repair(
@@ -27,16 +27,17 @@ def repair(
 ) -> None:
     """Find damaged keys and rebuild them from what is left, as the leader does bit by bit.
 
-    Exit 1 if something is damaged still.
+    Exit 1 if something is still damaged.
     """
     with make_client(url, cluster, config, retry_for_s=0) as client:
         client.check()
-        found = repair_all(client.store, dry_run)
-        left = found if dry_run else repair_all(client.store, dry=True) if found else []
-    print_found(
-        found, as_json, ("WHERE", "WHAT IS WRONG", "WHAT WAS DONE"), _row, "nothing is damaged"
-    )
-    raise typer.Exit(1 if left else 0)
+        findings = repair_all(client.store, dry_run)
+        remaining = findings
+        if findings and not dry_run:
+            remaining = repair_all(client.store, dry=True)
+    columns = ("WHERE", "WHAT IS WRONG", "WHAT WAS DONE")
+    print_rows(findings, as_json, columns, _row, "nothing is damaged")
+    raise typer.Exit(1 if remaining else 0)
 
 
 def _row(finding: Finding) -> tuple[str, str, str]:

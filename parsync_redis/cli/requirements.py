@@ -1,6 +1,4 @@
-"""Read what `--require` asks of labels: 'zone=a', 'zone in a,b', 'gpu_model!=t4', 'vram_gb>=24',
-'disk exists'.
-"""
+"""Read the values of `--require`: 'zone=a', 'zone in a,b', 'gpu_model!=t4', 'vram_gb>=24'."""
 
 import re
 from collections.abc import Sequence
@@ -13,34 +11,37 @@ FORMS: Final = (
     "exists"
 )
 
-_SIGN: Final = re.compile(r"([^=!<>]+?)\s*(>=|<=|!=|=|>|<)\s*(\S+)")
-_WORD: Final = re.compile(r"(\S+)\s+(in|not in|exists|not exists)(?:\s+(\S.*))?")
+_LABEL_COMPARISON: Final = re.compile(r"([^=!<>]+?)\s*(>=|<=|!=|=|>|<)\s*(\S+)")
+_LABEL_CONDITION: Final = re.compile(r"(\S+)\s+(in|not in|exists|not exists)(?:\s+(\S.*))?")
 
 
 def parse_requirements(flag: str, words: Sequence[str] | None) -> dict[str, Any]:
-    """Return what the words of a repeated flag require, by label, as the option `require` takes it.
+    """Return the value of the option `require`: conditions by label, {"vram_gb": {">=": "24"}}.
 
-    Raises InvalidInput.
+    words: the values of the repeated flag. Raises InvalidInput.
     """
-    found: dict[str, dict[str, Any]] = {}
+    conditions: dict[str, dict[str, Any]] = {}
     for word in words or ():
         name, sign, value = _read(flag, word)
-        of_name = found.setdefault(name, {})
-        if sign == "not" and sign in of_name:
-            of_name[sign] += value
-        elif sign in of_name:
+        by_sign = conditions.setdefault(name, {})
+        if sign == "not" and sign in by_sign:
+            by_sign[sign] += value
+        elif sign in by_sign:
             raise InvalidInput(f"{flag} {word!r} is not valid: {name} has another such requirement")
         else:
-            of_name[sign] = value
-    return {name: signs["="] if [*signs] == ["="] else signs for name, signs in found.items()}
+            by_sign[sign] = value
+    return {
+        name: by_sign["="] if [*by_sign] == ["="] else by_sign
+        for name, by_sign in conditions.items()
+    }
 
 
 def _read(flag: str, word: str) -> tuple[str, str, Any]:
     """Return the label, the operator and the value of one requirement."""
-    if match := _SIGN.fullmatch(word.strip()):
+    if match := _LABEL_COMPARISON.fullmatch(word.strip()):
         name, sign, value = match.groups()
         return (name, "not", [value]) if sign == "!=" else (name, sign, value)
-    if match := _WORD.fullmatch(word.strip()):
+    if match := _LABEL_CONDITION.fullmatch(word.strip()):
         name, sign, value = match.groups()
         if sign.endswith("exists") and value is None:
             return name, "exists", sign == "exists"

@@ -1,4 +1,4 @@
-"""The command `scheduler`, and how a command that runs is stopped."""
+"""The command `scheduler`, and the signals that stop a command that runs."""
 
 import os
 import signal
@@ -24,23 +24,24 @@ def register(app: typer.Typer) -> None:
 
 @contextmanager
 def stop_by_signal() -> Iterator[tuple[threading.Event, list[int]]]:
-    """Yield an event that SIGTERM and Ctrl-C set, and the list of signals received; a second Ctrl-C
-    interrupts.
+    """Yield an event that SIGTERM and Ctrl-C set, and the list of received signals.
+
+    A second Ctrl-C raises KeyboardInterrupt.
     """
     stop = threading.Event()
-    came = list[int]()
+    received = list[int]()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         stop.set()
-        if came.count(signal.SIGINT) > 1:
+        if received.count(signal.SIGINT) > 1:
             raise KeyboardInterrupt
 
     before = {
         number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        yield stop, came
+        yield stop, received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -48,7 +49,7 @@ def stop_by_signal() -> Iterator[tuple[threading.Event, list[int]]]:
 
 def scheduler(
     name: Annotated[
-        str | None, typer.Option(help="Its name; made up from host and process if not given.")
+        str | None, typer.Option(help="Its name; made of host and process if not given.")
     ] = None,
     partitions: Annotated[int | None, typer.Option(help="Partitions of a new cluster (8).")] = None,
     shards: Annotated[
@@ -97,7 +98,7 @@ def scheduler(
 ) -> None:
     """Run a scheduler until SIGTERM or Ctrl-C.
 
-    The first one of a cluster sets it up. Wait while the server is away.
+    The first scheduler of a cluster sets it up. While the server is away, schedulers wait.
     """
     if name is not None:
         check_name("scheduler name", name)
@@ -120,24 +121,24 @@ def scheduler(
         log_format=log_format,
     )
     if parent:
-        # that is the worker's, beside which this one runs
+        # the health file is the file of the worker that started this scheduler
         settings = settings.model_copy(update={"health_file": None})
     # numpy and the scheduler's modules are for this command only
     from ..scheduler.process.start import own_name, run
 
     name = name or own_name()
     log_to_stderr(log_level, settings.log_format, scheduler=name)
-    with stop_by_signal() as (stop, came):
+    with stop_by_signal() as (stop, received):
         if parent:
             threading.Thread(
                 target=_stop_with, args=(parent, stop), name="parent", daemon=True
             ).start()
         run(settings, name=name, stop=stop, at_most=at_most)
-    raise typer.Exit(130 if signal.SIGINT in came else 0)
+    raise typer.Exit(130 if signal.SIGINT in received else 0)
 
 
 def _stop_with(parent: int, stop: threading.Event) -> None:
-    """Set `stop` when the parent process is gone: an orphan gets another parent."""
+    """Set `stop` when the parent process is gone: the system gives an orphan another parent."""
     while os.getppid() == parent:
         if stop.wait(0.5):
             return

@@ -1,7 +1,6 @@
-"""`python -m parsync_redis.cli.signatures APP`: the app's tasks and the arguments that each must
-have, as JSON.
+"""`python -m parsync_redis.cli.signatures APP`: the required arguments of an app's tasks, as JSON.
 
-A process of its own, because an app's modules may do anything when they are imported.
+This runs in a process of its own, because an app's modules may do anything on import.
 """
 
 import inspect
@@ -13,22 +12,26 @@ from celery.app.utils import find_app
 
 
 def required_of(function: Any) -> list[str]:
-    """Return the names of the positional arguments that a function must have."""
-    found = inspect.signature(function).parameters.values()
+    """Return the names of the positional arguments of a function that have no default."""
+    parameters = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [one.name for one in found if one.default is one.empty and one.kind in kinds]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind in kinds
+    ]
 
 
 def main(name: str) -> None:
-    """Print the tasks of an app that are not Celery's own."""
+    """Print {task name: required arguments} of an app, without Celery's own tasks."""
     app = find_app(name)
     app.loader.import_default_modules()
-    found = {
+    arguments = {
         task.name: required_of(task.run)
         for task in app.tasks.values()
         if not task.name.startswith("celery.")
     }
-    json.dump(found, sys.stdout)
+    json.dump(arguments, sys.stdout)
 
 
 if __name__ == "__main__":

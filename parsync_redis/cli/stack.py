@@ -1,8 +1,8 @@
-"""A stack of processes on this machine: a server, schedulers and Celery workers, each in its own
-session.
+"""A stack of processes on this machine: a server, schedulers and Celery workers.
 
-What `parsync dev`, the demo, the benches and the tests start and stop. Addresses go by environment,
-not by command line, so that no password shows in a list of processes.
+`parsync dev`, the demo, the benches and the tests start and stop such stacks. Each process has a
+session of its own. Addresses are passed in the environment, not on the command line, so that no
+password shows in a list of processes.
 """
 
 import os
@@ -20,15 +20,19 @@ from typing import Final
 from ..store.server.embedded import EmbeddedServer, PortTaken
 
 Sink = Callable[[str, str], None]
-"""Takes the name of a process and a line that it printed; called from a thread of each process."""
+"""Receives the name of a process and a printed line, from a thread for each process."""
 
-GRACE_S: Final = 10.0
-_KEPT_LINES: Final = 200
+STOP_GRACE_S: Final = 10.0
+"""Seconds between SIGTERM and SIGKILL when a stack stops."""
+
+_MAX_LINES: Final = 200
+"""Number of last lines of a process that are kept."""
 
 
 class Process:
-    """A program that runs in a session of its own; its lines go to a sink and a file, and the
-    newest are kept.
+    """A program in a session of its own.
+
+    Its lines go to a sink and to a file; `lines` has the last 200.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class Process:
         self.name = name
         self._sink = sink
         self._file = log.open("a", encoding="utf-8", buffering=1) if log else None
-        self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.lines: deque[str] = deque(maxlen=_MAX_LINES)
         self.popen = subprocess.Popen(
             command,
             env=dict(env),
@@ -71,8 +75,9 @@ class Process:
             self._file.write(line + "\n")
 
     def settle(self) -> None:
-        """Wait until the last lines of a process that has ended are read; what it started may hold
-        the pipe open.
+        """Wait until the last lines of an ended process are read, for at most a second.
+
+        The pipe may stay open: a program that the process has started may hold it.
         """
         self._pump.join(timeout=1)
 
@@ -81,20 +86,18 @@ class Process:
         """Return True while the process runs."""
         return self.popen.poll() is None
 
-    def send(self, how: int) -> None:
-        """Send a signal to the program; send SIGKILL to its whole session."""
+    def send(self, signal_number: int) -> None:
+        """Send a signal to the program; SIGKILL goes to its whole session."""
         try:
-            if how == signal.SIGKILL:
-                os.killpg(self.popen.pid, how)
+            if signal_number == signal.SIGKILL:
+                os.killpg(self.popen.pid, signal_number)
             elif self.alive:
-                os.kill(self.popen.pid, how)
+                os.kill(self.popen.pid, signal_number)
         except ProcessLookupError:
             pass
 
     def end(self, deadline: float) -> int:
-        """Wait until `deadline` (monotonic seconds), then kill what is left; return the
-        exit code.
-        """
+        """Wait for the end, or kill at `deadline` (monotonic seconds); return the exit code."""
         try:
             self.popen.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -110,9 +113,9 @@ class Process:
 class LocalStack:
     """Starts and stops the processes of a cluster; a context manager that leaves nothing running.
 
-    url: a server that runs already; without it call `server`. logs: a folder for a file of lines
-    for each process. env: variables for all of them. Names: 'scheduler-1', 'scheduler-2', ...; a
-    worker is called as its node.
+    url: a server that runs already; without it call `server`. logs: a folder for the log file of
+    each process. env: variables for all processes. The names of processes are 'scheduler-1',
+    'scheduler-2', ..., and for a worker the name of its node.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class LocalStack:
         logs: Path | None = None,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        grace_s: float = GRACE_S,
+        grace_s: float = STOP_GRACE_S,
     ) -> None:
         self.cluster = cluster
         self.url = url
@@ -147,7 +150,7 @@ class LocalStack:
     def server(self, program: str | None = None, aof: bool = False, port: int | None = None) -> str:
         """Start a server and return its URL; workers use it as broker and result backend too.
 
-        port: if another process has it, the server takes any other.
+        port: if another process uses this port, the server takes a free port.
         """
         try:
             self.embedded = EmbeddedServer(program, port, aof=aof)
@@ -160,9 +163,7 @@ class LocalStack:
         return self.url
 
     def scheduler(self, n: int = 1, **flags: object) -> list[str]:
-        """Start n more schedulers with these flags (gap_s=0.2 is --gap-s 0.2); return
-        their names.
-        """
+        """Start n schedulers with these flags (gap_s=0.2 is --gap-s 0.2); return their names."""
         words = [
             word
             for flag, value in flags.items()
@@ -226,9 +227,7 @@ class LocalStack:
         return node
 
     def start(self, name: str, command: Sequence[str]) -> Process:
-        """Start any program as a part of the stack; the name of an ended process may be
-        used again.
-        """
+        """Start a program as a part of the stack; the name of an ended process may be reused."""
         if name in self.processes and self.processes[name].alive:
             raise ValueError(f"{name} runs already")
         log = self.logs / f"{name}.log" if self.logs else None
@@ -240,20 +239,21 @@ class LocalStack:
         return [name for name, process in self.processes.items() if process.alive]
 
     def kill(self, name: str) -> None:
-        """Kill a process and everything it started, at once (SIGKILL)."""
+        """Kill a process and all that it has started (SIGKILL)."""
         self.processes[name].send(signal.SIGKILL)
         self.processes[name].end(time.monotonic() + 5)
 
     def terminate(self, name: str, grace_s: float | None = None) -> int:
-        """Ask a process to end (SIGTERM), kill it after the grace period; return its exit code."""
+        """Send SIGTERM to a process, kill it after the grace period; return its exit code."""
         self.processes[name].send(signal.SIGTERM)
         return self.processes[name].end(
             time.monotonic() + (self.grace_s if grace_s is None else grace_s)
         )
 
     def stop(self) -> None:
-        """Stop everything: workers first, so that they give back what they hold, then schedulers,
-        then the server.
+        """Stop all processes: workers, then schedulers, then the server.
+
+        Workers come first, so that they can give back the tasks that they hold.
         """
         schedulers = {name for name in self.processes if name.startswith("scheduler-")}
         for names in (self.processes.keys() - schedulers, schedulers):

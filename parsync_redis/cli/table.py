@@ -1,9 +1,9 @@
 """Lay out a table for a terminal or for a pipe. Pure: columns, rows and a width in, lines out.
 
-On a terminal no value is broken: columns that are empty are left out, then those that matter least,
-then long names are cut. A sentence that does not fit beside its row stands below it. Without a
-width (a pipe, `--wide`) each row is one line, and values are whole. A pipe has the same columns
-whatever its rows are: all but the details, which `--wide` shows.
+On a terminal no value is broken: empty columns are left out, then columns of large rank, then long
+names are cut. A sentence that does not fit beside its row stands below the row. Without a width (a
+pipe, `--wide`) each row is one line, and values are whole. A pipe has the same columns whatever its
+rows are: all columns but the details, which `--wide` shows.
 """
 
 import re
@@ -16,17 +16,18 @@ from rich.cells import cell_len
 
 GAP: Final = 2
 INDENT: Final = "    "
-BESIDE: Final = 40
-"""A sentence stands beside its row if it has so much room there, else below it."""
+MIN_PROSE_WIDTH: Final = 40
+"""A longer sentence stands beside its row if it has this many characters there, else below it."""
 
-DETAIL: Final = 3
-"""Columns of this rank are left out before a name is cut, or a sentence moves below its row.
+DETAIL_RANK: Final = 3
+"""Smallest rank of a detail.
 
-A pipe has none.
+On a terminal details are left out before a name is cut or a sentence moves below its row; a pipe
+has no details.
 """
 
-SHORTEST: Final = 12
-"""A name is not cut below so many characters."""
+MIN_NAME_WIDTH: Final = 12
+"""Minimum number of characters of a name that is cut."""
 
 _UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
@@ -35,8 +36,8 @@ _UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 class Column:
     """A column. rank: 0 is always shown; where room is short, larger ranks are left out first.
 
-    cut: the side at which a long value is cut, 'left' or 'right'; '' for never. prose: its values
-    are sentences. text: they are no numbers, even if they look so.
+    cut: the side at which a long value is cut, 'left' or 'right'; '' for never. prose: the values
+    are sentences. text: the values are no numbers, even if they look like numbers.
     """
 
     name: str
@@ -56,117 +57,160 @@ def lay_out(
 
     width: of a line, None for any length. wide: without a width, details are shown too.
     """
-    wanted = [column if isinstance(column, Column) else Column(column) for column in columns]
-    every = range(len(wanted))
+    all_columns = [column if isinstance(column, Column) else Column(column) for column in columns]
+    indexes = range(len(all_columns))
+    full_widths = [_width(all_columns, rows, index) for index in indexes]
     if width is None:
-        shown = [at for at in every if wide or wanted[at].rank < DETAIL]
-        return _lines(wanted, rows, shown, [_width(wanted, rows, at) for at in every])
+        visible = [index for index in indexes if wide or all_columns[index].rank < DETAIL_RANK]
+        return _lines(all_columns, rows, visible, full_widths)
     # An empty column says nothing. The first has the names, and stays.
-    kept = [at for at in every if at == 0 or any(row[at] not in ("", "-") for row in rows)]
-    prose = next((at for at in reversed(kept) if wanted[at].prose), None)
-    short = [at for at in kept if at != prose]
-    room_wanted = (
-        min(max(cell_len(row[prose]) for row in rows), BESIDE) + GAP if prose is not None else 0
-    )
-    short = _without(
-        wanted, short, DETAIL, lambda kept: _total(wanted, rows, kept) + room_wanted > width
-    )
-    short = _without(wanted, short, 1, lambda kept: _total(wanted, rows, kept, SHORTEST) > width)
-    widths = _cut(wanted, short, [_width(wanted, rows, at) for at in every], width)
-    room = width - sum(widths[at] + GAP for at in short)
+    filled = [
+        index for index in indexes if index == 0 or any(row[index] not in ("", "-") for row in rows)
+    ]
+    prose = next((index for index in reversed(filled) if all_columns[index].prose), None)
+    short = [index for index in filled if index != prose]
+    prose_width = 0
+    if prose is not None:
+        prose_width = min(max(cell_len(row[prose]) for row in rows), MIN_PROSE_WIDTH) + GAP
+
+    def is_too_wide_with_prose(indexes: Sequence[int]) -> bool:
+        return _total(all_columns, rows, indexes) + prose_width > width
+
+    def is_too_wide_when_cut(indexes: Sequence[int]) -> bool:
+        return _total(all_columns, rows, indexes, MIN_NAME_WIDTH) > width
+
+    short = _without(all_columns, short, DETAIL_RANK, is_too_wide_with_prose)
+    short = _without(all_columns, short, 1, is_too_wide_when_cut)
+    widths = _cut(all_columns, short, full_widths, width)
     if prose is None:
-        return _lines(wanted, rows, short, widths)
+        return _lines(all_columns, rows, short, widths)
+    return _with_prose(all_columns, rows, short, widths, prose, width)
+
+
+def _with_prose(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    short: Sequence[int],
+    widths: Sequence[int],
+    prose: int,
+    width: int,
+) -> list[str]:
+    """Return the lines of a table whose column `prose` stands beside the rows, or below them.
+
+    short: the indexes of the other columns.
+    """
+    prose_column = sum(widths[index] + GAP for index in short)
     longest = max(cell_len(row[prose]) for row in rows)
-    beside = room >= min(longest, BESIDE)
-    head, *lines = _lines(wanted, rows, short, widths)
-    before = sum(widths[at] + GAP for at in short)
-    found = [f"{head:<{before}}{wanted[prose].name}" if beside else head]
+    fits_beside = width - prose_column >= min(longest, MIN_PROSE_WIDTH)
+    head, *lines = _lines(columns, rows, short, widths)
+    if fits_beside:
+        head = f"{head:<{prose_column}}{columns[prose].name}"
+    table = [head]
     for line, row in zip(lines, rows, strict=True):
-        found += _with_prose(line, row[prose], before if beside else None, width)
-    return found
+        table += _prose_lines(line, row[prose], prose_column if fits_beside else None, width)
+    return table
 
 
-def _with_prose(line: str, text: str, before: int | None, width: int) -> list[str]:
-    """Return a row and its sentence, beside it from column `before` on, or below it."""
+def _prose_lines(line: str, text: str, prose_column: int | None, width: int) -> list[str]:
+    """Return a row and its sentence: beside the row from `prose_column` on, or below it if None."""
     if text.strip() in ("", "-"):
         return [line]
-    if before is None:
-        return [
-            line,
-            *textwrap.wrap(text, max(20, width), initial_indent=INDENT, subsequent_indent=INDENT),
-        ]
-    first, *others = textwrap.wrap(text, width - before)
-    pad = " " * (before - cell_len(line))
-    return [f"{line}{pad}{first}", *(" " * before + other for other in others)]
+    if prose_column is None:
+        sentence = textwrap.wrap(
+            text, max(20, width), initial_indent=INDENT, subsequent_indent=INDENT
+        )
+        return [line, *sentence]
+    first, *further = textwrap.wrap(text, width - prose_column)
+    pad = " " * (prose_column - cell_len(line))
+    return [f"{line}{pad}{first}", *(" " * prose_column + part for part in further)]
 
 
-def _width(columns: Sequence[Column], rows: Sequence[Sequence[str]], at: int) -> int:
-    return max([cell_len(columns[at].name), *(cell_len(row[at]) for row in rows)])
+def _width(columns: Sequence[Column], rows: Sequence[Sequence[str]], index: int) -> int:
+    return max([cell_len(columns[index].name), *(cell_len(row[index]) for row in rows)])
 
 
 def _without(
     columns: Sequence[Column],
-    kept: list[int],
-    least: int,
-    too_wide: Callable[[Sequence[int]], bool],
+    indexes: Sequence[int],
+    min_rank: int,
+    is_too_wide: Callable[[Sequence[int]], bool],
 ) -> list[int]:
-    """Return the columns that are left when those of the largest ranks, at least `least`, are taken
-    out one by one.
+    """Return the columns that remain when columns are removed until the table fits.
+
+    The largest rank goes first, and no column of a rank below `min_rank` goes.
     """
-    left = list(kept)
-    while too_wide(left) and (some := [at for at in left if columns[at].rank >= least]):
-        left.remove(max(some, key=lambda at: (columns[at].rank, at)))
-    return left
+    remaining = list(indexes)
+    while is_too_wide(remaining):
+        removable = [index for index in remaining if columns[index].rank >= min_rank]
+        if not removable:
+            break
+        remaining.remove(max(removable, key=lambda index: (columns[index].rank, index)))
+    return remaining
 
 
 def _total(
     columns: Sequence[Column],
     rows: Sequence[Sequence[str]],
-    kept: Sequence[int],
-    cut: int | None = None,
+    indexes: Sequence[int],
+    max_cut_width: int | None = None,
 ) -> int:
-    """Return the width of these columns; cut: of each that may be cut it is at most so large."""
-    widths = [(columns[at], _width(columns, rows, at)) for at in kept]
-    return sum(
-        w if cut is None or not column.cut else min(w, cut) for column, w in widths
-    ) + GAP * (len(widths) - 1)
+    """Return the width of a table of these columns.
+
+    max_cut_width: the largest width of a column that may be cut; None for its full width.
+    """
+    total = GAP * (len(indexes) - 1)
+    for index in indexes:
+        width = _width(columns, rows, index)
+        if max_cut_width is not None and columns[index].cut:
+            width = min(width, max_cut_width)
+        total += width
+    return total
 
 
 def _cut(
-    columns: Sequence[Column], kept: Sequence[int], widths: list[int], width: int
+    columns: Sequence[Column], indexes: Sequence[int], full_widths: Sequence[int], width: int
 ) -> list[int]:
-    """Return the widths after the widest columns that may be cut have given what is too much."""
-    widths = list(widths)
-    over = sum(widths[at] for at in kept) + GAP * (len(kept) - 1) - width
-    while over > 0 and (some := [at for at in kept if columns[at].cut and widths[at] > SHORTEST]):
-        widest = max(some, key=lambda at: widths[at])
+    """Return the width of each column; the widest that may be cut are cut until the table fits."""
+    widths = list(full_widths)
+    excess = sum(widths[index] for index in indexes) + GAP * (len(indexes) - 1) - width
+    while excess > 0:
+        cuttable = [
+            index for index in indexes if columns[index].cut and widths[index] > MIN_NAME_WIDTH
+        ]
+        if not cuttable:
+            break
+        widest = max(cuttable, key=lambda index: widths[index])
         widths[widest] -= 1
-        over -= 1
+        excess -= 1
     return widths
 
 
 def _lines(
     columns: Sequence[Column],
     rows: Sequence[Sequence[str]],
-    kept: Sequence[int],
+    indexes: Sequence[int],
     widths: Sequence[int],
 ) -> list[str]:
+    """Return the head and the rows of these columns as lines; numbers are aligned to the right."""
     numeric = {
-        at for at in kept if not columns[at].text and all(_is_number(row[at]) for row in rows)
+        index
+        for index in indexes
+        if not columns[index].text and all(_is_number(row[index]) for row in rows)
     }
     heads = [column.name for column in columns]
     return [
-        _line([(columns[at], row[at], widths[at], at in numeric) for at in kept])
+        _line([(columns[index], row[index], widths[index], index in numeric) for index in indexes])
         for row in (heads, *rows)
     ]
 
 
 def _line(cells: Iterable[tuple[Column, str, int, bool]]) -> str:
+    """Return a row as a line. cells: column, text, width, and whether the column is numeric."""
     parts = []
     for column, text, width, numeric in cells:
-        text = _shorten(text, width, column.cut)
-        pad = " " * (width - cell_len(text))
-        parts.append(pad + text if numeric else text + pad)
+        shortened = _shorten(text, width, column.cut)
+        pad = " " * (width - cell_len(shortened))
+        parts.append(pad + shortened if numeric else shortened + pad)
     return (" " * GAP).join(parts).rstrip()
 
 
@@ -183,15 +227,16 @@ def _is_number(text: str) -> bool:
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return for each id what a table shows: of a UUID its first 8 characters, or more if these are
-    not its alone.
+    """Return the text of each id in a table.
+
+    A UUID is shown by its first 8 characters, or by more if several ids begin alike.
     """
-    every = list(ids)
+    whole_ids = list(ids)
     for size in (8, 13, 18):
-        found = {id: id[:size] if _UUID.fullmatch(id) else id for id in every}
-        if len(set(found.values())) == len(found):
-            return found
-    return {id: id for id in every}
+        texts = {id: id[:size] if _UUID.fullmatch(id) else id for id in whole_ids}
+        if len(set(texts.values())) == len(texts):
+            return texts
+    return {id: id for id in whole_ids}
 
 
 def shorten_ids(text: str) -> str:
@@ -200,8 +245,9 @@ def shorten_ids(text: str) -> str:
 
 
 def wrapped(text: str, width: int, indent: int) -> list[str]:
-    """Return a sentence with short ids as lines of this width; the others begin `indent` after the
-    first.
+    """Return a sentence with short ids as lines of at most `width` columns.
+
+    indent: columns by which lines after the first are indented.
     """
     start = " " * (len(text) - len(text.lstrip()))
     wrapper = textwrap.TextWrapper(

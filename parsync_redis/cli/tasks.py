@@ -1,4 +1,4 @@
-"""Commands about tasks: submit, status, demand, names."""
+"""Commands about tasks and kinds: tasks show, tasks submit, kinds list, kinds times."""
 
 import json
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from .common import (
     Url,
     explain_empty,
     make_client,
-    print_found,
     print_json,
+    print_rows,
     say,
     show_time,
     tell,
@@ -33,8 +33,10 @@ from .table import Column
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    for command in (submit, status, listing(demand), listing(names)):
-        app.command()(command)
+    app.command("tasks show")(show)
+    app.command("tasks submit")(submit)
+    app.command("kinds list")(listing(list_kinds))
+    app.command("kinds times")(listing(run_times))
 
 
 @with_options
@@ -80,7 +82,7 @@ def submit(
         for name, value in {**from_flags(flags), "queue": queue}.items()
         if value is not None
     }
-    values = [_from_json(f"argument {at}", text) for at, text in enumerate(args or (), 1)]
+    values = [_from_json(f"argument {number}", text) for number, text in enumerate(args or (), 1)]
     named = _from_json("--kwargs", kwargs)
     with make_client(url, cluster, config, retry_for_s=5) as client:
         options = with_near(client, options)
@@ -90,26 +92,26 @@ def submit(
             print_json({"id": id}) if as_json else say(id)
             return
         try:
-            found = client.wait([id], timeout)[id]
+            task = client.wait([id], timeout)[id]
         except TimeoutError:
             raise InvalidInput(
                 f"task {id} is not final after {timeout:g} s; it goes on: parsync status {id}"
             ) from None
         now_ms = server_ms(client.store)
-    print_json(found) if as_json else print_status(found, now_ms)
-    raise typer.Exit(0 if found.state is TaskState.SUCCEEDED else 1)
+    print_json(task) if as_json else print_status(task, now_ms)
+    raise typer.Exit(0 if task.state is TaskState.SUCCEEDED else 1)
 
 
-def _from_json(what: str, text: str) -> Any:
+def _from_json(source: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         raise InvalidInput(
-            f"{what} {text!r} is not JSON: a text is written '\"{text}\"', a number plainly"
+            f"{source} {text!r} is not JSON: a text is written '\"{text}\"', a number plainly"
         ) from None
 
 
-def status(
+def show(
     id: Id,
     as_json: Json = False,
     url: Url = None,
@@ -118,17 +120,17 @@ def status(
 ) -> None:
     """Show a task: its state, its place, why it waits, and the time of each step.
 
-    Exit 1 if it is gone.
+    A task that lost starts has its lost attempts too. Exit 1 if nothing is known of the task.
     """
     with make_client(url, cluster, config) as client:
-        found = client.with_reasons([client.status(resolve_id(client, id))])[0]
+        task = client.with_reasons([client.status(resolve_id(client, id))])[0]
         now_ms = server_ms(client.store)
-    print_json(found) if as_json else print_status(found, now_ms)
-    raise typer.Exit(1 if found.state is TaskState.GONE else 0)
+    print_json(task) if as_json else print_status(task, now_ms)
+    raise typer.Exit(1 if task.state is TaskState.GONE else 0)
 
 
 def print_status(task: TaskStatus, now_ms: int) -> None:
-    """Print the record of a task, one fact a line, and its history. now_ms: the server's time."""
+    """Print the record of a task, one fact a line, and its history. now_ms: the server's clock."""
     if task.state is TaskState.GONE:
         why = task.why or "it was never submitted, or its record has expired"
         say(f"task {task.id}: nothing is known of it; {why}")
@@ -149,17 +151,16 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
         ("cancel asked", "yes" if task.cancel_asked else None),
         ("expires", None if task.expires_ms is None else _when(task.expires_ms, now_ms)),
     ]
-    for step, at in task.times.items():
-        if at is not None:
-            after = (
-                f"  +{age_text((at - start) / 1000)}"
-                if start is not None and step != "submitted"
-                else ""
-            )
-            past = (
-                step == "started" and task.state is TaskState.WAITING
-            )  # that run is over, and may not count as a start
-            facts.append(("last started" if past else step, f"{_when(at, now_ms)}{after}"))
+    for step, time_ms in task.times.items():
+        if time_ms is None:
+            continue
+        since_submit = ""
+        if start is not None and step != "submitted":
+            since_submit = f"  +{age_text((time_ms - start) / 1000)}"
+        # The run of a task that waits again is over, and may not count as a start.
+        is_past_run = step == "started" and task.state is TaskState.WAITING
+        label = "last started" if is_past_run else step
+        facts.append((label, f"{_when(time_ms, now_ms)}{since_submit}"))
     if ran := run_text(task, now_ms):
         facts.append(("runs for" if task.state is TaskState.RUNNING else "ran for", ran))
     for name, value in facts:
@@ -174,12 +175,11 @@ def print_history(history: Sequence[Setback]) -> None:
     if history:
         say("lost attempts:")
     for lost in history:
-        at = "for" if lost.state is TaskState.WAITING else "on"
+        preposition = "for" if lost.state is TaskState.WAITING else "on"
         took = age_text((lost.until_ms - lost.since_ms) / 1000)
         tell(
-            f"  {lost.attempt:<8} {lost.state.value:<8} {at} {lost.node}/{lost.slot} since "
-            f"{show_time(lost.since_ms)} "
-            f"for {took}: {lost.why or 'no reason was given'}",
+            f"  {lost.attempt:<8} {lost.state.value:<8} {preposition} {lost.node}/{lost.slot} "
+            f"since {show_time(lost.since_ms)} for {took}: {lost.why or 'no reason was given'}",
             4,
         )
 
@@ -195,9 +195,7 @@ def _when(ms: int, now_ms: int) -> str:
 
 
 def run_text(task: TaskStatus, now_ms: int) -> str:
-    """Return how long a task runs or ran last, '' if it has not run or the end of its run is not
-    known.
-    """
+    """Return how long a task runs or ran last: '3m20s'; '' if start or end is not known."""
     started_ms = task.times.get("started")
     finished_ms = task.times.get("finished")
     end_ms = now_ms if task.state is TaskState.RUNNING else finished_ms
@@ -208,7 +206,7 @@ def _place(task: TaskStatus) -> str | None:
     return None if task.node is None else f"{task.node}/{task.slot} in partition {task.partition}"
 
 
-def demand(
+def list_kinds(
     as_json: Json = False,
     url: Url = None,
     cluster: Cluster = None,
@@ -216,13 +214,13 @@ def demand(
 ) -> None:
     """Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.
 
-    In the order in which schedulers take them. Tasks that are not due yet do not count.
+    The kind that schedulers take next is the first. Tasks that are not due yet do not count.
     """
     with make_client(url, cluster, config) as client:
-        found = client.demand()
-        missing = explain_empty(client, found)
-    print_found(
-        found,
+        kinds = client.demand()
+        missing = explain_empty(client, kinds)
+    print_rows(
+        kinds,
         as_json,
         (Column("KIND", cut="right"), "WAITING", Column("PRIORITY", 1), Column("WHY", prose=True)),
         lambda kind: (needs_shown(kind.kind), kind.waiting, kind.priority, kind.why or None),
@@ -231,25 +229,23 @@ def demand(
     )
 
 
-def names(
+def run_times(
     as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None
 ) -> None:
-    """Show how long the tasks of each name run, by node class too: their number, mean and 95th
-    percentile.
-    """
+    """Show how long tasks of each name run, by node class too: count, mean, 95th percentile."""
     with make_client(url, cluster, config) as client:
-        found = client.names()
-        missing = explain_empty(client, found)
-    print_found(
-        found,
+        views = client.names()
+        missing = explain_empty(client, views)
+    print_rows(
+        views,
         as_json,
         (Column("NAME", cut="left"), "COUNT", "MEAN", "P95", Column("NODES WITH", prose=True)),
-        lambda one: (
-            one.name,
-            one.count,
-            age_text(one.mean_ms / 1000),
-            age_text(one.p95_ms / 1000),
-            needs_shown(one.node_class),
+        lambda view: (
+            view.name,
+            view.count,
+            age_text(view.mean_ms / 1000),
+            age_text(view.p95_ms / 1000),
+            needs_shown(view.node_class),
         ),
         "no task has run yet",
         missing,

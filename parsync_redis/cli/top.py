@@ -1,4 +1,4 @@
-"""The command `top`: the cluster on one page, drawn again until q."""
+"""The command `top`: the cluster on one page, drawn every second until q."""
 
 import select
 import shutil
@@ -27,12 +27,13 @@ from .node_page import left_text
 from .table import Column, lay_out, short_ids, shorten_ids
 from .tasks import run_text
 
-KEY_S: Final = 0.1
-"""How often it looks whether a key was pressed or the window has another size."""
+KEY_WAIT_S: Final = 0.1
+"""Seconds between two checks for a pressed key and for another size of the window."""
 
-_FIXED: Final = 13
-"""Lines that are no rows: three of the head, three between parts, a title and a head of each part,
-and the last.
+_FIXED_LINES: Final = 13
+"""Lines that are no rows.
+
+3 are the head, 3 are blank between parts, 6 are title and head of each part, and 1 is the last.
 """
 
 
@@ -42,8 +43,8 @@ def register(app: typer.Typer) -> None:
 
 
 def top(
-    every: Annotated[
-        float, typer.Option(min=0.2, max=3600, help="Seconds between two looks.")
+    every_s: Annotated[
+        float, typer.Option("--every", min=0.2, max=3600, help="Seconds between two reads.")
     ] = 1.0,
     url: Url = None,
     cluster: Cluster = None,
@@ -51,37 +52,41 @@ def top(
 ) -> None:
     """Show the cluster and draw it again every second, until q.
 
-    Rates, schedulers, nodes by use, what waits and why, the longest runs. If the server goes away
-    the page says so, and goes on when it is back.
+    The page has rates, schedulers, nodes by use, what waits and why, and the longest runs. While
+    the server is away the page says so.
     """
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
         raise InvalidInput(
-            "parsync top needs a terminal: without one use parsync nodes, demand and tasks, with "
+            "parsync top needs a terminal: without one use parsync nodes, kinds and tasks, with "
             "--json"
         )
     with make_client(url, cluster, config, retry_for_s=0) as client, _own_screen():
-        looker = _Looker(client, every)
-        looker.start()
-        shown: tuple[object, ...] = ()
+        reader = _Reader(client, every_s)
+        reader.start()
+        drawn: tuple[object, ...] = ()
         while not _pressed("q"):
             size = shutil.get_terminal_size()
-            now = (looker.glance, looker.error, size, int(time.monotonic()))
-            if now != shown:
-                shown = now
-                late_s = time.monotonic() - looker.read_s
+            current = (reader.glance, reader.error, size, int(time.monotonic()))
+            if current != drawn:
+                drawn = current
+                age_s = time.monotonic() - reader.read_s
                 name = client.settings.cluster
                 lines = page_lines(
-                    looker.glance, looker.error, late_s, name, size.columns, size.lines
+                    reader.glance, reader.error, age_s, name, size.columns, size.lines
                 )
                 sys.stdout.write(screen(lines, size.lines))
                 sys.stdout.flush()
 
 
-class _Looker(threading.Thread):
-    """Reads the cluster while the page answers keys: a server that is away keeps it for seconds."""
+class _Reader(threading.Thread):
+    """Reads the cluster in a thread, so that the page answers keys while the server does not reply.
+
+    glance: what was read last, None before the first reply. error: why the last read failed, or ''.
+    read_s: monotonic time of the last reply.
+    """
 
     def __init__(self, client: ParsyncClient, every_s: float) -> None:
-        super().__init__(name="looker", daemon=True)
+        super().__init__(name="reader", daemon=True)
         self._client = client
         self._every_s = every_s
         self.glance: Glance | None = None
@@ -89,7 +94,7 @@ class _Looker(threading.Thread):
         self.read_s = time.monotonic()
 
     def run(self) -> None:
-        """Look again and again."""
+        """Read the cluster periodically, for ever."""
         glancer = Glancer(self._client.store)
         while True:
             try:
@@ -103,10 +108,8 @@ class _Looker(threading.Thread):
 
 @contextmanager
 def _own_screen() -> Iterator[None]:
-    """Use the terminal's other screen, without a cursor and without waiting for the end
-    of a line.
-    """
-    before = termios.tcgetattr(sys.stdin)
+    """Use the terminal's alternate screen, without a cursor; keys are read without Enter."""
+    saved_modes = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     sys.stdout.write("\x1b[?1049h\x1b[?25l")
     try:
@@ -114,69 +117,77 @@ def _own_screen() -> Iterator[None]:
     finally:
         sys.stdout.write("\x1b[?25h\x1b[?1049l")
         sys.stdout.flush()
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, saved_modes)
 
 
 def _pressed(key: str) -> bool:
-    """Wait a moment for a key; return whether it was this one."""
-    ready, _, _ = select.select([sys.stdin], [], [], KEY_S)
+    """Wait up to KEY_WAIT_S for a key; return whether the key was this one, or stdin has ended."""
+    ready, _, _ = select.select([sys.stdin], [], [], KEY_WAIT_S)
     return bool(ready) and sys.stdin.read(1) in (key, key.upper(), "")
 
 
 def page_lines(
-    found: Glance | None, error: str, late_s: float, cluster: str, width: int, height: int
+    glance: Glance | None, error: str, age_s: float, cluster: str, width: int, height: int
 ) -> list[str]:
-    """Return the page.
+    """Return the lines of the page. Pure.
 
-    error: why the last look failed, '' if it did not; late_s: the age of what it shows. Pure.
+    error: why the last read failed, '' if it did not; age_s: the age of the glance in seconds.
     """
-    if found is None:
+    if glance is None:
         return [f"cluster {cluster}: {error or 'it is being read'}"[:width], "", "q ends"]
-    trouble = (
-        [f"this is {age_text(late_s)} old, and it is tried again: {error}"[:width]] if error else []
-    )
-    trouble += [
-        f"{one.effect}: {printable(one.why)}: {printable(one.repair)}"[:width]
-        for one in found.refusals
-    ]
-    rows = max(3, height - _FIXED - len(trouble))
-    waits = _waiting_lines(found, width, max(1, rows // 3))
-    runs = _run_lines(found, width, max(1, rows // 3))
-    used = max(0, len(waits) - 2) + max(0, len(runs) - 2)
-    nodes = _node_lines(found.nodes, width, max(1, rows - used))
-    return [*trouble, *head_lines(found, cluster, width), "", *nodes, "", *waits, "", *runs]
+    troubles = []
+    if error:
+        troubles.append(f"this is {age_text(age_s)} old, and it is tried again: {error}"[:width])
+    for refusal in glance.refusals:
+        text = f"{refusal.effect}: {printable(refusal.why)}: {printable(refusal.repair)}"
+        troubles.append(text[:width])
+    row_count = max(3, height - _FIXED_LINES - len(troubles))
+    waiting = _waiting_lines(glance, width, max(1, row_count // 3))
+    runs = _run_lines(glance, width, max(1, row_count // 3))
+    other_rows = max(0, len(waiting) - 2) + max(0, len(runs) - 2)
+    nodes = _node_lines(glance.nodes, width, max(1, row_count - other_rows))
+    return [*troubles, *head_lines(glance, cluster, width), "", *nodes, "", *waiting, "", *runs]
 
 
-def head_lines(found: Glance, cluster: str, width: int) -> list[str]:
-    """Return the three lines about the whole."""
-    alive = [one for one in found.schedulers if one.alive]
-    leader = next((one.name for one in alive if one.leader), "none")
-    delays = [float(one.stats.get("delay_ms") or 0) for one in alive]
-    clock = datetime.fromtimestamp(found.now_ms / 1000, UTC).strftime("%H:%M:%S UTC")
-    rate = "-" if found.placed_s is None else f"{found.placed_s:.1f}/s"
-    lost = "" if found.conflicts is None else f"  conflicts {found.conflicts:.1%}"
+def head_lines(glance: Glance, cluster: str, width: int) -> list[str]:
+    """Return the three lines about the whole cluster: rates, schedulers and slots, tasks."""
+    lines = (_rate_text(glance, cluster), _capacity_text(glance), _task_text(glance))
+    return [line[:width] for line in lines]
+
+
+def _rate_text(glance: Glance, cluster: str) -> str:
+    clock = datetime.fromtimestamp(glance.now_ms / 1000, UTC).strftime("%H:%M:%S UTC")
+    rate = "-" if glance.placed_s is None else f"{glance.placed_s:.1f}/s"
+    conflicts = "" if glance.conflicts is None else f"  conflicts {glance.conflicts:.1%}"
+    delays = [float(s.stats.get("delay_ms") or 0) for s in glance.schedulers if s.alive]
     delay = f"  delay {age_text(max(delays) / 1000)}" if delays else ""
-    who = f"schedulers {len(alive)} of {len(found.schedulers)}, leader {leader}"
-    present = [node for node in found.nodes if node.state != "down"]
-    held = sum(node.held for node in present)
+    return f"{cluster} {clock}  placed {rate}{conflicts}{delay}"
+
+
+def _capacity_text(glance: Glance) -> str:
+    alive = [scheduler for scheduler in glance.schedulers if scheduler.alive]
+    leader = next((scheduler.name for scheduler in alive if scheduler.leader), "none")
+    present = [node for node in glance.nodes if node.state != "down"]
+    occupied = sum(node.held for node in present)
     slots = sum(node.slots for node in present)
-    oldest = (
-        ""
-        if found.oldest_ms is None
-        else f" (oldest {age_text((found.now_ms - found.oldest_ms) / 1000)})"
-    )
-    counts = found.counts
-    tasks = (
-        f"waiting {sum(kind.waiting for kind in found.kinds):,}{oldest}  not due {counts.later:,}"
-    )
-    more = f"  placed or running {counts.placed:,}  dead {counts.dead:,}"
-    first = f"{cluster} {clock}  placed {rate}{lost}{delay}"
-    second = f"{who}  slots {held:,} of {slots:,} held"
-    return [first[:width], second[:width], f"{tasks}{more}"[:width]]
+    schedulers = f"schedulers {len(alive)} of {len(glance.schedulers)}, leader {leader}"
+    return f"{schedulers}  slots {occupied:,} of {slots:,} held"
 
 
-def _node_lines(nodes: Sequence[NodeView], width: int, most: int) -> list[str]:
-    """Return the nodes, those that are used most first, but first those that are not up."""
+def _task_text(glance: Glance) -> str:
+    oldest = ""
+    if glance.oldest_ms is not None:
+        oldest = f" (oldest {age_text((glance.now_ms - glance.oldest_ms) / 1000)})"
+    waiting = f"waiting {sum(kind.waiting for kind in glance.kinds):,}{oldest}"
+    counts = glance.counts
+    return (
+        f"{waiting}  not due {counts.later:,}  placed or running {counts.placed:,}"
+        f"  dead {counts.dead:,}"
+    )
+
+
+def _node_lines(nodes: Sequence[NodeView], width: int, limit: int) -> list[str]:
+    """Return the part about nodes: nodes that are not up first, then by the share of held slots."""
     order = sorted(
         nodes, key=lambda n: (n.state == NodeState.UP, -n.held / max(1, n.slots), n.name)
     )
@@ -190,29 +201,29 @@ def _node_lines(nodes: Sequence[NodeView], width: int, most: int) -> list[str]:
     )
     rows = [
         (n.name, str(n.state), str(n.held), str(n.slots), left_text(n), printable(n.note))
-        for n in order[:most]
+        for n in order[:limit]
     ]
     return _part(f"nodes: {len(nodes):,}", columns, rows, width, len(nodes) - len(rows))
 
 
-def _waiting_lines(found: Glance, width: int, most: int) -> list[str]:
+def _waiting_lines(glance: Glance, width: int, limit: int) -> list[str]:
     reasons = ", ".join(
         f"{name} {count:,}"
-        for name, count in sorted(found.reasons.items(), key=lambda item: -item[1])
+        for name, count in sorted(glance.reasons.items(), key=lambda item: -item[1])
     )
-    kinds = sorted(found.kinds, key=lambda kind: -kind.waiting)
+    kinds = sorted(glance.kinds, key=lambda kind: -kind.waiting)
     columns = ("WAITING", Column("KIND", cut="right"), Column("WHY", 1, "right"))
     rows = [
         (str(k.waiting), printable(needs_shown(k.kind)), printable(shorten_ids(k.why)))
-        for k in kinds[:most]
+        for k in kinds[:limit]
     ]
     return _part(
         f"waiting: {reasons or 'none'}"[:width], columns, rows, width, len(kinds) - len(rows)
     )
 
 
-def _run_lines(found: Glance, width: int, most: int) -> list[str]:
-    ids = short_ids(task.id for task in found.runs)
+def _run_lines(glance: Glance, width: int, limit: int) -> list[str]:
+    ids = short_ids(task.id for task in glance.runs)
     columns = (
         Column("TASK", text=True),
         Column("NAME", cut="left"),
@@ -221,10 +232,10 @@ def _run_lines(found: Glance, width: int, most: int) -> list[str]:
         Column("NEEDS", 1, "right"),
     )
     rows = [
-        (ids[t.id], t.name, f"{t.node}/{t.slot}", run_text(t, found.now_ms), needs_shown(t.needs))
-        for t in found.runs[:most]
+        (ids[t.id], t.name, f"{t.node}/{t.slot}", run_text(t, glance.now_ms), needs_shown(t.needs))
+        for t in glance.runs[:limit]
     ]
-    part = f" (a part: {found.runs_part})" if found.runs_part else ""
+    part = f" (a part: {glance.runs_part})" if glance.runs_part else ""
     return _part(
         f"longest runs{part}", columns, [tuple(map(printable, row)) for row in rows], width, 0
     )
@@ -235,13 +246,13 @@ def _part(
     columns: Sequence[Column | str],
     rows: Sequence[Sequence[str]],
     width: int,
-    left: int,
+    omitted: int,
 ) -> list[str]:
-    """Return a part of the page: its title, and its rows if it has any.
+    """Return a part of the page: its title, and the table of its rows.
 
-    left: rows for which there is no room.
+    omitted: number of rows for which there is no room.
     """
     if not rows:
         return [title]
-    more = f", of which {len(rows)} are shown" if left > 0 else ""
-    return [f"{title}{more}"[:width], *(line[:width] for line in lay_out(columns, rows, width))]
+    suffix = f", of which {len(rows)} are shown" if omitted > 0 else ""
+    return [f"{title}{suffix}"[:width], *(line[:width] for line in lay_out(columns, rows, width))]

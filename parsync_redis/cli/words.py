@@ -1,21 +1,20 @@
-"""Words of the command line that are completed before typer reads them."""
+"""Words of the command line that are filled in before typer reads them."""
 
 from collections.abc import Sequence
 from typing import Final
 
-EVERY_S: Final = "2"
-"""The seconds between two looks if `--watch` does not say."""
+DEFAULT_WATCH_S: Final = "2"
+"""Seconds between two drawings of `--watch` without a number."""
 
 
 def fill_watch(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with the number that `--watch` may do without."""
-    found: list[str] = []
-    for at, word in enumerate(words):
+    """Return the words of a command line, with a number behind each `--watch`."""
+    filled: list[str] = []
+    for position, word in enumerate(words):
         if word == "--":
-            return [*found, *words[at:]]
-        found.append(word)
-        if word == "--watch" and not (
-            at + 1 < len(words) and words[at + 1].replace(".", "", 1).isdigit()
-        ):
-            found.append(EVERY_S)
-    return found
+            return [*filled, *words[position:]]
+        filled.append(word)
+        following = "".join(words[position + 1 : position + 2])
+        if word == "--watch" and not following.replace(".", "", 1).isdigit():
+            filled.append(DEFAULT_WATCH_S)
+    return filled

@@ -111,7 +111,8 @@ class AsyncParsyncClient:
     # -- dead tasks --------------------------------------------------------------------------------
 
     dead = _awaited(ParsyncClient.dead)
-    requeue_dead = _awaited(ParsyncClient.requeue_dead)
+    requeue = _awaited(ParsyncClient.requeue)
+    requeue_dead = requeue
     purge = _awaited(ParsyncClient.purge)
 
     # -- the cluster -------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ class ParsyncClient(Asking):
         """
         return self.requests.do(lambda: list_tasks(self.store, {TaskState.DEAD}, limit))
 
-    def requeue_dead(self, ids: Iterable[str]) -> dict[str, str]:
+    def requeue(self, ids: Iterable[str]) -> dict[str, str]:
         """Let the dead tasks `ids` run again; return by id `revived`, or its state (`gone`: nothing
         is known of it).
 
@@ -206,6 +206,8 @@ class ParsyncClient(Asking):
         """
         names = list(dict.fromkeys(encode_id(id) for id in ids))
         return dict(zip(map(decode_id, names), self.requests.revive(names), strict=True))
+
+    requeue_dead = requeue
 
     def purge(self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0) -> int:
         """Cancel tasks that wait, or delete the records of tasks that have ended; return how many.

@@ -276,7 +276,10 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
         )
     if draining := [node.name for node in nodes if node.state == NodeState.DRAINING]:
         yield Check(
-            "nodes", "warn", f"draining: {', '.join(draining)}", f"parsync undrain {draining[0]}"
+            "nodes",
+            "warn",
+            f"draining: {', '.join(draining)}",
+            f"parsync nodes undrain {draining[0]}",
         )
 
 
@@ -284,7 +287,10 @@ def judge_quarantine(count: int) -> Check:
     """Warn if damage was put away: the program that wrote the damage may write more."""
     if count:
         return Check(
-            "quarantine", "warn", f"{count} damaged things were put away", "parsync quarantine list"
+            "quarantine",
+            "warn",
+            f"{count} damaged things were put away",
+            "parsync doctor quarantine list",
         )
     return Check("quarantine", "ok", "empty")
 

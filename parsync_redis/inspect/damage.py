@@ -25,7 +25,7 @@ def check_damage(store: Store, partitions: int) -> Check:
             "damage",
             "fail",
             "; ".join(faults[:5]) + further_faults,
-            "a leader repairs it within two leases; or parsync repair",
+            "a leader repairs it within two leases; or parsync doctor repair",
         )
     return Check("damage", "ok", "types, numbers and counts of the keys are as they must be")
 

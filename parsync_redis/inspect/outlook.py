@@ -66,7 +66,8 @@ def _no_node(store: Store) -> str:
     states = [(node.state_shown.value, node.name) for node in nodes]
     named = ", ".join(f"{name} ({state})" for state, name in sorted(states)[:4])
     unnamed = f" and {len(states) - 4} more" if len(states) > 4 else ""
-    return f"none of its nodes takes tasks: {named}{unnamed}: parsync undrain NODE, or {START_NODE}"
+    remedy = f"parsync nodes undrain NODE, or {START_NODE}"
+    return f"none of its nodes takes tasks: {named}{unnamed}: {remedy}"
 
 
 _checked_clusters: set[tuple[str, str]] = set()

@@ -245,8 +245,8 @@ class Parsync:
             )
         except AccessDenied as error:
             log.warning(
-                "what waits in parsync is not purged: %s; `parsync purge` does it with a "
-                "scheduler's login",
+                "what waits in parsync is not purged: %s; `parsync cancel --state waiting` cancels "
+                "it with a scheduler's login",
                 error,
             )
             return 0

@@ -62,7 +62,7 @@ def trust_remedy(node: str, note: str) -> str:
     if trial_s(note) is not None:
         return (
             f"mend why tasks fail on {node} (parsync events --event failed --node {node}), then "
-            f"parsync undrain {node}"
+            f"parsync nodes undrain {node}"
         )
     if note.startswith(NO_PROCESS):
         return (
@@ -71,7 +71,7 @@ def trust_remedy(node: str, note: str) -> str:
         )
     if note.startswith(BY_ITSELF):
         return f"restart the worker of node {node}, or end what blocks it: its log says where"
-    return f"parsync undrain {node}"
+    return f"parsync nodes undrain {node}"
 
 
 @dataclass(frozen=True, slots=True)

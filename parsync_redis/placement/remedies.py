@@ -67,9 +67,10 @@ def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
         )
         held_slots = 0
     if not node.open:
-        yield (
-            f"parsync undrain {node.name}" if node.draining else trust_remedy(node.name, node.note)
-        )
+        if node.draining:
+            yield f"parsync nodes undrain {node.name}"
+        else:
+            yield trust_remedy(node.name, node.note)
         node = replace(node, state="up", draining=False, free=max(0, node.offer.slots - held_slots))
     if node.booked:
         yield f"{node.name} is not reserved for {node.booked} any more"

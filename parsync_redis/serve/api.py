@@ -147,7 +147,7 @@ class Api:
         return self._page(request, query, lambda survey: survey.schedulers)
 
     async def kinds(self, request: Request, query: Query) -> Response:
-        """List what waits, by kind, as `parsync demand` does: ?name=proj.*."""
+        """List what waits, by kind, as `parsync kinds` does: ?name=proj.*."""
         name = query.pattern("name")
         return self._page(
             request, query, lambda survey: [k for k in survey.kinds if name.match(k.name)]

@@ -17,7 +17,7 @@ from ..logs import check_level, log_to_stderr
 
 def register(app: typer.Typer) -> None:
     """Add this command to the app."""
-    app.command()(serve)
+    app.command("serve run")(serve)
 
 
 def serve(

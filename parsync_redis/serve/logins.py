@@ -1,4 +1,4 @@
-"""The commands that make the secrets of `parsync serve`: serve-token and serve-password."""
+"""The commands that make the secrets of `parsync serve`: `serve token` and `serve password`."""
 
 import getpass
 import secrets
@@ -15,8 +15,8 @@ from .submitters import hash_token
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    app.command("serve-token")(serve_token)
-    app.command("serve-password")(serve_password)
+    app.command("serve token")(serve_token)
+    app.command("serve password")(serve_password)
 
 
 def serve_token() -> None:

@@ -73,7 +73,7 @@ def make_document(
             path[method.lower()] = _merged(present, description) if present else description
     schemes: dict[str, Any] = {}
     if any(operation.token for operation in operations):
-        about = "The token of a submitter, as `parsync serve-token` prints it."
+        about = "The token of a submitter, as `parsync serve token` prints it."
         schemes[SUBMITTER_SCHEME] = {"type": "http", "scheme": "bearer", "description": about}
     if operator:
         about = (

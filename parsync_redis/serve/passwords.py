@@ -33,7 +33,7 @@ _OPERATOR_LINE: Final = re.compile(
     r"([^:\s]+):scrypt:(\d{1,7}):(\d{1,3}):(\d{1,3}):([0-9a-f]{16,128}):([0-9a-f]{32,128})"
 )
 _LINE_RULE: Final = (
-    "it must be a line that `parsync serve-password` prints: NAME:scrypt:N:R:P:SALT:HASH"
+    "it must be a line that `parsync serve password` prints: NAME:scrypt:N:R:P:SALT:HASH"
 )
 
 

@@ -31,7 +31,7 @@ FREE_OPTIONS: Final = frozenset(("strategy", "wait_for_capacity", "avoid_last", 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 FIELD_RULES: Final[Mapping[str, str]] = {
-    "token_sha256": "a list of texts of 64 hex digits, as `parsync serve-token` prints them",
+    "token_sha256": "a list of texts of 64 hex digits, as `parsync serve token` prints them",
     "names": 'a list of patterns of task names, at least one, ["proj.*"]',
     "slots": f"a whole number from 1 to {MAX_SLOTS:,}",
     "resources": 'a table of the largest amounts, {mem = "4GiB"}',

@@ -223,7 +223,7 @@ def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(
         ),
         (
             {"kind": "proj.add"},
-            "kind='proj.add' is not valid: it must be as `parsync demand` shows it",
+            "kind='proj.add' is not valid: it must be as `parsync kinds` shows it",
         ),
     ],
 )
@@ -274,7 +274,9 @@ def test_what_was_left_alone_is_told(parsync, drive, monkeypatch):
 @pytest.mark.parametrize("words", [[], ["a1", "--name", "proj.*"]])
 def test_either_ids_or_a_selection(parsync, words):
     said = parsync("cancel", *words, code=2)
-    assert said == "error: say which tasks: either ids, or some of --kind, --name and --state\n"
+    assert said == (
+        "error: say which tasks: either ids, or some of --kind, --name, --state and --older-than\n"
+    )
 
 
 # -- demand ----------------------------------------------------------------------------------------

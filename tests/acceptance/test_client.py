@@ -521,28 +521,33 @@ def test_waiting_on_the_command_line_says_that_the_task_goes_on(parsync, cluster
     assert cluster.status("t1").state is TaskState.WAITING
 
 
-def test_purge_asks_first_and_takes_what_was_asked_for(parsync, cluster, store):
+def test_cancel_and_purge_ask_first_and_take_what_was_asked_for(parsync, cluster, store):
     cluster.submit_many([{"name": "proj.add", "id": f"a{n}"} for n in range(3)])
     cluster.submit("proj.mul", id="later", countdown=3600)
     cluster.submit("proj.mul", id="m1")
     shard = store.keys.shard_of("a0")
     (taken,) = store.run(store.commands.take("s1", [("proj.add slots=1", 1)], shard=shard)).tasks
-    result = CliRunner().invoke(app, ["purge", "--name", "proj.a*"])
+    result = CliRunner().invoke(app, ["cancel", "--name", "proj.a*"])
     assert (result.exit_code, result.stderr) == (
         2,
         "error: this would cancel 3 waiting tasks: say so with --yes\n",
     )
-    assert parsync("purge", "--older-than", "1h", "--yes") == "0 waiting tasks purged\n"
-    assert parsync("purge", "--name", "proj.a*", "--yes") == "3 waiting tasks purged\n"
+    assert parsync("cancel", "--older-than", "1h", "--yes") == "0 waiting tasks cancelled\n"
+    assert parsync("cancel", "--name", "proj.a*", "--yes") == "3 waiting tasks cancelled\n"
     assert taken.id == "a0"
     assert {id: cluster.status(id).state for id in ("a0", "later", "m1")} == {
         "a0": "cancelled",
         "later": "waiting",
         "m1": "waiting",
     }
-    assert cluster.status("a1").why == "purged"
-    assert cluster.requeue_dead(["later", "a1"]) == {"later": "waiting", "a1": "cancelled"}
+    assert cluster.status("a1").why == "cancelled"
+    assert cluster.requeue(["later", "a1"]) == {"later": "waiting", "a1": "cancelled"}
     assert cluster.purge() == 2
+    assert cluster.status("m1").why == "purged"
+    result = CliRunner().invoke(app, ["purge", "--state", "cancelled"])
+    assert result.stderr == (
+        "error: this would delete the records of 5 cancelled tasks: say so with --yes\n"
+    )
     assert json.loads(parsync("purge", "--state", "cancelled", "--yes", "--json")) == {"purged": 5}
     assert cluster.status("a0").state is TaskState.GONE
     with pytest.raises(

@@ -73,7 +73,7 @@ def test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_
     assert by_node == {"n1": ["free resources"], "n2": ["resources", "labels"], "n3": ["state"]}
     short = found.classes[0].obstacles[0]
     assert (short.what, short.short) == ("gpu", 0.5)
-    assert {"parsync undrain n3", "0.5 more of gpu free on n1"} <= {*found.remedies}
+    assert {"parsync nodes undrain n3", "0.5 more of gpu free on n1"} <= {*found.remedies}
     printed = stack_output(stack, "explain", second)
     assert "n1 is held by " + holder in printed
     assert "when it starts is not known yet: fewer than 10 runs of proj.render are known" in printed
@@ -91,7 +91,7 @@ def test_a_plan_says_now_waits_or_never_and_submits_nothing(stacked: Any) -> Non
     assert "the most is 4 (n3)" in never.why
     waits = client.plan("proj.render", resources={"gpu": 3})
     assert waits.outlook is Outlook.WAITS
-    assert waits.remedies == ("parsync undrain n3",)
+    assert waits.remedies == ("parsync nodes undrain n3",)
     unknown = client.plan("proj.unknown")
     assert unknown.outlook is Outlook.NEVER
     assert {o.rule for some in unknown.classes for o in some.obstacles} >= {"name"}

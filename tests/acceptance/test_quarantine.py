@@ -124,7 +124,7 @@ def test_what_is_no_doorbell_is_put_away_and_the_worker_lives(rig: Rig) -> None:
         "a message of task 'no.such.task'"
         in found[MESSAGES["an unknown task"][: quarantine.MAX_VALUE_BYTES]].why
     )
-    assert rig.lines("n1").count("see `parsync quarantine`") >= len(MESSAGES)
+    assert rig.lines("n1").count("see `parsync doctor quarantine`") >= len(MESSAGES)
     assert "Unrecoverable error" not in rig.lines("n1")
     assert "Connection to broker lost" not in rig.lines("n1")
 

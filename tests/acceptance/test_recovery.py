@@ -62,17 +62,17 @@ def test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued(rig: R
     assert rig.until_state(result, "dead").starts == 3
     with pytest.raises(WorkerLostError):
         result.get(timeout=GET_S)
-    assert [task["id"] for task in json.loads(parsync(rig, "dead", "list", "--json"))] == [
-        result.id
-    ]
-    history = json.loads(parsync(rig, "dead", "show", result.id, "--json"))["history"]
+    assert [
+        task["id"] for task in json.loads(parsync(rig, "tasks", "--state", "dead", "--json"))
+    ] == [result.id]
+    history = json.loads(parsync(rig, "status", result.id, "--json"))["history"]
     assert [lost["attempt"].partition("@")[0] for lost in history] == ["1", "2", "3"]
     assert {lost["state"] for lost in history} == {"running"}
     assert {lost["node"] for lost in history} <= {"n1", "n2"}
     assert parsync(rig, "dead", "show", result.id).count("the process that ran it was lost") == 4
     for node in ("n1", "n2"):
         rig.client.drain(node)
-    assert parsync(rig, "dead", "requeue", "--all") == f"{result.id} goes back to pending\n"
+    assert parsync(rig, "tasks", "requeue", "--all") == f"{result.id} waits again\n"
     rig.until(
         lambda: fresh(rig, result).state == "RETRY",
         "the result is not that of a dead task any more",
@@ -87,7 +87,7 @@ def test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued(rig: R
     status = rig.until_state(result, "succeeded")
     assert (status.starts, len(status.history)) == (1, 3)
     assert status.attempt > 3, "attempts go on: none comes twice"
-    assert parsync(rig, "dead", "list") == "no dead tasks\n"
+    assert parsync(rig, "dead", "list") == "no tasks\n"
 
 
 def test_what_still_runs_when_a_drains_deadline_is_over_runs_elsewhere_and_has_lost_no_start(

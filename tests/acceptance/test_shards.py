@@ -115,7 +115,7 @@ def test_lost_and_dead_tasks_of_all_shards_run_again(rig: Rig) -> None:
     with pytest.raises(WorkerLostError):
         results[0].get(timeout=GET_S)
     assert sorted(task.id for task in rig.client.dead()) == sorted(result.id for result in results)
-    words = rig.client.requeue_dead([result.id for result in results])
+    words = rig.client.requeue([result.id for result in results])
     assert Counter(words.values()) == {"revived": 6}
     for result in results:
         rig.until_state(result, "succeeded")

@@ -123,7 +123,8 @@ def test_a_scheduler_that_stands_still_is_none(rig: Rig, caplog):
 def test_all_nodes_drained(rig: Rig, caplog):
     parsync(rig, "drain", "n1", "--reason", "a new disk")
     id = submit(rig)
-    assert "none of its nodes takes tasks: n1 (draining): parsync undrain NODE" in warned(caplog)
+    advice = "none of its nodes takes tasks: n1 (draining): parsync nodes undrain NODE"
+    assert advice in warned(caplog)
     assert why(rig, id) == "only node n1 fits: it is drained: a new disk"
     assert "none of 1 takes tasks" in parsync(rig, "doctor", code=1)
     rig.until(

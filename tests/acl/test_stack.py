@@ -188,7 +188,7 @@ def test_the_viewers_commands_list_everything_under_way(site: Site):
                 "partitions",
                 "schedulers",
                 f"status {late}",
-                "tasks --state pending",
+                "tasks --state waiting",
             ):
                 done = site.parsync(Role.VIEWER, *line.split(), "--json")
                 assert done.returncode == 0, done.stderr

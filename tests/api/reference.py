@@ -15,13 +15,13 @@ from tests.documents import Document, tables
 
 INTERNAL = {
     "Parsync": "submit revoke purge options_of move_to",
-    "ParsyncClient": "declared send",
-    "AsyncParsyncClient": "declared send",
+    "ParsyncClient": "declared send requeue_dead",
+    "AsyncParsyncClient": "declared send requeue_dead",
     "TaskStatus": "of",
     "Event": "read stream entry order",
     "Settings": "settings_customise_sources",
 }
-"""Methods that only parsync's own worker, publisher and store call."""
+"""Methods that only parsync's own worker, publisher and store call; names of earlier versions."""
 
 HEAD = """\
 # API reference

@@ -79,7 +79,7 @@ def test_it_answers_as_the_other_one(url):
             assert await client.cancel_many(["a", "b"]) == {"a": "cancelled", "b": "cancelled"}
             assert await client.cancel_where(name="proj.*") == {"cancelled": 1}
             assert set(await client.wait(["a", "b"], 60)) == {"a", "b"}
-            assert await client.requeue_dead(["a"]) == {"a": "cancelled"}
+            assert await client.requeue(["a"]) == {"a": "cancelled"}
             assert await client.purge("cancelled") == 3
 
     with ParsyncClient.from_url(url, cluster=CLUSTER) as other:

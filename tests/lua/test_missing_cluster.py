@@ -13,6 +13,7 @@ COMMANDS = (
     "doctor",
     "nodes",
     "nodes n1",
+    "nodes show n1",
     "partitions",
     "schedulers",
     "demand",
@@ -25,7 +26,8 @@ COMMANDS = (
     "explain t",
     "plan work",
     "drain n1",
-    "purge",
+    "purge --state dead",
+    "tasks requeue --all",
     "cancel --name work",
 )
 """Commands that find nothing in a cluster that is not there."""

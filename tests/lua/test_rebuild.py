@@ -110,7 +110,7 @@ A place that was lost counts as a start.
 
 @pytest.mark.dealt
 @pytest.mark.parametrize("how", ["deleted", "of another type"])
-@pytest.mark.parametrize("by", ["the leader", "parsync repair"])
+@pytest.mark.parametrize("by", ["the leader", "parsync doctor repair"])
 @pytest.mark.parametrize("kind", [*QUEUE_KINDS, "pending"])
 def test_a_key_of_the_queue_is_made_anew(busy: Driver, kind: str, how: str, by: str) -> None:
     janitor = leader(busy)
@@ -130,7 +130,7 @@ def test_a_key_of_the_queue_is_made_anew(busy: Driver, kind: str, how: str, by: 
 
 @pytest.mark.dealt
 @pytest.mark.parametrize("how", ["deleted", "of another type"])
-@pytest.mark.parametrize("by", ["the leader", "parsync repair"])
+@pytest.mark.parametrize("by", ["the leader", "parsync doctor repair"])
 @pytest.mark.parametrize("kind", [kind for kind in PARTITION_KINDS if kind != "nodes"])
 def test_a_key_of_a_partition_is_made_anew(busy: Driver, kind: str, how: str, by: str) -> None:
     janitor = leader(busy)
@@ -255,7 +255,7 @@ def test_a_number_of_submissions_that_went_back_is_a_loss_that_the_leader_record
     sound(busy)
 
 
-@pytest.mark.parametrize("by", ["the leader", "parsync repair"])
+@pytest.mark.parametrize("by", ["the leader", "parsync doctor repair"])
 def test_a_true_lease_comes_back_in_the_place_of_one_whose_attempt_no_task_has(
     busy: Driver, by: str
 ) -> None:

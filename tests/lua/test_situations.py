@@ -256,13 +256,13 @@ SCENES: dict[str, Scene] = {
     "drained and full": Scene(
         drained_and_full,
         "only node n1 fits: it is drained: a new disk",
-        ("parsync undrain n1 and 1 more free slot on n1",),
+        ("parsync nodes undrain n1 and 1 more free slot on n1",),
         undrain_and_end,
     ),
     "drained": Scene(
         lambda drive: (node(drive), set_node(drive, "drain", "no deadline"), waits(drive)),
         "only node n1 fits: it is drained",
-        ("parsync undrain n1",),
+        ("parsync nodes undrain n1",),
         lambda drive, _: set_node(drive, "undrain"),
     ),
     "down": Scene(
@@ -286,7 +286,7 @@ SCENES: dict[str, Scene] = {
         "only node n1 fits: it is suspect: tasks fail there; after 30 s it gets a task on trial",
         (
             "mend why tasks fail on n1 (parsync events --event failed --node n1), then parsync "
-            "undrain n1",
+            "nodes undrain n1",
         ),
         lambda drive, _: set_node(drive, "undrain"),
     ),
@@ -297,7 +297,7 @@ SCENES: dict[str, Scene] = {
             waits(drive),
         ),
         "only node n1 fits: it is suspect: alive, but 3 tasks did not start",
-        ("parsync undrain n1",),
+        ("parsync nodes undrain n1",),
         lambda drive, _: set_node(drive, "undrain"),
     ),
     "its worker stands still": Scene(

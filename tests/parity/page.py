@@ -95,7 +95,7 @@ Celery speaks no TLS to Redis, are refused.
 
 **`celery purge` empties the broker's queues only.** The command goes straight to the broker's channel and does not
 call the app, so parsync does not see it. To cancel tasks that wait in parsync as well, use `app.control.purge()` or
-`parsync purge`.
+`parsync cancel --state waiting`.
 
 **A placed task has no message on the broker.** When the broker's connection is lost, Celery cancels no placed task,
 whatever `acks_late` and `worker_cancel_long_running_tasks_on_connection_loss` say. `worker_soft_shutdown_timeout`

@@ -48,7 +48,7 @@ COMMANDS = [
     ["quarantine", "list"],
     ["quarantine", "show", "1"],
     ["doctor", "--audit"],
-    ["purge", "--yes", "--name", "no such"],
+    ["purge", "--state", "dead", "--yes", "--name", "no such"],
     ["undrain", "n1"],
 ]
 

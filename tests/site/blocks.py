@@ -15,10 +15,10 @@ from celery.bin.worker import worker
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
-from parsync_redis.cli.app import all_commands, load
+from parsync_redis.cli.app import load
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.settings import CONFIG_VARIABLE, Settings
-from tests.documents import ROOT, Block, Document
+from tests.documents import ROOT, Block, Document, command_of
 
 RUN = (
     "README.md",
@@ -99,11 +99,12 @@ def help_of(*command: str) -> str:
 
 def check_parsync(words: list[str]) -> None:
     """Check that the command exists, with its flags."""
-    assert words[0] in all_commands(), f"parsync has no command {words[0]}"
-    below = [word for word in words[1:2] if word in getattr(load(words[0]), "commands", ())]
-    for word in words:
+    command, arguments = command_of(words)
+    assert command, f"parsync has no command {' '.join(words)}"
+    below = [word for word in arguments[:1] if word in getattr(load(command), "commands", ())]
+    for word in arguments:
         if word.startswith("-"):
-            shown = help_of(words[0], *below)
+            shown = help_of(*command.split(), *below)
             assert re.search(rf"(?<![\w-]){re.escape(word.partition('=')[0])}(?![\w-])", shown), (
                 f"{words[0]} {word}"
             )

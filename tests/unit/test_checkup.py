@@ -140,13 +140,13 @@ def test_silence_means_death_while_only_a_primary_with_other_keys_takes_no_write
         (
             trial_note("tasks fail there at once", 30),
             "mend why tasks fail on a (parsync events --event failed --node a), then parsync "
-            "undrain a",
+            "nodes undrain a",
         ),
         (
             "its worker stands still: it is stopped",
             "restart the worker of node a, or end what blocks it: its log says where",
         ),
-        ("alive, but 3 tasks in a row did not start there", "parsync undrain a"),
+        ("alive, but 3 tasks in a row did not start there", "parsync nodes undrain a"),
     ],
 )
 def test_the_repair_of_a_suspect_node_is_that_of_its_cause(note, repair):

@@ -66,9 +66,15 @@ def run(*words):
             "deadline_s=8553600.0 is not valid: it must be a number of seconds",
         ),
         (["drain", "n1", "--reason", "two\nlines"], "it must be a line of at most 200 characters"),
-        (["dead", "requeue"], "say which: the ids of dead tasks, or --all"),
+        (["tasks", "requeue"], "say which: the ids of dead tasks, or --all"),
         (["dead", "requeue", "a", "--all"], "say which: the ids of dead tasks, or --all"),
-        (["dead", "requeue", ""], "task id '' is not valid"),
+        (["tasks", "requeue", ""], "task id '' is not valid"),
+        (["purge", "--yes"], "say which records: --state is one of cancelled, dead, failed, succe"),
+        (
+            ["tasks", "purge", "--state", "waiting"],
+            "--state 'waiting' cannot be purged: --state is one of cancelled, dead, failed, "
+            "succeeded; tasks that wait are cancelled: parsync tasks cancel --state waiting",
+        ),
         (
             ["tasks", "--state", "lost"],
             "--state 'lost' is not known: known are waiting, placed, running",
@@ -96,7 +102,14 @@ def test_a_bad_input_is_one_line_and_exit_code_2(words, says):
 
 @pytest.mark.parametrize(
     "words",
-    [["nodes"], ["partitions"], ["schedulers"], ["tasks"], ["status", "x"], ["purge", "--yes"]],
+    [
+        ["nodes"],
+        ["partitions"],
+        ["schedulers"],
+        ["tasks"],
+        ["status", "x"],
+        ["purge", "--state", "dead", "--yes"],
+    ],
 )
 def test_an_unreachable_server_is_one_line_without_its_password(impatient, words):
     result = run(*words)

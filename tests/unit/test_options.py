@@ -80,7 +80,7 @@ def test_the_command_line_has_a_flag_for_an_option(option: Option):
     command: Any = typer.main.get_command(app)
     flags = {
         flag: parameter
-        for parameter in command.commands["submit"].params
+        for parameter in command.commands["tasks submit"].params
         for flag in parameter.opts
     }
     assert option.flag in flags, f"parsync submit has no flag for {option.name}"

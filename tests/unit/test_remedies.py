@@ -89,7 +89,7 @@ def done(act: str, node: NodeFacts, needs: Resources, held: dict[str, int]) -> N
     if re.match(r"(re)?start the worker of node ", act):
         held[node.name] = 0
         return replace(node, state="up", free=slots, amounts_left=full, held_back=False)
-    if re.search(r"parsync undrain \S+$", act):
+    if re.search(r"parsync nodes undrain \S+$", act):
         state = "up" if node.state == "suspect" else node.state
         return replace(node, state=state, draining=False, free=slots - held[node.name])
     if "is not reserved for" in act:
@@ -163,13 +163,13 @@ ZONE = Resources.needed(1, {}, {"zone": "z"})
             Resources.needed(2),
             [facts(free=0, draining=True)],
             {"n1": 1},
-            ("parsync undrain n1 and 1 more free slot on n1",),
+            ("parsync nodes undrain n1 and 1 more free slot on n1",),
         ),
         (
             Resources.needed(1),
             [facts(free=0, state="down", draining=True)],
             {"n1": 2},
-            ("start the worker of node n1 again and parsync undrain n1",),
+            ("start the worker of node n1 again and parsync nodes undrain n1",),
         ),
         (
             Resources.needed(1),
@@ -177,7 +177,7 @@ ZONE = Resources.needed(1, {}, {"zone": "z"})
             {},
             (
                 "mend why tasks fail on n1 (parsync events --event failed --node n1), then "
-                "parsync undrain n1",
+                "parsync nodes undrain n1",
             ),
         ),
         (

@@ -354,7 +354,7 @@ KEY = hashlib.scrypt(b"x", salt=bytes(16), n=2, r=1, p=1, dklen=32).hex()
         (
             "alice:secret",
             "line 1 of operators file FILE is not valid: it must be a line that `parsync "
-            "serve-password`",
+            "serve password`",
         ),
         (f"a:scrypt:3:1:1:{SALT}:{KEY}", "line 1 of"),
         (f"a:scrypt:4194304:8:1:{SALT}:{KEY}", "line 1 of"),

@@ -49,7 +49,7 @@ def cancel_words(answers: Sequence[tuple[str, str]]) -> list[str]:
 class Selection:
     """Tasks in a state (waiting, placed or running), of names that match a pattern, of a kind.
 
-    kind: as `parsync demand` shows it, None for all kinds.
+    kind: as `parsync kinds` shows it, None for all kinds.
     """
 
     state: str = TaskState.WAITING
@@ -66,7 +66,7 @@ class Selection:
             _ = self.kind is None or Kind.of(self.kind)
         except ValueError:
             raise InvalidInput(
-                f"kind={shown(self.kind)} is not valid: it must be as `parsync demand` shows it, "
+                f"kind={shown(self.kind)} is not valid: it must be as `parsync kinds` shows it, "
                 "'proj.render slots=1'"
             ) from None
 

@@ -74,7 +74,7 @@ def quarantine(runner: Runner, where: str, why: str, data: bytes) -> None:
     fingerprint = (runner.keys.cluster, where, f"{why}\n{data[:MAX_VALUE_BYTES]!r}")
     if fingerprint in _remembered:
         return
-    log.warning("%s: %s; see `parsync quarantine`", where, why)
+    log.warning("%s: %s; see `parsync doctor quarantine`", where, why)
     head = DAMAGE.write(who=_own_name(), where=where, size=len(data), why=why)
     entry = f"{head}\n".encode(errors="backslashreplace") + data[:MAX_VALUE_BYTES]
     try:

@@ -1,8 +1,8 @@
 """Find damage in all keys of a cluster, and rebuild the damaged keys from the others.
 
-docs/keys.md says which key is rebuilt from which. The leader does this bit by bit
-(scheduler/leader/damage.py), `parsync repair` does it at once. A dry run only finds damage. Every
-function raises what `Runner.run` raises.
+docs/keys.md says which key is rebuilt from which. The leader repairs bit by bit
+(scheduler/leader/damage.py), `parsync doctor repair` repairs at once. A dry run only finds damage.
+Every function raises what `Runner.run` raises.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -63,7 +63,7 @@ _NO_WRITES: Final = {
     ),
     "OOM": (
         "its memory is full",
-        "redis-cli CONFIG SET maxmemory BYTES gives it more; parsync purge --state succeeded "
+        "redis-cli CONFIG SET maxmemory BYTES gives it more; parsync tasks purge --state succeeded "
         "frees some",
     ),
     "READONLY": (

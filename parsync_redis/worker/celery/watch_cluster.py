@@ -196,7 +196,7 @@ class Watcher(threading.Thread):
         terms = self._drain_terms()
         if self._drained.due(bool(terms), now_s):
             log.warning(
-                "node %s gets no tasks: it is drained (%s): parsync undrain %s",
+                "node %s gets no tasks: it is drained (%s): parsync nodes undrain %s",
                 self.node,
                 terms,
                 self.node,
