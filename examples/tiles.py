@@ -52,11 +52,11 @@ def render(tile: int) -> Tile:
         raise ValueError(f"tile {tile}: the map has the tiles 0 to {ACROSS * ACROSS - 1}")
     row, column = divmod(tile, ACROSS)
     side = 3.0 / ACROSS
-    left = -2.25 + column * side
+    left_edge = -2.25 + column * side
     top = -1.5 + row * side
     step = side / PIXELS
     return [
-        [steps_to_escape(complex(left + x * step, top + y * step)) for x in range(PIXELS)]
+        [steps_to_escape(complex(left_edge + x * step, top + y * step)) for x in range(PIXELS)]
         for y in range(PIXELS)
     ]
 

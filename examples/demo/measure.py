@@ -57,8 +57,8 @@ def list_modules(folder: Path) -> list[str]:
     """List the standard library's source files, relative to its folder, without
     installed packages.
     """
-    found = (path.relative_to(folder) for path in folder.rglob("*.py"))
-    return sorted(path.as_posix() for path in found if not _EXCLUDED & set(path.parts))
+    paths = (path.relative_to(folder) for path in folder.rglob("*.py"))
+    return sorted(path.as_posix() for path in paths if not _EXCLUDED & set(path.parts))
 
 
 def read_module(module: str) -> Measure:
@@ -117,10 +117,10 @@ def _count(tree: ast.Module) -> tuple[list[Function], int, int]:
         elif isinstance(node, ast.ClassDef):
             classes += 1
             prefix = f"{prefix}{node.name}."
-        elif more := _branches_at(node):
-            branches += more
+        elif branches_here := _branches_at(node):
+            branches += branches_here
             if owner is not None:
-                owner["complexity"] += more
+                owner["complexity"] += branches_here
         todo += [(child, owner, prefix) for child in ast.iter_child_nodes(node)]
     functions.sort(key=lambda function: function["line"])
     return functions, classes, branches

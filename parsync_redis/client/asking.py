@@ -43,11 +43,13 @@ class Asking:
         from ..inspect.explanation import explain_plan
 
         check_name("task name", name)
-        asked = self._submitter.options_of({"name": name, "queue": queue, **options})
+        placement_options = self._submitter.options_of({"name": name, "queue": queue, **options})
         store = self.requests.store
-        needs = self.requests.do(lambda: near_node(store, asked)).needs
+        needs = self.requests.do(lambda: near_node(store, placement_options)).needs
         return self.requests.do(
-            lambda: explain_plan(store, name, needs, asked.priority, asked.strategy)
+            lambda: explain_plan(
+                store, name, needs, placement_options.priority, placement_options.strategy
+            )
         )
 
     def with_reasons(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
@@ -83,20 +85,20 @@ class Asking:
         come, four times a second. Raises InvalidInput, and AccessDenied if this login may not read
         events.
         """
-        wanted = Wanted.of(since_ms, until_ms, task, node, events)
-        return self._events(wanted, limit, follow)
+        selection = Wanted.of(since_ms, until_ms, task, node, events)
+        return self._events(selection, limit, follow)
 
-    def _events(self, wanted: Wanted, limit: int, follow: bool) -> Iterator[Event]:
+    def _events(self, selection: Wanted, limit: int, follow: bool) -> Iterator[Event]:
         from ..store.reads.events import POLL_S, Follower  # a client that only submits does without
 
-        follower = self.requests.do(lambda: Follower(self.requests.store, wanted))
-        found = self.requests.do(lambda: follower.begin(limit))
-        if wanted.task:
+        follower = self.requests.do(lambda: Follower(self.requests.store, selection))
+        events = self.requests.do(lambda: follower.begin(limit))
+        if selection.task:
             (status,) = self.requests.in_batches(
-                [encode_id(wanted.task)], self.requests.store.statuses
+                [encode_id(selection.task)], self.requests.store.statuses
             )
-            found = [event for event in time_line(status, found) if wanted.has(event)][-limit:]
-        yield from found
+            events = [event for event in time_line(status, events) if selection.has(event)][-limit:]
+        yield from events
         while follow:
             self.requests.sleep(POLL_S)
             yield from self.requests.do(follower.poll)

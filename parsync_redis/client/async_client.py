@@ -20,7 +20,7 @@ from ..store.server.bridge import call
 from ..store.server.loop_client import ON_LOOP
 from ..submission import make_submission
 from .client import ParsyncClient
-from .requests import RETRY_FOR_S
+from .requests import CLIENT_RETRY_FOR_S
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,7 +64,9 @@ class AsyncParsyncClient:
     or ask for the status. Needs `pip install '.[asyncio]'` in a checkout.
     """
 
-    def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:
+    def __init__(
+        self, settings: Settings | None = None, retry_for_s: float = CLIENT_RETRY_FOR_S
+    ) -> None:
         self._client = _Inner(settings, retry_for_s)
         self.settings = self._client.settings
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -135,15 +137,15 @@ class AsyncParsyncClient:
     ) -> AsyncIterator[Event]:
         """See ParsyncClient.events; iterate with `async for`."""
         when = {"since_ms": since_ms, "until_ms": until_ms}
-        wanted = self._client.events(
+        events_iterator = self._client.events(
             **when, task=task, node=node, events=events, limit=limit, follow=follow
         )
-        return self._each(wanted)
+        return self._each(events_iterator)
 
-    async def _each(self, found: Iterator[T]) -> AsyncIterator[T]:
+    async def _each(self, iterator: Iterator[T]) -> AsyncIterator[T]:
         end = object()
-        while (one := await self._do(next, found, end)) is not end:
-            yield cast(T, one)
+        while (item := await self._do(next, iterator, end)) is not end:
+            yield cast(T, item)
 
     # -- life --------------------------------------------------------------------------------------
 

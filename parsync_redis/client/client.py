@@ -22,7 +22,7 @@ from ..store.reads.views import find_node, read_node_views, read_views
 from ..store.server.connection import BLOCKING
 from ..submission import Declared, Item, SubmitOptions
 from .asking import Asking
-from .requests import RETRY_FOR_S, Requests
+from .requests import CLIENT_RETRY_FOR_S, Requests
 from .submitter import Submitter
 from .waiting import wait_until_final
 
@@ -41,7 +41,9 @@ class ParsyncClient(Asking):
 
     _kit = BLOCKING
 
-    def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:
+    def __init__(
+        self, settings: Settings | None = None, retry_for_s: float = CLIENT_RETRY_FOR_S
+    ) -> None:
         self.requests = Requests(settings or Settings.load(), retry_for_s, self._kit)
         self.settings = self.requests.settings
         self.store = self.requests.store
@@ -173,8 +175,8 @@ class ParsyncClient(Asking):
         Raises InvalidInput, and AccessDenied if this login may not list tasks.
         """
         chosen = Selection(state, name, kind and needs_given(kind))
-        found = self.requests.do(lambda: find_selected(self.store, chosen))
-        return dict(Counter(self.requests.cancel(found, chosen.how)))
+        tasks = self.requests.do(lambda: find_selected(self.store, chosen))
+        return dict(Counter(self.requests.cancel(tasks, chosen.how)))
 
     def demand(self) -> list[KindView]:
         """Return the kinds of which tasks wait, in the order in which schedulers take them; one
@@ -216,8 +218,8 @@ class ParsyncClient(Asking):
         """
         from ..store.reads.purge import find_purgeable, purge_tasks
 
-        found = self.requests.do(lambda: find_purgeable(self.store, state, name, older_than_s))
-        return self.requests.do(lambda: purge_tasks(self.store, found))
+        tasks = self.requests.do(lambda: find_purgeable(self.store, state, name, older_than_s))
+        return self.requests.do(lambda: purge_tasks(self.store, tasks))
 
     # -- the cluster -------------------------------------------------------------------------------
 
@@ -258,11 +260,11 @@ class ParsyncClient(Asking):
                 lambda: self.store.run(commands.set_node(partition, name, word, None, note))
             )
         if reply[0] == "gone":
-            known = [node.name for node in self.nodes()]
-            missing = None if known else self.requests.do(lambda: look_for_cluster(self.store))
+            names = [node.name for node in self.nodes()]
+            missing = None if names else self.requests.do(lambda: look_for_cluster(self.store))
             there_are = (
-                f"there are {', '.join(known[:20])}"
-                if known
+                f"there are {', '.join(names[:20])}"
+                if names
                 else str(missing or "no node is registered")
             )
             raise InvalidInput(f"no node {shown(name)}: {there_are}")

@@ -20,11 +20,11 @@ from ..submission import split_by_size
 
 T = TypeVar("T")
 
-RETRY_FOR_S: Final = 5.0
+CLIENT_RETRY_FOR_S: Final = 5.0
 """For how long a request is repeated while no server answers: enough for one that restarts."""
 
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 1.0
+_FIRST_RETRY_PAUSE_S: Final = 0.05
+_LONGEST_RETRY_PAUSE_S: Final = 1.0
 
 
 class Requests:
@@ -87,11 +87,11 @@ class Requests:
         size: int = MAX_BATCH,
     ) -> list[T]:
         """Return the answers of a request for each id; one round trip for every `size`."""
-        found: list[T] = []
+        replies: list[T] = []
         for start in range(0, len(ids), size):
             batch = ids[start : start + size]
-            found += self.do(partial(request, batch))
-        return found
+            replies += self.do(partial(request, batch))
+        return replies
 
     def submit(
         self,
@@ -107,8 +107,8 @@ class Requests:
         words: list[str] = []
         if any(task.options.near for task in tasks):
             tasks = self.do(partial(resolve_near, self.store, tasks), pauses)
-        for some in split_by_size(tasks):
-            words += self.do(partial(self._submit, some, apps), pauses)
+        for batch in split_by_size(tasks):
+            words += self.do(partial(self._submit, batch, apps), pauses)
         if not self.warned:
             self.warned = True
             from ..inspect.outlook import warn_once  # a client that does not submit does without
@@ -146,13 +146,13 @@ class Requests:
         """
         commands = self.store.commands
         why = f"was dead, and is requeued by {who}"
-        words = self.in_batches(ids, lambda some: self.store.run(commands.revive(some, why)))
+        words = self.in_batches(ids, lambda batch: self.store.run(commands.revive(batch, why)))
         return [state_word(word) for word in words]
 
 
 def retry_pauses(deadline_s: float) -> Iterator[float]:
     """Give growing pauses with jitter, in seconds, until a moment of the monotonic clock."""
-    pause_s = _FIRST_PAUSE_S
+    pause_s = _FIRST_RETRY_PAUSE_S
     while time.monotonic() + pause_s <= deadline_s:
         yield random.uniform(0.5, 1.0) * pause_s
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        pause_s = min(2 * pause_s, _LONGEST_RETRY_PAUSE_S)

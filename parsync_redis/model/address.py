@@ -40,8 +40,8 @@ _CONSTANT: Final = re.compile(r"(?<=ssl_cert_reqs=)CERT_(NONE|OPTIONAL|REQUIRED)
 def safe_url(url: str) -> str:
     """Return the address without its passwords; text that is no address is masked as well."""
     url = _PASSWORD_OPTION.sub(r"\1***", url)
-    head, at, tail = url.rpartition("@")
-    if not at:
+    head, separator, tail = url.rpartition("@")
+    if not separator:
         return url
     scheme, slashes, credentials = head.partition("://")
     if not slashes or not scheme.replace("+", "").isalpha():
@@ -56,20 +56,20 @@ def as_redis(url: str) -> str:
     """Return a valkey:// or valkeys:// address with redis-py's scheme; others are returned
     unchanged.
     """
-    scheme, slashes, rest = url.partition("://")
-    return {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + slashes + rest
+    scheme, slashes, location = url.partition("://")
+    return {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + slashes + location
 
 
 def with_password(url: str, password: str) -> str:
     """Return the address with this password, unless it has one already."""
-    scheme, _, rest = url.partition("://")
+    scheme, _, location = url.partition("://")
     # of several Sentinels, as Celery writes them, the first has it
-    rest, semicolon, others = rest.partition(";")
-    credentials, at, place = rest.rpartition("@")
+    location, semicolon, more_sentinels = location.partition(";")
+    credentials, separator, place = location.rpartition("@")
     if ":" in credentials:
         return url
     login = f"{credentials}:{quote(password, safe='')}"
-    return f"{scheme}://{login}@{place if at else rest}{semicolon}{others}"
+    return f"{scheme}://{login}@{place if separator else location}{semicolon}{more_sentinels}"
 
 
 def check_address(url: str) -> str:
@@ -77,8 +77,8 @@ def check_address(url: str) -> str:
     for other text.
     """
     url = _CONSTANT.sub(lambda match: match[1].lower(), as_redis(url))
-    known = url.startswith(("redis://", "rediss://", "unix://", SCHEME)) or is_cluster(url)
-    if not known or len(url.split("://", 1)[1].strip("/")) == 0:
+    has_scheme = url.startswith(("redis://", "rediss://", "unix://", SCHEME)) or is_cluster(url)
+    if not has_scheme or len(url.split("://", 1)[1].strip("/")) == 0:
         raise ValueError("not a server address")
     check_rules(url)
     if url.startswith(SCHEME):
@@ -112,8 +112,8 @@ class Service:
 
 def parse_service(url: str) -> Service:
     """Read a sentinel:// address; raises ValueError that says what is missing."""
-    first, *others = url.removeprefix(SCHEME).replace(f";{SCHEME}", ",").split(",")
-    places = [urlsplit(f"//{place}") for place in (first, *others)]
+    first, *more_places = url.removeprefix(SCHEME).replace(f";{SCHEME}", ",").split(",")
+    places = [urlsplit(f"//{place}") for place in (first, *more_places)]
     options = dict(parse_qsl(places[-1].query))
     name = options.pop("service", "")
     if not name:
@@ -125,14 +125,14 @@ def parse_service(url: str) -> Service:
         "password": options.pop("sentinel_password", None),
     }
     min_others = int(options.pop("min_other_sentinels", "0"))
-    own = {
+    sentinel_tls = {
         key.removeprefix("sentinel_"): options.pop(key)
         for key in [*options]
         if key.startswith("sentinel_ssl")
     }
     ssl = options.pop("ssl", "").lower() in _TRUE
     tls = {key: value for key, value in options.items() if key.startswith("ssl_")}
-    sentinel_ssl = own.pop("ssl", "true" if own else "").lower()
+    sentinel_ssl = sentinel_tls.pop("ssl", "true" if sentinel_tls else "").lower()
     return Service(
         name,
         sentinels=tuple((_host(place.hostname), place.port or PORT) for place in places),
@@ -141,7 +141,7 @@ def parse_service(url: str) -> Service:
         login=_given({"username": places[0].username, "password": places[0].password}),
         sentinel_login=_given(sentinel_login),
         options=options,
-        sentinel_tls=own if sentinel_ssl else tls,
+        sentinel_tls=sentinel_tls if sentinel_ssl else tls,
         secured=ssl or bool(tls),
         sentinel_secured=sentinel_ssl in _TRUE if sentinel_ssl else ssl or bool(tls),
     )
@@ -166,8 +166,8 @@ def is_cluster(url: str) -> bool:
 
 def parse_cluster(url: str) -> Seeds:
     """Read the address of a Redis Cluster; raises ValueError that says what is wrong."""
-    scheme, _, rest = url.partition("://")
-    places = [urlsplit(f"//{place}") for place in rest.split(",")]
+    scheme, _, location = url.partition("://")
+    places = [urlsplit(f"//{place}") for place in location.split(",")]
     options = dict(parse_qsl(places[-1].query))
     if _db([place.path for place in places]) or options.pop("db", "0") != "0":
         raise BadAddress("a Redis Cluster has database 0 only")

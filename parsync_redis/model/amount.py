@@ -24,7 +24,7 @@ THOUSANDTHS: Final = 1000
 MAX_WITH_DECIMALS: Final = 10**12
 """An amount with decimals is smaller: its thousandths are exact in Lua as well."""
 
-PATTERN: Final = r"(?:\d{1,16}|\d{1,12}\.\d{0,2}[1-9])"
+AMOUNT_PATTERN: Final = r"(?:\d{1,16}|\d{1,12}\.\d{0,2}[1-9])"
 """The text of an amount, as a regular expression."""
 
 _UNITS: Final = {
@@ -43,7 +43,7 @@ _UNITS: Final = {
     "GiB": Fraction(2**30),
     "TiB": Fraction(2**40),
 }
-_GIVEN: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
+_NUMBER_AND_UNIT: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
 
 
 def parse_amount(name: str, value: object) -> int:
@@ -53,7 +53,11 @@ def parse_amount(name: str, value: object) -> int:
         if isinstance(value, int | float | Decimal) and not isinstance(value, bool)
         else value
     )
-    if isinstance(text, str) and (match := _GIVEN.fullmatch(text.strip())) and match[2] in _UNITS:
+    if (
+        isinstance(text, str)
+        and (match := _NUMBER_AND_UNIT.fullmatch(text.strip()))
+        and match[2] in _UNITS
+    ):
         exact = Fraction(match[1]) * _UNITS[match[2]] * THOUSANDTHS
         most = (MAX_WITH_DECIMALS if exact % THOUSANDTHS else MAX_AMOUNT) * THOUSANDTHS
         if exact.denominator == 1 and exact <= most:
@@ -84,7 +88,7 @@ def amount_text(thousandths: int) -> str:
     return f"{sign}{whole}.{part:03d}".rstrip("0") if part else f"{sign}{whole}"
 
 
-_SHOWN: Final = ("TiB", "GiB", "MiB", "T", "G", "M")
+_UNITS_SHOWN: Final = ("TiB", "GiB", "MiB", "T", "G", "M")
 """The units that people read, in the order in which they are tried."""
 
 
@@ -93,7 +97,7 @@ def exact_text(thousandths: int) -> str:
 
     `parse_amount` reads it.
     """
-    for unit in _SHOWN:
+    for unit in _UNITS_SHOWN:
         size = int(_UNITS[unit])
         if thousandths >= size * THOUSANDTHS and thousandths % size == 0:
             return amount_text(thousandths // size) + unit
@@ -105,7 +109,7 @@ def shown_amount(thousandths: int) -> str:
     '7.998GiB'.
     """
     exact = exact_text(thousandths)
-    for unit in _SHOWN[:3] if exact.isdecimal() else ():
+    for unit in _UNITS_SHOWN[:3] if exact.isdecimal() else ():
         size = int(_UNITS[unit]) * THOUSANDTHS
         if thousandths >= size:
             return f"{thousandths / size:.4g}{unit}"

@@ -10,24 +10,24 @@ from typing import Final
 
 from .amount import THOUSANDTHS
 
-PREFIX: Final = "apart_"
+APART_PREFIX: Final = "apart_"
 """The names of these resources begin so, and of no other."""
 
-RULE: Final = "a word of 1 to 26 lower-case letters, digits or _"
+APART_RULE: Final = "a word of 1 to 26 lower-case letters, digits or _"
 
-_WORD: Final = re.compile(r"[a-z0-9_]{1,26}", re.ASCII)
+_APART_WORD: Final = re.compile(r"[a-z0-9_]{1,26}", re.ASCII)
 
 
 def is_word(value: object) -> bool:
     """Return whether a value may be the word of tasks that are kept apart, '' for none."""
-    return isinstance(value, str) and (not value or _WORD.fullmatch(value) is not None)
+    return isinstance(value, str) and (not value or _APART_WORD.fullmatch(value) is not None)
 
 
 def held_by(word: str) -> list[tuple[str, int]]:
     """Return the amounts (thousandths) that a task with this word holds; none for ''."""
-    return [(PREFIX + word, THOUSANDTHS)] if word else []
+    return [(APART_PREFIX + word, THOUSANDTHS)] if word else []
 
 
 def undeclared(resource: str) -> int:
     """Return how much a node has of a resource that it does not declare, in thousandths."""
-    return THOUSANDTHS if resource.startswith(PREFIX) else 0
+    return THOUSANDTHS if resource.startswith(APART_PREFIX) else 0

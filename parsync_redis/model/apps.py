@@ -55,11 +55,11 @@ class KnownTasks:
         """Task name -> declared options; lines that cannot be read are left out, options that
         cannot are None.
         """
-        found: dict[str, Mapping[str, Any] | None] = {}
+        options_by_task: dict[str, Mapping[str, Any] | None] = {}
         for line in self.text.splitlines():
             if fields := DECLARED.read(line):
-                found[fields["task"]] = _options(fields["options"])
-        return found
+                options_by_task[fields["task"]] = _options(fields["options"])
+        return options_by_task
 
 
 def _text(options: Mapping[str, Any] | None) -> str:
@@ -72,10 +72,10 @@ def _plain(value: object) -> object:
 
 def _options(text: str) -> Mapping[str, Any] | None:
     try:
-        found = json.loads(text) if text else None
+        options = json.loads(text) if text else None
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return options if isinstance(options, dict) else None
 
 
 def digest_of(offer: Resources) -> str:

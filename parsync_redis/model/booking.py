@@ -42,11 +42,11 @@ class Booking:
         run_ms: how long 95 % of the tasks of its name run there at most; None if nobody knows,
         which is too long.
         """
-        mine = split_kind(self.kind)
-        if mine[:2] == (name, needs):
+        booked_kind = split_kind(self.kind)
+        if booked_kind[:2] == (name, needs):
             return False
         return (run_ms is None or now_ms + run_ms > self.from_ms) and starves(
-            parse_needs(mine.needs), needs
+            parse_needs(booked_kind.needs), needs
         )
 
 
@@ -59,19 +59,23 @@ def starves(large: Resources, needs: str) -> bool:
     """
     if large.slots > 1:
         return True
-    asked = dict(parse_needs(needs).amounts)
-    return any(0 < asked.get(name, 0) < amount for name, amount in large.amounts)
+    amounts = dict(parse_needs(needs).amounts)
+    return any(0 < amounts.get(name, 0) < amount for name, amount in large.amounts)
 
 
 def read_booking(node: str, text: str) -> Booking | None:
     """Read a field of `bookings`; None for any other text."""
-    found = BOOKING.read(text)
-    if found is None or not are_needs(split_kind(found["kind"]).needs):
+    fields = BOOKING.read(text)
+    if fields is None or not are_needs(split_kind(fields["kind"]).needs):
         return None
-    return Booking(node, found["kind"], found["task"], int(found["since"]), int(found.get("at", 0)))
+    return Booking(
+        node, fields["kind"], fields["task"], int(fields["since"]), int(fields.get("at", 0))
+    )
 
 
 def read_bookings(fields: dict[bytes, bytes]) -> tuple[Booking, ...]:
     """Read the hash `bookings`, by node; fields that no script writes are left out."""
-    found = [read_booking(readable(node), readable(text)) for node, text in sorted(fields.items())]
-    return tuple(booking for booking in found if booking)
+    bookings = [
+        read_booking(readable(node), readable(text)) for node, text in sorted(fields.items())
+    ]
+    return tuple(booking for booking in bookings if booking)

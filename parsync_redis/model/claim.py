@@ -41,11 +41,12 @@ class Claim(NamedTuple):
             self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked
         )
 
-    def won(self, since_ms: int, held: str = "") -> Place:
-        """Return the place that it has since then; held: the amounts, if they are not those that it
-        asks.
+    def won(self, since_ms: int, held_amounts: str = "") -> Place:
+        """Return the place of the won claim.
+
+        since_ms: when it won. held_amounts: as in `Place.asked`; those of the claim if empty.
         """
-        asked = held or self.asked
+        amounts = held_amounts or self.asked
         return Place(
             self.task,
             self.attempt,
@@ -54,7 +55,7 @@ class Claim(NamedTuple):
             self.slots,
             self.inc,
             since_ms,
-            asked,
+            amounts,
         )
 
 

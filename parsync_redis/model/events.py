@@ -42,12 +42,12 @@ OF_CLUSTER: Final[Mapping[str, str]] = {
     "writes_lost": "the server lost writes",
     "damage": "damage was found",
 }
-WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
+EVENT_IN_WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
 """What each word of an event says of its task, node, scheduler or cluster;
 lua/lib/cluster/events.lua writes it.
 """
 
-STEPS: Final[Mapping[str, str]] = {
+STEP_IN_WORDS: Final[Mapping[str, str]] = {
     "submitted": "was submitted",
     "placed": "was placed",
     "started": "started",
@@ -56,9 +56,9 @@ STEPS: Final[Mapping[str, str]] = {
 """Steps of a task that goes well. No script writes them as events: its own record has their times.
 """
 
-FIELDS: Final = ("task", "name", "node", "attempt", "scheduler", "why", "by")
-MOST_BYTES: Final = 4096
-LATE_MS: Final = 3_600_000
+EVENT_FIELDS: Final = ("task", "name", "node", "attempt", "scheduler", "why", "by")
+MAX_EVENT_BYTES: Final = 4096
+MAX_MS_AHEAD: Final = 3_600_000
 """An entry that is later than now by more than an hour was not written by a script."""
 
 SAME_MS: Final = 1000
@@ -94,11 +94,14 @@ class Event:
         words = {readable(name): readable(value) for name, value in fields.items()}
         event = words.pop("event", "")
         if not (
-            ms.isdecimal() and number.isdecimal() and int(ms) <= now_ms + LATE_MS and event in WORDS
+            ms.isdecimal()
+            and number.isdecimal()
+            and int(ms) <= now_ms + MAX_MS_AHEAD
+            and event in EVENT_IN_WORDS
         ):
             return None
-        if not words.keys() <= {*FIELDS} or any(
-            len(value) > MOST_BYTES for value in fields.values()
+        if not words.keys() <= {*EVENT_FIELDS} or any(
+            len(value) > MAX_EVENT_BYTES for value in fields.values()
         ):
             return None
         if "task" in words:
@@ -123,17 +126,17 @@ class Event:
     @property
     def text(self) -> str:
         """Return what happened, as a sentence for people."""
-        said = {**WORDS, **STEPS}[self.event]
+        words = {**EVENT_IN_WORDS, **STEP_IN_WORDS}[self.event]
         if self.event in OF_NODES:
-            whom = f"node {self.node} {said}" + (f" for task {self.task}" if self.task else "")
+            whom = f"node {self.node} {words}" + (f" for task {self.task}" if self.task else "")
         elif self.event in OF_SCHEDULERS:
-            whom = f"scheduler {self.scheduler} {said}"
+            whom = f"scheduler {self.scheduler} {words}"
         elif self.event in OF_CLUSTER:
-            whom = said
+            whom = words
         else:
             name = f" ({self.name})" if self.name else ""
             on = f" on {self.node}" if self.node else ""
-            whom = f"task {self.task}{name}{on} {said}"
+            whom = f"task {self.task}{name}{on} {words}"
         return (
             whom
             + (f": {self.why}" if self.why else "")
@@ -164,8 +167,10 @@ class Wanted:
     ) -> "Wanted":
         """Check what somebody asks for; raises InvalidInput."""
         words = tuple(dict.fromkeys(events))
-        if unknown := [word for word in words if word not in WORDS]:
-            raise InvalidInput(f"no event {shown(unknown[0])}: known are {', '.join(WORDS)}")
+        if unknown := [word for word in words if word not in EVENT_IN_WORDS]:
+            raise InvalidInput(
+                f"no event {shown(unknown[0])}: known are {', '.join(EVENT_IN_WORDS)}"
+            )
         if since_ms is not None and until_ms is not None and until_ms < since_ms:
             raise InvalidInput("the end of the time that is asked for is before its beginning")
         if task is not None:
@@ -189,9 +194,11 @@ def time_line(task: TaskStatus, events: Sequence[Event]) -> list[Event]:
     """Return the events of a task and the steps that its record tells, by time."""
     blank = Event("", 0, "", task.id, task.name)
     steps = [
-        replace(blank, at_ms=at, event=step, node=(task.node or "") if step != "submitted" else "")
+        replace(
+            blank, at_ms=at_ms, event=step, node=(task.node or "") if step != "submitted" else ""
+        )
         for step in ("submitted", "placed", "started")
-        if (at := task.times.get(step)) is not None
+        if (at_ms := task.times.get(step)) is not None
     ]
     for lost in task.history:
         if lost.state in (TaskState.PLACED, TaskState.RUNNING):
@@ -201,24 +208,25 @@ def time_line(task: TaskStatus, events: Sequence[Event]) -> list[Event]:
                     blank, at_ms=lost.since_ms, event=step, node=lost.node, attempt=lost.attempt
                 )
             )
-        again = replace(
+        reached = replace(
             blank, at_ms=lost.until_ms, event="requeued", node=lost.node, attempt=lost.attempt
         )
-        steps.append(replace(again, why=lost.why))
+        steps.append(replace(reached, why=lost.why))
     if (ended_ms := task.times.get("finished")) is not None and task.state in FINAL:
         steps.append(
             replace(
                 blank, at_ms=ended_ms, event=task.state.value, node=task.node or "", why=task.why
             )
         )
-    known = {event.attempt for event in events if event.event in ("requeued", "dead")}
+    attempts = {event.attempt for event in events if event.event in ("requeued", "dead")}
     ends = [event.at_ms for event in events if event.event in (task.state.value, "expired")]
     fresh = {
         (step.event, step.at_ms): step
         for step in steps
-        if not (step.event == "requeued" and step.attempt in known)
+        if not (step.event == "requeued" and step.attempt in attempts)
         and not (
-            step.event == task.state.value and any(abs(at - step.at_ms) < SAME_MS for at in ends)
+            step.event == task.state.value
+            and any(abs(at_ms - step.at_ms) < SAME_MS for at_ms in ends)
         )
     }
     return sorted([*events, *fresh.values()], key=lambda event: (event.at_ms, bool(event.id)))

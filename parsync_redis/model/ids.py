@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
 
-_RULES: Final = {
+_NAME_RULES: Final = {
     "task name": (
         re.compile(r"[!-~]{1,255}"),
         "1 to 255 printable ASCII characters without spaces",
@@ -73,19 +73,19 @@ def shown(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def is_name(what: str, value: str) -> bool:
-    """Return whether a text is a well-formed name; what: one of the rules, 'node name'."""
-    return _RULES[what][0].fullmatch(value) is not None
+def is_name(noun: str, value: str) -> bool:
+    """Return whether a text is a well-formed name; noun: one of the rules, 'node name'."""
+    return _NAME_RULES[noun][0].fullmatch(value) is not None
 
 
-def check_name(what: str, value: object) -> str:
+def check_name(noun: str, value: object) -> str:
     """Return `value` if it is a well-formed name; raises InvalidInput with the rule.
 
-    what: as for is_name.
+    noun: as for is_name.
     """
-    pattern, rule = _RULES[what]
+    pattern, rule = _NAME_RULES[noun]
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise InvalidInput(f"{what} {shown(value)} is not valid: it must be {rule}")
+        raise InvalidInput(f"{noun} {shown(value)} is not valid: it must be {rule}")
     return value
 
 
@@ -120,12 +120,12 @@ def encode_id(id: object) -> str:
 
 def new_id() -> str:
     """Return a new task id as Celery makes them: a random UUID, version 4."""
-    found = os.urandom(16).hex()
-    variant = "89ab"[int(found[16], 16) & 3]
-    return f"{found[:8]}-{found[8:12]}-4{found[13:16]}-{variant}{found[17:20]}-{found[20:]}"
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-_ENDS: Final = [f"{number:03x}".encode() for number in range(4096)]
+_LAST_DIGITS: Final = [f"{number:03x}".encode() for number in range(4096)]
 
 
 def id_in_shard(shard: int, shards: int, prefix: str = "") -> str:
@@ -138,7 +138,7 @@ def id_in_shard(shard: int, shards: int, prefix: str = "") -> str:
         before = crc_hqx(id[:-3].encode(), 0)
         first = int(id[-3:], 16)
         for number in range(first, first + 4096):
-            if crc_hqx(_ENDS[number & 4095], before) % shards == shard:
+            if crc_hqx(_LAST_DIGITS[number & 4095], before) % shards == shard:
                 return f"{id[:-3]}{number & 4095:03x}"
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from .ids import shown
 from .needs import are_needs
 from .options import Strategy
-from .text import KIND, TASK_NAME
+from .text import KIND_LINE, TASK_NAME
 
 _STRATEGIES: Final = frozenset(Strategy)
 
@@ -70,7 +70,7 @@ class KindLine:
     @classmethod
     def of(cls, line: str) -> "KindLine":
         """Read a line of `kinds`; ValueError for any other text."""
-        fields = KIND.read(line)
+        fields = KIND_LINE.read(line)
         if fields is None:
             raise ValueError(f"not a line of kinds: {shown(line)}")
         return cls(
@@ -87,15 +87,17 @@ class KindLine:
         """
         return 9 - min(self.first // 10**12, 9)
 
-    def with_shard(self, other: "KindLine") -> "KindLine":
+    def with_shard(self, of_shard: "KindLine") -> "KindLine":
         """Return what this line and that of the same kind in another shard say together."""
-        first = min(self, other, key=lambda line: line.first)
-        why = first.why or self.why or other.why
-        return KindLine(self.count + other.count, first.first, max(self.last, other.last), why)
+        first = min(self, of_shard, key=lambda line: line.first)
+        why = first.why or self.why or of_shard.why
+        return KindLine(
+            self.count + of_shard.count, first.first, max(self.last, of_shard.last), why
+        )
 
     def __str__(self) -> str:
         """Return the line."""
-        return KIND.write(
+        return KIND_LINE.write(
             waiting=self.count, head=self.first, tail=self.last, reason=self.why or None
         )
 

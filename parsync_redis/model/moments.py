@@ -17,7 +17,7 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def read_moment(
-    what: str, text: str, now_ms: int, zone: tzinfo | None = None, after_ms: int | None = None
+    noun: str, text: str, now_ms: int, zone: tzinfo | None = None, after_ms: int | None = None
 ) -> int:
     """Return a moment in ms; raises InvalidInput.
 
@@ -36,22 +36,22 @@ def read_moment(
                 if after_ms is None
                 else datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone)
             )
-            found = _in_zone(
+            time = _in_zone(
                 day.replace(tzinfo=None, hour=hour, minute=minute, second=second, microsecond=0),
                 zone,
             )
-            if after_ms is None and found > now:
-                return _ms(_in_zone(found.replace(tzinfo=None) - timedelta(days=1), zone))
-            if after_ms is not None and _ms(found) < after_ms:
-                return _ms(_in_zone(found.replace(tzinfo=None) + timedelta(days=1), zone))
-            return _ms(found)
+            if after_ms is None and time > now:
+                return _ms(_in_zone(time.replace(tzinfo=None) - timedelta(days=1), zone))
+            if after_ms is not None and _ms(time) < after_ms:
+                return _ms(_in_zone(time.replace(tzinfo=None) + timedelta(days=1), zone))
+            return _ms(time)
         if not _DATE.fullmatch(text):
             raise ValueError(text)
-        given = datetime.fromisoformat(text)
-        return max(0, _ms(given if given.tzinfo else _in_zone(given, zone)))
+        date_time = datetime.fromisoformat(text)
+        return max(0, _ms(date_time if date_time.tzinfo else _in_zone(date_time, zone)))
     except (ValueError, OverflowError, OSError):
         raise InvalidInput(
-            f"{what} {shown(text)} is not valid: it must be a time of day (14:02), how long ago "
+            f"{noun} {shown(text)} is not valid: it must be a time of day (14:02), how long ago "
             "(90s, 10m, 2h, 1d) "
             "or a date and time (2026-11-25T14:02)"
         ) from None

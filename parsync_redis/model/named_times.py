@@ -8,20 +8,20 @@ from typing import Final
 
 from .octaves import TimeHistogram
 
-OTHER: Final = "other"
+OTHER_NAMES: Final = "other"
 TOP_NAMES: Final = 20
 """Names with histograms of their own: those of which there were most lately."""
 
-COUNTED: Final = 1000
+MAX_COUNTED_NAMES: Final = 1000
 """Names whose durations are counted at a time, to find those."""
 
 
-AT_ONCE: Final = 1000
+MAX_UNCOUNTED: Final = 1000
 """Durations of a name that are kept until they are counted, all together: most are equal to others,
 in whole ms.
 """
 
-CHOOSE_S: Final = 60.0
+CHOOSE_EVERY_S: Final = 60.0
 """How often they are chosen anew."""
 
 
@@ -44,34 +44,34 @@ class NamedTimes:
 
     def add(self, name: str, ms: float) -> None:
         """Add a duration of a name."""
-        many = self._news[name]
-        many.append(ms)
-        if len(many) >= AT_ONCE:
+        durations = self._news[name]
+        durations.append(ms)
+        if len(durations) >= MAX_UNCOUNTED:
             self._count()
 
     def _count(self) -> None:
         """Count what was added."""
-        news = self._news
+        uncounted = self._news
         self._news = defaultdict(list)
-        for name, many in news.items():
-            came = TimeHistogram()
-            for ms, times in Counter(many).items():
-                came.add(ms, times)
-            self.add_all(name, came)
+        for name, durations in uncounted.items():
+            histogram = TimeHistogram()
+            for ms, times in Counter(durations).items():
+                histogram.add(ms, times)
+            self.add_all(name, histogram)
 
-    def add_all(self, name: str, came: TimeHistogram) -> None:
+    def add_all(self, name: str, added: TimeHistogram) -> None:
         """Add durations of a name."""
-        self._all = self._all.plus(came)
-        row = self._row(name, came.count)
-        both = row.plus(came)
-        row.total_ms = both.total_ms
-        row.octaves = both.octaves
+        self._all = self._all.plus(added)
+        row = self._row(name, added.count)
+        total = row.plus(added)
+        row.total_ms = total.total_ms
+        row.octaves = total.octaves
 
     def _row(self, name: str, uses: int) -> TimeHistogram:
         """Return the histogram in which a name counts."""
-        if name == OTHER:
+        if name == OTHER_NAMES:
             return self._other
-        if name in self._uses or len(self._uses) < COUNTED:
+        if name in self._uses or len(self._uses) < MAX_COUNTED_NAMES:
             self._uses[name] += uses
         if name not in self._rows:
             if len(self._rows) >= self._most:
@@ -85,8 +85,10 @@ class NamedTimes:
         best = sorted(
             self._uses, key=lambda name: (-self._uses[name], name not in self._rows, name)
         )[: self._most]
-        kept = [name for name in self._rows if name not in best][: self._most - len(best)]
-        self._rows = {name: self._rows.get(name) or TimeHistogram() for name in (*best, *kept)}
+        unused_rows = [name for name in self._rows if name not in best][: self._most - len(best)]
+        self._rows = {
+            name: self._rows.get(name) or TimeHistogram() for name in (*best, *unused_rows)
+        }
         self._uses = Counter({name: uses // 2 for name, uses in self._uses.items() if uses > 1})
 
     @property
@@ -98,8 +100,8 @@ class NamedTimes:
     def by_name(self) -> dict[str, TimeHistogram]:
         """Return copies of the histograms, `other` only if it has something."""
         self._count()
-        every = {**self._rows, OTHER: self._other} if self._other.count else self._rows
-        return {name: row.plus(TimeHistogram()) for name, row in every.items()}
+        rows = {**self._rows, OTHER_NAMES: self._other} if self._other.count else self._rows
+        return {name: row.plus(TimeHistogram()) for name, row in rows.items()}
 
     @property
     def text(self) -> str:

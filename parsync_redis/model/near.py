@@ -9,10 +9,10 @@ from collections.abc import Container
 from typing import Final
 from urllib.parse import quote, unquote
 
-from .needs import OWN, Resources, parse_needs, without
+from .needs import RESERVED_PREFIX, Resources, parse_needs, without
 
-NEAR_LABEL: Final = f"{OWN}near"
-_WORD: Final = f" {NEAR_LABEL}:"
+NEAR_LABEL: Final = f"{RESERVED_PREFIX}near"
+_NEAR_WORD: Final = f" {NEAR_LABEL}:"
 
 
 def near_label(node: str) -> tuple[str, str]:
@@ -32,7 +32,7 @@ def settled(needs: str, alive: Container[str]) -> str:
 
     alive: the names of the nodes that are not down.
     """
-    if _WORD not in needs:
+    if _NEAR_WORD not in needs:
         return needs
     parsed = parse_needs(needs)
     return needs if near_of(parsed) in alive else without(parsed, NEAR_LABEL).text

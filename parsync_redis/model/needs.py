@@ -20,23 +20,22 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
-from .amount import PATTERN as AMOUNT
-from .amount import amount_text, parse_amount, read_amount
-from .apart import PREFIX
-from .condition import PATTERN, conditions_of
-from .devices import ASKED, OFFERED, device_amounts
+from .amount import AMOUNT_PATTERN, amount_text, parse_amount, read_amount
+from .apart import APART_PREFIX
+from .condition import CONDITION_PATTERN, conditions_of
+from .devices import NEEDED_ATTRIBUTE, OFFER_AMOUNT, device_amounts
 from .ids import check_name, is_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
 
 MAX_TEXT: Final = 64 * 2**10
 """Bytes of needs or an offer; those of a node with a Celery queue for each customer are long."""
 
-OWN: Final = "parsync."
+RESERVED_PREFIX: Final = "parsync."
 """The names of labels that have a rule of their own begin so: in needs they are no conditions on a
 label.
 """
 
-RESERVED: Final = ("celery.", OWN)
+RESERVED: Final = ("celery.", RESERVED_PREFIX)
 """The names of labels that a user cannot set begin with one of these."""
 
 QUEUE_LABEL: Final = "celery.queue"
@@ -44,12 +43,12 @@ QUEUE_LABEL: Final = "celery.queue"
 one.
 """
 
-TAINT_LABEL: Final = f"{OWN}taint"
+TAINT_LABEL: Final = f"{RESERVED_PREFIX}taint"
 """The label of a node for each of its taints, and of a task for all that it tolerates; see
 model/taints.py.
 """
 
-SHARED_LABEL: Final = (f"{OWN}devices", "shared")
+SHARED_LABEL: Final = (f"{RESERVED_PREFIX}devices", "shared")
 """The label of a node whose devices do not keep tasks away that ask for none of them."""
 
 
@@ -190,10 +189,10 @@ def _resource_name(name: str, of_devices: bool) -> str:
     """Check the name of a resource; of_devices: it may be an attribute of devices, 'gpu.mem'."""
     if name == "slots":
         raise InvalidInput("resource name 'slots' is taken: use slots=N")
-    if name.startswith(PREFIX):
+    if name.startswith(APART_PREFIX):
         raise InvalidInput(
             f"resource name {shown(name)} is reserved: names of resources do not begin with "
-            f"{PREFIX}"
+            f"{APART_PREFIX}"
         )
     kind, point, attribute = name.partition(".")
     if (
@@ -208,21 +207,21 @@ def _resource_name(name: str, of_devices: bool) -> str:
 
 def _values_of(name: str, value: object) -> list[str]:
     """Return the values of a node's label, each once; raises InvalidInput."""
-    some = value if isinstance(value, list | tuple) else [value]
-    if not some:
+    values = value if isinstance(value, list | tuple) else [value]
+    if not values:
         raise InvalidInput(f"label {name} has no value: it must have at least one")
-    return sorted({check_name("label value", one) for one in some})
+    return sorted({check_name("label value", text) for text in values})
 
 
 def labels_of(offer: Resources) -> dict[str, str]:
     """Return a node's labels that are not reserved, for people: several values of one have commas
     between.
     """
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for name, value in offer.labels:
         if not name.startswith(RESERVED):
-            found[name] = f"{found[name]},{value}" if name in found else value
-    return found
+            labels[name] = f"{labels[name]},{value}" if name in labels else value
+    return labels
 
 
 def without(resources: Resources, *names: str) -> Resources:
@@ -243,11 +242,16 @@ def queues_of(resources: Resources) -> list[str]:
     return [unquote(value) for name, value in resources.labels if name == QUEUE_LABEL]
 
 
-_LINE: Final = r"(?:(?:(?:[a-z][a-z0-9_]*|{device})=-?{amount}|[A-Za-z][\w.-]*:{label})(?= |$)| )*"
-_OFFER: Final = re.compile(
-    _LINE.format(amount=AMOUNT, device=OFFERED, label=r"[\w./%-]+"), re.ASCII
+_RESOURCES_TEXT: Final = (
+    r"(?:(?:(?:[a-z][a-z0-9_]*|{device})=-?{amount}|[A-Za-z][\w.-]*:{label})(?= |$)| )*"
 )
-_NEEDS: Final = re.compile(_LINE.format(amount=AMOUNT, device=ASKED, label=PATTERN), re.ASCII)
+_OFFER: Final = re.compile(
+    _RESOURCES_TEXT.format(amount=AMOUNT_PATTERN, device=OFFER_AMOUNT, label=r"[\w./%-]+"), re.ASCII
+)
+_NEEDS_TEXT: Final = re.compile(
+    _RESOURCES_TEXT.format(amount=AMOUNT_PATTERN, device=NEEDED_ATTRIBUTE, label=CONDITION_PATTERN),
+    re.ASCII,
+)
 
 
 @lru_cache(maxsize=4096)
@@ -259,7 +263,7 @@ def is_resources(text: str) -> bool:
 @lru_cache(maxsize=4096)
 def are_needs(text: str) -> bool:
     """Return whether `parse_needs` reads a text."""
-    return len(text) <= MAX_TEXT and _NEEDS.fullmatch(text) is not None
+    return len(text) <= MAX_TEXT and _NEEDS_TEXT.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)

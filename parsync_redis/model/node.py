@@ -10,7 +10,7 @@ from ..errors import InvalidInput
 from .ids import check_name, readable, shown
 from .needs import Resources, parse_resources
 from .place import Place
-from .text import NODE, TERMS
+from .text import NODE_LINE, TERMS
 
 MAX_RECORD: Final = 70_000
 """Characters of a node's record: scripts read no longer one. An offer has 65,536 bytes at most."""
@@ -36,8 +36,8 @@ def trial_s(note: str) -> float | None:
     """Return after how many seconds a suspect node with this note is tried again; None if the note
     does not say.
     """
-    found = _TRIAL.search(note)
-    return float(found[1]) if found else None
+    match = _TRIAL.search(note)
+    return float(match[1]) if match else None
 
 
 class NodeState(StrEnum):
@@ -123,21 +123,21 @@ class Node:
     @classmethod
     def of(cls, name: str, record: str) -> "Node":
         """Read the line that lua/lib/node/record.lua writes; raises ValueError."""
-        found = NODE.read(record) if len(record) <= MAX_RECORD else None
-        if found is None:
+        fields = NODE_LINE.read(record) if len(record) <= MAX_RECORD else None
+        if fields is None:
             raise ValueError(f"node {name}: not a node record: {record!r}")
-        offer = parse_resources(found["offer"])
-        span = int(found["span"])
-        ahead = int(found["ahead"]) if "ahead" in found else None
+        offer = parse_resources(fields["offer"])
+        span = int(fields["span"])
+        ahead = int(fields["ahead"]) if "ahead" in fields else None
         if max(0, ahead or 0) + offer.slots > span:
             raise ValueError(f"node {name}: more slots and waiting seats than its span: {record!r}")
         if offer.slots + (ahead or 0) < 0:
             raise ValueError(f"node {name}: more slots are shut than it has: {record!r}")
-        inc = int(found["inc"])
-        drain = int(found["drain"])
-        first = int(found["first"])
-        score = float(found["score"])
-        return cls(name, found["state"], inc, drain, first, span, score, offer, ahead)
+        inc = int(fields["inc"])
+        drain = int(fields["drain"])
+        first = int(fields["first"])
+        score = float(fields["score"])
+        return cls(name, fields["state"], inc, drain, first, span, score, offer, ahead)
 
 
 MAX_DEADLINE_S: Final = 1_000_000
@@ -185,15 +185,15 @@ def read_nodes(records: Mapping[bytes, bytes]) -> tuple[dict[str, Node], bool]:
     """Read the records of a partition's nodes; returns them by name, and whether some could not be
     read.
     """
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     damaged = False
     for raw, record in records.items():
         try:
             name = check_name("node name", readable(raw))
-            found[name] = Node.of(name, readable(record))
+            nodes[name] = Node.of(name, readable(record))
         except ValueError:
             damaged = True
-    return found, damaged
+    return nodes, damaged
 
 
 @dataclass(frozen=True, slots=True)

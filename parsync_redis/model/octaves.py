@@ -17,11 +17,11 @@ is all the rest.
 BOUNDS_S: Final = tuple(2**octave / 1000 for octave in range(OCTAVES))
 """The longest duration of each octave but the last."""
 
-_PAIR: Final = r"[0-9]{1,3}:[0-9]{1,15}"
-LIST: Final = rf"{_PAIR}(?:,{_PAIR})*"
+_OCTAVE_COUNT: Final = r"[0-9]{1,3}:[0-9]{1,15}"
+OCTAVES_PATTERN: Final = rf"{_OCTAVE_COUNT}(?:,{_OCTAVE_COUNT})*"
 """The pattern of octaves as text: OCTAVE:NUMBER,OCTAVE:NUMBER."""
 
-_TEXT: Final = re.compile(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({LIST})")
+_HISTOGRAM_TEXT: Final = re.compile(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({OCTAVES_PATTERN})")
 
 
 def octave_of(ms: float) -> int:
@@ -41,11 +41,11 @@ def octaves_text(octaves: Sequence[int]) -> str:
 
 def read_octaves(text: str) -> list[int]:
     """Read octaves that the pattern LIST matches; those that there are not count as the last."""
-    found = no_octaves()
+    octaves = no_octaves()
     for pair in text.split(","):
         octave, _, number = pair.partition(":")
-        found[min(int(octave), OCTAVES)] += int(number)
-    return found
+        octaves[min(int(octave), OCTAVES)] += int(number)
+    return octaves
 
 
 @dataclass(slots=True)
@@ -65,19 +65,22 @@ class TimeHistogram:
         self.total_ms += ms * times
         self.octaves[octave_of(ms)] += times
 
-    def plus(self, other: "TimeHistogram") -> "TimeHistogram":
+    def plus(self, added: "TimeHistogram") -> "TimeHistogram":
         """Return the sum of both."""
-        octaves = [one + more for one, more in zip(self.octaves, other.octaves, strict=True)]
-        return TimeHistogram(self.total_ms + other.total_ms, octaves)
+        octaves = [
+            count + added_count
+            for count, added_count in zip(self.octaves, added.octaves, strict=True)
+        ]
+        return TimeHistogram(self.total_ms + added.total_ms, octaves)
 
     def since(self, before: "TimeHistogram") -> "TimeHistogram":
         """Return what came after an earlier state; all, if a number fell: it has begun again since
         then.
         """
-        came = [now - was for now, was in zip(self.octaves, before.octaves, strict=True)]
-        if min(came) < 0:
+        octaves = [now - was for now, was in zip(self.octaves, before.octaves, strict=True)]
+        if min(octaves) < 0:
             return self
-        return TimeHistogram(max(0.0, self.total_ms - before.total_ms), came)
+        return TimeHistogram(max(0.0, self.total_ms - before.total_ms), octaves)
 
     @property
     def text(self) -> str:
@@ -88,5 +91,5 @@ class TimeHistogram:
     @classmethod
     def of(cls, text: str) -> Self:
         """Read the text of a histogram; one that cannot be read has nothing."""
-        match = _TEXT.fullmatch(text)
+        match = _HISTOGRAM_TEXT.fullmatch(text)
         return cls(float(match[1]), read_octaves(match[2])) if match else cls()

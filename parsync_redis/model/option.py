@@ -50,11 +50,11 @@ class Option:
         return value
 
 
-def close_to(word: object, known: Iterable[str], ratio: float = CLOSE) -> str:
+def close_to(word: object, valid_words: Iterable[str], ratio: float = CLOSE) -> str:
     """Return the known word that a word may be meant to be, '' if none is as alike, or if the word
     is known.
     """
-    words = list(known)
+    words = list(valid_words)
     close = (
         get_close_matches(word, words, 1, ratio)
         if isinstance(word, str) and word not in words
@@ -64,16 +64,16 @@ def close_to(word: object, known: Iterable[str], ratio: float = CLOSE) -> str:
 
 
 def unknown_option(
-    what: str, name: object, known: Iterable[str], value: object = None
+    noun: str, name: object, valid_words: Iterable[str], value: object = None
 ) -> InvalidInput:
     """Return the error of an option that does not exist, with what it may be meant to be.
 
-    what: 'option' or 'parsync option'. value: of the option; one that begins with a digit may be
+    noun: 'option' or 'parsync option'. value: of the option; one that begins with a digit may be
     meant as an amount.
     """
-    words = list(known)
+    words = list(valid_words)
     hint = f"; did you mean {close}?" if (close := close_to(name, words)) else ""
     if not hint and isinstance(name, str) and str(value)[:1].isdigit() and "resources" in words:
         amount = {name.removeprefix("num_").removesuffix("s"): value}
         hint = f"; did you mean resources={shown(amount)}?"
-    return InvalidInput(f"unknown {what} {shown(name)}: known are {', '.join(words)}{hint}")
+    return InvalidInput(f"unknown {noun} {shown(name)}: known are {', '.join(words)}{hint}")

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
-from .apart import RULE, held_by, is_word
+from .apart import APART_RULE, held_by, is_word
 from .ids import MAX_ID
 from .limits import MAX_SLOTS
 from .needs import Resources, queue_label
@@ -54,7 +54,7 @@ def _is_mapping(value: object) -> bool:
 
 
 def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
 
 
 OPTIONS: Final = (
@@ -103,8 +103,8 @@ OPTIONS: Final = (
         "apart",
         "",
         is_word,
-        f"{RULE}: tasks with the same one are never on one node; apart by other labels does not "
-        "exist",
+        f"{APART_RULE}: tasks with the same one are never on one node; "
+        "apart by other labels does not exist",
         "--apart",
         str,
         "A word: no two tasks with the same one run on one node.",
@@ -231,18 +231,18 @@ class TaskOptions:
             raise InvalidInput(f"parsync options must be a mapping, not {type(options).__name__}")
         if unknown := [name for name in options if name not in NAMES]:
             raise unknown_option("parsync option", unknown[0], NAMES, options[unknown[0]])
-        found = {
+        checked = {
             option.name: option.check(options.get(option.name, option.default))
             for option in OPTIONS
         }
         reserved = [queue_label(queue)] if queue else []
-        reserved += tolerance(found.pop("tolerate"))
+        reserved += tolerance(checked.pop("tolerate"))
         needs = Resources.needed(
-            found.pop("slots"), found.pop("resources"), found.pop("require"), reserved
+            checked.pop("slots"), checked.pop("resources"), checked.pop("require"), reserved
         )
-        if held := held_by(found.pop("apart")):
-            needs = Resources.made(needs.slots, [*needs.amounts, *held], needs.labels)
-        return cls(needs, **found)
+        if apart_amounts := held_by(checked.pop("apart")):
+            needs = Resources.made(needs.slots, [*needs.amounts, *apart_amounts], needs.labels)
+        return cls(needs, **checked)
 
     @classmethod
     def stored(cls, needs: Resources, record: object) -> "TaskOptions":

@@ -9,15 +9,15 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from .amount import PATTERN as AMOUNT
-from .devices import NAME, read_devices
+from .amount import AMOUNT_PATTERN
+from .devices import PLACE_AMOUNT, read_devices
 
-_NUMBER: Final = r"0|[1-9]\d{0,14}"
+_INTEGER: Final = r"0|[1-9]\d{0,14}"
 _SLOT: Final = r"0|[1-9]\d{0,3}"
-_PLACE: Final = re.compile(
+_PLACE_TEXT: Final = re.compile(
     rf"([A-Za-z0-9%][A-Za-z0-9%_.:@+-]{{0,3059}}) (\d{{1,9}}@[!-~]{{1,300}}) p({_SLOT}) "
-    rf"([A-Za-z0-9][A-Za-z0-9_.@-]{{0,127}})/((?:{_SLOT})(?:,(?:{_SLOT}))*?) inc=({_NUMBER})"
-    rf"((?: {NAME}={AMOUNT})*?) since=({_NUMBER})",
+    rf"([A-Za-z0-9][A-Za-z0-9_.@-]{{0,127}})/((?:{_SLOT})(?:,(?:{_SLOT}))*?) inc=({_INTEGER})"
+    rf"((?: {PLACE_AMOUNT}={AMOUNT_PATTERN})*?) since=({_INTEGER})",
     re.ASCII,
 )
 
@@ -51,15 +51,15 @@ class Place:
     @classmethod
     def of(cls, text: str) -> "Place":
         """Read the text of a place; ValueError for any other."""
-        if (found := _PLACE.fullmatch(text) if len(text) <= MAX_PLACE else None) is None:
+        if (match := _PLACE_TEXT.fullmatch(text) if len(text) <= MAX_PLACE else None) is None:
             raise ValueError(f"not a place: {text[:200]!r}")
-        task, attempt, partition, node, named, inc, asked, since = found.groups()
+        task, attempt, partition, node, named, inc, amounts, since = match.groups()
         slots: tuple[int, ...] = (
             tuple(map(int, named.split(","))) if "," in named else (int(named),)
         )
         if len(slots) > 1 and len(set(slots)) < len(slots):
             raise ValueError(f"not a place, it names a slot twice: {text[:200]!r}")
-        place = cls(task, attempt, int(partition), node, slots, int(inc), int(since), asked[1:])
+        place = cls(task, attempt, int(partition), node, slots, int(inc), int(since), amounts[1:])
         place._text = text
         return place
 
@@ -90,12 +90,18 @@ class Place:
 
 
 def claim_text(
-    task: str, attempt: str, partition: int, node: str, slots: tuple[int, ...], inc: int, asked: str
+    task: str,
+    attempt: str,
+    partition: int,
+    node: str,
+    slots: tuple[int, ...],
+    inc: int,
+    amounts: str,
 ) -> str:
     """Return the text of a place without its last word, which commit adds."""
     named = slots[0] if len(slots) == 1 else ",".join(map(str, slots))
-    amounts = f" {asked}" if asked else ""
-    return f"{task} {attempt} p{partition} {node}/{named} inc={inc}{amounts}"
+    place = f"{task} {attempt} p{partition} {node}/{named} inc={inc}"
+    return f"{place} {amounts}" if amounts else place
 
 
 GiveBack = Literal["", "undo"]
@@ -103,7 +109,7 @@ GiveBack = Literal["", "undo"]
 can have won.
 """
 
-Loss = Literal["", "unstarted", "recalled", "unbegun"]
+HowLost = Literal["", "unstarted", "recalled", "unbegun"]
 """How an attempt was lost: with its lease (""), before it started, or because its run was ended on
 purpose or came too early (recalled). unbegun: its run did not begin, although its task was ready.
 """

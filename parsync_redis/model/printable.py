@@ -9,8 +9,8 @@ import logging
 from traceback import TracebackException
 from typing import Final
 
-_NAMES: Final = "agent bench client guard leader quarantine scheduler serve store"
-LOGGERS: Final = ("", *(f".{name}" for name in _NAMES.split()))
+_LOGGER_NAMES: Final = "agent bench client guard leader quarantine scheduler serve store"
+LOGGER_SUFFIXES: Final = ("", *(f".{name}" for name in _LOGGER_NAMES.split()))
 """The names of parsync's loggers behind 'parsync': a filter of a logger does not see the records of
 those below it.
 """
@@ -26,7 +26,7 @@ def printable(text: object) -> str:
 
 def guard_logs() -> None:
     """Let each record of parsync's loggers be printable, also the text of an exception."""
-    for name in LOGGERS:
+    for name in LOGGER_SUFFIXES:
         # a second time changes nothing
         logging.getLogger(f"parsync{name}").addFilter(_make_printable)
 
@@ -37,8 +37,8 @@ def _make_printable(record: logging.LogRecord) -> bool:
         record.msg = printable(message)
         record.args = ()
     if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
-        found = TracebackException.from_exception(record.exc_info[1]).format()
-        record.exc_text = "\n".join(_lines(chunk) for chunk in found)
+        traceback = TracebackException.from_exception(record.exc_info[1]).format()
+        record.exc_text = "\n".join(_lines(chunk) for chunk in traceback)
     return True
 
 

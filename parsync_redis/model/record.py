@@ -16,16 +16,16 @@ from .ids import readable
 from .place import Place
 from .task import Submission
 
-_LINE: Final = re.compile(
+_TASK_LINE: Final = re.compile(
     r"(?P<mark>\+?)(?P<takes>\d{1,9})@(?P<life>\d{1,15}) (?P<order>\d{1,15}) (?P<ready>\d{1,15}) "
     r"(?P<submitted>\d{1,15}) (?P<options>\S+) (?P<kind>\S+ slots=\d.*)",
     re.ASCII,
 )
 MAX_LINE: Final = 20_000
 """Characters of a line: scripts read no longer one. A kind has 12,000 bytes at most."""
-_RUN: Final = re.compile(r"(.*? since=\d{1,15})(?: started=(\d{1,15}))?", re.ASCII)
-_END: Final = re.compile(r"[a-z]+ (\d{1,15})(?: (.*))?", re.ASCII | re.DOTALL)
-_OWNER: Final = re.compile(r"\d{1,9}@\d{1,15}\.(.+)\.\w+", re.ASCII)
+_RUN_TEXT: Final = re.compile(r"(.*? since=\d{1,15})(?: started=(\d{1,15}))?", re.ASCII)
+_END_TEXT: Final = re.compile(r"[a-z]+ (\d{1,15})(?: (.*))?", re.ASCII | re.DOTALL)
+_ATTEMPT_OWNER: Final = re.compile(r"\d{1,9}@\d{1,15}\.(.+)\.\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class TaskLine:
     @classmethod
     def of(cls, line: str) -> "TaskLine":
         """Read a line; ValueError for any other text."""
-        found = _LINE.fullmatch(line) if len(line) <= MAX_LINE else None
-        if found is None:
+        match = _TASK_LINE.fullmatch(line) if len(line) <= MAX_LINE else None
+        if match is None:
             raise ValueError(f"not the line of a task: {line!r:.80}")
-        words = (word.partition("=") for word in found["options"].split(",") if word != "-")
+        words = (word.partition("=") for word in match["options"].split(",") if word != "-")
         names = ("takes", "life", "order", "ready", "submitted")
-        takes, life, order, ready_ms, submitted_ms = (int(found[name]) for name in names)
+        takes, life, order, ready_ms, submitted_ms = (int(match[name]) for name in names)
         options = {name: value for name, _, value in words}
         return cls(
-            takes, life, order, ready_ms, submitted_ms, options, found["kind"], bool(found["mark"])
+            takes, life, order, ready_ms, submitted_ms, options, match["kind"], bool(match["mark"])
         )
 
     @property
@@ -98,11 +98,11 @@ class Record:
         """Read the seven values that read_tasks returns of a task at this time."""
         state, line, attempt, run, end, kind_line = (readable(_raw(word)) for word in row[:6])
         try:
-            known = TaskLine.of(line)
+            task_line = TaskLine.of(line)
         except ValueError:
-            known = None
+            task_line = None
         place, started_ms = read_run(run)
-        ended = _END.fullmatch(end)
+        ended = _END_TEXT.fullmatch(end)
         words = [readable(_raw(word)) for word in row[6]]
         extra = dict(zip(words[::2], words[1::2], strict=True))
         return cls(
@@ -110,7 +110,7 @@ class Record:
             state,
             now_ms,
             line,
-            known,
+            task_line,
             attempt or (place.attempt if place else ""),
             place,
             started_ms,
@@ -130,11 +130,11 @@ def read_run(text: str) -> tuple[Place | None, int | None]:
     """Read an entry of `running`: its place, and when it started (ms); each None if it is missing
     or damaged.
     """
-    found = _RUN.fullmatch(text)
-    if found is None:
+    match = _RUN_TEXT.fullmatch(text)
+    if match is None:
         return None, None
     try:
-        return Place.of(found[1]), int(found[2]) if found[2] else None
+        return Place.of(match[1]), int(match[2]) if match[2] else None
     except ValueError:
         return None, None
 
@@ -146,8 +146,8 @@ def place_text(run: str) -> str:
 
 def owner_of(attempt: str) -> str:
     """Return the scheduler that an attempt names, '' if it names none."""
-    found = _OWNER.fullmatch(attempt)
-    return found[1] if found else ""
+    match = _ATTEMPT_OWNER.fullmatch(attempt)
+    return match[1] if match else ""
 
 
 def options_text(task: Submission) -> str:

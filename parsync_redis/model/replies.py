@@ -7,7 +7,7 @@ from typing import Final, Literal
 from .claim import Claim, Verdict
 from .task import Taken
 
-Waits = Literal["", "wait", "wake"]
+AfterTake = Literal["", "wait", "wake"]
 """Of a take: "wait" asks to be woken by the next kind that begins to wait, "wake" wakes another
 scheduler now.
 """

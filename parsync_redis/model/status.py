@@ -12,7 +12,7 @@ from .options import DEFAULT_OPTIONS, TaskOptions
 from .record import Record, TaskLine
 from .task import StoredState, TaskState, state_word
 
-_STATES: Final = frozenset(StoredState)
+_STORED_STATES: Final = frozenset(StoredState)
 _STEPS: Final = ("submitted", "ready", "placed", "started", "finished")
 
 _SETBACK: Final = re.compile(
@@ -102,7 +102,7 @@ class TaskStatus:
         id = decode_id(record.id)
         line = record.line
         place = record.place
-        if record.state not in _STATES or record.state == StoredState.GONE:
+        if record.state not in _STORED_STATES or record.state == StoredState.GONE:
             why = (
                 f"its record is damaged: state={record.state!r:.80}"
                 if record.state != StoredState.GONE

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 from .text import STREAK
 
-FEW: Final = 5
+MIN_RUNS_ELSEWHERE: Final = 5
 """With fewer runs on other nodes a streak says nothing."""
-TRIES: Final = 3
+MIN_TRIES: Final = 3
 """A node must have gone on failing in so many reports."""
-IMPROBABLE: Final = 1e-4
+MAX_CHANCE: Final = 1e-4
 """A node whose failures are less likely than this by the failure rate of the other nodes is a black
 hole.
 """
@@ -71,7 +71,7 @@ class Streak:
     @classmethod
     def read(cls, name: str, text: str) -> "list[Streak]":
         """Read the field of a name in `streaks`; leave out lines that cannot be read."""
-        found = []
+        streaks = []
         for line in text.splitlines():
             if (fields := STREAK.read(line)) is not None:
                 length, tries, runs, failed = (
@@ -82,7 +82,7 @@ class Streak:
                 node = fields["name"]
                 inc = int(fields["inc"])
                 at_ms = int(fields["at"])
-                found.append(
+                streaks.append(
                     cls(
                         name,
                         p,
@@ -97,14 +97,18 @@ class Streak:
                         held_ms,
                     )
                 )
-        return found
+        return streaks
 
     @property
     def chance(self) -> float:
         """The probability of its tries, if this node fails as the others do; 1 if they ran too few
         such tasks.
         """
-        return chance_of(self.failed, self.runs, self.tries) if self.runs >= FEW else 1.0
+        return (
+            chance_of(self.failed, self.runs, self.tries)
+            if self.runs >= MIN_RUNS_ELSEWHERE
+            else 1.0
+        )
 
 
 def damning(streaks: list[Streak]) -> list[Streak]:
@@ -112,12 +116,12 @@ def damning(streaks: list[Streak]) -> list[Streak]:
 
     Streaks of several names add up if nothing succeeds on the node.
     """
-    for some in (
+    for suspects in (
         *([streak] for streak in streaks),
         [streak for streak in streaks if streak.all_fail],
     ):
-        some = [streak for streak in some if streak.chance < 1]
-        enough = sum(streak.tries for streak in some) >= TRIES
-        if enough and prod(streak.chance for streak in some) < IMPROBABLE:
-            return some
+        suspects = [streak for streak in suspects if streak.chance < 1]
+        enough = sum(streak.tries for streak in suspects) >= MIN_TRIES
+        if enough and prod(streak.chance for streak in suspects) < MAX_CHANCE:
+            return suspects
     return []

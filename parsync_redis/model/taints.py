@@ -15,11 +15,11 @@ from .limits import MAX_WORDS
 from .needs import TAINT_LABEL, Resources
 
 
-def check_taints(given: Collection[object]) -> list[str]:
+def check_taints(taints: Collection[object]) -> list[str]:
     """Return the names of taints, sorted, each once; raises InvalidInput."""
-    if len(given) > MAX_WORDS:
-        raise InvalidInput(f"{len(given)} taints are too many: there may be {MAX_WORDS}")
-    return sorted({check_name("taint", name) for name in given})
+    if len(taints) > MAX_WORDS:
+        raise InvalidInput(f"{len(taints)} taints are too many: there may be {MAX_WORDS}")
+    return sorted({check_name("taint", name) for name in taints})
 
 
 def offered_taints(taints: Collection[object]) -> list[tuple[str, str]]:
@@ -29,7 +29,7 @@ def offered_taints(taints: Collection[object]) -> list[tuple[str, str]]:
 
 def tolerance(taints: Collection[object]) -> list[tuple[str, str]]:
     """Return the reserved labels of needs that tolerate these taints; raises InvalidInput."""
-    return [(TAINT_LABEL, "|".join(found))] if (found := check_taints(taints)) else []
+    return [(TAINT_LABEL, "|".join(words))] if (words := check_taints(taints)) else []
 
 
 def taints_of(offer: Resources) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-FIELDS: Final[Mapping[str, str]] = {
+FIELD_PATTERNS: Final[Mapping[str, str]] = {
     "ahead": r"-?\d{1,5}",
     "all": "[01]",
     "at": r"\d{1,15}",
@@ -50,7 +50,7 @@ FIELDS: Final[Mapping[str, str]] = {
 """The pattern of each field."""
 
 
-class Line:
+class LineTemplate:
     """A stored line."""
 
     def __init__(self, template: str) -> None:
@@ -103,57 +103,57 @@ def _pattern(part: str) -> str:
     """
     words = re.split(r"\{(\w+)\}", part)
     return "".join(
-        f"(?P<{word}>{FIELDS[word]})" if at % 2 else re.escape(word)
-        for at, word in enumerate(words)
+        f"(?P<{word}>{FIELD_PATTERNS[word]})" if position % 2 else re.escape(word)
+        for position, word in enumerate(words)
     )
 
 
-NODE: Final = Line(
+NODE_LINE: Final = LineTemplate(
     "{state} inc={inc} drain={drain} first={first} span={span}[ ahead={ahead}] score={score} "
     "{offer}"
 )
 """A node's record in `nodes`: see model/node.py."""
 
-COUNTER: Final = Line("inc={inc} moved={moved}[ since={since} down]")
+COUNTER: Final = LineTemplate("inc={inc} moved={moved}[ since={since} down]")
 """A node's heartbeat counter in `alive`; once the node is down also the server's time (ms) of that.
 """
 
-TERMS: Final = Line("{deadline}[: {reason}]")
+TERMS: Final = LineTemplate("{deadline}[: {reason}]")
 """The terms of a node's drain, in `notes`. The note of a suspect node is any other text."""
 
-LEADER: Final = Line("{name} moved={moved}")
+LEADER: Final = LineTemplate("{name} moved={moved}")
 """The leader's lease, in `leader`."""
 
-DEALT: Final = Line("p{partition} slots={slots} score={score} {labels}")
+DEALT: Final = LineTemplate("p{partition} slots={slots} score={score} {labels}")
 """A node in `dealt`: its partition, and what it adds to the sums there.
 
 Only lua/verbs/deal_node.lua uses it.
 """
 
-LOSS: Final = Line("{name} {numbers}")
+LOSS: Final = LineTemplate("{name} {numbers}")
 """A loss, in `losses`: who saw it, numbers of the server that went back, and what replicas took
 over, at which offset: 'submitted=150->120 p0=77->70 failover@4711=q3,p1'.
 """
 
-BOOKING: Final = Line("from={since}[ at={at}] task={task} {kind}")
+BOOKING: Final = LineTemplate("from={since}[ at={at}] task={task} {kind}")
 """The booking of a node, in `bookings`: from when on, since when, the task, and its kind; see
 model/booking.py.
 """
 
-DAMAGE: Final = Line("{who} {where} {size} {why}")
+DAMAGE: Final = LineTemplate("{who} {where} {size} {why}")
 """The first line of an entry of `quarantine`; behind it are the first bytes of what was damaged."""
 
-DECLARED: Final = Line("{task} {options}")
+DECLARED: Final = LineTemplate("{task} {options}")
 """A task that the workers of an app know, with its declared options as JSON, in `names`: see
 model/apps.py.
 """
 
-KIND: Final = Line("{waiting} {head} {tail}[ {reason}]")
+KIND_LINE: Final = LineTemplate("{waiting} {head} {tail}[ {reason}]")
 """A kind of task in `kinds`: how many wait, the orders of the first and of the last, and why; see
 model/kind.py.
 """
 
-STREAK: Final = Line(
+STREAK: Final = LineTemplate(
     "p{partition} {name} inc={inc} since={since} at={at} "
     "length={length} tries={tries} runs={runs} failed={failed} all={all}[ held={held}]"
 )
@@ -162,7 +162,7 @@ STREAK: Final = Line(
 TASK_NAME: Final = re.compile("[!-~]{1,255}")
 """The name of a task."""
 
-LINES: Final[Mapping[str, Line]] = {
-    name: line for name, line in globals().items() if isinstance(line, Line)
+LINES: Final[Mapping[str, LineTemplate]] = {
+    name: line for name, line in globals().items() if isinstance(line, LineTemplate)
 }
 """The table: every line by its name."""

@@ -10,20 +10,21 @@ from random import Random
 from typing import Final
 
 from .needs import Resources, amounts_text, labels_of
-from .octaves import LIST, no_octaves, octave_of, octaves_text, read_octaves
+from .octaves import OCTAVES_PATTERN, no_octaves, octave_of, octaves_text, read_octaves
 
 _PER_OCTAVE: Final = 4
 _LEAST_MS: Final = 0.125
-_BIN: Final = r"[0-9]{1,3}:[0-9]{1,15}"
-_TEXT: Final = re.compile(
-    rf"([0-9]{{1,15}}) ([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({_BIN}(?:,{_BIN})*)(?: ({LIST}))?"
+_BIN_TEXT: Final = r"[0-9]{1,3}:[0-9]{1,15}"
+_RUN_TIMES_TEXT: Final = re.compile(
+    r"([0-9]{1,15}) ([0-9]{1,15}(?:\.[0-9]{1,3})?) "
+    rf"({_BIN_TEXT}(?:,{_BIN_TEXT})*)(?: ({OCTAVES_PATTERN}))?"
 )
-KEPT: Final = 1000
+HALVE_ABOVE: Final = 1000
 """With more runs than this in its quarter octaves, a name forgets half of them, so that recent runs
 count.
 """
 P95: Final = 0.95
-LEARNT: Final = 10
+MIN_LEARNT_RUNS: Final = 10
 """Runs of a name, at least, before people read how long a run may take."""
 
 
@@ -59,7 +60,7 @@ class RunTimes:
         self.total_ms += ms
         self.bins[bin_of(ms)] += 1
         self.octaves[octave_of(ms)] += 1
-        if self.bins.total() > KEPT:
+        if self.bins.total() > HALVE_ABOVE:
             self.bins = Counter(
                 {number: runs // 2 for number, runs in self.bins.items() if runs > 1}
             )
@@ -74,10 +75,10 @@ class RunTimes:
         """The end of the quarter octave in which 95 % of the latest runs have ended; 0 without
         runs.
         """
-        left = P95 * self.bins.total()
+        runs_above = P95 * self.bins.total()
         for number in sorted(self.bins):
-            left -= self.bins[number]
-            if left <= 0:
+            runs_above -= self.bins[number]
+            if runs_above <= 0:
                 return end_of(number)
         return 0.0
 
@@ -110,7 +111,7 @@ class RunTimes:
     @classmethod
     def of(cls, text: str) -> "RunTimes":
         """Read a field of `times`; raises ValueError."""
-        if (match := _TEXT.fullmatch(text)) is None:
+        if (match := _RUN_TIMES_TEXT.fullmatch(text)) is None:
             raise ValueError(f"not the times of a name: {text!r:.200}")
         pairs = [pair.split(":") for pair in match[3].split(",")]
         bins = Counter({int(number): int(runs) for number, runs in pairs})
@@ -162,8 +163,10 @@ def _read_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
     right = bisect_right(xs, x)
     if right == len(xs):
         return ys[-1]
-    left = right - 1
-    return ys[left] + (ys[right] - ys[left]) * (x - xs[left]) / (xs[right] - xs[left])
+    left_bin = right - 1
+    return ys[left_bin] + (ys[right] - ys[left_bin]) * (x - xs[left_bin]) / (
+        xs[right] - xs[left_bin]
+    )
 
 
 CLASS: Final = 128

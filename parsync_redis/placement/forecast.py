@@ -20,7 +20,7 @@ from ..model.apart import undeclared
 from ..model.devices import hold
 from ..model.explanation import Forecast
 from ..model.needs import Resources
-from ..model.times import KEPT, LEARNT, LearntTimes, PossibleTimes
+from ..model.times import HALVE_ABOVE, MIN_LEARNT_RUNS, LearntTimes, PossibleTimes
 from .facts import Holder, NodeFacts
 
 MOST_AHEAD: Final = 1000
@@ -157,7 +157,7 @@ def forecast_start(
     runs = Counter[str]()
     for waiting in ahead:
         runs[waiting.name] += len(waiting.orders)
-    least = {name: max(LEARNT, min(runs[name], KEPT // 4)) for name, _ in asked}
+    least = {name: max(MIN_LEARNT_RUNS, min(runs[name], HALVE_ABOVE // 4)) for name, _ in asked}
     learnt = {
         (name, node): times.enough_of(name, nodes[node].offer, least[name]) for name, node in asked
     }
@@ -196,7 +196,7 @@ def forecast_end(
     """Forecast when a task ends that holds a node of this offer; None if too little is known of its
     name.
     """
-    learnt = times.enough_of(name, offer, LEARNT)
+    learnt = times.enough_of(name, offer, MIN_LEARNT_RUNS)
     if learnt is None:
         return None
     dice = random.Random(holder.task)

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..model.devices import fold, whole_of
-from ..model.needs import OWN, QUEUE_LABEL, TAINT_LABEL, Resources, are_needs, parse_needs
+from ..model.needs import (
+    QUEUE_LABEL,
+    RESERVED_PREFIX,
+    TAINT_LABEL,
+    Resources,
+    are_needs,
+    parse_needs,
+)
 from ..model.taints import offered_taints
 from ..model.views import KindView, NodeView
 from ..placement.fits import fits
@@ -100,7 +107,7 @@ def _of_machine(needs: Resources) -> Resources:
     labels = [
         (n, v)
         for n, v in needs.labels
-        if n == TAINT_LABEL or not (n == QUEUE_LABEL or n.startswith(OWN))
+        if n == TAINT_LABEL or not (n == QUEUE_LABEL or n.startswith(RESERVED_PREFIX))
     ]
     return Resources.made(needs.slots, needs.amounts, labels)
 

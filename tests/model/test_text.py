@@ -55,11 +55,11 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
 }
 
 
-def lines(line: text.Line) -> st.SearchStrategy[dict[str, str]]:
+def lines(line: text.LineTemplate) -> st.SearchStrategy[dict[str, str]]:
     """Draw the fields of a line, sometimes without the optional ones."""
     fields = {
         field: VALUES.get(field, NUMBERS)
-        for field in text.FIELDS
+        for field in text.FIELD_PATTERNS
         if f"{{{field}}}" in line.template
     }
     optional = "".join(re.findall(r"\[.*?\]", line.template))
@@ -80,10 +80,10 @@ DAMAGE = st.tuples(st.integers(0, 200), st.sampled_from(PIECES), st.integers(0, 
 
 
 @pytest.mark.parametrize("line", text.LINES.values(), ids=text.LINES)
-def test_a_line_reads_back_what_was_written(line: text.Line) -> None:
+def test_a_line_reads_back_what_was_written(line: text.LineTemplate) -> None:
     @given(lines(line))
     def one(fields: dict[str, str]) -> None:
-        written = line.write(**{**dict.fromkeys(text.FIELDS), **fields})
+        written = line.write(**{**dict.fromkeys(text.FIELD_PATTERNS), **fields})
         assert line.read(written) == fields
         assert line.match(written.encode())
 
@@ -91,7 +91,7 @@ def test_a_line_reads_back_what_was_written(line: text.Line) -> None:
 
 
 @pytest.mark.parametrize("line", text.LINES.values(), ids=text.LINES)
-def test_a_line_of_anything_else_is_not_read(line: text.Line) -> None:
+def test_a_line_of_anything_else_is_not_read(line: text.LineTemplate) -> None:
     assert line.read("") is None
     assert line.read("no such line\nat all") is None
 
@@ -140,7 +140,7 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None
 
     @given(lines(line), DAMAGE | st.none())
     def one(fields: dict[str, str], damage: tuple[int, str, int] | None) -> None:
-        written = line.write(**{**dict.fromkeys(text.FIELDS), **fields})
+        written = line.write(**{**dict.fromkeys(text.FIELD_PATTERNS), **fields})
         if damage is not None:
             written = damaged(written, *damage)
         answer = again(client, written)
@@ -175,7 +175,7 @@ def reads(name: str, written: str) -> bool:
     """
     if name != "NODE":
         return text.LINES[name].read(written) is not None
-    fields = text.NODE.read(written)
+    fields = text.NODE_LINE.read(written)
     try:
         Node.of("n1", written)
     except ValueError:

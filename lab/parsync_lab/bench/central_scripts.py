@@ -9,7 +9,7 @@ after a lost process.
 
 from typing import Final
 
-PREFIX: Final = "bench:central:"
+CENTRAL_PREFIX: Final = "bench:central:"
 
 _SHARED: Final = """
 local P = 'bench:central:'

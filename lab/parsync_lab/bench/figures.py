@@ -51,9 +51,9 @@ class Pace:
             max(0, ceil((floor(self.rate * elapsed_s) + 1 - self.which) / self.generators)),
         )
 
-    def number(self, own: int) -> int:
+    def number(self, position: int) -> int:
         """Return the number, among all tasks, of this generator's own-th task."""
-        return self.which + own * self.generators
+        return self.which + position * self.generators
 
     def due_s(self, number: int) -> float:
         """When task `number` is due, in seconds after the beginning."""

@@ -12,7 +12,7 @@ from parsync_redis.errors import ServerUnfit
 from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
 
-Work = Callable[[], None]
+MeteredWork = Callable[[], None]
 
 _MARK: Final = "echoCommand"
 """The server's function for ECHO: when the server enters it, callgrind writes the count so far and
@@ -28,7 +28,7 @@ class Meter(Protocol):
 
     unit: str
 
-    def measure(self, work: Work) -> float:
+    def measure(self, work: MeteredWork) -> float:
         """Do the work; return what the server spent on it."""
 
 
@@ -72,7 +72,7 @@ class Instructions:
         quiet = self.measure(lambda: time.sleep(_QUIET_S))
         self._a_second = max(0.0, quiet / (time.monotonic() - began_s))
 
-    def measure(self, work: Work) -> float:
+    def measure(self, work: MeteredWork) -> float:
         """Do the work; return the instructions that the servers ran for it."""
         self._mark()
         began_s = time.monotonic()
@@ -91,10 +91,10 @@ class Instructions:
                 f"callgrind does not find the function {_MARK} in this server: measure --by "
                 "commandstats"
             )
-        found = _total(counts[-1])
+        total = _total(counts[-1])
         for path in counts:
             path.unlink()
-        return found
+        return total
 
 
 def _total(path: Path) -> float:
@@ -115,12 +115,12 @@ class Microseconds:
     def __init__(self, servers: Sequence[EmbeddedServer]) -> None:
         self._clients: list[Any] = [connect(server.url) for server in servers]
 
-    def measure(self, work: Work) -> float:
+    def measure(self, work: MeteredWork) -> float:
         """Do the work; return the microseconds of the scripts that it ran."""
         before = self._used()
         work()
         return self._used() - before
 
     def _used(self) -> float:
-        found = [client.info("commandstats").get("cmdstat_evalsha", {}) for client in self._clients]
-        return sum(float(stats.get("usec", 0)) for stats in found)
+        stats = [client.info("commandstats").get("cmdstat_evalsha", {}) for client in self._clients]
+        return sum(float(row.get("usec", 0)) for row in stats)

@@ -12,18 +12,18 @@ import numpy as np
 from parsync_redis.client import ParsyncClient
 
 from .figures import quantiles
-from .load import TASK
+from .load import BENCH_TASK
 
-OVERVIEW = "/"
-NODES = "/view/nodes"
-EVENTS = "/events"
-PATHS: Final = (OVERVIEW, NODES, "/view/schedulers")
+OVERVIEW_PATH = "/"
+NODES_PATH = "/view/nodes"
+EVENTS_PATH = "/events"
+PATHS: Final = (OVERVIEW_PATH, NODES_PATH, "/view/schedulers")
 """Pages that viewers follow, the first one the first, and so on."""
 
-NODE: Final = "n0"
+DRAINED_NODE: Final = "n0"
 """The node that is drained and undrained: it is on the first page of nodes."""
 
-LATE_S: Final = 60.0
+CHANGE_LIMIT_S: Final = 60.0
 """A change must be shown within this time."""
 
 
@@ -43,7 +43,7 @@ class Onlooker(threading.Thread):
 
     def run(self) -> None:
         """Read until the service ends."""
-        with urllib.request.urlopen(self._request, timeout=LATE_S) as answer:  # noqa: S310  our own server
+        with urllib.request.urlopen(self._request, timeout=CHANGE_LIMIT_S) as answer:  # noqa: S310  our own server
             for line in answer:
                 self.messages += line == b"\n"
                 if self._wanted and self._wanted in line:
@@ -58,8 +58,8 @@ class Onlooker(threading.Thread):
 
     def wait(self) -> float:
         """Wait for the text and return when it had come, in monotonic seconds."""
-        if not self._found.wait(LATE_S):
-            raise TimeoutError(f"{self.path} has not shown a change after {LATE_S:g} s")
+        if not self._found.wait(CHANGE_LIMIT_S):
+            raise TimeoutError(f"{self.path} has not shown a change after {CHANGE_LIMIT_S:g} s")
         return self.found_s
 
 
@@ -91,27 +91,29 @@ class Changes:
         submits = number % 2 == 0
         reason = f"change {number};"
         text = f">{self._waiting + 1:,}<" if submits else reason
-        paths = (OVERVIEW,) if submits else (NODES, EVENTS)
-        onlookers = [one for one in self._onlookers if one.path in paths]
-        for one in onlookers:
-            one.want(text)
+        paths = (OVERVIEW_PATH,) if submits else (NODES_PATH, EVENTS_PATH)
+        onlookers = [onlooker for onlooker in self._onlookers if onlooker.path in paths]
+        for onlooker in onlookers:
+            onlooker.want(text)
         if not submits and number > 1:
-            self._client.undrain(NODE)
+            self._client.undrain(DRAINED_NODE)
         began_s = time.monotonic()
         if submits:
-            self._client.submit(TASK)
+            self._client.submit(BENCH_TASK)
             self._waiting += 1
         else:
-            self._client.drain(NODE, reason=reason)
-        for one in onlookers:
-            late["events" if one.path == EVENTS else "pages"].append((one.wait() - began_s) * 1000)
+            self._client.drain(DRAINED_NODE, reason=reason)
+        for onlooker in onlookers:
+            late["events" if onlooker.path == EVENTS_PATH else "pages"].append(
+                (onlooker.wait() - began_s) * 1000
+            )
 
 
 def spread(times: Sequence[float]) -> dict[str, float]:
     """Return median, 99th percentile and maximum of times."""
-    found = quantiles(np.array(times))
+    percentiles = quantiles(np.array(times))
     return {
-        "p50_ms": found["p50"],
-        "p99_ms": found["p99"],
+        "p50_ms": percentiles["p50"],
+        "p99_ms": percentiles["p99"],
         "max_ms": round(max(times, default=0.0), 2),
     }

@@ -28,8 +28,8 @@ class System(StrEnum):
 
 GPUS = 5
 ZONES = 5
-SIZES = 2
-KINDS = GPUS * ZONES * SIZES
+MEMORY_SIZES = 2
+MAX_TASK_KINDS = GPUS * ZONES * MEMORY_SIZES
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ class BenchParameters:
             check_flag(
                 "--" + name.removesuffix("_s").replace("_", "-"), getattr(self, name), least, most
             )
-        for flag, value, known in (
+        for flag, value, valid_values in (
             ("--strategy", self.strategy, list(Strategy)),
             ("--system", self.system, list(System)),
-            ("--kinds", self.kinds, [1, KINDS]),
+            ("--kinds", self.kinds, [1, MAX_TASK_KINDS]),
         ):
-            if value not in known:
+            if value not in valid_values:
                 raise InvalidInput(
-                    f"{flag} {value!r} is not known: known are {', '.join(map(str, known))}"
+                    f"{flag} {value!r} is not known: known are {', '.join(map(str, valid_values))}"
                 )
         if self.slots % self.node_slots:
             raise InvalidInput(
@@ -130,7 +130,7 @@ class BenchParameters:
         amounts.
         """
         scores = np.random.default_rng(1).normal(9.5, 2**0.5, self.nodes)
-        found = []
+        plans = []
         for number in range(self.nodes):
             labels = dict[str, str]()
             resources = dict[str, object]()
@@ -138,8 +138,8 @@ class BenchParameters:
                 labels = {"gpu_model": f"g{number % GPUS}", "zone": f"z{number // GPUS % ZONES}"}
                 resources = {"mem": 4 * self.node_slots}
             offer = Resources.of(self.node_slots, resources, labels)
-            found.append(NodePlan(f"n{number}", offer, round(float(scores[number]), 3)))
-        return found
+            plans.append(NodePlan(f"n{number}", offer, round(float(scores[number]), 3)))
+        return plans
 
     def task_kinds(self) -> Sequence[Mapping[str, Any]]:
         """Return the options of each kind of task: a GPU model, a zone and an amount of memory."""
@@ -152,5 +152,5 @@ class BenchParameters:
             }
             for gpu in range(GPUS)
             for zone in range(ZONES)
-            for size in range(SIZES)
+            for size in range(MEMORY_SIZES)
         ]

@@ -14,11 +14,11 @@ from parsync_redis.model.task import TaskState
 
 from .placement import Say
 from .queue_parameters import QueueParameters
-from .queue_rig import Home, Options, running
+from .queue_rig import Home, TaskFields, running
 
-GIVE_UP_S: Final = 120.0
+URGENT_LIMIT_S: Final = 120.0
 HOLD_S: Final = 0.5
-URGENT: Final[dict[str, Options]] = {
+URGENT: Final[dict[str, TaskFields]] = {
     "same kind": {"priority": 9},
     "another kind": {"priority": 9, "resources": {"mem": 1}},
 }
@@ -31,35 +31,37 @@ ORDERERS: Final = 3
 """The equal tasks, and the schedulers that compete for their slot."""
 
 
-def measure_priority(asked: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+def measure_priority(
+    parameters: QueueParameters, stop: threading.Event, say: Say
+) -> dict[str, Any]:
     """Submit tasks of half a second for two slots, then single ones of priority 9; count what
     starts before each.
     """
     home = Home("one", Resources.of(2, {"mem": 1000}), HOLD_S)
-    with running([home], asked.schedulers, stop) as rig:
-        say(f"submits {asked.tasks:,} tasks of {HOLD_S:g} s")
-        many = rig.submit([{}] * asked.tasks)
+    with running([home], parameters.schedulers, stop) as rig:
+        say(f"submits {parameters.tasks:,} tasks of {HOLD_S:g} s")
+        background = rig.submit([{}] * parameters.tasks)
         urgent: list[tuple[str, int]] = []
-        for round in range(asked.rounds):
-            say(f"tasks of priority 9: round {round + 1} of {asked.rounds}")
-            for what, options in URGENT.items():
+        for round in range(parameters.rounds):
+            say(f"tasks of priority 9: round {round + 1} of {parameters.rounds}")
+            for urgency, options in URGENT.items():
                 rig.processes.pause(
-                    HOLD_S * (round + 0.5) / asked.rounds
+                    HOLD_S * (round + 0.5) / parameters.rounds
                 )  # at all moments of a run
                 numbers = rig.submit([options])
-                urgent += [(what, number) for number in numbers]
-                rig.until(numbers, TaskState.SUCCEEDED, GIVE_UP_S)
+                urgent += [(urgency, number) for number in numbers]
+                rig.until(numbers, TaskState.SUCCEEDED, URGENT_LIMIT_S)
         say("audit")
         submitted_ms, _, started_ms, _ = rig.times([number for _, number in urgent])
-        others_ms = rig.times(many)[2]
+        background_ms = rig.times(background)[2]
         facts = rig.end()
-        before: dict[str, list[int | None]] = {what: [] for what in URGENT}
-        for (what, _), asked_ms, began_ms in zip(urgent, submitted_ms, started_ms, strict=True):
-            count = int(np.count_nonzero((others_ms >= asked_ms) & (others_ms < began_ms)))
-            before[what].append(None if np.isnan(began_ms) else count)
+        before: dict[str, list[int | None]] = {urgency: [] for urgency in URGENT}
+        for (urgency, _), asked_ms, began_ms in zip(urgent, submitted_ms, started_ms, strict=True):
+            count = int(np.count_nonzero((background_ms >= asked_ms) & (background_ms < began_ms)))
+            before[urgency].append(None if np.isnan(began_ms) else count)
         delays = started_ms - submitted_ms
         return {
-            "waiting": len(many),
+            "waiting": len(background),
             "started_before": before,
             "delay_ms": [None if np.isnan(delay) else float(delay) for delay in delays],
             "audit": len(facts),
@@ -68,17 +70,19 @@ def measure_priority(asked: QueueParameters, stop: threading.Event, say: Say) ->
         }
 
 
-def measure_order(asked: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+def measure_order(parameters: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
     """Submit equal tasks for one slot; return how far the order of their starts is from that of
     their submits.
     """
     with running([Home("one", Resources.of(1), 0.0)], ORDERERS, stop) as rig:
         rounds = []
-        for round in range(asked.rounds):
-            say(f"equal tasks: round {round + 1} of {asked.rounds}")
+        for round in range(parameters.rounds):
+            say(f"equal tasks: round {round + 1} of {parameters.rounds}")
             numbers = rig.submit([{}] * EQUAL)
-            if not rig.until(numbers, TaskState.SUCCEEDED, GIVE_UP_S):
-                raise TimeoutError(f"{EQUAL} tasks for one slot did not end within {GIVE_UP_S:g} s")
+            if not rig.until(numbers, TaskState.SUCCEEDED, URGENT_LIMIT_S):
+                raise TimeoutError(
+                    f"{EQUAL} tasks for one slot did not end within {URGENT_LIMIT_S:g} s"
+                )
             pairs, late = disorder(rig.times(numbers)[2].tolist())
             rounds.append({"pairs": pairs, "late": late})
         say("audit")

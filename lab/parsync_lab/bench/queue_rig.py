@@ -18,18 +18,18 @@ from parsync_redis.placement.strategy import Floats
 from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.server.embedded import EmbeddedServer
 
-from .load import TASK, task_id
-from .ours import CLUSTER, START_S, named, read_times, scheduler_job, settings_of
+from .load import BENCH_TASK, task_id
+from .ours import BENCH_CLUSTER, CLUSTER_START_S, named, read_times, scheduler_job, settings_of
 from .parameters import BenchParameters
 from .placement import facts_of
 from .processes import Processes, cpu_of
 from .standins import NodePlan, stand_in
 
-PARTITIONS: Final = 8
+RIG_PARTITIONS: Final = 8
 FOR_EVER_S: Final = 3600.0
 """How long the tasks of a busy node last: longer than any bench."""
 
-Options = Mapping[str, Any]
+TaskFields = Mapping[str, Any]
 """The options of a task, as in `parsync={...}`."""
 
 
@@ -54,7 +54,7 @@ class Rig:
         self._names = [f"s{number}" for number in range(schedulers)]
         self._slots = sum(home.offer.slots for home in homes)
         self._asked = BenchParameters(
-            partitions=PARTITIONS, strategy=Strategy.ADAPTIVE
+            partitions=RIG_PARTITIONS, strategy=Strategy.ADAPTIVE
         )  # as a new cluster has it
         self._settings = settings_of(server.url, self._asked)
         self.client = ParsyncClient(self._settings)
@@ -69,41 +69,41 @@ class Rig:
         agents = [
             stand_in(
                 url,
-                CLUSTER,
+                BENCH_CLUSTER,
                 [NodePlan(home.name, home.offer, 1.0)],
-                PARTITIONS,
+                RIG_PARTITIONS,
                 home.hold_s,
                 lease_s,
-                TASK,
+                BENCH_TASK,
             )
             for home in self._homes
         ]
         for agent in [self.processes.start("agents", job) for job in agents]:
-            self.processes.hear(agent, START_S)
+            self.processes.hear(agent, CLUSTER_START_S)
         for name in self._names:
             self.processes.start("schedulers", scheduler_job(self._settings, name))
         self._until_all_see(self._slots)
 
     def _until_all_see(self, free: int) -> None:
         """Wait until so many slots are free in every scheduler's copy of the state."""
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + CLUSTER_START_S
         while any(
             self.store.hash(self.store.keys.stats(name)).get("free") != str(free)
             for name in self._names
         ):
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"after {START_S:g} s not every scheduler sees {free} free slots"
+                    f"after {CLUSTER_START_S:g} s not every scheduler sees {free} free slots"
                 )
             self.processes.pause(0.1)
 
-    def submit(self, tasks: Sequence[Options]) -> range:
+    def submit(self, tasks: Sequence[TaskFields]) -> range:
         """Submit tasks as fast as it goes; return their numbers."""
         numbers = range(self.submitted, self.submitted + len(tasks))
         self.submitted += len(tasks)
         pairs = zip(numbers, tasks, strict=True)
         self.client.submit_many(
-            {"name": TASK, "id": task_id(number), **options} for number, options in pairs
+            {"name": BENCH_TASK, "id": task_id(number), **options} for number, options in pairs
         )
         return numbers
 
@@ -123,13 +123,13 @@ class Rig:
             self.processes.pause(0.1)
         return True
 
-    def occupy(self, options: Options) -> None:
+    def occupy(self, options: TaskFields) -> None:
         """Submit a task of one slot; wait until it runs and all schedulers know: it holds what the
         others wait for.
         """
-        if not self.until(self.submit([options]), TaskState.RUNNING, START_S):
+        if not self.until(self.submit([options]), TaskState.RUNNING, CLUSTER_START_S):
             raise TimeoutError(
-                f"after {START_S:g} s the task that holds the busy node does not run"
+                f"after {CLUSTER_START_S:g} s the task that holds the busy node does not run"
             )
         self._until_all_see(self._slots - 1)
 

@@ -26,15 +26,15 @@ from .wire import Wire, pack
 log = logging.getLogger("parsync.bench")
 
 T = TypeVar("T")
-POLL_S: Final = 0.02
+STAND_IN_POLL_S: Final = 0.02
 """A stand-in looks into the inboxes of its nodes that often at most."""
 
-LOOK_S: Final = 1e-4
+POLL_S_PER_NODE: Final = 1e-4
 """A look into one inbox at most that often: a worker waits for its doorbells in the server, which
 costs nothing.
 """
 
-AT_ONCE: Final = 100
+DOORBELLS_PER_POP: Final = 100
 """The most doorbells that it takes from one inbox at a time."""
 
 
@@ -60,13 +60,13 @@ class Ran:
 
 def batches(rows: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
     """Yield the rows in batches of `size`."""
-    for at in range(0, len(rows), size):
-        yield rows[at : at + size]
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
 
 
 def poll_every_s(nodes: int) -> float:
     """Return the polling interval of a stand-in for so many nodes, in seconds."""
-    return max(POLL_S, LOOK_S * nodes)
+    return max(STAND_IN_POLL_S, POLL_S_PER_NODE * nodes)
 
 
 def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> None:
@@ -110,7 +110,7 @@ class StandIn:
         commands = self.store.commands
         tasks = KnownTasks.of({task_name: None})
         offers = {n.name: offer_with(n.offer, tasks).text for n in self.plans}
-        for some in batches(self.plans, 100):
+        for batch in batches(self.plans, 100):
             dealt = self.store.run_all(
                 [
                     commands.deal_node(
@@ -120,27 +120,29 @@ class StandIn:
                         n.offer.slots,
                         n.score,
                     )
-                    for n in some
+                    for n in batch
                 ]
             )
-            self.store.run_all([commands.offer(n.name, offers[n.name], tasks) for n in some])
-            rows = list(zip(some, dealt, strict=True))
-            found = self.store.run_all(
+            self.store.run_all([commands.offer(n.name, offers[n.name], tasks) for n in batch])
+            rows = list(zip(batch, dealt, strict=True))
+            registrations = self.store.run_all(
                 [commands.register_node(p, n.name, 0, n.score, offers[n.name]) for n, p in rows]
             )
-            self._homes += [(n.name, p, inc) for (n, p), (inc, _) in zip(rows, found, strict=True)]
+            self._homes += [
+                (n.name, p, inc) for (n, p), (inc, _) in zip(rows, registrations, strict=True)
+            ]
         keys = [self.store.keys.inbox(p, name) for name, p, _ in self._homes]
         by_server: dict[tuple[str, int], list[str]] = {}
         for key, pool in self.store.pools_of(keys).items():
-            where = pool.connection_kwargs
-            by_server.setdefault((where["host"], where["port"]), []).append(key)
+            address = pool.connection_kwargs
+            by_server.setdefault((address["host"], address["port"]), []).append(key)
         self._inboxes = [
             (
-                Wire(f"redis://{where[0]}:{where[1]}"),
-                pack([("RPOP", key, AT_ONCE) for key in some]),
-                len(some),
+                Wire(f"redis://{address[0]}:{address[1]}"),
+                pack([("RPOP", key, DOORBELLS_PER_POP) for key in batch]),
+                len(batch),
             )
-            for where, some in by_server.items()
+            for address, batch in by_server.items()
         ]
 
     def run(self, stop: Event) -> Ran:
@@ -162,7 +164,7 @@ class StandIn:
         """Renew each node five times a lease, as an agent does, spread over that time."""
         due = int(elapsed_s / (self.lease_s / 5) * len(self._homes))
         due = min(due, self._renewed + len(self._homes))
-        homes = [self._homes[at % len(self._homes)] for at in range(self._renewed, due)]
+        homes = [self._homes[position % len(self._homes)] for position in range(self._renewed, due)]
         self._renewed = due
         for words in self.store.run_all(
             [self.store.commands.renew(p, name, inc) for name, p, inc in homes]
@@ -176,10 +178,10 @@ class StandIn:
         answers = chain.from_iterable(wire.read(count) for wire, _, count in self._inboxes)
         places = [read_doorbell(bell) for bells in answers for bell in bells or ()]
         refused = []
-        for some in batches(places):
-            words = self.store.run(self.store.commands.start(some))
+        for batch in batches(places):
+            words = self.store.run(self.store.commands.start(batch))
             end_s = time.monotonic() + self.duration_s
-            for place, (word, _) in zip(some, words, strict=True):
+            for place, (word, _) in zip(batch, words, strict=True):
                 if word == "refused":
                     refused.append(place)
                     continue
@@ -194,9 +196,9 @@ class StandIn:
         over = []
         while self._held and self._held[0][0] <= now_s:
             over.append(self._held.popleft()[1])
-        for some in batches(over):
+        for batch in batches(over):
             words = self.store.run(
-                self.store.commands.finish([(place, "succeeded", "") for place in some])
+                self.store.commands.finish([(place, "succeeded", "") for place in batch])
             )
             self.ran.finished += words.count("ok")
             self.ran.stale += words.count("stale")
@@ -207,9 +209,9 @@ class StandIn:
         for place in places:
             by_partition[place.partition].append(place)
         calls: list[Call[Any]] = [
-            self.store.commands.release(p, some)
+            self.store.commands.release(p, batch)
             for p, all_of in by_partition.items()
-            for some in batches(all_of)
+            for batch in batches(all_of)
         ]
         self.store.run_all(calls)
 
@@ -229,10 +231,10 @@ def stand_in(
     def job(stop: Event, tell: Callable[[Any], None]) -> Ran:
         store = Store.from_url(url, cluster)
         store.config()  # which tells the number of shards
-        one = StandIn(store, nodes, duration_s, lease_s)
-        one.register(partitions, task_name)
-        one.idle = idle
+        agents = StandIn(store, nodes, duration_s, lease_s)
+        agents.register(partitions, task_name)
+        agents.idle = idle
         tell("ready")
-        return one.run(stop)
+        return agents.run(stop)
 
     return job

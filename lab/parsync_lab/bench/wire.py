@@ -36,9 +36,9 @@ class Wire:
 
     def read(self, count: int) -> list[Any]:
         """Return the next `count` replies; raise the first error among them."""
-        found: list[Any] = []
+        replies: list[Any] = []
         gets = self._reader.gets
-        while len(found) < count:
+        while len(replies) < count:
             reply = gets()
             if reply is False:
                 data = self._socket.recv(1 << 20)
@@ -48,8 +48,8 @@ class Wire:
             elif isinstance(reply, Exception):
                 raise reply
             else:
-                found.append(reply)
-        return found
+                replies.append(reply)
+        return replies
 
     def close(self) -> None:
         """Close the connection."""

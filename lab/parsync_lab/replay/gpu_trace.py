@@ -22,8 +22,8 @@ from parsync_redis.model.needs import Resources
 
 from ..simulate.trace import open_text
 
-NODES: Final = "openb_node_list*.csv*"
-PODS: Final = "openb_pod_list*.csv*"
+NODE_FILES: Final = "openb_node_list*.csv*"
+POD_FILES: Final = "openb_pod_list*.csv*"
 NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS: Final = (
     "name",
@@ -39,7 +39,7 @@ MOST_GPUS: Final = 32
 """GPUs of a node: with its other amounts and labels it has at most 64 words."""
 
 MOST_TIME_S: Final = 10**12
-WHOLE: Final = "a whole number, 0 or more"
+WHOLE_NUMBER_RULE: Final = "a whole number, 0 or more"
 
 T = TypeVar("T", "GpuNode", "Pod")
 
@@ -138,27 +138,27 @@ def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:
     would be right.
     """
     if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
+        fault = "is not a folder" if folder.exists() else "does not exist"
         raise InvalidInput(
-            f"folder {folder} {what}: it must have one file {NODES} and one file {PODS}"
+            f"folder {folder} {fault}: it must have one file {NODE_FILES} and one file {POD_FILES}"
         )
-    nodes = _read(_only(folder, NODES), NODE_COLUMNS, _node)
-    pods = sorted(_read(_only(folder, PODS), POD_COLUMNS, _pod), key=lambda pod: pod.at_s)
+    nodes = _read(_only(folder, NODE_FILES), NODE_COLUMNS, _node)
+    pods = sorted(_read(_only(folder, POD_FILES), POD_COLUMNS, _pod), key=lambda pod: pod.at_s)
     return GpuTrace(nodes, pods[:limit], limit)
 
 
 def _only(folder: Path, pattern: str) -> Path:
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        has = (
-            f"has {len(found)}: {', '.join(path.name for path in found[:4])}"
-            if found
+    files = sorted(folder.glob(pattern))
+    if len(files) != 1:
+        content = (
+            f"has {len(files)}: {', '.join(path.name for path in files[:4])}"
+            if files
             else "has none"
         )
         raise InvalidInput(
-            f"folder {folder} must have one file {pattern}, .csv or .csv.gz; it {has}"
+            f"folder {folder} must have one file {pattern}, .csv or .csv.gz; it {content}"
         )
-    return found[0]
+    return files[0]
 
 
 def _read(path: Path, columns: Sequence[str], make: Callable[["_Row"], T]) -> list[T]:
@@ -179,13 +179,13 @@ def _read(path: Path, columns: Sequence[str], make: Callable[["_Row"], T]) -> li
         raise InvalidInput(
             f"{path} is empty: below the names of its columns it must have a line for each of them"
         )
-    found: dict[str, T] = {}
+    records: dict[str, T] = {}
     for row in rows:
-        one = make(row)
-        if one.name in found:
-            raise row.error(f"{one.name} is there twice: each must have a name of its own")
-        found[one.name] = one
-    return list(found.values())
+        record = make(row)
+        if record.name in records:
+            raise row.error(f"{record.name} is there twice: each must have a name of its own")
+        records[record.name] = record
+    return list(records.values())
 
 
 def _rows(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Iterator["_Row"]:
@@ -208,15 +208,15 @@ class _Row:
     number: int
     values: Mapping[str, str]
 
-    def error(self, what: str) -> InvalidInput:
-        return InvalidInput(f"{self.path}, line {self.number}: {what}")
+    def error(self, fault: str) -> InvalidInput:
+        return InvalidInput(f"{self.path}, line {self.number}: {fault}")
 
     def text(self, column: str) -> str:
         if column not in self.values:
             raise self.error(f"there is no {column}: a line must have a value for each column")
         return self.values[column].strip()
 
-    def whole(self, column: str, most: int = 10**12, right: str = WHOLE) -> int:
+    def whole(self, column: str, most: int = 10**12, right: str = WHOLE_NUMBER_RULE) -> int:
         text = self.text(column)
         if not (text.isascii() and text.isdecimal() and len(text) <= 13 and int(text) <= most):
             raise self.error(f"{column} {text[:40]!r} is not valid: it must be {right}")

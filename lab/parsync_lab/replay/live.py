@@ -14,7 +14,7 @@ from parsync_redis.store.store import Store
 
 from .replay import ReplayParameters
 
-AT_ONCE: Final = 500
+KEYS_PER_DELETE: Final = 500
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def _delete_keys(store: Store) -> None:
     names = [
         name
         for pattern in patterns
-        for name in store.client.scan_iter(match=pattern, count=AT_ONCE)
+        for name in store.client.scan_iter(match=pattern, count=KEYS_PER_DELETE)
     ]
-    for at in range(0, len(names), AT_ONCE):
-        store.pipe([("unlink", name) for name in names[at : at + AT_ONCE]])
+    for first in range(0, len(names), KEYS_PER_DELETE):
+        store.pipe([("unlink", name) for name in names[first : first + KEYS_PER_DELETE]])

@@ -33,15 +33,15 @@ def count_reasons(core: Core) -> list[WhyWaiting]:
     """Return the reasons why pods wait, by a scheduler's own copies of queue and nodes; the most
     frequent first.
     """
-    found: defaultdict[tuple[str, int, str], list[WaitingKind]] = defaultdict(list)
-    for kinds in core.queue.kinds:
-        for waiting in kinds.values():
-            found[_cause(core.view, waiting)].append(waiting)
+    kinds_by_reason: defaultdict[tuple[str, int, str], list[WaitingKind]] = defaultdict(list)
+    for shard_kinds in core.queue.kinds:
+        for waiting in shard_kinds.values():
+            kinds_by_reason[_cause(core.view, waiting)].append(waiting)
     reasons = []
-    for (models, nodes, why), some in found.items():
-        most = max(some, key=lambda one: one.count)
+    for (models, nodes, why), kinds in kinds_by_reason.items():
+        most = max(kinds, key=lambda kind: kind.count)
         sentence = core.view.explain(most.group.needs, most.group.knowers)
-        reasons.append(WhyWaiting(sum(one.count for one in some), models, nodes, why, sentence))
+        reasons.append(WhyWaiting(sum(kind.count for kind in kinds), models, nodes, why, sentence))
     return sorted(reasons, key=lambda reason: (-reason.pods, reason.models, reason.why))
 
 

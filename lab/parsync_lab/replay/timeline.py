@@ -35,8 +35,8 @@ class Curve:
     def at(self, times_s: Sequence[float]) -> list[int]:
         """Return the sum at each of these times."""
         times, sums = self.levels()
-        found = [bisect_right(times, at_s) for at_s in times_s]
-        return [sums[index - 1] if index else 0 for index in found]
+        counts = [bisect_right(times, at_s) for at_s in times_s]
+        return [sums[index - 1] if index else 0 for index in counts]
 
     def mean(self, end_s: float) -> float:
         """Return the mean of the sum from 0 to `end_s`."""

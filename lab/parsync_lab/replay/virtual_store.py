@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from parsync_redis.model.text import NODE
+from parsync_redis.model.text import NODE_LINE
 from parsync_redis.store.reference.leases import NodeRecord
 from parsync_redis.store.reference.store import MemoryStore
 
 _PARTITION: Final = re.compile(r"[^{]*\{[^:}]*:p(\d+)\}:(\w+)(?::(.*))?")
-_NAMES: Final = re.compile(r"[^{]*\{[^:}]*:q(\d+)\}:names")
+_NAMES_KEY: Final = re.compile(r"[^{]*\{[^:}]*:q(\d+)\}:names")
 
 
 class VirtualStore(MemoryStore):
@@ -28,9 +28,9 @@ class VirtualStore(MemoryStore):
         return [self._answer(*command) for command in commands]
 
     def _answer(self, command: str, key: str, *args: Any) -> Any:
-        if command == "hmget" and (match := _NAMES.fullmatch(key)):
-            known = self.queues[int(match[1])].names
-            return [known[digest].text.encode() if digest in known else None for digest in args[0]]
+        if command == "hmget" and (match := _NAMES_KEY.fullmatch(key)):
+            names = self.queues[int(match[1])].names
+            return [names[digest].text.encode() if digest in names else None for digest in args[0]]
         match = _PARTITION.fullmatch(key)
         if match is None:
             raise KeyError(f"the virtual store has no {command} {key}")
@@ -48,7 +48,7 @@ class VirtualStore(MemoryStore):
 
 def _record(node: NodeRecord) -> str:
     """Return the record of a node as Redis has it."""
-    return NODE.write(
+    return NODE_LINE.write(
         inc=node.inc,
         state=node.state,
         drain=node.drain,

@@ -31,17 +31,17 @@ class ClaimCheck:
 
     def as_dict(self) -> dict[str, Any]:
         """For result.json; the reason only where there is one to give."""
-        found = asdict(self)
+        fields = asdict(self)
         if self.holds or not self.why:
-            del found["why"]
-        return found
+            del fields["why"]
+        return fields
 
 
 def near(
     id: str,
     claim: str,
     paper: float,
-    ours: float | None,
+    measured: float | None,
     within: float,
     if_less: str = "",
     if_more: str = "",
@@ -49,61 +49,73 @@ def near(
     """Ours is the paper's value, give or take `within`; the reasons are those for less and for
     more.
     """
-    holds = ours is not None and abs(ours - paper) <= within + 1e-9
-    why = if_less if ours is not None and ours < paper else if_more
-    return _check(id, claim, f"{paper:g}", ours, f"+-{within:g}", holds, why)
+    holds = measured is not None and abs(measured - paper) <= within + 1e-9
+    why = if_less if measured is not None and measured < paper else if_more
+    return _check(id, claim, f"{paper:g}", measured, f"+-{within:g}", holds, why)
 
 
 def between(
-    id: str, claim: str, low: float, high: float, ours: float | None, if_less: str = ""
+    id: str, claim: str, low: float, high: float, measured: float | None, if_less: str = ""
 ) -> ClaimCheck:
     """Ours is in the paper's range; `if_less` is the reason if it is below it."""
-    holds = ours is not None and low <= ours <= high
+    holds = measured is not None and low <= measured <= high
     return _check(
         id,
         claim,
         f"{low:g} to {high:g}",
-        ours,
+        measured,
         "in it",
         holds,
-        if_less if (ours or low) < low else "",
+        if_less if (measured or low) < low else "",
     )
 
 
 def below(
-    id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = ""
+    id: str, claim: str, paper: str, limit: float, measured: float | None, why: str = ""
 ) -> ClaimCheck:
     """Ours is at most the limit."""
     return _check(
-        id, claim, paper, ours, f"at most {limit:g}", ours is not None and ours <= limit, why
+        id,
+        claim,
+        paper,
+        measured,
+        f"at most {limit:g}",
+        measured is not None and measured <= limit,
+        why,
     )
 
 
 def above(
-    id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = ""
+    id: str, claim: str, paper: str, limit: float, measured: float | None, why: str = ""
 ) -> ClaimCheck:
     """Ours is at least the limit."""
     return _check(
-        id, claim, paper, ours, f"at least {limit:g}", ours is not None and ours >= limit, why
+        id,
+        claim,
+        paper,
+        measured,
+        f"at least {limit:g}",
+        measured is not None and measured >= limit,
+        why,
     )
 
 
 def _check(
-    id: str, claim: str, paper: str, ours: float | None, tolerance: str, holds: bool, why: str
+    id: str, claim: str, paper: str, measured: float | None, tolerance: str, holds: bool, why: str
 ) -> ClaimCheck:
     return ClaimCheck(
-        id, claim, paper, ours, tolerance, holds, NOT_MEASURED if ours is None else why
+        id, claim, paper, measured, tolerance, holds, NOT_MEASURED if measured is None else why
     )
 
 
-def ratio(one: float | None, other: float | None) -> float | None:
+def ratio(dividend: float | None, divisor: float | None) -> float | None:
     """Divide; None if a value was not measured or the divisor is 0."""
-    return None if one is None or not other else one / other
+    return None if dividend is None or not divisor else dividend / divisor
 
 
-def difference(one: float | None, other: float | None) -> float | None:
+def difference(minuend: float | None, subtrahend: float | None) -> float | None:
     """Subtract; None if a value was not measured."""
-    return None if one is None or other is None else one - other
+    return None if minuend is None or subtrahend is None else minuend - subtrahend
 
 
 def most(values: Sequence[float | None]) -> float | None:
@@ -145,7 +157,7 @@ def total(groups: Mapping[str, Table], metric: str) -> dict[str, list[float | No
 
 def first_at(table: Table, metric: str, level: float, from_s: float) -> float | None:
     """Return the first second from `from_s` on at which a metric reaches a level."""
-    found = (
+    seconds = (
         s for s, v in enumerate(table[metric]) if s >= int(from_s) and v is not None and v >= level
     )
-    return next((float(second) for second in found), None)
+    return next((float(second) for second in seconds), None)

@@ -20,10 +20,10 @@ from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Job, Queue
 from parsync_redis.store.reference.store import MemoryStore
 
-from .parameters import NODE_SLOTS, Parameters
+from .parameters import SIM_NODE_SLOTS, Parameters
 
-KIND: Final = Kind("work", ONE_SLOT.text)
-JOB: Final = Job(KIND.text, b"")
+WORK_KIND: Final = Kind("work", ONE_SLOT.text)
+JOB: Final = Job(WORK_KIND.text, b"")
 
 
 class SimCluster:
@@ -71,7 +71,7 @@ class SimCluster:
 
     def take_all(self, group: int, scheduler: str, count: int) -> list[Taken]:
         """Take up to `count` of a group's tasks, whatever its schedulers see."""
-        return list(self.queues[group].took(scheduler, [(KIND.text, count)]).tasks)
+        return list(self.queues[group].took(scheduler, [(WORK_KIND.text, count)]).tasks)
 
     def read(self, p: int, version: int) -> Snapshot:
         """Return a partition's snapshot."""
@@ -149,11 +149,11 @@ def _nodes(
     parameters: Parameters, rng: np.random.Generator
 ) -> Iterator[tuple[int, str, int, float]]:
     """(partition, name, slots, score) of each node; they are dealt to the partitions by turns."""
-    left = parameters.scaled_slots
+    slots_to_deal = parameters.scaled_slots
     number = 0
-    while left > 0:
-        slots = min(NODE_SLOTS, left)
+    while slots_to_deal > 0:
+        slots = min(SIM_NODE_SLOTS, slots_to_deal)
         score = float(rng.normal(parameters.score_mean, parameters.score_variance**0.5))
         yield number % parameters.partitions, f"n{number}", slots, score
-        left = left - slots
+        slots_to_deal = slots_to_deal - slots
         number = number + 1

@@ -67,23 +67,30 @@ class SimMeasure:
         second.claims += claims
         second.lost += lost
 
-    def see_load(self, now_s: float, held: Sequence[int], waiting: Sequence[int]) -> None:
+    def see_load(self, now_s: float, held_slots: Sequence[int], waiting: Sequence[int]) -> None:
         """Record the slots that each group holds and its waiting tasks."""
-        for group, count in enumerate(held):
+        for group, count in enumerate(held_slots):
             second = self._at(group, now_s)
             second.held.append(count)
             second.waiting.append(waiting[group])
 
     def see_views(self, now_s: float, schedulers: Sequence[SimScheduler]) -> None:
         """Record the age of the schedulers' copies."""
-        read_s = np.array([[p.read_s for p in one.core.view.partitions] for one in schedulers])
+        read_s = np.array(
+            [[p.read_s for p in scheduler.core.view.partitions] for scheduler in schedulers]
+        )
         means = now_s - read_s.mean(axis=1)
         oldest = now_s - read_s.min(axis=1)
-        of_group = np.array([one.group for one in schedulers])
+        of_group = np.array([scheduler.group for scheduler in schedulers])
         for group in range(len(self.groups)):
-            mine = means[of_group == group]
-            old = oldest[of_group == group]
-            ages = float(mine.mean()), float(mine.min()), float(mine.max()), float(old.max())
+            group_means = means[of_group == group]
+            group_oldest = oldest[of_group == group]
+            ages = (
+                float(group_means.mean()),
+                float(group_means.min()),
+                float(group_means.max()),
+                float(group_oldest.max()),
+            )
             self._at(group, now_s).ages.append(ages)
 
     @property
@@ -102,18 +109,18 @@ class SimMeasure:
         """{phase: {group: {metric: its mean over the phase}}}; counts, shares and quantiles are of
         the whole phase.
         """
-        found: dict[str, dict[str, dict[str, float | None]]] = {}
+        by_phase: dict[str, dict[str, dict[str, float | None]]] = {}
         begin_s = 0.0
         for phase in phases:
             end_s = begin_s + phase.length_s
-            found[phase.name] = {
+            by_phase[phase.name] = {
                 name: self._one(
                     _merge(seconds[round(begin_s) : max(round(end_s), round(begin_s) + 1)])
                 )
                 for name, seconds in zip(self.groups, self._seconds, strict=True)
             }
             begin_s = end_s
-        return found
+        return by_phase
 
     def _at(self, group: int, now_s: float) -> _Second:
         seconds = self._seconds[group]

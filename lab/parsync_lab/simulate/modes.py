@@ -25,16 +25,16 @@ def all_the_same(ordinal: int, members: int, tick: int, partitions: int) -> rang
     return range(tick % members, partitions, members)
 
 
-def best_partition(known: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
+def best_partition(partitions: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
     """Partitions one by one, that whose free slots have the best mean score first."""
 
     def mean(partition: PartitionCopy) -> float:
         return float(partition.quality[partition.seats(ONE_SLOT).nodes].mean())
 
-    return [[partition] for partition in sorted(known, key=mean, reverse=True)]
+    return [[partition] for partition in sorted(partitions, key=mean, reverse=True)]
 
 
-TURNS: Final[Mapping[Sync, Turns]] = {
+TURNS_OF_SYNC: Final[Mapping[Sync, Turns]] = {
     Sync.PARSYNC: partitioned,
     Sync.STATE: whole_state,
     Sync.SAME: all_the_same,
@@ -54,7 +54,7 @@ def make_core(name: str, parameters: Parameters, rng: np.random.Generator) -> Co
         rng,
         parameters.ema,
         parameters.sharpness,
-        TURNS[parameters.sync],
+        TURNS_OF_SYNC[parameters.sync],
         _BEST_PARTITION if by_partition else ORDERS,
         asks=False,
     )

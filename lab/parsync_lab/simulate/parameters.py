@@ -10,11 +10,11 @@ from parsync_redis.placement.strategy import EMA_WEIGHT
 
 from ..flags import check_flag
 
-NODE_SLOTS: Final = 10
+SIM_NODE_SLOTS: Final = 10
 """Slots of a simulated node; they have one score."""
 
 MOST_SLOTS: Final = 10**7
-MOST_SCHEDULERS: Final = 1000
+MAX_SIM_SCHEDULERS: Final = 1000
 LEAST_GAP_S: Final = 0.001
 MOST_GAP_S: Final = 3600.0
 
@@ -104,7 +104,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         check_flag(
-            "--schedulers", self.schedulers, 1, MOST_SCHEDULERS, "a whole number from 1 to 1000"
+            "--schedulers", self.schedulers, 1, MAX_SIM_SCHEDULERS, "a whole number from 1 to 1000"
         )
         check_flag("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
         check_flag(
@@ -137,12 +137,12 @@ class Parameters:
                 "scheduler reads "
                 "other partitions at a tick, so there must be as many partitions as schedulers"
             )
-        if self.scaled_slots < self.partitions * NODE_SLOTS:
+        if self.scaled_slots < self.partitions * SIM_NODE_SLOTS:
             raise InvalidInput(
                 f"--slots {self.slots} at --scale {self.scale:g} are {self.scaled_slots}: "
                 f"{self.partitions} partitions "
-                f"need {NODE_SLOTS} each, {self.partitions * NODE_SLOTS} in all; take more slots "
-                "or a larger scale"
+                f"need {SIM_NODE_SLOTS} each, {self.partitions * SIM_NODE_SLOTS} in all; "
+                "take more slots or a larger scale"
             )
 
     def with_(self, **changes: Any) -> "Parameters":
@@ -187,7 +187,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SchedulerGroup:
     """Schedulers that share a queue of tasks."""
 
     name: str
@@ -199,7 +199,7 @@ def flag_of(name: str) -> str:
     return "--" + name.removesuffix("_s").replace("_", "-")
 
 
-def check_groups(parameters: Parameters, groups: Iterable[Group]) -> None:
+def check_groups(parameters: Parameters, groups: Iterable[SchedulerGroup]) -> None:
     """Raise InvalidInput unless the groups have all schedulers, and each group has one."""
     if (
         any(group.schedulers < 1 for group in groups)

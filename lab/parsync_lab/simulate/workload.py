@@ -56,18 +56,18 @@ class Listed:
 
     def until(self, end_s: float) -> Sequence[Arrival]:
         """Return the arrivals since the last call, before `end_s`."""
-        found = []
+        arrivals = []
         while self._next is not None and self._next.at_s < end_s:
-            found.append(self._next)
+            arrivals.append(self._next)
             self._next = next(self._ahead, None)
-        return found
+        return arrivals
 
 
 def phase_rates(phases: Sequence[Phase], group: int, full: float) -> list[tuple[float, float]]:
     """(begin, tasks a second) of one group, whose full load is `full` tasks a second."""
-    found = []
+    rates = []
     begin_s = 0.0
     for phase in phases:
-        found.append((begin_s, full * phase.loads[group]))
+        rates.append((begin_s, full * phase.loads[group]))
         begin_s += phase.length_s
-    return found
+    return rates

@@ -25,7 +25,7 @@ from parsync_lab.simulate.claims import (
 from parsync_lab.simulate.experiments.conflicts import expected
 from parsync_lab.simulate.measure import SimMeasure
 from parsync_lab.simulate.modes import all_the_same, whole_state
-from parsync_lab.simulate.parameters import Group, Parameters, Phase, SimStrategy, Sync
+from parsync_lab.simulate.parameters import Parameters, Phase, SchedulerGroup, SimStrategy, Sync
 from parsync_lab.simulate.runs import merge, merge_with_interval
 from parsync_lab.simulate.simulation import Simulation
 from parsync_lab.simulate.workload import Arrival, Listed, Poisson
@@ -69,7 +69,9 @@ def simulate(rate: float = 400.0, seconds: float = 4.0, **changes: Any) -> Simul
         }
     )
     load = Poisson(np.random.default_rng(3), [(0.0, rate)], parameters.duration_s)
-    simulation = Simulation(parameters, [Group("all", 4)], [load], np.random.SeedSequence(5))
+    simulation = Simulation(
+        parameters, [SchedulerGroup("all", 4)], [load], np.random.SeedSequence(5)
+    )
     simulation.run(seconds)
     return simulation
 
@@ -207,7 +209,9 @@ def test_adaptive_is_latency_first_while_delays_are_above_tau_and_quality_first_
     load = Poisson(
         np.random.default_rng(3), [(0.0, 100.0), (2.0, 950.0), (8.0, 100.0)], parameters.duration_s
     )
-    simulation = Simulation(parameters, [Group("all", 4)], [load], np.random.SeedSequence(5))
+    simulation = Simulation(
+        parameters, [SchedulerGroup("all", 4)], [load], np.random.SeedSequence(5)
+    )
     chosen: list[set[Strategy]] = []
     tick = 0
     for end_s in (2.0, 8.0, 12.0):

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from ...errors import ParsyncError
 from ...health_file import HealthFile
 from ...model.ids import check_name
-from ...model.named_times import CHOOSE_S
+from ...model.named_times import CHOOSE_EVERY_S
 from ...model.options import Strategy
 from ...model.views import DELAYS, WAITS
 from ...settings import Settings
@@ -128,7 +128,7 @@ class Scheduler:
             Every(config.lease_s, lambda _: self._taken.give_back_strays()),
             Every(OBSERVE_S, self._observe),
             Every(config.gap_s, self._backfill.work),
-            Every(CHOOSE_S, lambda _: self.core.waits.choose()),
+            Every(CHOOSE_EVERY_S, lambda _: self.core.waits.choose()),
             Every(config.lease_s / BEATS, lambda _: self._say_well()),
         ]
         self._only_read = False

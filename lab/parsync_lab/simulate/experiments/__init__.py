@@ -24,8 +24,8 @@ class Experiment(Protocol):
     @property
     def USES(self) -> frozenset[str]: ...  # noqa: D102, N802
 
-    def runs(self, parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
-        """Return the runs; `given` names the parameters that the user chose."""
+    def runs(self, parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
+        """Return the runs; `chosen` names the parameters that the user chose."""
         ...
 
     def checks(

@@ -16,9 +16,9 @@ import numpy as np
 from ..claims import READ, ClaimCheck, above, below, near
 from ..cluster import SimCluster
 from ..modes import make_core
-from ..parameters import NODE_SLOTS, OF_ALL, Parameters, SimStrategy, Sync
+from ..parameters import OF_ALL, SIM_NODE_SLOTS, Parameters, SimStrategy, Sync
 from ..plots import line
-from ..runs import Found, SimRun
+from ..runs import RunFigures, SimRun
 from ..simulation import Progress
 from .conflicts import play_round
 
@@ -46,20 +46,20 @@ SWEEPS: Final[Mapping[str, Sequence[float]]] = {
     "partitions": (5, 10, 20, 40),
     "amplifier": (2, 3, 4, 8),
 }
-SHOWN: Final = {
+PARAMETER_LABELS: Final = {
     "rate": "R, tasks/s",
     "gap_s": "G, s",
     "score_variance": "V",
     "partitions": "P",
     "amplifier": "A",
 }
-STEPS: Final = 8
-ROUNDS: Final = 20
-MOST: Final = 8.0
+BISECTION_STEPS: Final = 8
+EXTRA_SLOTS_ROUNDS: Final = 20
+MAX_EXTRA_FACTOR: Final = 8.0
 """Idle slots at most, in tasks that arrive in a gap."""
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     """Return one run per point of a sweep; a point of two sweeps runs twice."""
     return [
         SimRun(
@@ -80,7 +80,7 @@ def seek(
     progress: Progress,
     name: str,
     value: float,
-) -> Found:
+) -> RunFigures:
     """Find the least number of idle slots at one point, by bisection, at scale 1."""
     partitions = round(value) if name == "partitions" else parameters.partitions
     point = parameters if name == "partitions" else parameters.with_(**{name: value})
@@ -89,19 +89,19 @@ def seek(
     )  # claims that must win in a round
     claims = max(1, round(point.amplifier * needed / point.schedulers))  # of each scheduler
     low = 0.0
-    high = MOST
+    high = MAX_EXTRA_FACTOR
     placements = 0
-    for step in range(STEPS):
+    for step in range(BISECTION_STEPS):
         middle = (low + high) / 2
-        idle = max(NODE_SLOTS, claims, round(middle * needed))
+        idle = max(SIM_NODE_SLOTS, claims, round(middle * needed))
         won = _won(
             point, idle, claims, np.random.SeedSequence(dice.entropy, spawn_key=dice.spawn_key)
         )
-        placements += round(won * ROUNDS)
+        placements += round(won * EXTRA_SLOTS_ROUNDS)
         low, high = (low, middle) if won >= needed else (middle, high)
-        progress((step + 1) / STEPS)
+        progress((step + 1) / BISECTION_STEPS)
     extra = high * point.rate * point.gap_s
-    return Found({"x": value, "extra": extra}, {"x": value, "extra": extra}, placements)
+    return RunFigures({"x": value, "extra": extra}, {"x": value, "extra": extra}, placements)
 
 
 def _won(point: Parameters, idle: int, claims: int, dice: np.random.SeedSequence) -> float:
@@ -109,12 +109,14 @@ def _won(point: Parameters, idle: int, claims: int, dice: np.random.SeedSequence
     its own.
     """
     sized = point.with_(schedulers=1, partitions=1, slots=idle, scale=1.0)
-    rng, *own = (np.random.default_rng(seed) for seed in dice.spawn(1 + point.schedulers))
+    rng, *scheduler_seeds = (
+        np.random.default_rng(seed) for seed in dice.spawn(1 + point.schedulers)
+    )
     won = 0
-    for _ in range(ROUNDS):
-        cores = [make_core(f"s{i}", sized, dice) for i, dice in enumerate(own)]
+    for _ in range(EXTRA_SLOTS_ROUNDS):
+        cores = [make_core(f"s{i}", sized, dice) for i, dice in enumerate(scheduler_seeds)]
         won += claims * len(cores) - play_round(SimCluster(sized, 1, rng), cores, claims, rng)
-    return won / ROUNDS
+    return won / EXTRA_SLOTS_ROUNDS
 
 
 SHARPNESS_WHY: Final = (
@@ -135,10 +137,10 @@ def checks(
     """Check the paper's three values, and the direction in which each parameter moves
     the number.
     """
-    if len(summary) < sum(map(len, SWEEPS.values())) or len(SWEEPS) < len(SHOWN):
+    if len(summary) < sum(map(len, SWEEPS.values())) or len(SWEEPS) < len(PARAMETER_LABELS):
         return []
-    extra = {name: one["extra"]["mean"] for name, one in summary.items()}
-    found = [
+    extra = {name: figures["extra"]["mean"] for name, figures in summary.items()}
+    claim_checks = [
         near(
             f"A{value}",
             f"extra slots x 10,000 at A={value}",
@@ -151,17 +153,18 @@ def checks(
     ]
     for name, why in (("rate", ""), ("gap_s", ""), ("score_variance", V_WHY)):
         low, high = (extra[f"{name}={value:g}"] for value in (SWEEPS[name][1], SWEEPS[name][-1]))
-        found.append(
+        claim_checks.append(
             above(
                 f"grows.{name}",
-                f"extra slots at {SHOWN[name]} = {SWEEPS[name][-1]:g} / at {SWEEPS[name][1]:g}",
+                f"extra slots at {PARAMETER_LABELS[name]} = {SWEEPS[name][-1]:g} / "
+                f"at {SWEEPS[name][1]:g}",
                 "grows",
                 1.1,
                 high / low,
                 why,
             )
         )
-    found.append(
+    claim_checks.append(
         above(
             "grows.scores",
             "extra slots at V = 2 / at V = 0, all scores the same",
@@ -170,7 +173,7 @@ def checks(
             extra["score_variance=2"] / extra["score_variance=0"],
         )
     )
-    found.append(
+    claim_checks.append(
         below(
             "shrinks.amplifier",
             "extra slots at A = 8 / at A = 2",
@@ -180,7 +183,7 @@ def checks(
         )
     )
     several = [value for name, value in extra.items() if name.startswith("partitions=")]
-    found.append(
+    claim_checks.append(
         below(
             "steady.partitions",
             "extra slots: the most / the least over P",
@@ -189,7 +192,7 @@ def checks(
             max(several) / min(several),
         )
     )
-    return found
+    return claim_checks
 
 
 def draw(
@@ -198,16 +201,16 @@ def draw(
     """Draw one panel per sweep."""
     axes = figure.subplots(1, len(SWEEPS), squeeze=False)[0]
     figure.set_size_inches(13, 3.2)
-    for one, name in zip(axes, SWEEPS, strict=True):
+    for axis, name in zip(axes, SWEEPS, strict=True):
         points = [value for key, value in series.items() if key.startswith(f"{name}=")]
         line(
-            one,
+            axis,
             [point["extra"] / 1e4 for point in points],
             "",
             "tab:blue",
             "o-",
             [point["x"] for point in points],
         )
-        one.set_xlabel(SHOWN[name])
-        one.set_ylim(bottom=0)
+        axis.set_xlabel(PARAMETER_LABELS[name])
+        axis.set_ylim(bottom=0)
     axes[0].set_ylabel("extra slots, x 10,000")
