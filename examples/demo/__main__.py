@@ -1,5 +1,4 @@
-"""The demo: a whole cluster on this machine measures Python's standard library, one task a module,
-and reports.
+"""The demo: a cluster on this machine measures Python's standard library, one module a task.
 
 make demo                          all of it, as `python -m examples.demo` in a checkout
 parsync dev -A examples.demo.app   its app, for tasks of your own
@@ -40,9 +39,7 @@ SLOTS_LEFT_FREE: Final = 3
 """Slots that submitting leaves free."""
 
 GAP_S: Final = 0.2
-"""The synchronisation gap: short, as tasks are, so that views are not much older than a
-task lasts.
-"""
+"""The synchronisation gap, about as short as a task, so that views are fresh."""
 
 DEMO_START_S: Final = 60.0
 """How long nodes and schedulers have to come up."""

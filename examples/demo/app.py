@@ -14,9 +14,7 @@ from parsync_redis.integration.app import Parsync
 from .measure import Measure, read_module
 
 RUNS_KEY: Final = "parsync-demo:runs"
-"""A list to which each run of a task adds 'ID ATTEMPT PID': the facts from which the driver counts
-what ran twice.
-"""
+"""The list to which each run of a task adds 'ID ATTEMPT PID', to find tasks that ran twice."""
 
 MEASURE_TASK: Final = "demo.measure"
 

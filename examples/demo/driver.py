@@ -1,5 +1,4 @@
-"""Run the demo's tasks on a stack: submit them, with a limited number in flight, and collect their
-results.
+"""The driver of the demo: it submits the tasks, a few at a time, and collects their results.
 
 Some slots stay free, so that the scheduling delay contains no wait for a slot.
 """
@@ -22,9 +21,7 @@ from .nodes import options_of
 
 RESULT_POLL_S = 0.01
 DEMO_STALL_S = 60.0
-"""How long no task may become final before the run is given up; longer than two leases, so that
-losses are repaired.
-"""
+"""The time without a final task after which the run is given up; over two leases."""
 
 
 class Stopped(Exception):
@@ -43,8 +40,9 @@ class Progress:
 
 @dataclass(slots=True)
 class Gathered:
-    """All facts of a run; `results` are by task id, `view_ages_ms` were sampled from the
-    schedulers' own figures.
+    """The facts of a run.
+
+    results: by task id. view_ages_ms: samples of the schedulers' own figures.
     """
 
     modules: dict[str, str]
@@ -89,8 +87,9 @@ class Driver:
             raise Stopped
 
     def run(self, modules: Sequence[str], window: int) -> Gathered:
-        """Submit a task for each module, at most `window` in flight; return when all are final, or
-        none moves.
+        """Submit a task per module, at most `window` at a time; return the facts.
+
+        Returns when all tasks are final, or none has become final for a minute.
         """
         gathered = Gathered({})
         try:
@@ -156,9 +155,7 @@ class Driver:
                 )
 
     def _conclude(self, gathered: Gathered) -> None:
-        """Read records and runs; wait a little for the schedulers' last figures, which come with
-        their renewals.
-        """
+        """Read records and runs; wait a little for the last figures of the schedulers."""
         gathered.statuses = self.client.statuses(gathered.modules)
         placed = sum(status.attempt for status in gathered.statuses)
 

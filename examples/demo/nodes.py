@@ -29,7 +29,5 @@ _GRAPHICAL: Final = ("idlelib/", "tkinter/", "turtledemo/", "turtle.py")
 
 
 def options_of(module: str) -> dict[str, object]:
-    """Return the parsync options of a module's task: modules that draw windows need a node with a
-    screen.
-    """
+    """Return the parsync options of a module's task: modules that draw windows need a screen."""
     return {"require": {"screen": "yes"}} if module.startswith(_GRAPHICAL) else {}

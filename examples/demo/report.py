@@ -37,8 +37,9 @@ class Totals:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the smallest value that at least `percent` of the values do not exceed (nearest rank);
-    0 for none.
+    """Return the percentile by nearest rank: the smallest value that `percent` do not exceed.
+
+    0 without values.
     """
     if not values:
         return 0.0
@@ -122,9 +123,7 @@ def most_complex(results: Sequence[Measure], count: int = 5) -> list[Complex]:
 
 
 def mean_scores(summary: dict[str, Any]) -> tuple[float, float]:
-    """Return the mean score of all slots, and of the slots that tasks ran on: placement gains the
-    difference.
-    """
+    """Return the mean score of all slots, and of the slots that tasks ran on."""
     rows = summary["by_node"].values()
     tasks = sum(row["tasks"] for row in rows)
     slots = sum(row["slots"] for row in rows)

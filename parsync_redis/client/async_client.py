@@ -27,13 +27,11 @@ T = TypeVar("T")
 
 
 EARLY = (explanation, outlook, waiting, purge, stored_events)
-"""What ParsyncClient imports when it first needs it: here that would block the event loop."""
+"""The modules that ParsyncClient imports on first use, which would block the event loop."""
 
 
 class _Inner(ParsyncClient):
-    """A ParsyncClient whose requests wait in an event loop; each of its methods runs inside
-    `bridge.call`.
-    """
+    """A ParsyncClient for an event loop: each method runs inside `bridge.call`."""
 
     _kit = ON_LOOP
 

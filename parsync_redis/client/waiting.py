@@ -1,4 +1,4 @@
-"""Wait until tasks are final."""
+"""Waiting for the ends of tasks."""
 
 import time
 from typing import Final
@@ -14,9 +14,10 @@ _MAX_IDS_SHOWN: Final = 3
 
 
 def wait_until_final(requests: Requests, ids: list[str], timeout: float | None) -> None:
-    """Wait until every task is final, or gone; raises TimeoutError that says how many are not.
+    """Wait until every task is final or gone.
 
-    ids: encoded. timeout: seconds, None for ever.
+    ids: encoded. timeout: seconds, None for ever. Raises TimeoutError with the number of tasks that
+    are not final.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     pause_s = _FIRST_POLL_PAUSE_S

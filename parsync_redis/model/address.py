@@ -1,8 +1,6 @@
-"""Addresses of servers, as text: which schemes there are, what an address of Sentinels says, how to
-show one safely.
+"""The addresses of servers as text: schemes, Sentinels, clusters, and masked passwords.
 
-A server that Sentinels watch is named by its service; whichever server is primary at the moment is
-meant:
+The address of a server that Sentinels watch names a service, and means its current primary:
 
     sentinel://USER:PASSWORD@HOST:26379,HOST:26379/DB?service=mymaster
     sentinel://HOST:26379/DB;sentinel://HOST:26379/DB?service=mymaster     as Celery writes it
@@ -12,7 +10,8 @@ User and password are the server's. In the query: `service`; `sentinel_username`
 redis-py's `ssl_...` options, for TLS with both. If the Sentinels differ: `sentinel_ssl=true` or
 `false`, and their own `sentinel_ssl_...` options.
 
-A Redis Cluster is named by some of its servers, which tell the others; it has database 0 only:
+The address of a Redis Cluster names some servers, which tell the others. A cluster has database 0
+only:
 
     redis+cluster://USER:PASSWORD@HOST:6379,HOST:6379
 
@@ -38,7 +37,7 @@ _CONSTANT: Final = re.compile(r"(?<=ssl_cert_reqs=)CERT_(NONE|OPTIONAL|REQUIRED)
 
 
 def safe_url(url: str) -> str:
-    """Return the address without its passwords; text that is no address is masked as well."""
+    """Return the address with *** for each password; any other text is masked as well."""
     url = _PASSWORD_OPTION.sub(r"\1***", url)
     head, separator, tail = url.rpartition("@")
     if not separator:
@@ -53,9 +52,7 @@ def safe_url(url: str) -> str:
 
 
 def as_redis(url: str) -> str:
-    """Return a valkey:// or valkeys:// address with redis-py's scheme; others are returned
-    unchanged.
-    """
+    """Return the address with redis-py's scheme, redis:// instead of valkey://."""
     scheme, slashes, location = url.partition("://")
     return {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + slashes + location
 
@@ -73,8 +70,9 @@ def with_password(url: str, password: str) -> str:
 
 
 def check_address(url: str) -> str:
-    """Return an address as redis-py, `parse_service` or `parse_cluster` reads it; raises ValueError
-    for other text.
+    """Return the address in the form that redis-py, `parse_service` or `parse_cluster` reads.
+
+    Raises ValueError for any other text.
     """
     url = _CONSTANT.sub(lambda match: match[1].lower(), as_redis(url))
     has_scheme = url.startswith(("redis://", "rediss://", "unix://", SCHEME)) or is_cluster(url)
@@ -92,10 +90,11 @@ def check_address(url: str) -> str:
 class Service:
     """A service that Sentinels watch.
 
-    sentinels: (host, port) of each; min_others: how many others a Sentinel must know to be
-    believed. login: user and password of the server; sentinel_login: those of the Sentinels.
-    options: the server's other options, as text; sentinel_tls: the TLS options of the Sentinels.
-    secured: TLS to the server; sentinel_secured: TLS to the Sentinels.
+    sentinels: (host, port) of each Sentinel. min_others: the number of other Sentinels that a
+    Sentinel must know to be believed. db: the server's database. login: user and password of the
+    server. sentinel_login: user and password of the Sentinels. options: the server's other options,
+    as text. sentinel_tls: the TLS options of the Sentinels. secured: whether the server has TLS.
+    sentinel_secured: whether the Sentinels have TLS.
     """
 
     name: str
@@ -149,8 +148,9 @@ def parse_service(url: str) -> Service:
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Some servers of a Redis Cluster, 'HOST:PORT'; login, options and secured as those of a
-    Service.
+    """Some servers of a Redis Cluster, as 'HOST:PORT'.
+
+    login, options and secured mean the same as in `Service`.
     """
 
     servers: tuple[str, ...]

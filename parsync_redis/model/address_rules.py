@@ -1,8 +1,7 @@
-"""The rules for the address of a server: its options and their values, its host, port, path and
-database.
+"""The rules for the address of a server: options and values, host, port, path and database.
 
-The client would pass on whatever it does not know, and fail when it connects, in no sentence or
-with a wrong server.
+redis-py would pass on an option that it does not know, and then fail to connect without a clear
+message, or connect to a wrong server. So parsync checks an address itself.
 """
 
 import re
@@ -22,7 +21,7 @@ _VERIFY_FLAGS: Final = (
 )
 
 KEEPALIVE_OPTIONS: Final = ("TCP_KEEPCNT", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_USER_TIMEOUT")
-"""The options of a socket that `socket_keepalive_options` may name."""
+"""The socket options that `socket_keepalive_options` may set."""
 _KEEPALIVE_OPTION: Final = rf"({'|'.join(KEEPALIVE_OPTIONS)}):\d{{1,9}}"
 
 COMMON_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
@@ -43,7 +42,7 @@ COMMON_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "socket_timeout": _POSITIVE_SECONDS,
     "username": _ANY_TEXT,
 }
-"""The options of every address: the pattern of the value, and what it is in words."""
+"""{option of every address: (pattern of its value, the pattern in words)}."""
 
 TLS_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "ssl_ca_certs": _ANY_TEXT,
@@ -59,7 +58,7 @@ TLS_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "ssl_min_version": (r"769|77[0-2]", "771 (TLS 1.2) or 772 (TLS 1.3)"),
     "ssl_password": _ANY_TEXT,
 }
-"""The options of addresses with TLS."""
+"""The same for addresses with TLS."""
 
 SENTINEL_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "min_other_sentinels": _WHOLE_NUMBER,
@@ -70,17 +69,17 @@ SENTINEL_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "service": _ANY_TEXT,
     "ssl": _BOOLEAN,
 }
-"""The options of Sentinels."""
+"""The same for Sentinels."""
 
 
 class BadAddress(ValueError):
-    """Says what is wrong with an address, without a password."""
+    """The error of an address; its message has no password."""
 
 
 def check_rules(url: str) -> None:
-    """Raise BadAddress if an address says something that nobody would understand.
+    """Raise BadAddress for a part of the address that breaks a rule.
 
-    Its scheme is known already.
+    The caller has checked the scheme.
     """
     if unsafe := re.search(r"[\0-\x20\x7f]|[\ud800-\udfff]", url):
         raise BadAddress(f"it contains {unsafe[0]!a}: such a character is written %XX")
@@ -93,7 +92,7 @@ def check_rules(url: str) -> None:
 
 
 def _query(places: Iterable[str]) -> str:
-    """Return the options of an address: those of its last place."""
+    """Return the options (query) of an address, which stand behind its last host."""
     *earlier_options, options = [place.partition("#")[0].partition("?")[2] for place in places]
     if any(earlier_options):
         raise BadAddress("options come last, behind all hosts")

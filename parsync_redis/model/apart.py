@@ -11,7 +11,7 @@ from typing import Final
 from .amount import THOUSANDTHS
 
 APART_PREFIX: Final = "apart_"
-"""The names of these resources begin so, and of no other."""
+"""The beginning of the names of these resources; no other resource has it."""
 
 APART_RULE: Final = "a word of 1 to 26 lower-case letters, digits or _"
 
@@ -19,7 +19,7 @@ _APART_WORD: Final = re.compile(r"[a-z0-9_]{1,26}", re.ASCII)
 
 
 def is_word(value: object) -> bool:
-    """Return whether a value may be the word of tasks that are kept apart, '' for none."""
+    """Return whether a value is valid for the option `apart`; '' is valid and means no word."""
     return isinstance(value, str) and (not value or _APART_WORD.fullmatch(value) is not None)
 
 
@@ -29,5 +29,5 @@ def held_by(word: str) -> list[tuple[str, int]]:
 
 
 def undeclared(resource: str) -> int:
-    """Return how much a node has of a resource that it does not declare, in thousandths."""
+    """Return a node's amount (thousandths) of a resource that it does not declare."""
     return THOUSANDTHS if resource.startswith(APART_PREFIX) else 0

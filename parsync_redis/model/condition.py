@@ -27,7 +27,7 @@ COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
 }
 OPERATORS: Final = ("=", "in", "not", "exists", *COMPARISONS)
-"""The operators of a requirement, as its mapping has them."""
+"""The operators of a requirement that is a mapping."""
 
 _VALUE: Final = r"[\w./%-]+"
 CONDITION_PATTERN: Final = (
@@ -39,7 +39,7 @@ CONDITION_PATTERN: Final = (
 _COMPARISON: Final = re.compile(r"([<>]=?)(.+)", re.ASCII)
 _DECIMAL: Final = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
 MAX_DIGITS: Final = 15
-"""The most characters of a number, with its sign and its point."""
+"""The maximum number of characters of a number, with sign and point."""
 
 
 def is_number(text: str) -> bool:
@@ -49,9 +49,7 @@ def is_number(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _parse(condition: str) -> tuple[str, frozenset[str]]:
-    """Return the operator of a condition ('in', 'not', '*', '!*' or a comparison) and
-    its values.
-    """
+    """Return a condition's operator ('in', 'not', '*', '!*' or a comparison) and values."""
     if match := _COMPARISON.fullmatch(condition):
         return match[1], frozenset([match[2]])
     if condition in ("*", "!*"):
@@ -62,8 +60,9 @@ def _parse(condition: str) -> tuple[str, frozenset[str]]:
 
 
 def holds(condition: str, values: Collection[str]) -> bool:
-    """Return whether a condition is true of a node whose label has these values; none if the node
-    lacks the label.
+    """Return whether a node fulfils a condition.
+
+    values: the values of the label on that node; empty if the node lacks the label.
     """
     sign, accepted = _parse(condition)
     if sign == "in":
@@ -104,7 +103,7 @@ def wanted_of(condition: str) -> frozenset[str] | None:
 
 
 def conditions_of(name: str, required: object) -> list[str]:
-    """Return the conditions of what a task requires of a label, sorted; raises InvalidInput.
+    """Return the sorted conditions of a label that a task requires; raises InvalidInput.
 
     required: a value, a list of values of which the node must have one, or a mapping {OPERATOR:
     value}.
@@ -122,8 +121,9 @@ def conditions_of(name: str, required: object) -> list[str]:
 
 
 def _combined(name: str, required: Mapping[object, object]) -> list[str]:
-    """Return the conditions of a mapping, all of which must hold; raises InvalidInput, also for a
-    contradiction.
+    """Return the conditions of a mapping; a node must fulfil each of them.
+
+    Raises InvalidInput, also if no node could ever fulfil all of them.
     """
     if not required:
         raise InvalidInput(f"require {name} has no operator: known are {' '.join(OPERATORS)}")
@@ -179,7 +179,7 @@ def _values(name: str, listed: object) -> list[str]:
 
 
 def _bound(name: str, sign: str, number: object) -> str:
-    """Return the number of a comparison as its condition has it; raises InvalidInput."""
+    """Return the text of a comparison's number; raises InvalidInput."""
     text = (
         number_text(number)
         if isinstance(number, str | int | float) and not isinstance(number, bool)
@@ -192,7 +192,7 @@ def _bound(name: str, sign: str, number: object) -> str:
 
 
 def _excludes(comparisons: Iterable[str]) -> bool:
-    """Return True if no number meets all of these comparisons."""
+    """Return True if no number fulfils all of these comparisons."""
     bounds = [bound for text in comparisons if (bound := bound_of(text))]
     lows = [(number, sign) for sign, number in bounds if sign[0] == ">"]
     highs = [(number, sign) for sign, number in bounds if sign[0] == "<"]

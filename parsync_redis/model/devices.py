@@ -34,18 +34,16 @@ NEEDED_ATTRIBUTE: Final = f"{_KIND}{_ATTRIBUTE}"
 """The name of an attribute of devices in needs."""
 
 Share = tuple[int, int]
-"""The share of each device that a task asks (thousandths), and of how many devices."""
+"""(share of each device in thousandths, number of devices) that a task needs."""
 
 
 def kind_of(name: str) -> str:
-    """Return the kind in the name of an amount: gpu of 'gpu', 'gpu.mem', 'gpu@0' and
-    'gpu.mem@0'.
-    """
+    """Return the kind of an amount: 'gpu' for 'gpu', 'gpu.mem', 'gpu@0' and 'gpu.mem@0'."""
     return name.partition("@")[0].partition(".")[0]
 
 
 def by_kind(amounts: Iterable[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
-    """Return amounts by their kind: 'gpu' has those of 'gpu' and 'gpu.mem'."""
+    """Return amounts grouped by kind: 'gpu' has the amounts of 'gpu' and 'gpu.mem'."""
     amounts_by_kind: dict[str, list[tuple[str, int]]] = {}
     for name, amount in amounts:
         amounts_by_kind.setdefault(kind_of(name), []).append((name, amount))
@@ -53,9 +51,7 @@ def by_kind(amounts: Iterable[tuple[str, int]]) -> dict[str, list[tuple[str, int
 
 
 def fold(amounts: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Return the amounts of a node with those of its devices together: 'gpu' has 'gpu@0' and
-    'gpu@1'.
-    """
+    """Return a node's amounts, summed over its devices: 'gpu' is the sum of 'gpu@0' and 'gpu@1'."""
     totals: dict[str, float] = {}
     for name, amount in amounts:
         bare = name.partition("@")[0]
@@ -64,7 +60,7 @@ def fold(amounts: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def whole_of(needed: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return what a task holds in all: each of its devices has the attributes that it asks for."""
+    """Return the total amounts of a task: an attribute counts once for each of its devices."""
     amounts = list(needed)
     counts = {
         name: share_of(kind_of(name), amounts) or (0, 1) for name, _ in amounts if "." in name
@@ -73,9 +69,7 @@ def whole_of(needed: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def indexes_of(amounts: Iterable[str]) -> dict[str, list[int]]:
-    """Return the indexes of the devices of each kind, by the names of an offer's amounts or of what
-    is left.
-    """
+    """Return {kind: sorted device indexes} for the names of an offer's or node's amounts."""
     indexes_by_kind: dict[str, list[int]] = {}
     for name in amounts:
         kind, separator, index = name.partition("@")
@@ -85,17 +79,17 @@ def indexes_of(amounts: Iterable[str]) -> dict[str, list[int]]:
 
 
 def attributes_of(kind: str, needed: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the attributes that a task asks of each of its devices of a kind, by name: ('gpu.mem',
-    8 GiB).
-    """
+    """Return the attributes that a task needs of each device of a kind: [('gpu.mem', 8 GiB)]."""
     return sorted(
         (name, amount) for name, amount in needed if amount > 0 and name.startswith(f"{kind}.")
     )
 
 
 def share_of(kind: str, needed: Iterable[tuple[str, int]]) -> Share | None:
-    """Return the share that a task asks of devices of a kind: (0, 0) for none; None for 1.5, which
-    no devices make.
+    """Return the share of a device, in thousandths, and the number of devices that a task needs.
+
+    0.5 gpu is (500, 1), 2 gpu is (1000, 2). (0, 0) if the task needs no device of the kind. None
+    for an amount that whole devices cannot give, such as 1.5.
     """
     amounts = list(needed)
     share = dict(amounts).get(kind, 0)
@@ -111,10 +105,10 @@ def asks_any(kinds: Iterable[str], needed: Iterable[tuple[str, int]]) -> bool:
 
 
 def hold(free: Mapping[str, int], needed: Iterable[tuple[str, int]]) -> dict[str, int] | None:
-    """Return what a task would hold of what a node has left; None if that is too little.
+    """Return the amounts that a task would hold on a node; None if too little is free.
 
-    It is what the task asks, with devices in the place of their kinds: the fullest that still have
-    enough.
+    free: the node's free amounts. needed: the amounts that the task needs. The returned amounts
+    name devices: the fullest devices that have enough.
     """
     amounts = dict(needed)
     if all(free.get(name, undeclared(name)) >= amount for name, amount in amounts.items()):
@@ -163,15 +157,14 @@ def _choose(
 
 
 def read_devices(amounts: str) -> dict[str, list[int]]:
-    """Return the devices in the amounts of a place: {'gpu': [1]} of 'gpu.mem@1=8589934592
-    gpu@1=0.5'.
-    """
+    """Return a place's devices: {'gpu': [1]} for 'gpu.mem@1=8589934592 gpu@1=0.5'."""
     return indexes_of(word.partition("=")[0] for word in amounts.split()) if "@" in amounts else {}
 
 
 def read_indexes(flag: str, words: Iterable[str]) -> dict[str, list[str]]:
-    """Read 'gpu=0,1' and 'gpu=0-7', also where words were split at the commas; raises
-    InvalidInput.
+    """Read device indexes such as 'gpu=0,1' or 'gpu=0-7'; raises InvalidInput.
+
+    words: the texts of the flag; a text may also have been split at its commas.
     """
     indexes_by_kind: dict[str, list[str]] = {}
     kind = ""
@@ -196,10 +189,10 @@ def read_indexes(flag: str, words: Iterable[str]) -> dict[str, list[str]]:
 def device_amounts(
     devices: Mapping[str, Iterable[object]], resources: Mapping[str, object] | None = None
 ) -> dict[str, int]:
-    """Return the amounts of an offer that has these devices, checked; raises InvalidInput.
+    """Return the amounts of an offer with these devices; raises InvalidInput.
 
-    devices: kind -> indexes. resources: amounts of each device, by 'KIND.NAME' ('gpu.mem') or by
-    'KIND.NAME@INDEX'.
+    devices: {kind: indexes}. resources: {'KIND.NAME' (gpu.mem): amount of each device of the kind,
+    or 'KIND.NAME@INDEX': amount of one device}.
     """
     indexes_by_kind = {
         check_name("device name", kind): [_index(kind, number) for number in numbers]

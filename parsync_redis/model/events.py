@@ -1,5 +1,6 @@
-"""Events: what happened in the cluster out of the ordinary, as the scripts record it in capped
-streams. Pure.
+"""Events: unusual things that happened in the cluster, as scripts record them in capped streams.
+
+Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,9 +44,7 @@ OF_CLUSTER: Final[Mapping[str, str]] = {
     "damage": "damage was found",
 }
 EVENT_IN_WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
-"""What each word of an event says of its task, node, scheduler or cluster;
-lua/lib/cluster/events.lua writes it.
-"""
+"""What each event's word says; lua/lib/cluster/events.lua writes these words."""
 
 STEP_IN_WORDS: Final[Mapping[str, str]] = {
     "submitted": "was submitted",
@@ -53,25 +52,27 @@ STEP_IN_WORDS: Final[Mapping[str, str]] = {
     "started": "started",
     "succeeded": "succeeded",
 }
-"""Steps of a task that goes well. No script writes them as events: its own record has their times.
+"""The steps of a task that goes well.
+
+They are no events: the task's record has their times.
 """
 
 EVENT_FIELDS: Final = ("task", "name", "node", "attempt", "scheduler", "why", "by")
 MAX_EVENT_BYTES: Final = 4096
 MAX_MS_AHEAD: Final = 3_600_000
-"""An entry that is later than now by more than an hour was not written by a script."""
+"""The limit of an entry's time ahead of the clock; a later entry is damaged."""
 
 SAME_MS: Final = 1000
-"""The end of a task in its record and the event of that end are nearer to each other."""
+"""The longest difference between a task's end in its record and the event of that end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: when (ms, server time), what (a word of WORDS), and to whom; '' is
-    not known.
+    """A thing that happened.
 
-    id: the stream and the entry, 'q0/1795631551378-0'; '' for a step of a task, which its record
-    tells. by: who did it or saw it.
+    at_ms: server time. event: a word of EVENT_IN_WORDS. task, name, node, ...: what the event is
+    about; '' if unknown. id: stream and entry, 'q0/1795631551378-0'; '' for a step of a task, which
+    comes from the task's record. by: who caused or saw the event.
     """
 
     id: str
@@ -110,7 +111,7 @@ class Event:
 
     @property
     def stream(self) -> str:
-        """Return the stream: q0, p3, or c, the cluster's own."""
+        """Return the stream: 'q0' (a shard), 'p3' (a partition), or 'c' (the cluster)."""
         return self.id.partition("/")[0]
 
     @property
@@ -120,7 +121,7 @@ class Event:
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """Return the place among other events: by time, and those of one stream as they came."""
+        """Return the key to sort events by: time, then order within the stream."""
         return self.at_ms, self.stream, int(self.entry.partition("-")[2] or 0)
 
     @property
@@ -146,8 +147,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which events somebody wants: from when to when (ms), of one task or node, these words; '' and
-    () are all.
+    """A selection of events.
+
+    since_ms, until_ms: server time. task, node: '' selects all. events: words of EVENT_IN_WORDS; ()
+    selects all.
     """
 
     since_ms: int = 0
@@ -165,7 +168,7 @@ class Wanted:
         node: str | None,
         events: Iterable[str],
     ) -> "Wanted":
-        """Check what somebody asks for; raises InvalidInput."""
+        """Return the checked selection; raises InvalidInput."""
         words = tuple(dict.fromkeys(events))
         if unknown := [word for word in words if word not in EVENT_IN_WORDS]:
             raise InvalidInput(
@@ -180,7 +183,7 @@ class Wanted:
         return cls(since_ms or 0, until_ms, task or "", node or "", words)
 
     def has(self, event: Event) -> bool:
-        """Return True if an event is wanted."""
+        """Return True if the selection has this event."""
         return (
             self.since_ms <= event.at_ms
             and (self.until_ms is None or event.at_ms <= self.until_ms)
@@ -191,7 +194,7 @@ class Wanted:
 
 
 def time_line(task: TaskStatus, events: Sequence[Event]) -> list[Event]:
-    """Return the events of a task and the steps that its record tells, by time."""
+    """Return a task's events and the steps from its record, in order of time."""
     blank = Event("", 0, "", task.id, task.name)
     steps = [
         replace(

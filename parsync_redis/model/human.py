@@ -30,7 +30,7 @@ def age_text(seconds: float) -> str:
 
 
 def needs_shown(needs: str) -> str:
-    """Return needs, or a kind, with amounts as people write them: 'slots=1 mem=4GiB'.
+    """Return needs, or a kind, with readable amounts: 'slots=1 mem=4GiB'.
 
     No amount is rounded.
     """
@@ -43,17 +43,17 @@ def _word_shown(word: str) -> str:
 
 
 def labels_shown(labels: Mapping[str, str]) -> str:
-    """Return labels as needs have them: 'gpu_model:a100 zone:a'.
+    """Return labels in the form of needs: 'gpu_model:a100 zone:a'.
 
-    The sign tells a label from an amount, 'year=2024'.
+    The colon tells a label from an amount, which has an equals sign: 'year=2024'.
     """
     return " ".join(f"{name}:{value}" for name, value in labels.items())
 
 
 def needs_given(text: str) -> str:
-    """Return a kind that `needs_shown` wrote as Redis has it: 'mem=4GiB' is 'mem=4294967296'.
+    """Return the stored text of a kind that `needs_shown` wrote.
 
-    Raises InvalidInput.
+    'mem=4GiB' becomes 'mem=4294967296'. Raises InvalidInput.
     """
     return _SHOWN_AMOUNT.sub(lambda match: f"{match[1]}={_stored(match[1], match[2])}", text)
 

@@ -19,11 +19,10 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def read_moment(
     noun: str, text: str, now_ms: int, zone: tzinfo | None = None, after_ms: int | None = None
 ) -> int:
-    """Return a moment in ms; raises InvalidInput.
+    """Return a moment in ms since 1970; raises InvalidInput.
 
-    zone: of a time without one, None for this machine's.
-
-    A time of day is the last one before now, or with `after_ms` the first one from then on.
+    zone: the time zone of texts without one; None is this machine's. after_ms: a time of day is the
+    first from then on; without `after_ms` it is the last before now.
     """
     if ago := _AGO.fullmatch(text):
         return max(0, now_ms - round(1000 * float(ago[1]) * _UNITS_S[ago[2]]))

@@ -1,6 +1,4 @@
-"""Histograms of durations by the name of a task: a few names have their own, and the others one
-together.
-"""
+"""Histograms of durations by task name: frequent names have their own, all others share one."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -10,28 +8,24 @@ from .octaves import TimeHistogram
 
 OTHER_NAMES: Final = "other"
 TOP_NAMES: Final = 20
-"""Names with histograms of their own: those of which there were most lately."""
+"""The number of names with a histogram of their own: the names most used lately."""
 
 MAX_COUNTED_NAMES: Final = 1000
-"""Names whose durations are counted at a time, to find those."""
+"""The number of names whose uses are counted, to choose the most used."""
 
 
 MAX_UNCOUNTED: Final = 1000
-"""Durations of a name that are kept until they are counted, all together: most are equal to others,
-in whole ms.
-"""
+"""Durations that are kept per name before they are counted together; most are equal whole ms."""
 
 CHOOSE_EVERY_S: Final = 60.0
-"""How often they are chosen anew."""
+"""The period at which `choose` is called."""
 
 
 class NamedTimes:
-    """Histograms of the most used names, and `other`.
+    """Histograms of the most used names, and `other` for all other names.
 
-    None of them ever falls while its name has it.
-
-    A name that gets a histogram later begins at 0: what came before is in `other`. One that loses
-    it loses its numbers.
+    No count falls while its name keeps its histogram. A name that gets a histogram later begins at
+    0: its earlier durations are in `other`. A name that loses its histogram loses its numbers.
     """
 
     def __init__(self, most: int = TOP_NAMES) -> None:
@@ -50,7 +44,7 @@ class NamedTimes:
             self._count()
 
     def _count(self) -> None:
-        """Count what was added."""
+        """Move the durations that `add` collected into the histograms."""
         uncounted = self._news
         self._news = defaultdict(list)
         for name, durations in uncounted.items():
@@ -60,7 +54,7 @@ class NamedTimes:
             self.add_all(name, histogram)
 
     def add_all(self, name: str, added: TimeHistogram) -> None:
-        """Add durations of a name."""
+        """Add a histogram of durations of a name."""
         self._all = self._all.plus(added)
         row = self._row(name, added.count)
         total = row.plus(added)
@@ -68,7 +62,7 @@ class NamedTimes:
         row.octaves = total.octaves
 
     def _row(self, name: str, uses: int) -> TimeHistogram:
-        """Return the histogram in which a name counts."""
+        """Return the histogram that counts a name's durations, its own or `other`."""
         if name == OTHER_NAMES:
             return self._other
         if name in self._uses or len(self._uses) < MAX_COUNTED_NAMES:
@@ -80,7 +74,7 @@ class NamedTimes:
         return self._rows[name]
 
     def choose(self) -> None:
-        """Let the names that were used most lately have histograms. Call it every CHOOSE_S."""
+        """Give histograms to the names most used lately. Call this every CHOOSE_EVERY_S."""
         self._count()
         best = sorted(
             self._uses, key=lambda name: (-self._uses[name], name not in self._rows, name)
@@ -110,7 +104,7 @@ class NamedTimes:
 
 
 def read_named_times(text: str) -> Mapping[str, TimeHistogram]:
-    """Read the text of histograms by name; what cannot be read has nothing."""
+    """Read the text of histograms by name; a histogram that is not readable is empty."""
     words = text.split(" ")
     return {
         name: TimeHistogram.of(f"{total} {octaves}")

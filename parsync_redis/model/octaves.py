@@ -1,6 +1,6 @@
-"""Histograms of durations: how many took up to 1 ms, 2 ms, 4 ms, ...
+"""Histograms of durations, by powers of two: up to 1 ms, 2 ms, 4 ms, ... 70 minutes, and longer.
 
-to 70 minutes, and longer. Counts only grow.
+Counts only grow.
 """
 
 import re
@@ -10,8 +10,9 @@ from math import ceil
 from typing import Final, Self
 
 OCTAVES: Final = 23
-"""Octave n is of durations over 2^(n-1) ms and up to 2^n ms; number 0 is up to 1 ms, and number 23
-is all the rest.
+"""Octave n has durations over 2^(n-1) ms and up to 2^n ms.
+
+Octave 0 has durations up to 1 ms, octave 23 all longer durations.
 """
 
 BOUNDS_S: Final = tuple(2**octave / 1000 for octave in range(OCTAVES))
@@ -30,17 +31,17 @@ def octave_of(ms: float) -> int:
 
 
 def no_octaves() -> list[int]:
-    """Return octaves with nothing in them."""
+    """Return empty octaves."""
     return [0] * (OCTAVES + 1)
 
 
 def octaves_text(octaves: Sequence[int]) -> str:
-    """Return octaves as text, without those that have nothing; '' if none has."""
+    """Return octaves as text without empty octaves; '' if all are empty."""
     return ",".join(f"{octave}:{number}" for octave, number in enumerate(octaves) if number)
 
 
 def read_octaves(text: str) -> list[int]:
-    """Read octaves that the pattern LIST matches; those that there are not count as the last."""
+    """Read text that OCTAVES_PATTERN matches; unknown octaves count as the last one."""
     octaves = no_octaves()
     for pair in text.split(","):
         octave, _, number = pair.partition(":")
@@ -61,12 +62,12 @@ class TimeHistogram:
         return sum(self.octaves)
 
     def add(self, ms: float, times: int = 1) -> None:
-        """Add a duration, that often."""
+        """Add a duration as often as `times` says."""
         self.total_ms += ms * times
         self.octaves[octave_of(ms)] += times
 
     def plus(self, added: "TimeHistogram") -> "TimeHistogram":
-        """Return the sum of both."""
+        """Return the sum of this histogram and `added`."""
         octaves = [
             count + added_count
             for count, added_count in zip(self.octaves, added.octaves, strict=True)
@@ -74,8 +75,9 @@ class TimeHistogram:
         return TimeHistogram(self.total_ms + added.total_ms, octaves)
 
     def since(self, before: "TimeHistogram") -> "TimeHistogram":
-        """Return what came after an earlier state; all, if a number fell: it has begun again since
-        then.
+        """Return the octaves that were added after `before`.
+
+        If a number fell, the histogram was reset meanwhile, so the whole histogram counts.
         """
         octaves = [now - was for now, was in zip(self.octaves, before.octaves, strict=True)]
         if min(octaves) < 0:
@@ -84,12 +86,12 @@ class TimeHistogram:
 
     @property
     def text(self) -> str:
-        """The histogram as text: 'TOTAL_MS OCTAVE:NUMBER,OCTAVE:NUMBER'; '' if it has nothing."""
+        """Return the text 'TOTAL_MS OCTAVE:NUMBER,OCTAVE:NUMBER'; '' for an empty histogram."""
         octaves = octaves_text(self.octaves)
         return f"{round(self.total_ms, 3):.15g} {octaves}" if octaves else ""
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read the text of a histogram; one that cannot be read has nothing."""
+        """Read the text of a histogram; any other text gives an empty histogram."""
         match = _HISTOGRAM_TEXT.fullmatch(text)
         return cls(float(match[1]), read_octaves(match[2])) if match else cls()

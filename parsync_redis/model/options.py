@@ -31,9 +31,7 @@ class Strategy(StrEnum):
 
 
 MAX_SECONDS: Final = 3e11
-"""Seconds beyond which no countdown or expiry reaches: some 9,500 years, where Celery's datetimes
-end.
-"""
+"""The longest countdown or expiry in seconds, about 9,500 years: Celery's datetimes end there."""
 
 
 def is_seconds(value: object) -> bool:
@@ -190,22 +188,23 @@ OPTIONS: Final = (
 
 NAMES: Final = tuple(option.name for option in OPTIONS)
 CLIENT_NAMES: Final = tuple(option.name for option in OPTIONS if not option.celerys)
-"""The options that the client takes as parsync's; of the others it takes Celery's."""
+"""The options that the client takes as parsync's, because Celery has no such option."""
 
 ONE_SLOT: Final = Resources.of()
 
 STORED: Final = tuple(option.name for option in OPTIONS if option.stored)
-"""The options that a task's record keeps besides its needs, each in a field of its name."""
+"""The names of stored options: a task's record has a field for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """The options of one task, checked: `parsync={...}` in Celery, keyword arguments of the client,
-    flags of the CLI.
+    """The checked options of one task.
 
-    needs: its slots, resources, require, tolerate and apart. near: until it is submitted; then its
-    needs have the node. expires: seconds, None for never; only for a Celery task's own options:
-    everybody else says `expires` as Celery does. max_starts: None for the cluster's.
+    The options come from `parsync={...}` in Celery, keyword arguments of the client, or flags of
+    the CLI. needs: slots, resources, require, tolerate and apart. near: the task to be near to;
+    submit replaces it by a label in the needs. expires: seconds, None for never; only in a Celery
+    task's own options, because all other callers say `expires` as Celery does. max_starts: None for
+    the cluster's value.
     """
 
     needs: Resources = ONE_SLOT
@@ -219,9 +218,9 @@ class TaskOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":
-        """Check a mapping of options; raises InvalidInput naming what is known.
+        """Return the checked options; raises InvalidInput with the known names.
 
-        queue: the Celery queue that the task was routed to; only nodes that consume it are
+        queue: the Celery queue that the task was routed to; only nodes that consume the queue are
         candidates.
         """
         if not options and not queue:
@@ -246,8 +245,9 @@ class TaskOptions:
 
     @classmethod
     def stored(cls, needs: Resources, record: object) -> "TaskOptions":
-        """Return what a task's record keeps of its options, `record` having an attribute for each
-        of STORED.
+        """Return the options that a task's record keeps.
+
+        record: an object with an attribute for each name in STORED.
         """
         return cls(needs, **{name: getattr(record, name) for name in STORED})
 

@@ -1,6 +1,4 @@
-"""A streak: failures in a row of one name on one node, beside what other nodes report of that name
-in the meantime.
-"""
+"""Streaks: failures in a row of one task name on one node, compared with all other nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,35 +8,33 @@ from typing import Final, NamedTuple
 from .text import STREAK
 
 MIN_RUNS_ELSEWHERE: Final = 5
-"""With fewer runs on other nodes a streak says nothing."""
+"""The least number of runs on other nodes that make a streak meaningful."""
 MIN_TRIES: Final = 3
-"""A node must have gone on failing in so many reports."""
+"""The least number of reports in which a black hole's streak went on."""
 MAX_CHANCE: Final = 1e-4
-"""A node whose failures are less likely than this by the failure rate of the other nodes is a black
-hole.
-"""
+"""A node is a black hole if its failures are less likely than this by other nodes' failure rate."""
 
 
 def chance_of(failed: int, runs: int, tries: int) -> float:
-    """Return how likely so many failures in a row are, if of `runs` such tasks `failed` failed.
+    """Return the probability of `tries` failures in a row, if of `runs` tasks `failed` failed.
 
-    One failure and one success are added, so that few runs convince nobody.
+    One failure and one success are added to both counts, so that few runs prove little.
     """
     return float(((failed + 1) / (runs + 2)) ** tries)
 
 
 class Elsewhere(NamedTuple):
-    """The runs of a name that other nodes report while a streak goes on, and how many of them
-    failed.
-    """
+    """The runs and failures of a name that other nodes report while a streak goes on."""
 
     runs: int
     failed: int
 
 
 class Compared(NamedTuple):
-    """The answer to a node's report: the server's time (ms), whether there are other nodes, and
-    what these report.
+    """The answer to a node's report.
+
+    now_ms: the server's time. others: whether other nodes exist. elsewhere: what they report, by
+    task name.
     """
 
     now_ms: int
@@ -50,10 +46,10 @@ class Compared(NamedTuple):
 class Streak:
     """A streak of one name on one node.
 
-    at_ms: its last try. length: its failures. tries: the reports in which it had gone on, as
-    failures of one moment may have one cause in the tasks. runs, failed: counts of other nodes,
-    after it had begun. all_fail: nothing succeeds on the node. held_ms: until when the node holds
-    the name back (the server's time), 0 if it does not.
+    at_ms: the last report. length: the number of failures. tries: the number of reports in which
+    the streak went on; failures of one report may have one cause in the tasks. runs, failed: the
+    counts of other nodes since the streak began. all_fail: whether no task succeeds on the node.
+    held_ms: until when the node holds the name back (server time), 0 if it does not.
     """
 
     name: str
@@ -70,7 +66,7 @@ class Streak:
 
     @classmethod
     def read(cls, name: str, text: str) -> "list[Streak]":
-        """Read the field of a name in `streaks`; leave out lines that cannot be read."""
+        """Read a name's field of `streaks`; leave out damaged lines."""
         streaks = []
         for line in text.splitlines():
             if (fields := STREAK.read(line)) is not None:
@@ -101,8 +97,9 @@ class Streak:
 
     @property
     def chance(self) -> float:
-        """The probability of its tries, if this node fails as the others do; 1 if they ran too few
-        such tasks.
+        """Return the probability of the streak if this node failed as often as other nodes do.
+
+        1 if other nodes ran too few tasks of the name.
         """
         return (
             chance_of(self.failed, self.runs, self.tries)
@@ -112,7 +109,7 @@ class Streak:
 
 
 def damning(streaks: list[Streak]) -> list[Streak]:
-    """Return those of one node's streaks that show that it is a black hole; [] if they do not.
+    """Return the streaks of one node that prove it a black hole, [] without proof.
 
     Streaks of several names add up if nothing succeeds on the node.
     """

@@ -16,7 +16,7 @@ from .needs import TAINT_LABEL, Resources
 
 
 def check_taints(taints: Collection[object]) -> list[str]:
-    """Return the names of taints, sorted, each once; raises InvalidInput."""
+    """Return the sorted set of taints; raises InvalidInput."""
     if len(taints) > MAX_WORDS:
         raise InvalidInput(f"{len(taints)} taints are too many: there may be {MAX_WORDS}")
     return sorted({check_name("taint", name) for name in taints})
@@ -38,7 +38,7 @@ def taints_of(offer: Resources) -> tuple[str, ...]:
 
 
 def tolerated(needs: Resources) -> frozenset[str]:
-    """Return the taints that a task tolerates."""
+    """Return the taints that a task's needs tolerate."""
     return frozenset(
         taint for name, texts in needs.labels if name == TAINT_LABEL for taint in texts.split("|")
     )

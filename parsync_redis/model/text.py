@@ -1,10 +1,10 @@
-"""Every line of text that Redis stores about nodes, the leader and damage: how it is read and how
-it is written.
+"""The lines of text that Redis stores about nodes, kinds, the leader and damage.
 
-A template has fields in braces; a part in brackets may be missing as a whole. FIELDS has the
-pattern of each field, so that a field looks the same in every line. The scripts read and write the
-same lines, most of them in lua/lib; a test (tests/model/test_text.py) holds the two together. Needs
-and offers have a module of their own, model/needs.py.
+A line is read and written by its template. A template has fields in braces; a part in brackets may
+be missing as a whole. FIELD_PATTERNS has the pattern of each field, so that a field looks the same
+in every line. The scripts read and write the same lines, most of them in lua/lib; a test
+(tests/model/test_text.py) compares both. Needs and offers have a module of their own,
+model/needs.py.
 """
 
 import re
@@ -47,11 +47,11 @@ FIELD_PATTERNS: Final[Mapping[str, str]] = {
     "who": r"\S+",
     "why": ".*",
 }
-"""The pattern of each field."""
+"""{field: pattern}."""
 
 
 class LineTemplate:
-    """A stored line."""
+    """The form of a stored line: it reads and writes lines by a template."""
 
     def __init__(self, template: str) -> None:
         self.template = template
@@ -69,9 +69,7 @@ class LineTemplate:
         self._bytes = re.compile(pattern.encode(), re.ASCII)
 
     def read(self, text: str) -> dict[str, str] | None:
-        """Return the fields of a text, without those that are missing; None if it is not such a
-        line.
-        """
+        """Return {field: text} without missing fields; None for a text that is no such line."""
         match = self._text.fullmatch(text)
         if match is None:
             return None
@@ -83,11 +81,11 @@ class LineTemplate:
         )
 
     def match(self, raw: bytes) -> re.Match[bytes] | None:
-        """Match a whole line as the server has it, for readers that look at thousands."""
+        """Return the match of a line in bytes, for readers of thousands of lines."""
         return self._bytes.fullmatch(raw)
 
     def write(self, **fields: object) -> str:
-        """Return the line of these fields; the bracketed part whose field is None is left out."""
+        """Return the line of these fields, without each bracketed part whose field is None."""
         written = []
         for part, optional in self._parts:
             if not optional or all(
@@ -98,9 +96,7 @@ class LineTemplate:
 
 
 def _pattern(part: str) -> str:
-    """Return the pattern of a part of a template: its fields as named groups, all else as it
-    stands.
-    """
+    """Return the pattern of a template's part, with each field as a named group."""
     words = re.split(r"\{(\w+)\}", part)
     return "".join(
         f"(?P<{word}>{FIELD_PATTERNS[word]})" if position % 2 else re.escape(word)
@@ -131,26 +127,28 @@ Only lua/verbs/deal_node.lua uses it.
 """
 
 LOSS: Final = LineTemplate("{name} {numbers}")
-"""A loss, in `losses`: who saw it, numbers of the server that went back, and what replicas took
-over, at which offset: 'submitted=150->120 p0=77->70 failover@4711=q3,p1'.
+"""A loss, in `losses`: who saw it, and what the server forgot.
+
+numbers: counters that went back, and what a replica took over at which offset: 'submitted=150->120
+p0=77->70 failover@4711=q3,p1'.
 """
 
 BOOKING: Final = LineTemplate("from={since}[ at={at}] task={task} {kind}")
-"""The booking of a node, in `bookings`: from when on, since when, the task, and its kind; see
-model/booking.py.
+"""The booking of a node, in `bookings`: expected start, booking time, task id, kind.
+
+See model/booking.py.
 """
 
 DAMAGE: Final = LineTemplate("{who} {where} {size} {why}")
 """The first line of an entry of `quarantine`; behind it are the first bytes of what was damaged."""
 
 DECLARED: Final = LineTemplate("{task} {options}")
-"""A task that the workers of an app know, with its declared options as JSON, in `names`: see
-model/apps.py.
-"""
+"""A task name of an app with its declared options as JSON, in `names`; see model/apps.py."""
 
 KIND_LINE: Final = LineTemplate("{waiting} {head} {tail}[ {reason}]")
-"""A kind of task in `kinds`: how many wait, the orders of the first and of the last, and why; see
-model/kind.py.
+"""A kind in `kinds`: the number of waiting tasks, first and last order, and the reason.
+
+See model/kind.py.
 """
 
 STREAK: Final = LineTemplate(

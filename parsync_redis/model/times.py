@@ -20,9 +20,7 @@ _RUN_TIMES_TEXT: Final = re.compile(
     rf"({_BIN_TEXT}(?:,{_BIN_TEXT})*)(?: ({OCTAVES_PATTERN}))?"
 )
 HALVE_ABOVE: Final = 1000
-"""With more runs than this in its quarter octaves, a name forgets half of them, so that recent runs
-count.
-"""
+"""The number of runs at which a name's counts are halved, so that recent runs weigh more."""
 P95: Final = 0.95
 MIN_LEARNT_RUNS: Final = 10
 """Runs of a name, at least, before people read how long a run may take."""
@@ -34,8 +32,9 @@ def bin_of(ms: float) -> int:
 
 
 def end_of(number: float) -> float:
-    """Return the longest run time (ms) of a quarter octave; of a fraction, the run time that far
-    through the next.
+    """Return the longest run time (ms) of a quarter octave.
+
+    number: a fraction gives a run time within the following quarter octave.
     """
     return float(_LEAST_MS * 2 ** ((number + 1) / _PER_OCTAVE))
 
@@ -72,9 +71,7 @@ class RunTimes:
 
     @property
     def p95_ms(self) -> float:
-        """The end of the quarter octave in which 95 % of the latest runs have ended; 0 without
-        runs.
-        """
+        """Return the 95th percentile of the learnt runs (ms), rounded up; 0 without runs."""
         runs_above = P95 * self.bins.total()
         for number in sorted(self.bins):
             runs_above -= self.bins[number]
@@ -83,10 +80,11 @@ class RunTimes:
         return 0.0
 
     def end_ms(self, since_ms: float, now_ms: float) -> int:
-        """Return when a run is expected to end that has its slots since then: as the latest that
-        ran as long at least.
+        """Return when a run is expected to end (server time, ms).
 
-        One that has taken longer than all of them is expected to take as long again.
+        since_ms: when the run got its slots. The expected run time is the mean of the learnt run
+        times that exceed the run's time so far. A run that exceeds all of them is expected to take
+        as long again.
         """
         ran_ms = now_ms - since_ms
         longer = {
@@ -102,8 +100,9 @@ class RunTimes:
 
     @property
     def text(self) -> str:
-        """The field of `times`: COUNT TOTAL_MS BINS, and OCTAVES if there are any; the time with
-        three decimals.
+        """Return the field of `times`: COUNT TOTAL_MS BINS, then OCTAVES if there are any.
+
+        TOTAL_MS has three decimals.
         """
         bins = ",".join(f"{number}:{runs}" for number, runs in sorted(self.bins.items()))
         return f"{self.count} {self.total_ms:.3f} {bins} {octaves_text(self.octaves)}".rstrip()
@@ -124,13 +123,12 @@ class RunTimes:
 
 
 class PossibleTimes:
-    """Run times that a name may have, by what is learnt of it: each object is one possibility (a
-    Bayesian bootstrap).
+    """Possible run times of a name, drawn from its learnt runs (a Bayesian bootstrap).
 
-    Each run that is learnt is as likely to be followed by a longer one as any other: of N runs, one
-    of N + 1 that come lies between two neighbours, and one is longer than all. So the runs, and the
-    room between them, get random weights. A run that is longer than all has no known bound: it
-    takes X times as long with probability 1/X.
+    Each object is one possibility. The next run is equally likely to fall into each gap between N
+    learnt runs, below the shortest or above the longest. So the runs, and the gaps between them,
+    get random weights. A run that is longer than all learnt runs has no known bound: it takes X
+    times as long with probability 1/X.
     """
 
     def __init__(self, learnt: RunTimes, dice: Random) -> None:
@@ -174,10 +172,10 @@ CLASS: Final = 128
 
 
 def class_of(offer: Resources) -> str:
-    """Return the class of a node: its amounts and labels, 'gpu=2 gpu_model:a100'; '' for one that
-    has slots only.
+    """Return the class of a node, 'gpu=2 gpu_model:a100': its amounts and labels.
 
-    Tasks of a name run equally long on the nodes of a class, as far as anybody can tell.
+    '' is the class of nodes that have slots only. Tasks of a name are taken to run equally long on
+    all nodes of a class.
     """
     labels = (f"{name}:{value}" for name, value in labels_of(offer).items())
     return " ".join(filter(None, (amounts_text(offer.amounts), *labels)))[:CLASS].rstrip()
@@ -187,15 +185,11 @@ class LearntTimes(dict[str, RunTimes]):
     """Run times by NAME, of all nodes, and by 'NAME CLASS'."""
 
     def of(self, name: str, offer: Resources) -> RunTimes | None:
-        """Return the run times of a name on nodes of this offer; where none ran there, on all
-        nodes.
-        """
+        """Return the run times of a name on nodes of this offer's class, or else on all nodes."""
         return self.get(field_of(name, offer)) or self.get(name)
 
     def enough_of(self, name: str, offer: Resources, runs: int) -> RunTimes | None:
-        """Return the run times as `of` does, if at least so many runs are learnt; None if there are
-        fewer.
-        """
+        """Return the same as `of`, but None if fewer than `runs` runs are learnt."""
         fields = (field_of(name, offer), name)
         learnt = (times for field in fields if (times := self.get(field)) is not None)
         return next((times for times in learnt if times.bins.total() >= runs), None)

@@ -1,8 +1,7 @@
-"""The bench's Celery app: two no-op tasks, one for plain Celery and one that parsync places,
-otherwise equal.
+"""The bench's Celery app: two equal no-op tasks, a plain one and one that parsync places.
 
-Neither stores a result. A run leaves two numbers in the memory of its worker, which must have the
-solo pool; the remote control command `bench_stamps` returns them.
+No task stores a result. A run leaves two numbers in the memory of its worker, which must have the
+solo pool; the remote control command `bench_stamps` returns the numbers.
 """
 
 import os
@@ -56,9 +55,7 @@ def make_app(url: str, cluster: str | None = None) -> Celery:
 
 @dataclass(slots=True)
 class Stamps:
-    """The tasks that this process ran since the last reset: their number, first and last time (Unix
-    seconds).
-    """
+    """The runs of this process since the last reset: number, first and last time (Unix seconds)."""
 
     runs: int = 0
     first_s: float = 0.0

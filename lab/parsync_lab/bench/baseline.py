@@ -20,10 +20,10 @@ return won
 
 
 def measure_baseline(url: str, pid: int, seconds: float = 1.0) -> tuple[float, float]:
-    """Claims/s of one client that sends batches of 100, one after the other; and claims a second of
-    the server's CPU.
+    """Return the claims per second of a bare client, and its claims per second of server CPU.
 
-    Every claim wins; when all slots are held, all are freed at once. pid: of the server.
+    The client sends batches of 100, one after another. Every claim wins; when all slots are held,
+    all are freed at once. pid: the server's process.
     """
     with connect(url) as client:
         script = client.register_script(_CLAIM_LOOP)

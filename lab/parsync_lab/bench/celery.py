@@ -1,6 +1,4 @@
-"""Plain Celery and parsync side by side on the same workers: drain rate, submit rate,
-submit-to-start latency.
-"""
+"""Plain Celery and parsync on the same workers: rates of submits and runs, and latency."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -24,9 +22,7 @@ ROUND_LIMIT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of one system: tasks/s submitted, and tasks/s run from the first to the last of
-    all.
-    """
+    """A round of one system: tasks per second that were submitted, and that were run."""
 
     system: str
     slots: int
@@ -47,9 +43,7 @@ class Round:
 
 
 class Bench:
-    """Drives rounds on a stack whose workers are up, drained as nodes and not consuming the plain
-    queue.
-    """
+    """Drives rounds on workers that are up, drained as nodes, and not consuming the plain queue."""
 
     def __init__(
         self, client: ParsyncClient, workers: Sequence[str], slots: int, stop: Event
@@ -61,9 +55,7 @@ class Bench:
         self.app = bench.make_app(client.settings.url, client.settings.cluster)
 
     def until_heard(self) -> None:
-        """Wait until every worker answers: a worker is a node a moment before it listens to remote
-        control.
-        """
+        """Wait until every worker answers to remote control, which begins after its node is up."""
         deadline = time.monotonic() + ROUND_LIMIT_S
         count = len(self.workers)
         while (heard := len(self.app.control.ping(timeout=1, limit=count))) < count:
@@ -112,8 +104,9 @@ class Bench:
         return Round(system, self.slots, tasks, submit_s, last_s - first_s, ms)
 
     def latency_ms(self, system: str) -> float:
-        """From just before one task is submitted until its first line runs, in milliseconds; the
-        gate must be open.
+        """Return the latency from a submit to the first line of the task, in ms.
+
+        The system's gate must be open.
         """
         task = self.app.tasks[bench.PLAIN_STAMP if system == "plain" else bench.PLACED_STAMP]
         key = f"bench:stamp:{time.time_ns()}"
@@ -215,8 +208,9 @@ def rate(rounds: Iterable[Round], system: str, measure: str) -> float:
 
 
 def ratio(rounds: Sequence[Round], measure: str) -> float:
-    """Parsync's rate over plain Celery's: the median over the pairs of rounds that ran one after
-    the other, so that what else the machine does meanwhile weighs on both.
+    """Return parsync's rate divided by plain Celery's: the median over pairs of rounds.
+
+    The rounds of a pair ran one after the other, so that other load on the machine affects both.
     """
     plain, parsync = (
         [getattr(r, measure) for r in rounds if r.system == system]

@@ -1,7 +1,7 @@
-"""The rival *central*: no schedulers; a script in Redis (central_scripts.py) takes the best free
-slot.
+"""The rival *central*: instead of schedulers a script (central_scripts.py) takes the best slot.
 
-It gets the best conditions: agents take many doorbells at a time, and nothing renews a lease.
+The rival gets the best conditions: agents take many doorbells at a time, and nothing renews a
+lease.
 """
 
 import heapq

@@ -1,6 +1,4 @@
-"""The section of docs/performance.md on several servers: what shards and primaries cost, and what a
-primary saves.
-"""
+"""The section of docs/performance.md on several servers: the costs of shards and primaries."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +8,7 @@ from .markdown import BenchRuns, audit_of, cell_of, command_of, named, table
 
 
 def cluster(runs: BenchRuns) -> list[str]:
-    """Render the cost of a life on several primaries, and what the busiest of them spends on a
-    placement.
-    """
+    """Render the cost of a life on several primaries, and the busiest one's per placement."""
     parts = [*_costs(runs), *_primaries(runs)]
     return ["## Several servers\n", *parts] if parts else []
 

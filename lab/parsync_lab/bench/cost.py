@@ -1,8 +1,8 @@
-"""The server's cost of each verb of a task's life, by the size of its calls; the same on a busy
-machine.
+"""The server's cost of each verb in a task's life, by the number of tasks in a call.
 
-Of several servers the cost is their sum. They have the settings that a cluster should have, and
-some held slots and running tasks, so that their hashes are as in a large cluster.
+The figures do not depend on other load of the machine. The cost of several servers is their sum.
+The servers have the settings of a production cluster, and some running tasks, so that their hashes
+are as in a large cluster.
 """
 
 import threading
@@ -45,14 +45,14 @@ _QUIET_PEERS: Final = {**_QUIET, "cluster-node-timeout": 60_000}
 
 @dataclass(frozen=True, slots=True)
 class CostParameters:
-    """The size of the measurement: `tasks` at most in each round, in calls of `sizes`, while `held`
-    others run.
+    """The parameters of the measurement.
 
-    calls: the most of a verb in a round; a server has Lua collect its garbage once in 50 calls, so
-    each verb gets its part. by: '' is callgrind if there is one. program: the server, '' for the
-    usual one. options: of the server, besides the usual ones. primaries: of a cluster; 1 is a
-    server without one. shards: of the queue, 0 is the usual number. mixed: the tasks of a call are
-    of any shards, as Celery's ids are; else of one, as a client makes ids.
+    tasks: the most tasks of a round. sizes: the numbers of tasks in a call. held: the tasks that
+    run meanwhile. calls: the most calls of a verb in a round; a server collects Lua's garbage once
+    in 50 calls, so each verb gets its part. by: '' is callgrind if it is installed. program: the
+    server, '' for the usual server. options: further settings of the server. primaries: of a
+    cluster; 1 is a single server. shards: of the queue, 0 is the usual number. mixed: the tasks of
+    a call are of any shards, as Celery's ids are; otherwise of one shard, as a client makes ids.
     """
 
     tasks: int = 200
@@ -68,8 +68,9 @@ class CostParameters:
     mixed: bool = False
 
     def meter(self) -> str:
-        """Return how to measure; raise InvalidInput for an unknown way, ServerUnfit for a missing
-        valgrind.
+        """Return the name of the meter.
+
+        Raises InvalidInput for an unknown name, ServerUnfit if valgrind is missing.
         """
         if self.by not in ("", CALLGRIND, COMMANDSTATS):
             raise InvalidInput(
@@ -173,9 +174,7 @@ def _add_round(
     parameters: CostParameters,
     size: int,
 ) -> None:
-    """Measure a life without `confirm`, then `confirm` in a short one with it; add each verb's cost
-    for one task.
-    """
+    """Measure a life without `confirm`, then a short life for `confirm`; add each cost per task."""
     count = min(parameters.tasks, parameters.calls * size)
     of_one = 0 if parameters.mixed else size
     life.begin(count, of_one)

@@ -1,7 +1,6 @@
-"""The life of tasks, one verb at a time, through the product's own calls: what `bench cost`
-measures.
+"""The life of tasks, verb by verb, through parsync's own calls: what `bench cost` measures.
 
-Only this module knows how a verb is called: a changed signature is an edit of one function here.
+Only this module knows how a verb is called: a changed signature needs one edit here.
 """
 
 import random
@@ -63,8 +62,7 @@ COST_CASES: Final[Mapping[str, CostCase]] = {
 
 
 class Life:
-    """Takes tasks of one case through their life, in one partition: `begin`, then a `step` for each
-    verb.
+    """Takes tasks of one case through their life in one partition: `begin`, then `step` per verb.
 
     shards: of the queue, 0 is the usual number.
     """
@@ -137,9 +135,7 @@ class Life:
             _expect("submit", "submitted", words)
 
     def _take(self, size: int) -> None:
-        """Take from one shard a call, because that is all that a call can; shards in turn, as
-        schedulers do.
-        """
+        """Take from the shards in turn, one shard a call, as schedulers do."""
         for shard, tasks in self.store.keys.by_shard(self._submissions, attrgetter("id")):
             for batch in batches(tasks, size):
                 rows = [(self._kind.text, len(batch))]

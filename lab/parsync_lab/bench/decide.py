@@ -1,6 +1,4 @@
-"""The CPU time of a decision in a scheduler's core: from the line of a waiting kind to the claims.
-No server.
-"""
+"""The CPU time of a scheduler's decision, from a kind's line to the claims, without a server."""
 
 import threading
 import time
@@ -40,8 +38,9 @@ DECISION_STEPS: Final = (
 
 
 def offer_of(number: int) -> Resources:
-    """Return what a node offers: every third has four GPUs, every fourth is a spot node; labels
-    differ.
+    """Return the offer of node `number`.
+
+    Every third node has four GPUs, every fourth is a spot node; labels differ.
     """
     labels = {"zone": "abc"[number % 3 - 1], "arch": ("x86", "arm")[number % 10 == 0]}
     gpus = number % 3 == 0
@@ -97,18 +96,14 @@ class Decider:
             self.read_next()
 
     def read_next(self) -> None:
-        """Read the next partition, whose slots are all free again, as one tick lets a
-        scheduler do.
-        """
+        """Read the next partition with all slots free again, as a tick makes a scheduler do."""
         p, bits, free_amounts = self._shots[self._reads % DECIDER_PARTITIONS]
         self._reads += 1
         self.core.on_snapshot(Snapshot(p, self._reads, 1, bits, free_amounts), float(self._reads))
         self.core.plan(place=False, confirm=False)
 
     def decide(self, kinds: list[Kind], count: int) -> float:
-        """Let `count` tasks of each kind wait, and return the seconds of CPU until they are
-        claimed.
-        """
+        """Return the CPU seconds in which the core claims slots for `count` tasks of each kind."""
         core = self.core
         waiting = {kind.text: kind for kind in kinds}
         changes = [(text, str(KindLine(count, 1, count))) for text in waiting]
@@ -135,10 +130,9 @@ class Decider:
 def run_decide(
     slots: int, batch: int, rounds: int, stop: threading.Event, say: Say
 ) -> dict[str, Any]:
-    """Decide about one task of a new kind, one of a known kind, and batches, with a partition read
-    before each round.
+    """Return the median CPU time per task (ms) of decisions about new and known kinds.
 
-    Medians, in ms of CPU a task.
+    A partition is read before each round.
     """
     decider = Decider(slots)
     numbers = iter(range(1, 10**9))

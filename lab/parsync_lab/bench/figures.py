@@ -26,10 +26,9 @@ def quantiles(values: Floats) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """An open loop: of the tasks of all generators, number k is due k / rate seconds after the
-    beginning.
+    """An open loop: task k of all generators is due k / rate seconds after the beginning.
 
-    Generator `which` of `generators` has the numbers which, which + generators, ...
+    Generator `which` of `generators` has the tasks which, which + generators, ...
     """
 
     rate: float
@@ -67,8 +66,9 @@ def rate_within(stamps_ms: Floats, begin_ms: float, end_ms: float) -> float:
 
 
 def grows(delays_ms: Floats) -> bool:
-    """Return True if delays, in order of due time, grow: the last third's median is far above the
-    first's.
+    """Return True if the delays grow: the median of the last third far exceeds the first third's.
+
+    delays_ms: in order of due time.
     """
     third = len(delays_ms) // 3
     if not third:

@@ -1,6 +1,4 @@
-"""A load generator: submits tasks open loop, through ParsyncClient; a late submit adds to the
-delay.
-"""
+"""A load generator: it submits tasks in an open loop, so that a late submit counts as delay."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +24,7 @@ SubmitNumbers = Callable[[Sequence[int]], None]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A generator's result: the number of submitted tasks, and the latest one's lateness in
-    seconds.
-    """
+    """The result of a generator: the number of submitted tasks, and the largest lateness in s."""
 
     submitted: int
     late_s: float
@@ -51,8 +47,9 @@ def task_id(number: int, shards: int = 1) -> str:
 def through_client(
     url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]
 ) -> Callable[[], SubmitNumbers]:
-    """Submit by `ParsyncClient.submit_many`; task `number` is of kind `number` modulo the number of
-    kinds.
+    """Return a connector whose generators submit with `ParsyncClient.submit_many`.
+
+    Task `number` is of kind `number` modulo the number of kinds.
     """
 
     def connect() -> SubmitNumbers:
@@ -74,11 +71,10 @@ def through_client(
 def generator(
     connect: Callable[[], SubmitNumbers], pace: Pace, begin_s: float
 ) -> Callable[[Event, Callable[[Any], None]], Sent]:
-    """Make a generator's job: task k is due k / rate seconds after `begin_s`, on the machine's
-    monotonic clock.
+    """Return the job of a generator: task k is due k / rate seconds after `begin_s` (monotonic).
 
-    It ends `pace.seconds` after the beginning, or when it is told to; what is due then and not
-    submitted is left out.
+    The job ends `pace.seconds` after the beginning, or on a stop. Due tasks that are not submitted
+    by then are left out.
     """
 
     def job(stop: Event, tell: Callable[[Any], None]) -> Sent:

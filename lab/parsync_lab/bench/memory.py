@@ -20,8 +20,9 @@ VERBS_BY_STATE: Final = {
 
 
 def run_memory(tasks: int, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Measure what each case takes, with so many tasks of it at once: bytes a task and MB of all.
-    Raise Stopped.
+    """Return the memory of `tasks` tasks for each case: bytes per task, and MB in all.
+
+    Raises Stopped.
     """
     with EmbeddedServer() as server:
         memory: dict[str, dict[str, dict[str, float]]] = {}

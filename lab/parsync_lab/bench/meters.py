@@ -1,6 +1,4 @@
-"""Meters of the server's work: instructions, counted by callgrind, or microseconds, as the server
-counts them.
-"""
+"""Meters of the server's work: instructions (callgrind), or microseconds (the server's count)."""
 
 import shutil
 import time
@@ -15,9 +13,7 @@ from parsync_redis.store.server.embedded import EmbeddedServer
 MeteredWork = Callable[[], None]
 
 _MARK: Final = "echoCommand"
-"""The server's function for ECHO: when the server enters it, callgrind writes the count so far and
-begins anew.
-"""
+"""The server's function for ECHO: at each call callgrind writes its count and starts anew."""
 
 _QUIET_S: Final = 3.0
 """How long the servers do nothing, so that what that costs is known."""
@@ -38,9 +34,7 @@ def find_valgrind() -> str | None:
 
 
 def callgrind_words(valgrind: str, folder: Path) -> list[str]:
-    """Return the words before a server's command that count its instructions in files of the
-    folder.
-    """
+    """Return the words before a server's command that make callgrind write counts into `folder`."""
     return [
         valgrind,
         "--tool=callgrind",
@@ -52,10 +46,9 @@ def callgrind_words(valgrind: str, folder: Path) -> list[str]:
 
 
 class Instructions:
-    """Counts the instructions of servers that run under callgrind, without those of the marks and
-    of doing nothing.
+    """Counts the instructions of servers under callgrind, without those of marks and idle time.
 
-    servers: the folder of the counts of each. The servers of a cluster talk to each other all the
+    servers: {folder of the counts: server}. The servers of a cluster talk to each other all the
     time.
     """
 
@@ -106,9 +99,7 @@ def _total(path: Path) -> float:
 
 
 class Microseconds:
-    """Reads how long scripts ran, by the servers' own count (INFO commandstats): without reading
-    and replying.
-    """
+    """Reads the run times of scripts from INFO commandstats, without reading and replying."""
 
     unit = "microseconds"
 

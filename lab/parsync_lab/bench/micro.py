@@ -29,8 +29,9 @@ WARM: Final = 3
 
 
 def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Compare a snapshot of a fully held partition with HGETALL of its leases: server time and
-    total time in us.
+    """Compare a read of a fully held partition with HGETALL of its leases.
+
+    Returns server time and total time, in us.
     """
     nodes = max(1, slots // 100)
     with EmbeddedServer() as server:
@@ -75,9 +76,7 @@ def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[s
 def _timed(
     store: Store, server: EmbeddedServer, ask: Callable[[], Any], rounds: int, stop: threading.Event
 ) -> dict[str, float]:
-    """Medians of what a call takes: by the server's own count of microseconds, and from asking to
-    having it parsed.
-    """
+    """Return a call's median times in us: the server's, and that until the reply is parsed."""
     client: Any = store.client
     server_us: list[float] = []
     client_us: list[float] = []

@@ -75,9 +75,7 @@ class Changes:
         self._waiting = sum(kind.waiting for kind in client.demand())
 
     def timed(self, seconds: float) -> dict[str, Any]:
-        """Change the state for so long, and return how late viewers of pages and of events were, in
-        ms.
-        """
+        """Change the state for `seconds`; return how late viewers of pages and events were (ms)."""
         late: dict[str, list[float]] = {"pages": [], "events": []}
         dice = random.Random(1)
         until_s = time.monotonic() + seconds

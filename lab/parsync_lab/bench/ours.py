@@ -1,6 +1,4 @@
-"""parsync in the placement bench: schedulers, stand-ins for agents, generators; and the rival
-*state*.
-"""
+"""The contender *parsync* (schedulers, stand-ins for agents, generators) and the rival *state*."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -87,10 +85,9 @@ def named(url: str, kind: str) -> str:
 
 
 class Ours:
-    """The product under load; with `system` state its schedulers read the whole state every gap,
-    each by itself.
+    """parsync under load; the schedulers of the rival *state* read the whole state once a gap.
 
-    idle: there will be no tasks, so that nobody looks into inboxes.
+    idle: no tasks will come, so that stand-ins do not read inboxes.
     """
 
     def __init__(
@@ -165,9 +162,7 @@ class Ours:
         return sum(counts) + sum(line.count for line in read_kinds(self.store).values())
 
     def end(self, numbers: Sequence[int]) -> tuple[TaskTimes, dict[str, Any]]:
-        """Stop schedulers and stand-ins, and audit the state; return the tasks' times
-        and counts.
-        """
+        """Stop all processes and audit the state; return the times of the tasks, and counts."""
         counters: list[dict[str, int]] = self.processes.finish("schedulers")
         runs = self.processes.finish("agents")
         states, times = read_times(self.store, numbers)

@@ -16,9 +16,7 @@ from .standins import NodePlan
 
 
 class System(StrEnum):
-    """The system that places: parsync; the same with whole-state reads; one script; nothing (one
-    queue per class).
-    """
+    """The contender: parsync, parsync with whole-state reads, one script, or a queue per class."""
 
     PARSYNC = "parsync"
     STATE = "state"
@@ -126,8 +124,9 @@ class BenchParameters:
         return self.rate * self.duration_s / self.slots
 
     def node_plans(self) -> list[NodePlan]:
-        """Make the nodes: scores nearly normal, mean 9.5, variance 2; for 50 kinds with labels and
-        amounts.
+        """Return the nodes; scores are nearly normal (mean 9.5, variance 2).
+
+        With 50 kinds of task the nodes have labels and amounts.
         """
         scores = np.random.default_rng(1).normal(9.5, 2**0.5, self.nodes)
         plans = []

@@ -1,6 +1,4 @@
-"""The placement bench: real schedulers, open-loop load, stand-ins for agents; measured, then
-audited.
-"""
+"""The placement bench: real schedulers, an open-loop load, stand-ins for agents, and an audit."""
 
 import os
 import platform

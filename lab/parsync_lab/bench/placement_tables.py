@@ -1,6 +1,4 @@
-"""Sections of docs/performance.md on placing: rates, rivals, kinds of task, and cost by the size of
-the cluster.
-"""
+"""The sections of docs/performance.md on placing: rates, rivals, kinds, and cost by size."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -28,9 +28,7 @@ _FORK: Final = multiprocessing.get_context("fork")
 _TICKS: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 Tell = Callable[[Any], None]
 ProcessJob = Callable[[threading.Event, Tell], Any]
-"""The work of a process: it watches the event, may tell something at any time, and its result is
-told last.
-"""
+"""The work of a process: it watches the event, may send messages, and sends its result last."""
 
 
 class _Failed(str):
@@ -54,8 +52,9 @@ class Member:
 
 
 class Processes:
-    """Starts processes in several roles and stops them; a context manager that leaves nothing
-    running.
+    """Starts and stops processes in several roles.
+
+    As a context manager it leaves no process running.
     """
 
     def __init__(self, stop: threading.Event) -> None:
@@ -77,9 +76,7 @@ class Processes:
         return self.members[-1]
 
     def pause(self, seconds: float) -> None:
-        """Sleep; raise Stopped if the bench is to end, ServerUnreachable if a process
-        has failed.
-        """
+        """Sleep; raise Stopped if the bench has to end, ServerUnreachable if a process failed."""
         if self.stop_asked.wait(seconds):
             raise Stopped
         for member in self.members:
@@ -90,8 +87,9 @@ class Processes:
                 )
 
     def hear(self, member: Member, timeout_s: float) -> Any:
-        """Return the next message of a process; raise Stopped, or ServerUnreachable if it fails or
-        stays silent.
+        """Return the next message of a process.
+
+        Raises Stopped, or ServerUnreachable if the process fails or stays silent.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

@@ -1,6 +1,4 @@
-"""The figures of the queue by kind, each beside its bar and its goal: what tasks without a seat
-cost the others.
-"""
+"""The figures of `bench queue`, each beside its bar and its goal."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence

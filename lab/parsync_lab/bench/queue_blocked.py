@@ -1,6 +1,4 @@
-"""Tasks that wait without a seat: the delay of others behind them, the cores they take, and their
-reasons.
-"""
+"""Tasks without a seat: the delay of tasks behind them, their CPU time, and their reasons."""
 
 import threading
 from collections.abc import Sequence
@@ -42,8 +40,9 @@ HOMES: Final = (
 def measure_blocked(
     parameters: QueueParameters, tasks: Sequence[TaskFields], stop: threading.Event, say: Say
 ) -> dict[str, Any]:
-    """Let these tasks wait for the busy node; measure tasks without needs behind them, and the
-    cores that it takes.
+    """Measure tasks without needs behind these blocked tasks: delays, and cores used.
+
+    tasks: the blocked tasks, which wait for the busy node.
     """
     with running(HOMES, parameters.schedulers, stop) as rig:
         rig.occupy(HOLDER)
@@ -77,9 +76,7 @@ def measure_blocked(
 
 
 def _probe(rig: Rig, count: int) -> list[float | None]:
-    """Submit single tasks without needs; return the time of each from the submit to the commit of
-    its claim, in ms.
-    """
+    """Submit single tasks without needs; return the times from submit to commit, in ms."""
     numbers: list[int] = []
     for _ in range(count):
         numbers += rig.submit([{}])
@@ -125,9 +122,7 @@ def named_kinds() -> dict[str, TaskFields]:
 
 
 def measure_reasons(parameters: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Submit tasks of fifty kinds without a seat; a second later read which of them have a reason,
-    and the true one.
-    """
+    """Submit tasks of fifty kinds without a seat; count their true reasons a second later."""
     reasons = named_kinds()
     kinds = list(reasons.values())
     homes = (Home("busy", Resources.of(2, {"gpu": 1, "mem": LARGE}), FOR_EVER_S), HOMES[1])

@@ -1,6 +1,4 @@
-"""The order in which waiting tasks start: one of high priority behind many others, and equal ones
-for a single slot.
-"""
+"""The order of starts: of urgent tasks behind many others, and of equal tasks for one slot."""
 
 import threading
 from collections.abc import Sequence
@@ -22,9 +20,7 @@ URGENT: Final[dict[str, TaskFields]] = {
     "same kind": {"priority": 9},
     "another kind": {"priority": 9, "resources": {"mem": 1}},
 }
-"""The tasks of high priority: of the kind of those in front of them, and of one that only shares
-their slots.
-"""
+"""The urgent tasks: of the kind of the tasks before them, or of a kind that shares their slots."""
 
 EQUAL: Final = 60
 ORDERERS: Final = 3
@@ -34,9 +30,7 @@ ORDERERS: Final = 3
 def measure_priority(
     parameters: QueueParameters, stop: threading.Event, say: Say
 ) -> dict[str, Any]:
-    """Submit tasks of half a second for two slots, then single ones of priority 9; count what
-    starts before each.
-    """
+    """Submit many half-second tasks, then urgent ones; count the starts before each."""
     home = Home("one", Resources.of(2, {"mem": 1000}), HOLD_S)
     with running([home], parameters.schedulers, stop) as rig:
         say(f"submits {parameters.tasks:,} tasks of {HOLD_S:g} s")
@@ -71,9 +65,7 @@ def measure_priority(
 
 
 def measure_order(parameters: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Submit equal tasks for one slot; return how far the order of their starts is from that of
-    their submits.
-    """
+    """Submit equal tasks for one slot; return how far their starts are out of order."""
     with running([Home("one", Resources.of(1), 0.0)], ORDERERS, stop) as rig:
         rounds = []
         for round in range(parameters.rounds):

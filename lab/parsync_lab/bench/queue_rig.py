@@ -1,6 +1,4 @@
-"""The cluster of the queue bench: a server, schedulers, and a stand-in for the agent of
-each node.
-"""
+"""The cluster of `bench queue`: a server, schedulers, and a stand-in for each node's agent."""
 
 import threading
 import time
@@ -108,8 +106,9 @@ class Rig:
         return numbers
 
     def times(self, numbers: Sequence[int]) -> list[Floats]:
-        """Return when each task was submitted, placed, started and finished: server time in ms, nan
-        for never.
+        """Return when each task was submitted, placed, started and finished.
+
+        Server times in ms, nan for never.
         """
         return read_times(self.store, numbers)[1]
 
@@ -124,9 +123,7 @@ class Rig:
         return True
 
     def occupy(self, options: TaskFields) -> None:
-        """Submit a task of one slot; wait until it runs and all schedulers know: it holds what the
-        others wait for.
-        """
+        """Submit a task that holds what other tasks wait for; return once all schedulers know."""
         if not self.until(self.submit([options]), TaskState.RUNNING, CLUSTER_START_S):
             raise TimeoutError(
                 f"after {CLUSTER_START_S:g} s the task that holds the busy node does not run"
@@ -134,9 +131,7 @@ class Rig:
         self._until_all_see(self._slots - 1)
 
     def cores(self, seconds: float) -> dict[str, float]:
-        """Return the CPU seconds a second of the schedulers and of the server, for so
-        many seconds.
-        """
+        """Return the cores that the schedulers and the server use during `seconds`."""
         began_s = time.monotonic()
         before = self._cpu_s()
         self.processes.pause(seconds)
@@ -151,9 +146,7 @@ class Rig:
         }
 
     def end(self) -> list[str]:
-        """Stop the schedulers, then the stand-ins, whose tasks end; return what an audit finds
-        wrong.
-        """
+        """Stop all processes; return the facts that an audit finds wrong."""
         self.processes.finish("schedulers")
         self.processes.finish("agents")
         return audit(self.store)

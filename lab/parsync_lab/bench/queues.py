@@ -38,9 +38,7 @@ class WorkerRuns:
 
 
 class Queues:
-    """Plain Celery: who submits chooses the class of machine; whichever machine of the class is
-    free takes the next.
-    """
+    """Plain Celery with a queue per machine class: the submitter chooses the class."""
 
     def __init__(self, url: str, parameters: BenchParameters, processes: Processes) -> None:
         self.url = url
@@ -57,8 +55,9 @@ class Queues:
             )
 
     def _agent(self, slots: int) -> Callable[[Event, Callable[[Any], None]], WorkerRuns]:
-        """Workers with `slots` slots of each class; as kombu does, a message is unacked until its
-        task has ended.
+        """Return the job of workers with `slots` slots of each class.
+
+        As with kombu, a message stays unacknowledged until its task has ended.
         """
 
         def job(stop: Event, tell: Callable[[Any], None]) -> WorkerRuns:
@@ -105,9 +104,7 @@ class Queues:
         return job
 
     def connect(self) -> Callable[[], SubmitNumbers]:
-        """Return a generator's connection; it publishes with Celery, one message at a time, as
-        apply_async does.
-        """
+        """Return a connector that publishes with Celery, one message at a time."""
 
         def connect_one() -> SubmitNumbers:
             from celery import Celery

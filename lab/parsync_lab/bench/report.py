@@ -16,22 +16,16 @@ from .placement import Say
 from .tables import render
 
 LADDER: Final = (8_000, 10_000, 12_000, 14_000, 16_000, 18_000, 20_000, 24_000, 30_000, 38_000)
-"""Rates that are tried one after the other, until one is not sustained, twice: others have the
-machine as well.
-"""
+"""The rates to try in turn, until a rate twice fails: other users share the machine."""
 
 RUN_SUFFIXES: Final = ("", "-again")
 LADDER_SLOTS: Final = 200_000
 LADDER_LOAD: Final = 0.95
-"""The share of the slots that the tasks hold in the end: they hold them for as long as
-that takes.
-"""
+"""The share of the slots that tasks hold at the end; the duration of a task follows from it."""
 
 RIVALS: Final = ("parsync", "state", "central", "queues")
 TABLE_RATE: Final = 600
-"""The load offered to all rivals: little enough for plain Celery's publisher, the slowest part of
-them.
-"""
+"""The load of all rivals: low enough for plain Celery's publisher, their slowest part."""
 
 KINDS_RATE: Final = 2_000
 CLUSTER_RATE: Final = 2_000

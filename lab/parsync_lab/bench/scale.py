@@ -1,6 +1,4 @@
-"""The cost of a placement by the number of slots and by the number of schedulers; the rest is
-constant.
-"""
+"""The cost of a placement by the number of slots, and by the number of schedulers."""
 
 import threading
 from collections.abc import Sequence
@@ -72,8 +70,9 @@ def run_scale(
 
 
 def _ratio(rows: Sequence[dict[str, Any]], by: str, most: int, least: int) -> float | None:
-    """Redis CPU a placement at `most` over that at `least`; None if one of them was not
-    measured.
+    """Return the Redis CPU per placement at `most` divided by that at `least`.
+
+    None if one of the two was not measured.
     """
     cost = {row[by]: row["redis_us_per_placement"] for row in rows}
     return ratio(cost[most], cost[least], 2) if {most, least} <= cost.keys() else None

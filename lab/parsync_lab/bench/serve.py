@@ -35,11 +35,10 @@ CHANGING: Final = 3
 def run_serve(
     nodes: int, tasks: int, viewers: int, seconds: float, stop: threading.Event, say: Say
 ) -> dict[str, Any]:
-    """Fill a cluster, serve it without and with viewers, and return the cores that both processes
-    take.
+    """Measure the cores of `parsync serve` and its server, without and with viewers.
 
-    With viewers the state stands still first. Then it changes, and the changes are timed until all
-    viewers show them.
+    With viewers the state stands still first. Then it changes, and each change is timed until all
+    viewers show it.
     """
     with EmbeddedServer() as server:
         settings = Settings.load(

@@ -30,9 +30,7 @@ STAND_IN_POLL_S: Final = 0.02
 """A stand-in looks into the inboxes of its nodes that often at most."""
 
 POLL_S_PER_NODE: Final = 1e-4
-"""A look into one inbox at most that often: a worker waits for its doorbells in the server, which
-costs nothing.
-"""
+"""The polling interval per node; real workers wait for doorbells without polling."""
 
 DOORBELLS_PER_POP: Final = 100
 """The most doorbells that it takes from one inbox at a time."""
@@ -70,9 +68,7 @@ def poll_every_s(nodes: int) -> float:
 
 
 def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> None:
-    """Call `turn(now)` every `poll_s` until stopped; then call it once with infinity, so that every
-    task ends.
-    """
+    """Call `turn(now_s)` every `poll_s` until stopped, then once with infinity to end all tasks."""
     next_s = time.monotonic()
     while not stop.is_set():
         turn(time.monotonic())

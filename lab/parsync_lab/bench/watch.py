@@ -1,6 +1,4 @@
-"""A run of the placement bench from outside: usage, the schedulers' own figures, and whether all
-tasks are final.
-"""
+"""The watcher of a bench run: usage, the schedulers' own figures, and the end of all tasks."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -41,9 +39,7 @@ class Contender(Protocol):
 
 
 class RunWatch:
-    """Observes a run from outside: the schedulers' own figures once a second, and the usage at two
-    moments.
-    """
+    """Watches a run from outside: schedulers' figures once a second, usage at two moments."""
 
     def __init__(
         self, servers: Sequence[EmbeddedServer], processes: Processes, contender: Contender
@@ -127,9 +123,7 @@ class RunWatch:
         }
 
     def staleness(self) -> dict[str, float]:
-        """Return the age of views in ms: the mean over partitions, schedulers and time, and the
-        maximum.
-        """
+        """Return the ages of views (ms): mean over partitions, schedulers and time, and maximum."""
         means = [mean for mean, _ in self._ages]
         oldest = [most for _, most in self._ages]
         if not means:

@@ -24,9 +24,7 @@ class Wire:
         self.ask(pack([("SELECT", int(where.get("db") or 0))]), 1)
 
     def ask(self, packed: bytes, count: int) -> list[Any]:
-        """Send packed commands and return their `count` replies; raise the first error
-        among them.
-        """
+        """Send packed commands; return their `count` replies, or raise the first error of them."""
         self.send(packed)
         return self.read(count)
 

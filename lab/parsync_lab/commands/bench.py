@@ -1,6 +1,4 @@
-"""`parsync bench`: the group of all benches, and `bench celery`, which compares parsync with plain
-Celery.
-"""
+"""The group `parsync bench`, and `bench celery`, which compares parsync with plain Celery."""
 
 import json
 import os

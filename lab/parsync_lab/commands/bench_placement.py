@@ -1,6 +1,4 @@
-"""`parsync bench placement` and `scale`: what a placement costs, at which rate, next to rivals and
-by size.
-"""
+"""The commands `parsync bench placement` and `scale`: the cost of a placement, by rate and size."""
 
 import json
 from typing import Annotated, Any

@@ -1,6 +1,4 @@
-"""`parsync bench queue`: what tasks that find no seat cost the others, and the order in which tasks
-start.
-"""
+"""The command `parsync bench queue`: the cost of tasks without a seat, and the order of starts."""
 
 import json
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""`parsync bench read`, `submit`, `memory`, `idle`, `serve`, `decide`: single costs; `report`: all
-on one page.
-"""
+"""The commands of `parsync bench` that measure one cost, and `report`, which runs all benches."""
 
 import json
 from pathlib import Path

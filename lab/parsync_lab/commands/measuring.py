@@ -31,8 +31,9 @@ Generators = Annotated[int, typer.Option(help="Processes that submit.")]
 
 
 class ProgressLine:
-    """Reports progress on stderr: one line of a terminal, overwritten; elsewhere a line every few
-    seconds.
+    """Shows progress on stderr.
+
+    On a terminal it overwrites one line; elsewhere it writes a line every few seconds.
     """
 
     def __init__(self) -> None:

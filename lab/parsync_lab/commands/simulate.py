@@ -1,6 +1,4 @@
-"""`parsync simulate EXPERIMENT`: the paper's experiments with our own schedulers, in
-virtual time.
-"""
+"""The command `parsync simulate`: the paper's experiments with parsync's schedulers."""
 
 import sys
 from collections.abc import Iterator
@@ -267,9 +265,7 @@ def simulate(
 
 
 def checked(choices: dict[str, Any]) -> dict[str, Any]:
-    """Convert the given strategy and synchronisation to enums; raise InvalidInput for an unknown
-    one.
-    """
+    """Return the choices that were made, with enums; raises InvalidInput for an unknown word."""
     from ..simulate.parameters import SimStrategy, Sync
 
     chosen = {name: value for name, value in choices.items() if value is not None}

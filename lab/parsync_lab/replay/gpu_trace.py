@@ -1,5 +1,4 @@
-"""Read a trace of GPU nodes and pods, as in Alibaba's trace of 2023 (openb), and say what each
-offers and needs.
+"""The reader of traces of GPU nodes and pods, as in Alibaba's trace of 2023 (openb).
 
 A node offers its CPU, its memory and its GPUs as devices. A pod needs amounts of CPU and memory,
 and a share of one GPU or whole GPUs; `gpu_spec` names the models that it accepts.
@@ -134,9 +133,7 @@ def _enough_slots(node: GpuNode, pods: int, smallest: tuple[int, int, int]) -> i
 
 
 def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:
-    """Read the nodes and the first `limit` pods of a folder; raise InvalidInput that says what
-    would be right.
-    """
+    """Read the nodes and the first `limit` pods of a folder; raises InvalidInput."""
     if not folder.is_dir():
         fault = "is not a folder" if folder.exists() else "does not exist"
         raise InvalidInput(

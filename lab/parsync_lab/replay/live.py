@@ -1,6 +1,4 @@
-"""A cluster of its own on a real server, for a replay through the real scripts; nothing of it stays
-there.
-"""
+"""A temporary cluster on a real server, for a replay through the real scripts."""
 
 import secrets
 from collections.abc import Iterator
@@ -19,9 +17,7 @@ KEYS_PER_DELETE: Final = 500
 
 @contextmanager
 def live_store(url: str | None, parameters: ReplayParameters) -> Iterator[Store]:
-    """Yield the store of a new cluster on the server at `url`, or on a server that is started for
-    it.
-    """
+    """Yield the store of a new cluster on the server at `url`, or on a server started for it."""
     with ExitStack() as stack:
         address = url or stack.enter_context(EmbeddedServer()).url
         cluster = f"replay-{secrets.token_hex(4)}"
@@ -36,9 +32,7 @@ def live_store(url: str | None, parameters: ReplayParameters) -> Iterator[Store]
 
 
 def _delete_keys(store: Store) -> None:
-    """Delete every key of the cluster: those of shards, of partitions, and of the cluster as a
-    whole.
-    """
+    """Delete every key of the cluster, of its shards and of its partitions."""
     patterns = [store.keys.pattern(kind) for kind in ("q:*", "p:*", ":*")]
     names = [
         name

@@ -66,9 +66,7 @@ REASONS: Final = ("pods wait", "accepted models", "nodes fit", "obstacle at the 
 
 
 def write_page(results: Path, document: Path) -> list[str]:
-    """Write the document, and the figures into a folder beside it; return the names of
-    the replays.
-    """
+    """Write the document, and the figures into a folder beside it; return the replays' names."""
     paths = {path.parent.name: path for path in sorted(results.glob("*/result.json"))}
     if not paths:
         raise InvalidInput(

@@ -30,9 +30,7 @@ class WhyWaiting:
 
 
 def count_reasons(core: Core) -> list[WhyWaiting]:
-    """Return the reasons why pods wait, by a scheduler's own copies of queue and nodes; the most
-    frequent first.
-    """
+    """Return the reasons why pods wait, as a scheduler's copies tell; the most frequent first."""
     kinds_by_reason: defaultdict[tuple[str, int, str], list[WaitingKind]] = defaultdict(list)
     for shard_kinds in core.queue.kinds:
         for waiting in shard_kinds.values():

@@ -37,9 +37,7 @@ SCORE: Final = 1.0
 """The score of each node: a trace does not say which are better."""
 
 MOST_ROUNDS: Final = 1000
-"""Round trips of a tick; a scheduler that has still something to do then goes on at the
-next tick.
-"""
+"""The most round trips of a tick; a scheduler with more to do goes on at the next tick."""
 
 STRATEGY: Final = Strategy.QUALITY
 """*adaptive* uses it while delays are short.

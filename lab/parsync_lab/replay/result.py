@@ -1,6 +1,4 @@
-"""The result of a replay, from the command's parameters to the files: result.json, speed.json and
-the figure.
-"""
+"""The result of a replay: result.json, speed.json and the figure."""
 
 import json
 import time
@@ -51,8 +49,9 @@ def replay_gpu(
     url: str | None,
     say: Say = lambda text: None,
 ) -> ReplayOutcome:
-    """Replay a trace in virtual time; `live`: through the scripts of the server at `url`, or of one
-    started for it.
+    """Replay a trace in virtual time.
+
+    live: through the scripts of the server at `url`, or of a server started for the replay.
     """
     if not trace.pods:
         raise InvalidInput("there is no pod to replay: --limit must be at least 1")
@@ -127,9 +126,7 @@ def as_json(result: Mapping[str, Any]) -> str:
 
 
 def write_result(outcome: ReplayOutcome, folder: Path, plots: bool) -> list[Path]:
-    """Write result.json, speed.json and, with `plots`, the figure into a folder; create
-    the folder.
-    """
+    """Write result.json, speed.json and, with `plots`, the figure; create the folder if needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "result.json"
@@ -142,9 +139,7 @@ def write_result(outcome: ReplayOutcome, folder: Path, plots: bool) -> list[Path
 
 
 def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Draw the share of the GPUs that pods hold and asked for, over time and over the pods that
-    have arrived.
-    """
+    """Draw the shares of GPUs that pods hold and asked for, over time and over the arrived pods."""
     figure = new_figure()
     figure.set_size_inches(11, 4)
     left_axes, right_axes = figure.subplots(1, 2)

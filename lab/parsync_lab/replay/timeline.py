@@ -74,9 +74,7 @@ class Timeline:
         return [place for place in self.places if place.task not in self.ended]
 
     def decisions(self) -> list[Any]:
-        """Return where each pod was placed, in the order of the placements: without times, which a
-        server makes.
-        """
+        """Return the place of each pod in order of the placements, without the server's times."""
         return [
             (place.task, place.partition, place.node, place.slots, place.asked)
             for place in self.places

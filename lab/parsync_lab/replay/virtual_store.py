@@ -1,6 +1,4 @@
-"""The store in memory with the plain reads that a scheduler's plans make beside their scripts, in
-virtual time.
-"""
+"""The store in memory, extended by the plain reads of a scheduler's plans, in virtual time."""
 
 import re
 from collections.abc import Sequence
@@ -15,16 +13,12 @@ _NAMES_KEY: Final = re.compile(r"[^{]*\{[^:}]*:q(\d+)\}:names")
 
 
 class VirtualStore(MemoryStore):
-    """A store whose clock is `now_ms`; it stands where a plan runner expects a `Store` of one
-    server.
-    """
+    """A store with the clock `now_ms`, for code that expects a `Store` of one server."""
 
     several = False
 
     def pipe_each(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Answer plain commands as a server does: those that read nodes and names, and that delete
-        an inbox.
-        """
+        """Answer plain commands as a server does: reads of nodes and names, deletes of inboxes."""
         return [self._answer(*command) for command in commands]
 
     def _answer(self, command: str, key: str, *args: Any) -> Any:

@@ -6,9 +6,7 @@ from typing import Any, Final
 
 NOT_MEASURED: Final = "not measured"
 READ: Final = 0.1
-"""The tolerance of a figure that was read off a plot or derived from one, as a share of it; see
-docs/decisions/0018.
-"""
+"""The tolerance, as a share, of a figure read off a plot; see docs/decisions/0018."""
 
 SCORE_READ: Final = 0.15
 """That of a score: about twice what it can be read to."""
@@ -46,8 +44,9 @@ def near(
     if_less: str = "",
     if_more: str = "",
 ) -> ClaimCheck:
-    """Ours is the paper's value, give or take `within`; the reasons are those for less and for
-    more.
+    """Check that our value is the paper's, plus or minus `within`.
+
+    if_less, if_more: the reasons for a smaller and a larger value.
     """
     holds = measured is not None and abs(measured - paper) <= within + 1e-9
     why = if_less if measured is not None and measured < paper else if_more

@@ -1,6 +1,4 @@
-"""The simulated cluster: nodes with scores in the store in memory, and agents that run the tasks
-placed on them.
-"""
+"""The simulated cluster: nodes with scores in a store in memory, and agents that run tasks."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -27,9 +25,7 @@ JOB: Final = Job(WORK_KIND.text, b"")
 
 
 class SimCluster:
-    """Nodes, partitions, and a queue of tasks for each group of schedulers, with the semantics of
-    the scripts.
-    """
+    """The nodes, partitions, and one queue per group of schedulers, which behave as in Redis."""
 
     def __init__(self, parameters: Parameters, groups: int, rng: np.random.Generator) -> None:
         self.store = MemoryStore("simulated")

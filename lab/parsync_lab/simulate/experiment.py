@@ -1,6 +1,4 @@
-"""One experiment from parameters to files: run it, merge the result, write result.json and the
-plots.
-"""
+"""The run of an experiment, from its parameters to result.json and the plots."""
 
 import json
 import time
@@ -98,8 +96,9 @@ def run_experiment(
 
 
 def check_used(name: str, names: Iterable[str]) -> None:
-    """Raise InvalidInput for a parameter that the experiment does not use; scale and seed are
-    always allowed.
+    """Raise InvalidInput for a parameter that the experiment does not use.
+
+    scale and seed are always allowed.
     """
     uses = EXPERIMENTS[name].USES
     if unused := [flag_of(option) for option in names if option not in uses | OF_ALL]:
@@ -113,8 +112,9 @@ def check_used(name: str, names: Iterable[str]) -> None:
 def _has_unusual_parameters(
     experiment: Experiment, parameters: Parameters, runs: Sequence[SimRun]
 ) -> bool:
-    """Return True if parameters differ from those for which the reasons were found; choosing runs
-    changes none.
+    """Return True if the reasons of failed checks do not apply, because parameters differ.
+
+    A choice of runs does not count as a difference.
     """
     free = {"seed", "trace"} | (
         {"strategy"} if all(run.name == run.parameters.strategy for run in runs) else set()
@@ -128,8 +128,9 @@ def _has_unusual_parameters(
 def _common_parameters(
     parameters: Parameters, names: Container[str], used: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the given parameters, and the others that all runs share; each run's own are under
-    `runs`.
+    """Return the chosen parameters, and those that all runs share.
+
+    Parameters of single runs are under `runs`.
     """
     return {
         name: value

@@ -1,6 +1,4 @@
-"""Figures per second and group: utilisation, delays, conflicts, scores, staleness;
-means by phase.
-"""
+"""Figures per second and group (utilisation, delays, conflicts, scores, staleness), and means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,11 +24,13 @@ METRICS: Final = (
     "staleness_max_s",
     "oldest_s",
 )
-"""utilisation: share of all slots that the group's tasks hold; delay: submit to commit, by the
-second of the commit; placed, claims: how many, in a phase all of it; conflict_fraction: of the
-claims; score_mean: of the slots that were placed on; waiting: tasks in the queue, the mean over the
-ticks; staleness: of a scheduler's view, its mean over partitions; oldest: the oldest copy of a
-partition. None where there is nothing to take a mean of.
+"""The figures.
+
+utilisation: the share of all slots that the group's tasks hold. delay: submit to commit, by the
+second of the commit. placed, claims: counts, in a phase over all of it. conflict_fraction: of the
+claims. score_mean: of the slots that got tasks. waiting: tasks in the queue, the mean over the
+ticks. staleness: of a scheduler's view, the mean over partitions. oldest: the oldest copy of a
+partition. None where nothing happened.
 """
 
 
@@ -106,8 +106,9 @@ class SimMeasure:
         }
 
     def summary(self, phases: Sequence[Phase]) -> dict[str, dict[str, dict[str, float | None]]]:
-        """{phase: {group: {metric: its mean over the phase}}}; counts, shares and quantiles are of
-        the whole phase.
+        """Return {phase: {group: {metric: mean over the phase}}}.
+
+        Counts, shares and quantiles are of the whole phase.
         """
         by_phase: dict[str, dict[str, dict[str, float | None]]] = {}
         begin_s = 0.0

@@ -1,6 +1,4 @@
-"""Modes of the scheduler's core for experiments: which partitions it reads at which tick, and in
-which order.
-"""
+"""The modes of a scheduler's core: which partitions it reads at a tick, and in which order."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -19,9 +19,7 @@ LEAST_GAP_S: Final = 0.001
 MOST_GAP_S: Final = 3600.0
 
 PAPER_SHARPNESS: Final = 0.7
-"""How sharply slots are sampled by their scores in the experiments of the paper; see
-docs/decisions/0018.
-"""
+"""The sharpness with which the paper's experiments sample slots by score; see decision 0018."""
 
 OF_ALL: Final = frozenset({"scale", "seed"})
 OF_SIMULATION: Final = OF_ALL | {
@@ -45,9 +43,7 @@ OF_SIMULATION: Final = OF_ALL | {
 
 
 class SimStrategy(StrEnum):
-    """The strategies of the product; *quality-partition* is the partition whose free slots have the
-    best mean.
-    """
+    """The strategies of parsync, and *quality-partition*, which takes the best partition first."""
 
     LATENCY = "latency"
     QUALITY = "quality"
@@ -61,8 +57,10 @@ class SimStrategy(StrEnum):
 
 
 class Sync(StrEnum):
-    """Reading order: *parsync*, each tick, by each scheduler other partitions; *same*, each tick,
-    by all the same partitions; *state*, once a gap, everything.
+    """The order of reading.
+
+    parsync: at each tick each scheduler reads partitions of its own. same: at each tick all
+    schedulers read the same partitions. state: once a gap each scheduler reads all.
     """
 
     PARSYNC = "parsync"
@@ -177,8 +175,9 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of time with one load: `loads` has, for each group, the share of what its
-    schedulers can decide.
+    """A period of constant load.
+
+    loads: each group's share of the load that its schedulers can decide.
     """
 
     name: str

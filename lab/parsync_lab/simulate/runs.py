@@ -32,10 +32,9 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True)
 class SimRun:
-    """One run: `work(parameters, seed, progress, *args)` in a process of its own; its result goes
-    under `name`.
+    """A run: `work(parameters, seed, progress, *args)` in its own process, with its result's name.
 
-    used: what it uses, for result.json, where that is not what the parameters say.
+    used: the parameters for result.json, if they differ from `parameters`.
     """
 
     name: str
@@ -131,8 +130,9 @@ def _work_and_tell(run: SimRun, seed: int, position: int) -> RunFigures:
 
 
 def _work(run: SimRun, seed: int, progress: Progress) -> RunFigures:
-    """Play one run without garbage collection: it makes no cycles, and a scan of 100,000 tasks is
-    slow.
+    """Play one run without garbage collection.
+
+    A run makes no cycles, and a scan of 100,000 tasks is slow.
     """
     enabled = gc.isenabled()
     begun_s = time.process_time()
@@ -159,8 +159,9 @@ def merge(nested: Sequence[Any]) -> Any:
 
 
 def merge_with_interval(nested: Sequence[Any]) -> Any:
-    """Like `merge`, each leaf as {mean, ci95}: half the width of the 95 % interval of the mean,
-    None for one run.
+    """Return the same as `merge`, but each leaf as {mean, ci95}.
+
+    ci95: half the width of the 95 % interval of the mean; None for one run.
     """
     first = nested[0]
     if isinstance(first, Mapping):
@@ -205,8 +206,9 @@ STUDENT: Final = (
     2.05,
     1.96,
 )
-"""The two-sided 95 % quantile of Student's t by degrees of freedom; from 30 on that of the normal
-distribution.
+"""The two-sided 95 % quantile of Student's t, by degrees of freedom.
+
+From 30 degrees on it is that of the normal distribution.
 """
 
 

@@ -1,10 +1,10 @@
-"""A simulation: the schedulers' cores, a virtual clock, a load and the store in memory, tick by
-tick.
+"""The simulation: schedulers' cores, a virtual clock, a load and a store in memory.
 
-A tick is a gap / N. At each tick every scheduler, in random order, reads what is due, looks at the
-queue, takes the tasks that it has seats for and can decide until the next tick (K claims a second),
-and claims. n claims take n / K seconds; then they are judged in order of time over all schedulers.
-At the next tick, tasks of lost claims get another seat or go back to the queue.
+A tick is a gap / N. At each tick every scheduler, in random order, reads the partitions that are
+due and looks at the queue. It takes the tasks for which it has seats and time until the next tick
+(K claims a second), and claims. n claims take n / K seconds; then they are judged in order of time
+over all schedulers. At the next tick, tasks of lost claims get another seat or go back to the
+queue.
 """
 
 from collections.abc import Callable, Sequence

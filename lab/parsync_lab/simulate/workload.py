@@ -1,6 +1,4 @@
-"""Workloads: tasks as (arrival, running time in seconds), drawn for a rate that changes by phases,
-or given.
-"""
+"""Workloads: arrivals and running times of tasks, drawn for rates by phase, or listed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,8 +26,9 @@ class Load(Protocol):
 
 @dataclass(slots=True)
 class Poisson:
-    """Independent arrivals: `rates` has (begin, tasks a second) in order; every task
-    runs `runs_s`.
+    """Independent arrivals at rates that change.
+
+    rates: (begin, tasks a second) in order. runs_s: the running time of every task.
     """
 
     rng: np.random.Generator

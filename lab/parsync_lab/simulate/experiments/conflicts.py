@@ -1,10 +1,12 @@
-"""The formula of conflicts: N schedulers each pick K distinct slots at random among the same S idle
-ones, at once.
+"""The formula of conflicts, compared with a simulation of schedulers that pick at random.
+
+N schedulers each pick K distinct slots of the same S idle slots at once:
 
     E[conflicts] = N K - S + S (1 - K / S)^N
 
-Without parameters it runs some cases; with parameters that one, with K = A R G / N claims of a
-scheduler in a gap. All slots have the same score here, so that the core samples them evenly.
+Without parameters the experiment runs a few fixed cases, with parameters that one case; there a
+scheduler makes K = A R G / N claims in a gap. All slots have the same score, so that the core
+samples them evenly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,8 +68,9 @@ def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
 
 
 def own_case(parameters: Parameters) -> tuple[int, int, int]:
-    """N, K and S of the parameters, at scale 1; raises InvalidInput if there are too few slots for
-    one scheduler.
+    """Return N, K and S of the parameters at scale 1.
+
+    Raises InvalidInput if there are too few slots for one scheduler.
     """
     k = max(
         1, round(parameters.amplifier * parameters.rate * parameters.gap_s / parameters.schedulers)

@@ -1,11 +1,10 @@
-"""Figure 2: the number of idle slots, beside the busy ones, that keeps conflicts from growing the
-delay.
+"""Figure 2: the least number of extra idle slots with which conflicts add no delay.
 
 Schedulers with the same view decide for a gap, then all claims are judged: N * K * G = A * R * G
 claims. R * G of them must win, or the queue grows. Each of the P partitions is one such round,
-because all schedulers read the same one at the same tick. The experiment searches the least number
-of idle slots with which enough claims win. It varies what the paper varies: the rate R, the gap G,
-the variance V of the scores, the partitions P and the amplifier A.
+because all schedulers read the same partition at the same tick. The experiment searches the least
+number of idle slots with which enough claims win. It varies the parameters that the paper varies:
+the rate R, the gap G, the variance V of the scores, the partitions P and the amplifier A.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,8 +104,9 @@ def seek(
 
 
 def _won(point: Parameters, idle: int, claims: int, dice: np.random.SeedSequence) -> float:
-    """Claims that win in a round on `idle` slots, in the mean; each round has slots and scores of
-    its own.
+    """Return the mean number of claims that win in a round on `idle` slots.
+
+    Each round has slots and scores of its own.
     """
     sized = point.with_(schedulers=1, partitions=1, slots=idle, scale=1.0)
     rng, *scheduler_seeds = (
@@ -134,9 +134,7 @@ V_WHY: Final = (
 def checks(
     parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[ClaimCheck]:
-    """Check the paper's three values, and the direction in which each parameter moves
-    the number.
-    """
+    """Check the paper's three values, and the direction of each parameter's effect."""
     if len(summary) < sum(map(len, SWEEPS.values())) or len(SWEEPS) < len(PARAMETER_LABELS):
         return []
     extra = {name: figures["extra"]["mean"] for name, figures in summary.items()}

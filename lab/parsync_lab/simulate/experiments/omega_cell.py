@@ -1,6 +1,4 @@
-"""The cell of the Omega experiment: a scheduler reads the whole state, thinks, and commits a job as
-one transaction.
-"""
+"""The cell of the Omega experiment: a scheduler reads all, thinks, and commits a job at once."""
 
 import heapq
 from collections import deque
@@ -31,9 +29,7 @@ CELL_WARM_UP_S: Final = 45.0
 
 @dataclass(slots=True)
 class _Member:
-    """A scheduler: its jobs, the present one's tasks, those without a seat, the plan in progress,
-    and counts.
-    """
+    """A scheduler of the cell: its jobs, its current tasks and plan, and its counts."""
 
     core: Core
     jobs: deque[list[Taken]] = field(default_factory=deque)
@@ -53,17 +49,16 @@ def play(
     detect: str,
     commit: str,
 ) -> RunFigures:
-    """Play one cell for two minutes, of which 45 s are warm-up; it begins as full as its load keeps
-    it.
-    """
+    """Play a cell for two minutes, of which 45 s are warm-up, from its usual load on."""
     return _Cell(parameters, dice, detect == "coarse", commit == "all-or-nothing").run(
         CELL_LENGTH_S * parameters.length, CELL_WARM_UP_S * parameters.length, progress
     )
 
 
 class _Cell:
-    """The cell, its schedulers, and the coming events: (time, number, scheduler); None stands for
-    an arriving job.
+    """The cell with its schedulers and coming events.
+
+    An event is (time, number, scheduler); None as the scheduler is the arrival of a job.
     """
 
     def __init__(
@@ -148,8 +143,9 @@ class _Cell:
             self._think(member, now_s)
 
     def _think(self, member: _Member, now_s: float) -> None:
-        """Take the next job unless one is in flight, read everything and decide; the commit comes
-        later.
+        """Start the next job unless one is in flight: read everything and decide.
+
+        The commit comes when the scheduler has thought.
         """
         core = member.core
         cluster = self.cluster
@@ -198,8 +194,9 @@ class _Cell:
     def _judge(
         self, member: _Member, claims: Sequence[tuple[int, Claim]], now_s: float
     ) -> list[Verdict]:
-        """Judge one transaction: refuse stale claims first; in all-or-nothing mode one refusal
-        refuses all.
+        """Return the verdicts of one transaction.
+
+        Stale claims are refused first. In all-or-nothing mode one refusal refuses all claims.
         """
         cluster = self.cluster
         refused = Verdict(ClaimOutcome.CONFLICT, "")

@@ -34,9 +34,7 @@ def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
 
 
 def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress) -> RunFigures:
-    """Play some gaps at half load, tick by tick; record one scheduler's view before and after each
-    read.
-    """
+    """Play some gaps at half load; record one scheduler's view before and after each read."""
     load_seed, simulation_seed = dice.spawn(2)
     rate = STALENESS_LOAD * parameters.scaled(parameters.rate)
     arrivals = Poisson(np.random.default_rng(load_seed), [(0.0, rate)], parameters.duration_s)
@@ -164,9 +162,7 @@ def checks(
 def draw(
     figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> None:
-    """Draw the mean staleness of one view over time: a saw whose teeth shrink with the number of
-    rounds.
-    """
+    """Draw the mean staleness of one view over time: a saw with smaller teeth for more rounds."""
     axes = figure.subplots(1, len(series), sharey=True, squeeze=False)[0]
     figure.set_size_inches(2.6 * len(series) + 0.6, 3.4)
     for axis, (name, table) in zip(axes, series.items(), strict=True):

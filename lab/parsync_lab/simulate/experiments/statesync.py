@@ -1,8 +1,8 @@
-"""Experiment 2: partitioned synchronisation with each strategy against StateSync, over five phases
-of load.
+"""Experiment 2: ParSync with each strategy against StateSync, over five phases of load.
 
-StateSync reads the whole state once a gap, each scheduler at a tick of its own, and samples the
-whole view by score, as quality-first does. The loads are shares of what the schedulers can decide.
+StateSync reads the whole state once a gap, each scheduler at its own tick, and samples the whole
+view by score, as quality-first does. The loads are shares of the load that the schedulers can
+decide.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,9 +45,7 @@ def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
 def checks(
     parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[ClaimCheck]:
-    """Check the order of the delays, that StateSync loses control, and the effect of load on
-    scores.
-    """
+    """Check the order of delays, StateSync's loss of control, and the load's effect on scores."""
     if set(series) != set(RUN_ORDER):
         return []
     length_s = 60 * parameters.length

@@ -1,11 +1,11 @@
-"""Experiment 1, the paper's figure 4: three strategies, two groups of schedulers, three phases of
-load.
+"""Experiment 1 (the paper's figure 4): three strategies, two groups, three phases of load.
 
-Phase 1: both groups at part load; phase 2: A at full load; phase 3: both. Full load is 0.92 of what
-the slots carry, part load 0.75 of that; A has 0.6 of the schedulers. The paper leaves open, and we
-choose: 10 schedulers and partitions; one queue per group; a scheduler can decide 2 % more than its
-share of the full load (without a reserve every queue grows, even without conflicts); the sharpness
-of sampling, see docs/decisions/0018.
+Phase 1: both groups at part load; phase 2: A at full load; phase 3: both. Full load is 0.92 of the
+slots' capacity, part load 0.75 of full load; A has 0.6 of the schedulers.
+
+The paper leaves some parameters open. We choose 10 schedulers and partitions, and one queue per
+group. A scheduler can decide 2 % more than its share of the full load: without a reserve every
+queue grows, even without conflicts. For the sharpness of sampling see docs/decisions/0018.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

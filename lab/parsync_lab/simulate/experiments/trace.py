@@ -101,8 +101,9 @@ def compress(
 def _fitted(
     rows: Sequence[TraceRow], parameters: Parameters, length_s: float
 ) -> tuple[Floats, Floats, Floats, float]:
-    """(begins, running times, instances) of the rows in `length_s`, and the share that loads the
-    schedulers.
+    """Return the rows fitted into `length_s`, and the share that loads the schedulers.
+
+    Returns (begins, running times, instances, share).
     """
     first_s = rows[0].at_s
     factor = length_s / max(rows[-1].at_s - first_s, 1.0)
