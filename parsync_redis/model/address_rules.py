@@ -121,14 +121,18 @@ def _check_place(scheme: str, place: str) -> None:
     if port == 0:
         raise BadAddress("a port is a number from 1 to 65535")
     host = unquote(parts.hostname or "")
-    try:
-        valid = not host or (host.encode("idna") and re.fullmatch(r"[^\0-\x20\x7f/@]+", host))
-    except UnicodeError:
-        valid = None
-    if not valid:
+    if host and not _is_host(host):
         raise BadAddress(f"{host!a} is no host")
     if not re.fullmatch(r"\d{0,9}", unquote(parts.path).strip("/")):
         raise BadAddress(f"{unquote(parts.path).strip('/')!a} is no database: it must be a number")
+
+
+def _is_host(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return re.fullmatch(r"[^\0-\x20\x7f/@]+", host) is not None
 
 
 def _check_options(scheme: str, options: Iterable[tuple[str, str]]) -> None:

@@ -135,25 +135,17 @@ def _choose(
     if share_and_count is None:
         return None
     (share, count) = share_and_count
-    attributes = attributes_of(kind, needed.items())
+    amounts = [(kind, share), *attributes_of(kind, needed.items())]
     fitting = []
     for index in indexes if count else ():
-        free_amounts = [
-            free.get(f"{kind}@{index}", 0),
-            *(free.get(f"{name}@{index}", 0) for name, _ in attributes),
-        ]
-        if free_amounts[0] >= share and all(
-            h >= amount for h, (_, amount) in zip(free_amounts[1:], attributes, strict=True)
-        ):
+        free_amounts = [free.get(f"{name}@{index}", 0) for name, _ in amounts]
+        pairs = zip(free_amounts, amounts, strict=True)
+        if all(free_amount >= amount for free_amount, (_, amount) in pairs):
             fitting.append((*free_amounts, index))
     if len(fitting) < count:
         return None
     chosen = [index for *_, index in sorted(fitting)[:count]]
-    return {
-        f"{name}@{index}": amount
-        for index in chosen
-        for name, amount in ((kind, share), *attributes)
-    }
+    return {f"{name}@{index}": amount for index in chosen for name, amount in amounts}
 
 
 def read_devices(amounts: str) -> dict[str, list[int]]:

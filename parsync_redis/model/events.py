@@ -223,13 +223,12 @@ def time_line(task: TaskStatus, events: Sequence[Event]) -> list[Event]:
         )
     attempts = {event.attempt for event in events if event.event in ("requeued", "dead")}
     ends = [event.at_ms for event in events if event.event in (task.state.value, "expired")]
-    fresh = {
-        (step.event, step.at_ms): step
-        for step in steps
-        if not (step.event == "requeued" and step.attempt in attempts)
-        and not (
-            step.event == task.state.value
-            and any(abs(at_ms - step.at_ms) < SAME_MS for at_ms in ends)
-        )
-    }
+
+    def is_event(step: Event) -> bool:
+        if step.event == "requeued":
+            return step.attempt in attempts
+        is_end = step.event == task.state.value
+        return is_end and any(abs(end_ms - step.at_ms) < SAME_MS for end_ms in ends)
+
+    fresh = {(step.event, step.at_ms): step for step in steps if not is_event(step)}
     return sorted([*events, *fresh.values()], key=lambda event: (event.at_ms, bool(event.id)))

@@ -26,24 +26,18 @@ def read_moment(
     """
     if ago := _AGO.fullmatch(text):
         return max(0, now_ms - round(1000 * float(ago[1]) * _UNITS_S[ago[2]]))
-    now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone)
     try:
         if clock := _CLOCK.fullmatch(text):
             hour, minute, second = (int(word or 0) for word in clock.groups())
-            day = (
-                now
-                if after_ms is None
-                else datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone)
-            )
-            time = _in_zone(
-                day.replace(tzinfo=None, hour=hour, minute=minute, second=second, microsecond=0),
-                zone,
-            )
-            if after_ms is None and time > now:
-                return _ms(_in_zone(time.replace(tzinfo=None) - timedelta(days=1), zone))
-            if after_ms is not None and _ms(time) < after_ms:
-                return _ms(_in_zone(time.replace(tzinfo=None) + timedelta(days=1), zone))
-            return _ms(time)
+            reference_ms = now_ms if after_ms is None else after_ms
+            day = datetime.fromtimestamp(reference_ms / 1000, UTC).astimezone(zone)
+            time = day.replace(tzinfo=None, hour=hour, minute=minute, second=second, microsecond=0)
+            moment = _in_zone(time, zone)
+            if after_ms is None and moment > day:
+                return _ms(_in_zone(time - timedelta(days=1), zone))
+            if after_ms is not None and _ms(moment) < after_ms:
+                return _ms(_in_zone(time + timedelta(days=1), zone))
+            return _ms(moment)
         if not _DATE.fullmatch(text):
             raise ValueError(text)
         date_time = datetime.fromisoformat(text)

@@ -48,7 +48,8 @@ class Place:
     @classmethod
     def of(cls, text: str) -> "Place":
         """Read the text of a place; raises ValueError for any other text."""
-        if (match := _PLACE_TEXT.fullmatch(text) if len(text) <= MAX_PLACE else None) is None:
+        match = _PLACE_TEXT.fullmatch(text) if len(text) <= MAX_PLACE else None
+        if match is None:
             raise ValueError(f"not a place: {text[:200]!r}")
         task, attempt, partition, node, named, inc, amounts, since = match.groups()
         slots: tuple[int, ...] = (

@@ -113,12 +113,11 @@ def damning(streaks: list[Streak]) -> list[Streak]:
 
     Streaks of several names add up if nothing succeeds on the node.
     """
-    for suspects in (
-        *([streak] for streak in streaks),
-        [streak for streak in streaks if streak.all_fail],
-    ):
-        suspects = [streak for streak in suspects if streak.chance < 1]
-        enough = sum(streak.tries for streak in suspects) >= MIN_TRIES
-        if enough and prod(streak.chance for streak in suspects) < MAX_CHANCE:
+    comparable = [streak for streak in streaks if streak.chance < 1]
+    together = [streak for streak in comparable if streak.all_fail]
+    for suspects in (*([streak] for streak in comparable), together):
+        tries = sum(streak.tries for streak in suspects)
+        chance = prod(streak.chance for streak in suspects)
+        if tries >= MIN_TRIES and chance < MAX_CHANCE:
             return suspects
     return []

@@ -146,10 +146,15 @@ def measure_evenness(partitions: Sequence[PartitionView]) -> Evenness:
     """Return the evenness of slots, mean scores, and each label's share over the partitions."""
     filled = [p for p in partitions if p.slots]
     labels = sorted({label for p in filled for label in p.labels})
+    scores = [p.mean_score for p in filled if p.mean_score is not None]
+
+    def spread_of(label: str) -> float | None:
+        return spread(p.labels.get(label, 0) / p.slots for p in filled)
+
     return Evenness(
         spread(p.slots for p in partitions),
-        spread(p.mean_score for p in filled if p.mean_score is not None),
-        {label: spread(p.labels.get(label, 0) / p.slots for p in filled) for label in labels},
+        spread(scores),
+        {label: spread_of(label) for label in labels},
     )
 
 

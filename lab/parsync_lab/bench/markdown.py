@@ -19,7 +19,9 @@ def cell_of(value: object) -> str:
     """Render a value as the text of a cell."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "-" if value is None else str(value)
 
 
 def named(runs: BenchRuns, prefix: str) -> list[Mapping[str, Any]]:

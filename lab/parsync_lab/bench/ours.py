@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from parsync_redis.inspect.audit import audit
+from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
 from parsync_redis.placement.strategy import Floats
 from parsync_redis.scheduler.core.core import Core
@@ -45,13 +46,10 @@ def read_times(
     store: Store, numbers: Sequence[int]
 ) -> tuple[list[tuple[TaskState, int]], list[Floats]]:
     """Return state and starts of each task, and its four times as arrays."""
-    statuses = [
-        status
-        for first in range(0, len(numbers), TASKS_PER_READ)
-        for status in store.statuses(
-            task_id(n, store.keys.shards) for n in numbers[first : first + TASKS_PER_READ]
-        )
-    ]
+    ids = [task_id(number, store.keys.shards) for number in numbers]
+    statuses: list[TaskStatus] = []
+    for first in range(0, len(ids), TASKS_PER_READ):
+        statuses += store.statuses(ids[first : first + TASKS_PER_READ])
     stamps = [
         [float(status.times.get(step) or "nan") for step in TIMED_STEPS] for status in statuses
     ]

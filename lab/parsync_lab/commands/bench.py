@@ -71,8 +71,9 @@ def celery(
     samples: Annotated[int, typer.Option(min=10, help="Single tasks for the latency.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """Compare with plain Celery on the same workers, by turns: no-op tasks run and submitted a
-    second, and latency.
+    """Compare parsync with plain Celery on the same workers: runs, submits, and latency.
+
+    Both run no-op tasks by turns.
     """
     from ..bench.celery import run_latencies, run_rounds
     from ..bench.figures import quantiles

@@ -46,9 +46,7 @@ def cost(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure what each verb costs the server for one task, in instructions, by the size of the
-    calls.
-    """
+    """Measure what each verb costs the server for one task, by the number of tasks in a call."""
     from ..bench.cost import CostParameters, run_cost
 
     choices = _sizes(sizes), by, server, _options(option or [])

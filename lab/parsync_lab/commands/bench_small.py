@@ -114,9 +114,7 @@ def serve(
     seconds: Seconds = 15.0,
     as_json: Json = False,
 ) -> None:
-    """Measure the CPU time of `parsync serve` and of its server, and how soon a page shows a
-    change.
-    """
+    """Measure the cores of `parsync serve` and its server, and how soon a page shows a change."""
     from ..bench.serve import run_serve
 
     with measuring() as (stop, line):
@@ -159,9 +157,7 @@ def decide(
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds; medians are told.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Measure what one scheduler takes to decide, without a server: from a kind that waits to the
-    claims.
-    """
+    """Measure the CPU time of a scheduler's decision, without a server."""
     from ..bench.decide import run_decide
 
     with measuring() as (stop, line):

@@ -171,17 +171,14 @@ def as_json(result: Mapping[str, Any]) -> str:
 
 
 def rows_of(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str, str]]:
-    """Lines of the table of claims: claim, paper, ours, tolerance, holds."""
-    return [
-        (
-            row["claim"],
-            row["paper"],
-            "none" if row["ours"] is None else f"{row['ours']:.4g}",
-            row["tolerance"],
-            "yes" if row["holds"] else f"NO: {row['why']}" if row.get("why") else "NO",
-        )
-        for row in claims
-    ]
+    """Return the lines of the table of claims: claim, paper, ours, tolerance, holds."""
+    rows = []
+    for claim in claims:
+        ours = "none" if claim["ours"] is None else f"{claim['ours']:.4g}"
+        no = f"NO: {claim['why']}" if claim.get("why") else "NO"
+        holds = "yes" if claim["holds"] else no
+        rows.append((claim["claim"], claim["paper"], ours, claim["tolerance"], holds))
+    return rows
 
 
 def _tidied(claim: dict[str, Any]) -> dict[str, Any]:
