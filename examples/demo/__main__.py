@@ -36,17 +36,17 @@ from .report import is_clean, mean_scores, most_complex, summarize, total
 
 DEMO_CLUSTER: Final = "demo"
 SLOTS_LEFT_FREE: Final = 3
-"""Slots that submitting leaves free."""
+"""The number of slots that submitting leaves free."""
 
 GAP_S: Final = 0.2
 """The synchronisation gap, about as short as a task, so that views are fresh."""
 
 DEMO_START_S: Final = 60.0
-"""How long nodes and schedulers have to come up."""
+"""The time in which nodes and schedulers must come up."""
 
 
 class Bar:
-    """The progress bar, with what is placed, runs and is done."""
+    """The progress bar, with the numbers of placed, running and done tasks."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -145,9 +145,8 @@ def _wait_for_nodes(driver: Driver, stack: LocalStack, schedulers: int) -> None:
 def _drive(driver: Driver, bar: Bar, limit: int | None) -> Gathered:
     folder = stdlib_folder()
     modules = list_modules(folder)
-    random.Random(0).shuffle(
-        modules
-    )  # the same sample and order each time; large files do not come in a row
+    # the same order each time, in which large files do not come in a row
+    random.Random(0).shuffle(modules)
     modules = modules[:limit]
     bar.begin(len(modules), folder)
     return driver.run(modules, DEMO_SLOTS - SLOTS_LEFT_FREE)

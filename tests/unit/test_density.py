@@ -81,6 +81,26 @@ def test_a_name_says_what_it_is():
     assert count == OFFENDERS, "fewer are left: write the new counts into density.toml"
 
 
+SUMMARIES = [
+    *sorted((ROOT / "parsync_redis/model").rglob("*.py")),
+    *sorted((ROOT / "parsync_redis/client").rglob("*.py")),
+    *sorted((ROOT / "examples").rglob("*.py")),
+    *LAB,
+]
+"""The files in which each docstring's summary fits on its line; further folders follow."""
+
+
+def test_a_summary_fits_on_its_line():
+    wrong = [
+        f"{file.relative_to(ROOT)}: {summary}"
+        for file in SUMMARIES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and "\n" in (summary := (ast.get_docstring(node) or "").split("\n\n")[0])
+    ]
+    none_wrong("the first line of a docstring is a whole sentence, and a blank line follows", wrong)
+
+
 def constants(file: Path) -> Iterator[str]:
     """Yield the names of a module's constants; type variables are none."""
     for node in ast.parse(file.read_text(encoding="utf-8")).body:

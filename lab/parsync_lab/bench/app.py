@@ -15,7 +15,7 @@ from celery.worker.control import inspect_command
 from parsync_redis.integration.app import Parsync
 
 BENCH_QUEUE: Final = "bench"
-"""The queue of plain Celery; workers consume it only while they are told to."""
+"""The Celery queue of the plain task; workers consume it only while the bench lets them."""
 
 PLAIN_TASK = "bench.plain"
 PLACED_TASK = "bench.placed"
@@ -74,7 +74,7 @@ _stamps = Stamps()
 
 @inspect_command(default_timeout=5.0)  # type: ignore[untyped-decorator]
 def bench_stamps(state: Any, reset: bool = False) -> dict[str, Any]:
-    """Return what this worker ran; `reset` clears the counts after the answer."""
+    """Return the stamps of this worker; `reset` clears them after the answer."""
     global _stamps
     stamps = asdict(_stamps)
     if reset:

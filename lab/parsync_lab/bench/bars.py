@@ -6,7 +6,7 @@ from .markdown import BenchRuns, rungs_of, table
 
 
 def bars(runs: BenchRuns) -> list[str]:
-    """Render the targets and the figures reached."""
+    """Return the lines of the table: target, bar, measured figure, and whether it is reached."""
     rows: list[Sequence[object]] = []
     sustained = [run["found"] for run in rungs_of(runs) if run["found"]["sustained"]]
     if sustained:

@@ -10,7 +10,7 @@ from .processes import cpu_of
 BATCH: Final = 100
 BASELINE_SLOTS: Final = 10_000
 _KEY: Final = "baseline:seats"
-"""A key of the first primary of an embedded cluster with 16 primaries at most."""
+"""A key whose slot the first primary has, in a cluster of at most 16 primaries."""
 
 _CLAIM_LOOP: Final = """
 local won = 0

@@ -17,7 +17,7 @@ from . import app as bench
 
 ROUND_POLL_S: Final = 0.02
 ROUND_LIMIT_S: Final = 120.0
-"""How long no task may run before a round is given up."""
+"""The time without a run after which a round is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Round:
 
     @property
     def submit_rate(self) -> float:
-        """Tasks submitted a second."""
+        """Return the rate of submits, in tasks/s."""
         return self.tasks / self.submit_s
 
     @property
     def drain_rate(self) -> float:
-        """Tasks run a second."""
+        """Return the rate of runs, in tasks/s."""
         return (self.tasks - 1) / self.drain_s
 
 
@@ -64,14 +64,14 @@ class Bench:
             self.pause(ROUND_POLL_S)
 
     def open(self, system: str) -> None:
-        """Lets the workers run what waits for them."""
+        """Let the workers run the waiting tasks of a system."""
         if system == "plain":
             self._tell("add_consumer", queue=bench.BENCH_QUEUE)
         else:
             self._set_nodes("undrain")
 
     def close(self, system: str) -> None:
-        """Lets the workers run nothing more of a system."""
+        """Let the workers run no more tasks of a system."""
         if system == "plain":
             self._tell("cancel_consumer", queue=bench.BENCH_QUEUE)
         else:
@@ -118,7 +118,7 @@ class Bench:
         return (float(answer[1]) - began_s) * 1e3
 
     def pause(self, seconds: float) -> None:
-        """Sleeps, or raises Stopped."""
+        """Sleep, or raise Stopped."""
         if self.stop.wait(seconds):
             raise Stopped
 
@@ -144,7 +144,7 @@ class Bench:
             self.pause(ROUND_POLL_S)
 
     def _stamps(self, reset: bool = False) -> tuple[float, float, int]:
-        """(first, last, runs) over all workers, in Unix seconds."""
+        """Return (first, last, runs) over all workers; times in Unix seconds."""
         stamps = [row for row in self._tell("bench_stamps", reset=reset) if row["runs"]]
         if not stamps:
             return 0.0, 0.0, 0
@@ -184,9 +184,9 @@ def run_rounds(
 
 
 def run_latencies(bench: Bench, samples: int) -> dict[str, Floats]:
-    """Latencies of single tasks, by turns; 20 ms apart, so that each finds the cluster idle.
+    """Return the latencies of single tasks, in ms, measured by turns.
 
-    Milliseconds.
+    Tasks come 20 ms apart, so that each finds the cluster idle.
     """
     latencies_ms: dict[str, list[float]] = {"plain": [], "parsync": []}
     for system in latencies_ms:

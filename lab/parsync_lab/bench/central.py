@@ -47,7 +47,7 @@ def read_records(url: str, numbers: Sequence[int]) -> tuple[list[Any], list[Floa
 
 
 class Central:
-    """One script that takes the best free slot."""
+    """The contender *central*: one script takes the best free slot."""
 
     def __init__(self, url: str, parameters: BenchParameters, processes: Processes) -> None:
         self.url = url

@@ -105,7 +105,7 @@ redis.call('DECRBY', P .. 'open', #ARGV)
 
 
 def scripts(kinds: int) -> dict[str, str]:
-    """submit, start and finish, for one kind of task or for many."""
+    """Return the scripts submit, start and finish, for one kind of task or for many."""
     how = _BEST_SLOT if kinds == 1 else _BEST_FIT
     return {
         "submit": _SHARED + how + _SUBMIT,

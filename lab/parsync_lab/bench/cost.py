@@ -31,10 +31,10 @@ CALLGRIND = "callgrind"
 COMMANDSTATS = "commandstats"
 CALL_SIZES: Final = (100, 10, 1)
 ROUNDS_BY_METER: Final = {CALLGRIND: 5, COMMANDSTATS: 20}
-"""Some rounds, because Lua collects its garbage in some calls and not in others."""
+"""The number of rounds: Lua collects its garbage in some calls only."""
 
 _TIMEOUT_S: Final = 60.0
-"""Callgrind makes a server some fifty times slower."""
+"""The time-out of calls; callgrind makes a server some fifty times slower."""
 
 _QUIET: Final = {"hz": 1, "activerehashing": "no"}
 """Settings of a server under callgrind: it does little by itself between calls."""

@@ -28,14 +28,14 @@ from .parameters import BenchParameters
 from .standins import batches
 
 VERBS: Final = ("submit", "take", "commit", "start", "finish", "release")
-"""A life. A task that its worker starts soon needs no `confirm`, so that is not part of it."""
+"""The verbs of a life, without `confirm`: a task that its worker starts soon needs none."""
 
 WITH_CONFIRM: Final = ("submit", "take", "commit", "confirm", "start", "finish", "release")
 
 COST_NODES: Final = 100
 COST_NODE_SLOTS: Final = 100
 MESSAGE: Final = b"m" * 700
-"""As long as the message of a small Celery task."""
+"""A message as long as that of a small Celery task."""
 
 _ATTEMPT_SALT: Final = ".482913"
 _SCHEDULER: Final = "s1"
@@ -43,7 +43,7 @@ _SCHEDULER: Final = "s1"
 
 @dataclass(frozen=True, slots=True)
 class CostCase:
-    """A task whose life is measured: its options, and what each node offers besides its slots."""
+    """A case: the options of its tasks, and each node's resources besides its slots."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     resources: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ COST_CASES: Final[Mapping[str, CostCase]] = {
         {"zone": "a"},
     ),
 }
-"""A task without needs, and one with two amounts and a label."""
+"""The cases: tasks without needs, and tasks with two amounts and a label."""
 
 
 class Life:
@@ -101,9 +101,9 @@ class Life:
         return dict(zip(names, registrations, strict=True))
 
     def begin(self, count: int, of_one: int = 0) -> None:
-        """Make so many new tasks; the verbs that follow are about them.
+        """Make `count` new tasks, which the following verbs are about.
 
-        of_one: so many in turn are of one shard.
+        of_one: the number of consecutive tasks of one shard; 0 for any shard.
         """
         ids = [str(UUID(int=self._dice.getrandbits(128))) for _ in range(count)]
         if of_one and self.shards > 1:

@@ -55,7 +55,7 @@ def offer_of(number: int) -> Resources:
 
 
 def needs_of(number: int) -> Resources:
-    """Return needs on which each rule has something to judge; no two numbers have the same."""
+    """Return needs that each rule has to judge; each number gives different needs."""
     return Resources.needed(
         1,
         {"cpu": 1, "mem": round(4 + number / 1000, 3), "gpu.mem": 5},
@@ -65,7 +65,7 @@ def needs_of(number: int) -> Resources:
 
 
 class Decider:
-    """A core with a view of so many slots."""
+    """A scheduler's core with a view of `slots` slots."""
 
     def __init__(self, slots: int) -> None:
         self.core = Core("s1", DECIDER_PARTITIONS, Strategy.QUALITY, 1.5, np.random.default_rng(1))

@@ -9,11 +9,11 @@ import numpy as np
 from parsync_redis.placement.strategy import Floats
 
 QUANTILES = (("p50", 500), ("p95", 950), ("p99", 990), ("p999", 999))
-"""Names and how many in a thousand."""
+"""{name of a percentile: its thousandths}."""
 
 
 def quantiles(values: Floats) -> dict[str, float]:
-    """p50, p95, p99 and p99.9 by nearest rank, in the unit of the values; 0 for none."""
+    """Return p50, p95, p99 and p99.9 by nearest rank, in the values' unit; 0 without values."""
     if not len(values):
         return {name: 0.0 for name, _ in QUANTILES}
     ordered = np.sort(values)
@@ -42,7 +42,7 @@ class Pace:
         return max(0, ceil((floor(self.rate * self.seconds) - self.which) / self.generators))
 
     def due(self, elapsed_s: float) -> int:
-        """Return the number of this generator's tasks that are due after so many seconds."""
+        """Return the number of this generator's tasks that are due after `elapsed_s`."""
         if elapsed_s < 0:
             return 0
         return min(
@@ -51,16 +51,16 @@ class Pace:
         )
 
     def number(self, position: int) -> int:
-        """Return the number, among all tasks, of this generator's own-th task."""
+        """Return the number among all tasks of this generator's task at `position`."""
         return self.which + position * self.generators
 
     def due_s(self, number: int) -> float:
-        """When task `number` is due, in seconds after the beginning."""
+        """Return when task `number` is due, in seconds after the beginning."""
         return number / self.rate
 
 
 def rate_within(stamps_ms: Floats, begin_ms: float, end_ms: float) -> float:
-    """Events a second within a window, by their times."""
+    """Return the events per second within a window."""
     inside = np.count_nonzero((stamps_ms >= begin_ms) & (stamps_ms < end_ms))
     return round(float(inside) / (end_ms - begin_ms) * 1e3, 1)
 
@@ -77,10 +77,10 @@ def grows(delays_ms: Floats) -> bool:
 
 
 def ratio(part: float, whole: float, digits: int = 6) -> float:
-    """Part / whole, 0 for a whole of 0."""
+    """Return part / whole, 0 for a whole of 0."""
     return round(part / whole, digits) if whole else 0.0
 
 
 def longest(rows: Sequence[Floats]) -> Floats:
-    """Several arrays as one."""
+    """Return several arrays as one array."""
     return np.concatenate(rows) if rows else np.zeros(0)

@@ -14,12 +14,12 @@ from .figures import Pace
 
 GENERATOR_POLL_S: Final = 0.01
 MAX_TASKS_PER_SUBMIT: Final = 2000
-"""The most tasks in one call of submit_many; it makes a round trip for every 500."""
+"""The maximum number of tasks in a call of submit_many, which sends 500 a round trip."""
 
 BENCH_TASK: Final = "bench.hold"
 
 SubmitNumbers = Callable[[Sequence[int]], None]
-"""Submits the tasks of these numbers."""
+"""A function that submits the tasks of these numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Sent:
 
 
 TASKS_OF_ONE_SHARD: Final = 100
-"""So many tasks in turn are of one shard: a client that makes the ids of a batch does so too."""
+"""The number of consecutive tasks of one shard, as a client makes the ids of a batch."""
 
 
 def task_id(number: int, shards: int = 1) -> str:
-    """Return the id of task `number` in a queue with so many shards."""
+    """Return the id of task `number` in a queue with `shards` shards."""
     if shards == 1:
         return f"b{number}"
     shard = number // TASKS_OF_ONE_SHARD % shards

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 BenchRuns = Mapping[str, Mapping[str, Any]]
-"""By name: the command's words, and what it printed."""
+"""{name of a run: {"command": its words, "found": its figures}}."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

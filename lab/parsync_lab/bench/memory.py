@@ -16,7 +16,7 @@ VERBS_BY_STATE: Final = {
     "running": ("take", "commit", "start"),
     "ended": ("finish", "release"),
 }
-"""The states in which tasks are measured, and the verbs that bring them there."""
+"""{measured state of a task: the verbs that lead to it}."""
 
 
 def run_memory(tasks: int, stop: threading.Event, say: Say) -> dict[str, Any]:

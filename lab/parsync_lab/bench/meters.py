@@ -16,7 +16,7 @@ _MARK: Final = "echoCommand"
 """The server's function for ECHO: at each call callgrind writes its count and starts anew."""
 
 _QUIET_S: Final = 3.0
-"""How long the servers do nothing, so that what that costs is known."""
+"""The seconds for which idle servers are measured, to know the cost of doing nothing."""
 
 
 class Meter(Protocol):

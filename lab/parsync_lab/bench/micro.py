@@ -25,7 +25,7 @@ from .placement import Say, facts_of
 from .processes import Processes, cpu_of
 
 WARM: Final = 3
-"""Rounds that are not counted."""
+"""The number of warm-up rounds, which do not count."""
 
 
 def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _timed(
 
 
 def run_submit(tasks: int, rounds: int, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Messages/s of submit_many and of apply_async in a loop, by turns; one process."""
+    """Return the messages per second of submit_many and apply_async, measured by turns."""
     with EmbeddedServer() as server:
         store = Store.from_url(server.url, BENCH_CLUSTER)
         set_up(store, BenchParameters(schedulers=1, partitions=1))
@@ -140,16 +140,14 @@ def run_submit(tasks: int, rounds: int, stop: threading.Event, say: Say) -> dict
 
 
 def run_idle(parameters: BenchParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Run an idle cluster for `asked.seconds`; return its requests a second and its CPU time.
+    """Run an idle cluster; return its requests per second and its CPU time.
 
-    requests: scripts that schedulers run; nodes' renewals, which come at a fixed rate, are taken
-    off. commands: with those inside scripts.
+    requests: scripts that schedulers run, without nodes' renewals, which come at a fixed rate.
+    commands: all commands, with those inside scripts.
     """
     parameters.check()
-    with (
-        EmbeddedServer(find_wheel()) as server,
-        Processes(stop) as processes,
-    ):  # Redis does not count the commands of a client
+    # the wheel has Valkey: Redis does not count the commands of each client
+    with EmbeddedServer(find_wheel()) as server, Processes(stop) as processes:
         contender = Ours(server.url, parameters, processes, idle=True)
         contender.start(say)
         processes.pause(2 * parameters.gap_s)

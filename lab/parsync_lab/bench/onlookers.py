@@ -18,17 +18,20 @@ OVERVIEW_PATH = "/"
 NODES_PATH = "/view/nodes"
 EVENTS_PATH = "/events"
 PATHS: Final = (OVERVIEW_PATH, NODES_PATH, "/view/schedulers")
-"""Pages that viewers follow, the first one the first, and so on."""
+"""The pages that viewers follow: viewer k follows page k modulo their number."""
 
 DRAINED_NODE: Final = "n0"
-"""The node that is drained and undrained: it is on the first page of nodes."""
+"""The node to drain and undrain; it is on the first page of nodes."""
 
 CHANGE_LIMIT_S: Final = 60.0
-"""A change must be shown within this time."""
+"""The time within which viewers must show a change."""
 
 
 class Onlooker(threading.Thread):
-    """A viewer who follows a path, as a browser does. messages: how many have come."""
+    """A viewer who follows a path, as a browser does.
+
+    messages: the number of received messages.
+    """
 
     def __init__(self, url: str, path: str) -> None:
         super().__init__(daemon=True)
@@ -42,7 +45,7 @@ class Onlooker(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Read until the service ends."""
+        """Read messages until the service ends."""
         with urllib.request.urlopen(self._request, timeout=CHANGE_LIMIT_S) as answer:  # noqa: S310  our own server
             for line in answer:
                 self.messages += line == b"\n"
@@ -52,19 +55,19 @@ class Onlooker(threading.Thread):
                     self._found.set()
 
     def want(self, text: str) -> None:
-        """Look out for a text from now on."""
+        """Begin to look for a text in new messages."""
         self._found.clear()
         self._wanted = text.encode()
 
     def wait(self) -> float:
-        """Wait for the text and return when it had come, in monotonic seconds."""
+        """Wait for the text; return when it came, in monotonic seconds."""
         if not self._found.wait(CHANGE_LIMIT_S):
             raise TimeoutError(f"{self.path} has not shown a change after {CHANGE_LIMIT_S:g} s")
         return self.found_s
 
 
 class Changes:
-    """Changes the state: submits a task, drains a node, and so on, and times what viewers show."""
+    """Changes the state (submits a task, drains a node, ...) and times when viewers show it."""
 
     def __init__(
         self, client: ParsyncClient, onlookers: Sequence[Onlooker], stop: threading.Event
@@ -108,7 +111,7 @@ class Changes:
 
 
 def spread(times: Sequence[float]) -> dict[str, float]:
-    """Return median, 99th percentile and maximum of times."""
+    """Return the median, 99th percentile and maximum of times."""
     percentiles = quantiles(np.array(times))
     return {
         "p50_ms": percentiles["p50"],

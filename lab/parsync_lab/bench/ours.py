@@ -33,7 +33,7 @@ TASKS_PER_READ: Final = 2000
 
 @dataclass(slots=True)
 class TaskTimes:
-    """Server times of each task, by number, in ms (nan: never), and the audit's findings."""
+    """The times of each task (server ms, nan for never), and the findings of the audit."""
 
     submitted_ms: Floats
     placed_ms: Floats
@@ -45,7 +45,7 @@ class TaskTimes:
 def read_times(
     store: Store, numbers: Sequence[int]
 ) -> tuple[list[tuple[TaskState, int]], list[Floats]]:
-    """Return state and starts of each task, and its four times as arrays."""
+    """Return (state, starts) of each task, and its four times as arrays."""
     ids = [task_id(number, store.keys.shards) for number in numbers]
     statuses: list[TaskStatus] = []
     for first in range(0, len(ids), TASKS_PER_READ):
@@ -73,12 +73,12 @@ def settings_of(url: str, parameters: BenchParameters) -> Settings:
 
 
 def set_up(store: Store, parameters: BenchParameters) -> None:
-    """Create the cluster, without any process."""
+    """Create the cluster without starting a process."""
     join_cluster(store, settings_of("redis://127.0.0.1", parameters), create=True)
 
 
 def named(url: str, kind: str) -> str:
-    """Add a client name to the URL, so that the server's client list tells the processes apart."""
+    """Return the URL with a client name, which tells the processes apart in the server's list."""
     return f"{url}?client_name={kind}"
 
 
@@ -198,7 +198,7 @@ class Ours:
 def scheduler_job(
     settings: Settings, name: str, system: str = System.PARSYNC
 ) -> Callable[[Event, Callable[[Any], None]], dict[str, int]]:
-    """Make a scheduler's job: run until stopped; its result are its counters."""
+    """Return the job of a scheduler, which runs until stopped and returns its counters."""
 
     def job(stop: Event, tell: Callable[[Any], None]) -> dict[str, int]:
         store = Store.from_url(

@@ -29,7 +29,7 @@ from .watch import Contender, RunWatch, Say
 
 
 def contender(url: str, parameters: BenchParameters, processes: Processes) -> Contender:
-    """Make the system that `parameters` names."""
+    """Return the contender that `parameters` name."""
     rivals: dict[str, Callable[[str, BenchParameters, Processes], Contender]]
     rivals = {System.CENTRAL: Central, System.QUEUES: Queues}
     return rivals.get(parameters.system, Ours)(url, parameters, processes)
@@ -102,9 +102,8 @@ def _rates(
     delays = np.maximum(delays[~np.isnan(delays)], 0.0)
     placed = rate_within(times.placed_ms, *window)
     all_delays = (times.placed_ms - due_ms)[due_ms < window[1]]
-    growing = grows(
-        all_delays[~np.isnan(all_delays)]
-    )  # of the whole run: what piled up before the window is growth too
+    # of the whole run: delays that grew before the window count as well
+    growing = grows(all_delays[~np.isnan(all_delays)])
     return {
         "offered_per_s": parameters.rate,
         "submitted_per_s": None

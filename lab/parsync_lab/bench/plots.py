@@ -7,7 +7,7 @@ from .markdown import BenchRuns, rungs_of
 
 
 def draw_plots(runs: BenchRuns, folder: Path) -> list[str]:
-    """Rate and delay along the ladder; costs along the scale."""
+    """Draw rate and delay along the ladder, and costs along the scale; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     rungs = [run["found"] for run in rungs_of(runs)]

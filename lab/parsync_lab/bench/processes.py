@@ -37,7 +37,10 @@ class _Failed(str):
 
 @dataclass(slots=True)
 class Member:
-    """A process; `ended` is what it returned."""
+    """A process of the bench.
+
+    ended: its result, once it has ended.
+    """
 
     role: str
     process: BaseProcess
@@ -119,7 +122,7 @@ class Processes:
         return [member.ended[-1] for member in members]
 
     def cpu_s(self) -> dict[str, float]:
-        """Return the CPU seconds, user and system, of each role so far."""
+        """Return {role: CPU seconds so far, user and system}."""
         seconds: dict[str, float] = {}
         for member in self.members:
             seconds[member.role] = seconds.get(member.role, 0.0) + cpu_of(member.process.pid or 0)

@@ -30,7 +30,7 @@ QUEUE_PARTS: Final[dict[str, Measure]] = {
     "order": measure_order,
     "reasons": measure_reasons,
 }
-"""The parts of the bench, each on a server of its own."""
+"""{part of the bench: its measurement}; each part has a server of its own."""
 
 
 def run_queue(
@@ -63,9 +63,10 @@ def _say(say: Say, part: str, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure with its bar and its goal; None was never reached. at_least: more is better.
+    """A figure with its bar and its goal; a measured None means never.
 
-    without: the same figure of a cluster where nothing else waits.
+    at_least: whether larger is better. without: the same figure of a cluster where nothing else
+    waits.
     """
 
     what: str

@@ -16,10 +16,10 @@ from .queue_parameters import QueueParameters
 from .queue_rig import FOR_EVER_S, Home, Rig, TaskFields, running
 
 SAMPLE_EVERY_S: Final = 0.3
-"""The time between two tasks whose delay is measured."""
+"""The time between two probes."""
 
 NOT_PLACED_AFTER_S: Final = 60.0
-"""How long a task may wait before it counts as not placed."""
+"""The wait after which a task counts as not placed."""
 
 SETTLE_S: Final = 3.0
 """The time between the submits and the measurement of the cores."""
@@ -95,17 +95,17 @@ def _summary(delays: Sequence[float | None]) -> dict[str, float | None]:
 
 
 def one_kind(count: int) -> list[TaskFields]:
-    """Return tasks of one kind, which need the GPU that is busy."""
+    """Return tasks of one kind, which need the busy node's GPU."""
     return [{"resources": {"gpu": 1}}] * count
 
 
 def many_kinds(count: int) -> list[TaskFields]:
-    """Return tasks of a kind each, which need more memory than is free."""
+    """Return tasks of different kinds, which need more memory than is free."""
     return [{"resources": {"mem": SMALL + 1 + number}} for number in range(count)]
 
 
 def named_kinds() -> dict[str, TaskFields]:
-    """Return what tasks of fifty kinds ask for, each by what its true reason must say."""
+    """Return {true reason to wait: options} for fifty kinds of task."""
     short = [SMALL + 1 + number for number in range(NAMED_KINDS // 2)]
     needs_by_reason: dict[str, TaskFields] = {
         f"only node busy fits: it is short of mem: the task needs {mem}": {

@@ -24,7 +24,7 @@ URGENT: Final[dict[str, TaskFields]] = {
 
 EQUAL: Final = 60
 ORDERERS: Final = 3
-"""The equal tasks, and the schedulers that compete for their slot."""
+"""The number of schedulers that compete for the slot of the equal tasks."""
 
 
 def measure_priority(
@@ -39,9 +39,8 @@ def measure_priority(
         for round in range(parameters.rounds):
             say(f"tasks of priority 9: round {round + 1} of {parameters.rounds}")
             for urgency, options in URGENT.items():
-                rig.processes.pause(
-                    HOLD_S * (round + 0.5) / parameters.rounds
-                )  # at all moments of a run
+                # so that urgent tasks come at all moments of a run
+                rig.processes.pause(HOLD_S * (round + 0.5) / parameters.rounds)
                 numbers = rig.submit([options])
                 urgent += [(urgency, number) for number in numbers]
                 rig.until(numbers, TaskState.SUCCEEDED, URGENT_LIMIT_S)
@@ -91,9 +90,9 @@ def measure_order(parameters: QueueParameters, stop: threading.Event, say: Say) 
 
 
 def disorder(starts: Sequence[float]) -> tuple[int, int]:
-    """Return the pairs that started in the wrong order, and the most places that one was late.
+    """Return the number of pairs in the wrong order, and the most places by which a task was late.
 
-    starts: when each task started, in the order in which they should have.
+    starts: when each task started, in the order of the submits.
     """
     pairs = sum(later < earlier for earlier, later in combinations(starts, 2))
     ranks = np.argsort(np.argsort(np.array(starts), kind="stable"), kind="stable")

@@ -25,7 +25,7 @@ from .standins import NodePlan, stand_in
 
 RIG_PARTITIONS: Final = 8
 FOR_EVER_S: Final = 3600.0
-"""How long the tasks of a busy node last: longer than any bench."""
+"""The run time of the busy node's tasks, longer than any bench."""
 
 TaskFields = Mapping[str, Any]
 """The options of a task, as in `parsync={...}`."""
@@ -33,7 +33,7 @@ TaskFields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A node: its offer, and how long it holds each of its tasks."""
+    """A node of the rig: its offer, and the run time of its tasks."""
 
     name: str
     offer: Resources
@@ -41,7 +41,10 @@ class Home:
 
 
 class Rig:
-    """A running cluster. Tasks have numbers; it counts them as they are submitted."""
+    """A running cluster.
+
+    It numbers the tasks in the order of their submits.
+    """
 
     def __init__(
         self, server: EmbeddedServer, processes: Processes, homes: Sequence[Home], schedulers: int
@@ -51,10 +54,9 @@ class Rig:
         self._homes = homes
         self._names = [f"s{number}" for number in range(schedulers)]
         self._slots = sum(home.offer.slots for home in homes)
-        self._asked = BenchParameters(
-            partitions=RIG_PARTITIONS, strategy=Strategy.ADAPTIVE
-        )  # as a new cluster has it
-        self._settings = settings_of(server.url, self._asked)
+        # the strategy of a new cluster
+        self._parameters = BenchParameters(partitions=RIG_PARTITIONS, strategy=Strategy.ADAPTIVE)
+        self._settings = settings_of(server.url, self._parameters)
         self.client = ParsyncClient(self._settings)
         self.store = self.client.store
         self.submitted = 0
@@ -63,7 +65,7 @@ class Rig:
         """Create the cluster, register the nodes, and wait until every scheduler sees all slots."""
         join_cluster(self.store, self._settings, create=True)
         url = named(self._server.url, "agents")
-        lease_s = self._asked.lease_s
+        lease_s = self._parameters.lease_s
         agents = [
             stand_in(
                 url,
@@ -83,7 +85,7 @@ class Rig:
         self._until_all_see(self._slots)
 
     def _until_all_see(self, free: int) -> None:
-        """Wait until so many slots are free in every scheduler's copy of the state."""
+        """Wait until every scheduler's copy has `free` free slots."""
         deadline = time.monotonic() + CLUSTER_START_S
         while any(
             self.store.hash(self.store.keys.stats(name)).get("free") != str(free)
@@ -96,7 +98,7 @@ class Rig:
             self.processes.pause(0.1)
 
     def submit(self, tasks: Sequence[TaskFields]) -> range:
-        """Submit tasks as fast as it goes; return their numbers."""
+        """Submit tasks without pauses; return their numbers."""
         numbers = range(self.submitted, self.submitted + len(tasks))
         self.submitted += len(tasks)
         pairs = zip(numbers, tasks, strict=True)
@@ -113,7 +115,7 @@ class Rig:
         return read_times(self.store, numbers)[1]
 
     def until(self, numbers: Sequence[int], state: TaskState, most_s: float) -> bool:
-        """Wait until tasks are in a state; return False if they are not after `most_s` seconds."""
+        """Wait until all tasks are in a state; return False if not after `most_s` seconds."""
         ids = [task_id(number) for number in numbers]
         deadline = time.monotonic() + most_s
         while any(task.state is not state for task in self.client.statuses(ids)):
@@ -158,7 +160,7 @@ class Rig:
 
 @contextmanager
 def running(homes: Sequence[Home], schedulers: int, stop: threading.Event) -> Iterator[Rig]:
-    """Run a cluster on a server of its own; it leaves nothing running."""
+    """Yield a running cluster on a server of its own, and stop it at the end."""
     with EmbeddedServer() as server, Processes(stop) as processes:
         rig = Rig(server, processes, homes, schedulers)
         rig.start()

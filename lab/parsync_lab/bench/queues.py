@@ -24,7 +24,7 @@ from .standins import STAND_IN_POLL_S, batches, turn_until
 from .wire import Wire, pack
 
 MACHINE_CLASSES: Final = 5
-"""Classes of machine, each with its queue."""
+"""The number of machine classes, each with a queue."""
 
 _MESSAGE_ID: Final = re.compile(rb'"id": ?"b(\d+)"')
 _QUEUE_STATE: Final = ("unacked", "unacked_index")
@@ -32,7 +32,7 @@ _QUEUE_STATE: Final = ("unacked", "unacked_index")
 
 @dataclass(slots=True)
 class WorkerRuns:
-    """The result of a stand-in for plain workers: (number, begun, ended), monotonic seconds."""
+    """The runs of a stand-in for plain workers: (number, begun, ended), monotonic seconds."""
 
     runs: list[tuple[int, float, float]] = field(default_factory=list)
 

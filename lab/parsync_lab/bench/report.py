@@ -57,7 +57,7 @@ RUNS: Final[dict[str, list[str]]] = {
 def measure_all(
     keep: Path, measure_anew: bool, highest_rate: float, stop: threading.Event, say: Say
 ) -> None:
-    """Run every bench; each leaves a file with its command and its output."""
+    """Run every bench; each writes a file with its command and its output."""
     keep.mkdir(parents=True, exist_ok=True)
     best = 0.0
     for rate in (rate for rate in LADDER if rate <= highest_rate):

@@ -38,7 +38,7 @@ def run_scale(
     stop: threading.Event,
     say: Say,
 ) -> dict[str, Any]:
-    """Run each number of slots with the asked schedulers, then each number of schedulers."""
+    """Run each number of slots, then each number of schedulers; return both tables."""
     plans = [replace(parameters, slots=n, node_slots=max(10, n // 2000)) for n in slots]
     plans += [replace(parameters, schedulers=n) for n in schedulers]
     for plan in plans:

@@ -1,4 +1,4 @@
-"""Measure the CPU time of `parsync serve` and of the server, and how soon a page shows a change.
+"""The bench of `parsync serve`: its cores, and how soon a page shows a change.
 
 Nodes and waiting tasks are only records.
 """
@@ -29,7 +29,7 @@ SERVE_BENCH_CLUSTER: Final = "serve"
 SERVE_BENCH_PARTITIONS: Final = 8
 SERVE_START_S: Final = 60.0
 CHANGING: Final = 3
-"""The state changes for so many times `seconds`."""
+"""The factor by which the phase of changes is longer than the other phases."""
 
 
 def run_serve(
@@ -123,7 +123,7 @@ def _offer(number: int) -> Resources:
 
 
 def _tasks(count: int) -> Iterator[Mapping[str, Any]]:
-    """Yield tasks of 100 kinds, three priorities in each."""
+    """Yield tasks of 100 kinds, with three priorities in each."""
     for number in range(count):
         resources = {"gpu": 1 + number % 4, "mem": f"{1 + number % 25}GiB"}
         yield {"name": BENCH_TASK, "priority": number % 3, "resources": resources}

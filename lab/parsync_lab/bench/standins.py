@@ -27,13 +27,13 @@ log = logging.getLogger("parsync.bench")
 
 T = TypeVar("T")
 STAND_IN_POLL_S: Final = 0.02
-"""A stand-in looks into the inboxes of its nodes that often at most."""
+"""The shortest interval between two looks into the inboxes of a stand-in's nodes."""
 
 POLL_S_PER_NODE: Final = 1e-4
 """The polling interval per node; real workers wait for doorbells without polling."""
 
 DOORBELLS_PER_POP: Final = 100
-"""The most doorbells that it takes from one inbox at a time."""
+"""The maximum number of doorbells that a stand-in takes from an inbox at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class NodePlan:
 
 @dataclass(slots=True)
 class Ran:
-    """A stand-in's result: the ids of the accepted starts, and counts."""
+    """The result of a stand-in: the ids of the accepted starts, and counts."""
 
     started: list[str] = field(default_factory=list)
     finished: int = 0
@@ -78,9 +78,9 @@ def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> Non
 
 
 class StandIn:
-    """The agents of some nodes.
+    """A stand-in for the agents of some nodes.
 
-    `duration_s`: how long each task is held. `idle`: do not read inboxes.
+    duration_s: how long each task holds its slots. idle: whether inboxes are not read.
     """
 
     def __init__(
@@ -92,12 +92,10 @@ class StandIn:
         self.plans = nodes
         self.idle = False
         self._homes: list[tuple[str, int, int]] = []  # name, partition, incarnation
-        self._inboxes: list[
-            tuple[Wire, bytes, int]
-        ] = []  # a server, the requests for what is there, how many
-        self._held: deque[tuple[float, Place]] = (
-            deque()
-        )  # each is held equally long: the first ends first
+        # of each server: its connection, the packed requests for its inboxes, their number
+        self._inboxes: list[tuple[Wire, bytes, int]] = []
+        # (end, place) in order of the ends, because all tasks are held equally long
+        self._held: deque[tuple[float, Place]] = deque()
         self._renewed = 0
         self.ran = Ran()
 

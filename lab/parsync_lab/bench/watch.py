@@ -14,13 +14,13 @@ from .ours import TaskTimes
 from .processes import Processes, cpu_of
 
 DRAIN_STALL_S: Final = 60.0
-"""How long no task may become final after the load before the bench is given up."""
+"""The time without a final task after which the drain is given up."""
 
 Say = Callable[[str], None]
 
 
 class Contender(Protocol):
-    """A system in the bench."""
+    """A contender of the bench: a system that places tasks."""
 
     def start(self, say: Say) -> None:
         """Start all processes; return when they are ready."""
@@ -51,7 +51,7 @@ class RunWatch:
         self._ages: list[tuple[float, float]] = []
 
     def server_ms(self, at_s: float) -> float:
-        """Convert a monotonic time to the server's time, by the shortest of some round trips."""
+        """Return a monotonic time as server time (ms), by the shortest of some round trips."""
         best = float("inf")
         server_ms = 0.0
         for _ in range(20):
@@ -95,7 +95,7 @@ class RunWatch:
             open_tasks = still_open
 
     def look(self) -> dict[str, Any]:
-        """Return the usage so far."""
+        """Return the usage of servers and processes so far."""
         infos = [client.info("everything") for client in self._clients]
         rows = self.contender.stats()
         calls = [

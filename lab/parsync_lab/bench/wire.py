@@ -55,5 +55,5 @@ class Wire:
 
 
 def pack(commands: Sequence[Sequence[str | int | float | bytes]]) -> bytes:
-    """Commands as the bytes that are sent."""
+    """Return commands as the bytes to send."""
     return b"".join(hiredis.pack_command(tuple(words)) for words in commands)  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ POD_COLUMNS: Final = (
     "deletion_time",
 )
 MOST_GPUS: Final = 32
-"""GPUs of a node: with its other amounts and labels it has at most 64 words."""
+"""The maximum number of GPUs of a node: with other amounts and labels it has 64 words."""
 
 MOST_TIME_S: Final = 10**12
 WHOLE_NUMBER_RULE: Final = "a whole number, 0 or more"
@@ -89,9 +89,9 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class GpuTrace:
-    """The nodes of a trace, and its pods in the order in which they were created.
+    """The nodes of a trace, and its pods in the order of their creation.
 
-    limit: only so many of them.
+    limit: the maximum number of pods.
     """
 
     nodes: Sequence[GpuNode]
@@ -104,7 +104,7 @@ class GpuTrace:
         return THOUSANDTHS * sum(node.gpus for node in self.nodes)
 
     def offers(self) -> dict[str, Resources]:
-        """Return the offer of each node. It has so many slots that no pod ever lacks one."""
+        """Return {node: offer}, with so many slots that no pod lacks a slot."""
         smallest = {
             have: _smallest([pod for pod in self.pods if bool(pod.gpu_milli) is have])
             for have in (True, False)
@@ -116,14 +116,14 @@ class GpuTrace:
 
 
 def _smallest(pods: Sequence[Pod]) -> tuple[int, tuple[int, int, int]]:
-    """Return the number of some pods, and the smallest need of each resource among them."""
+    """Return the number of pods, and the smallest need of each resource among them."""
     needs = [(pod.cpu_milli, pod.memory_mib, pod.gpu_milli) for pod in pods] or [(0, 0, 0)]
     cpu, memory, gpu = map(min, zip(*needs, strict=True))
     return len(pods), (cpu, memory, gpu)
 
 
 def _enough_slots(node: GpuNode, pods: int, smallest: tuple[int, int, int]) -> int:
-    """Return the most of these pods that the node could hold at once.
+    """Return the maximum number of these pods that the node could hold at once.
 
     Only pods with GPUs go to a node with GPUs.
     """

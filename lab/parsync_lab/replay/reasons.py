@@ -14,12 +14,11 @@ MOST_REASONS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class WhyWaiting:
-    """A reason.
+    """A reason why pods wait.
 
-    why: the obstacle at the nearest node. fitting: how many nodes could hold such a pod when empty.
-
-    models: the GPU models that the pods accept, '' for any. sentence: a scheduler wrote it to the
-    pods of one kind.
+    why: the obstacle at the nearest node. fitting: the number of nodes that could hold such a pod
+    when empty. models: the GPU models that the pods accept, '' for any. sentence: the sentence that
+    a scheduler wrote to the pods of one kind.
     """
 
     pods: int

@@ -40,9 +40,9 @@ MOST_ROUNDS: Final = 1000
 """The most round trips of a tick; a scheduler with more to do goes on at the next tick."""
 
 STRATEGY: Final = Strategy.QUALITY
-"""*adaptive* uses it while delays are short.
+"""The strategy that *adaptive* uses while delays are short.
 
-It is fixed, for delays on a server are not those of virtual time.
+It is fixed, because delays on a server are not those of virtual time.
 """
 
 T = TypeVar("T")
@@ -50,9 +50,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReplayParameters:
-    """speedup: the trace's time runs so many times faster.
+    """The parameters of a replay.
 
-    ends: pods end when the trace says; else they stay.
+    speedup: the factor by which the trace's time runs faster. ends: whether pods end when the trace
+    says; otherwise they stay.
     """
 
     schedulers: int = 4
@@ -79,7 +80,7 @@ class ReplayParameters:
 
 
 class Replay:
-    """One replay; `timeline` says what happened."""
+    """A replay; `timeline` has the events."""
 
     def __init__(
         self, trace: GpuTrace, store: Store | VirtualStore, parameters: ReplayParameters
@@ -104,9 +105,8 @@ class Replay:
         self._pods = {pod.name: pod for pod in trace.pods}
         self._begin_s = trace.pods[0].at_s if trace.pods else 0.0
         self._arrived = 0
-        self._running: list[
-            tuple[float, int, Place]
-        ] = []  # a heap: end, number of the placement, place
+        # a heap of (end, number of the placement, place)
+        self._running: list[tuple[float, int, Place]] = []
         self._quiet = 0  # ticks since anything happened
         self.ticks = 0
 

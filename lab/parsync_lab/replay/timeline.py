@@ -50,15 +50,15 @@ class Curve:
 
     @property
     def most(self) -> int:
-        """The largest sum."""
+        """Return the largest sum."""
         return max(self.levels()[1], default=0)
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Virtual times are in seconds of the trace.
+    """The events of a replay as curves; times are virtual, in seconds of the trace.
 
-    used and asked: thousandths of GPUs that pods hold, or asked for.
+    used, asked: thousandths of GPUs that pods hold, or asked for.
     """
 
     arrived: Curve = field(default_factory=Curve)

@@ -9,14 +9,15 @@ READ: Final = 0.1
 """The tolerance, as a share, of a figure read off a plot; see docs/decisions/0018."""
 
 SCORE_READ: Final = 0.15
-"""That of a score: about twice what it can be read to."""
+"""The tolerance of a score, about twice the precision with which a plot can be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimCheck:
-    """One claim of the paper.
+    """A claim of the paper and its check.
 
-    `ours` is None if nothing was measured: it does not hold; `why` is then the reason.
+    ours: our value; None if nothing was measured, and then the claim does not hold. why: the reason
+    why it does not hold.
     """
 
     id: str
@@ -28,7 +29,7 @@ class ClaimCheck:
     why: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For result.json; the reason only where there is one to give."""
+        """Return the fields for result.json, without an empty reason."""
         fields = asdict(self)
         if self.holds or not self.why:
             del fields["why"]
@@ -56,7 +57,10 @@ def near(
 def between(
     id: str, claim: str, low: float, high: float, measured: float | None, if_less: str = ""
 ) -> ClaimCheck:
-    """Ours is in the paper's range; `if_less` is the reason if it is below it."""
+    """Check that our value is in the paper's range.
+
+    if_less: the reason for a smaller value.
+    """
     holds = measured is not None and low <= measured <= high
     return _check(
         id,
@@ -72,7 +76,7 @@ def between(
 def below(
     id: str, claim: str, paper: str, limit: float, measured: float | None, why: str = ""
 ) -> ClaimCheck:
-    """Ours is at most the limit."""
+    """Check that our value is at most the limit."""
     return _check(
         id,
         claim,
@@ -87,7 +91,7 @@ def below(
 def above(
     id: str, claim: str, paper: str, limit: float, measured: float | None, why: str = ""
 ) -> ClaimCheck:
-    """Ours is at least the limit."""
+    """Check that our value is at least the limit."""
     return _check(
         id,
         claim,
@@ -108,17 +112,17 @@ def _check(
 
 
 def ratio(dividend: float | None, divisor: float | None) -> float | None:
-    """Divide; None if a value was not measured or the divisor is 0."""
+    """Return dividend / divisor; None if a value was not measured or the divisor is 0."""
     return None if dividend is None or not divisor else dividend / divisor
 
 
 def difference(minuend: float | None, subtrahend: float | None) -> float | None:
-    """Subtract; None if a value was not measured."""
+    """Return minuend - subtrahend; None if a value was not measured."""
     return None if minuend is None or subtrahend is None else minuend - subtrahend
 
 
 def most(values: Sequence[float | None]) -> float | None:
-    """Return the largest value; None if one was not measured, or there is none."""
+    """Return the largest value; None if some value was not measured, or without values."""
     measured = [value for value in values if value is not None]
     return max(measured) if measured and len(measured) == len(values) else None
 

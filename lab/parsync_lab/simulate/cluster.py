@@ -33,9 +33,8 @@ class SimCluster:
         self.held = [0] * groups
         self.score: dict[str, float] = {}
         self.changed_s: dict[str, float] = {}  # when a slot of a node was last taken or freed
-        self._running: list[
-            tuple[float, int, int, Place]
-        ] = []  # a heap: end, sequence number, group, place
+        # a heap of (end, sequence number, group, place)
+        self._running: list[tuple[float, int, int, Place]] = []
         self._started = 0
         for p, name, slots, score in _nodes(parameters, rng):
             self.store.run(self.store.commands.register_node(p, name, 0, score, f"slots={slots}"))
@@ -48,7 +47,7 @@ class SimCluster:
         ]
 
     def submit(self, group: int, id: str, at_s: float, slots: int = 1) -> None:
-        """Submit a task of a group; those of several slots have a name of their own."""
+        """Submit a task of a group; tasks of several slots have a task name of their own."""
         self.store.now_ms = round(at_s * 1000)
         self.queues[group].admit(
             id, JOB if slots == 1 else Job(Kind(f"work{slots}", f"slots={slots}").text, b"")
@@ -117,7 +116,7 @@ class SimCluster:
             self.queues[group].confirm_at(place)
 
     def finish_until(self, now_s: float) -> None:
-        """Every task that ends by now is finished, and its slot free."""
+        """Finish every task that ends by now, and free its slots."""
         while self._running and self._running[0][0] <= now_s:
             end_s, _, group, place = heapq.heappop(self._running)
             self.store.now_ms = round(end_s * 1000)
@@ -144,7 +143,7 @@ def _seen(node: Record) -> Node:
 def _nodes(
     parameters: Parameters, rng: np.random.Generator
 ) -> Iterator[tuple[int, str, int, float]]:
-    """(partition, name, slots, score) of each node; they are dealt to the partitions by turns."""
+    """Yield (partition, name, slots, score) of each node, dealt to the partitions by turns."""
     slots_to_deal = parameters.scaled_slots
     number = 0
     while slots_to_deal > 0:

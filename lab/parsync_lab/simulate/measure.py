@@ -48,7 +48,7 @@ class _Second:
 
 
 class SimMeasure:
-    """Takes in what happens in a run."""
+    """The figures of a run, recorded as it goes on."""
 
     def __init__(self, parameters: Parameters, groups: Sequence[str]) -> None:
         self.parameters = parameters
@@ -62,7 +62,7 @@ class SimMeasure:
         second.scores += score
 
     def judged(self, group: int, now_s: float, claims: int, lost: int) -> None:
-        """Claims were judged."""
+        """Record judged claims."""
         second = self._at(group, now_s)
         second.claims += claims
         second.lost += lost
@@ -95,11 +95,11 @@ class SimMeasure:
 
     @property
     def placements(self) -> int:
-        """Tasks that were placed in all."""
+        """Return the number of placed tasks."""
         return sum(len(second.delays) for seconds in self._seconds for second in seconds)
 
     def series(self) -> dict[str, dict[str, list[float | None]]]:
-        """{group: {metric: a value a second}}."""
+        """Return {group: {metric: [value of each second]}}."""
         return {
             name: {metric: list(values) for metric, values in self._columns(seconds).items()}
             for name, seconds in zip(self.groups, self._seconds, strict=True)

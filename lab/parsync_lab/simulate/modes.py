@@ -14,17 +14,17 @@ from .parameters import Parameters, SimStrategy, Sync
 
 
 def whole_state(ordinal: int, members: int, tick: int, partitions: int) -> range:
-    """Everything once a gap, each scheduler at a tick of its own: StateSync, as in Omega."""
+    """Return all partitions once a gap, each scheduler at its own tick: StateSync, as in Omega."""
     return range(partitions) if (ordinal + tick) % members == 0 else range(0)
 
 
 def all_the_same(ordinal: int, members: int, tick: int, partitions: int) -> range:
-    """All schedulers read the same partitions at the same tick."""
+    """Return the same partitions for all schedulers at a tick."""
     return range(tick % members, partitions, members)
 
 
 def best_partition(partitions: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
-    """Partitions one by one, that whose free slots have the best mean score first."""
+    """Return the partitions one by one, that with the best mean score of free slots first."""
 
     def mean(partition: PartitionCopy) -> float:
         return float(partition.quality[partition.seats(ONE_SLOT).nodes].mean())

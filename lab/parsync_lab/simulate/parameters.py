@@ -11,7 +11,7 @@ from parsync_redis.placement.strategy import EMA_WEIGHT
 from ..flags import check_flag
 
 SIM_NODE_SLOTS: Final = 10
-"""Slots of a simulated node; they have one score."""
+"""The number of slots of a simulated node, which have one score."""
 
 MOST_SLOTS: Final = 10**7
 MAX_SIM_SCHEDULERS: Final = 1000
@@ -52,7 +52,7 @@ class SimStrategy(StrEnum):
 
     @property
     def in_paper(self) -> bool:
-        """Return True if the paper's plots have it."""
+        """Return True if the paper's plots show the strategy."""
         return self is not SimStrategy.QUALITY_PARTITION
 
 
@@ -165,11 +165,11 @@ class Parameters:
 
     @property
     def decisions(self) -> float:
-        """K at this scale: claims a second that one scheduler can make."""
+        """Return K at this scale: claims per second that one scheduler can make."""
         return self.amplifier * self.rate * self.scale / self.schedulers
 
     def scaled(self, rate: float) -> float:
-        """Scale a rate."""
+        """Return a rate at this scale."""
         return rate * self.scale
 
 
@@ -187,7 +187,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerGroup:
-    """Schedulers that share a queue of tasks."""
+    """A group of schedulers, which share a queue of tasks."""
 
     name: str
     schedulers: int
@@ -199,7 +199,7 @@ def flag_of(name: str) -> str:
 
 
 def check_groups(parameters: Parameters, groups: Iterable[SchedulerGroup]) -> None:
-    """Raise InvalidInput unless the groups have all schedulers, and each group has one."""
+    """Raise InvalidInput unless the groups have all schedulers together and none is empty."""
     if (
         any(group.schedulers < 1 for group in groups)
         or sum(g.schedulers for g in groups) != parameters.schedulers

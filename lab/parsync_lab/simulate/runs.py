@@ -71,10 +71,10 @@ def run_phases(
 def carry_out(
     runs: Sequence[SimRun], seeds: Sequence[int], jobs: int, tell: Progress
 ) -> list[list[RunFigures]]:
-    """Return each run's result with each seed; `jobs` processes at a time, by default one per core.
+    """Return each run's result with each seed.
 
-    All runs have the same seeds: what is compared has the same nodes, with the same scores, and the
-    same arrivals.
+    jobs: processes at a time, by default one per core. All runs have the same seeds, so that
+    compared runs have the same nodes, scores and arrivals.
     """
     work = [(run, seed) for run in runs for seed in seeds]
     jobs = min(jobs or os.cpu_count() or 1, len(work))
@@ -213,6 +213,6 @@ From 30 degrees on it is that of the normal distribution.
 
 
 def tidy(value: float) -> float:
-    """Six significant digits; whole numbers stay whole."""
+    """Return a number with six significant digits; whole numbers stay whole."""
     short = float(f"{value:.6g}")
     return int(short) if short == int(short) and isinstance(value, int) else short

@@ -26,7 +26,7 @@ Progress = Callable[[float], None]
 
 
 class Simulation:
-    """One run; `measure` takes in what happens."""
+    """A run of the simulation; `measure` records its figures."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Simulation:
         )
 
     def _look(self, scheduler: SimScheduler, now_s: float) -> None:
-        """Let a scheduler read what is due, and what waits."""
+        """Make a scheduler read the due partitions and look at the queue."""
         core = scheduler.core
         cluster = self.cluster
         plan = core.plan(place=False)
@@ -116,7 +116,7 @@ class Simulation:
         self._take(scheduler, plan)
 
     def _place(self, scheduler: SimScheduler) -> Plan:
-        """Let a scheduler take what it has seats and time for; return the plan with its claims."""
+        """Make a scheduler take tasks that it has seats and time for; return its plan of claims."""
         core = scheduler.core
         cluster = self.cluster
         first = core.plan(room=max(0, int(scheduler.budget) - core.in_flight))

@@ -1,7 +1,4 @@
-"""Read a trace of batch tasks: rows of create time, end time, instances, ...
-
-as in Alibaba's trace of 2017.
-"""
+"""The reader of traces of batch tasks, as in Alibaba's trace of 2017."""
 
 import csv
 import gzip
@@ -24,7 +21,7 @@ MAX_INSTANCES: Final = 10**6
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """`instances` equal tasks that were there from `at_s` on and ran for `runs_s`."""
+    """A row: `instances` equal tasks that arrived at `at_s` and ran for `runs_s`."""
 
     at_s: float
     runs_s: float
@@ -32,10 +29,10 @@ class TraceRow:
 
 
 def read_trace(path: Path) -> list[TraceRow]:
-    """Read the rows that ran, in order of time; raise InvalidInput for a missing or empty file.
+    """Return the rows in order of time; raises InvalidInput for a missing or empty file.
 
-    Rows without both times, or with an end that is not after the beginning, are left out: they
-    never ran.
+    Rows without both times, or with an end before the beginning, are left out: their tasks never
+    ran.
     """
     try:
         with open_text(path) as file:

@@ -10,7 +10,7 @@ from .parameters import Phase
 
 
 class Arrival(NamedTuple):
-    """One task: when it is submitted, for how long it holds its slots, and how many."""
+    """A task: its arrival, its run time, and its number of slots."""
 
     at_s: float
     runs_s: float
@@ -18,7 +18,7 @@ class Arrival(NamedTuple):
 
 
 class Load(Protocol):
-    """The tasks of one group of schedulers, in order of time."""
+    """The arrivals of one group's tasks, in order of time."""
 
     def until(self, end_s: float) -> Sequence[Arrival]:
         """Return the arrivals since the last call, before `end_s`."""
@@ -47,7 +47,7 @@ class Poisson:
 
 
 class Listed:
-    """Arrivals that are known before: of a trace."""
+    """Arrivals from a list, such as a trace."""
 
     def __init__(self, arrivals: Sequence[Arrival]) -> None:
         self._ahead: Iterator[Arrival] = iter(arrivals)
@@ -63,7 +63,7 @@ class Listed:
 
 
 def phase_rates(phases: Sequence[Phase], group: int, full: float) -> list[tuple[float, float]]:
-    """(begin, tasks a second) of one group, whose full load is `full` tasks a second."""
+    """Return [(begin, tasks a second)] of a group whose full load is `full` tasks a second."""
     rates = []
     begin_s = 0.0
     for phase in phases:

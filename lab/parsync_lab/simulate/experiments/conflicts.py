@@ -39,14 +39,14 @@ CONFLICT_CASES: Final = (
     (20, 1000, 24_000),
     (80, 250, 40_000),
 )
-"""N, K and S at scale 1; at others, K and S are so many times smaller (K at least 10)."""
+"""(N, K, S) of each case at scale 1; a smaller scale shrinks K (to 10 at least) and S."""
 
 CONFLICT_ROUNDS: Final = 30
 CASE_PARTITIONS: Final = 4
 
 
 def expected(n: int, k: int, idle: int) -> float:
-    """Conflicts per request, by the formula."""
+    """Return the conflicts per request that the formula predicts."""
     return float((n * k - idle + idle * (1 - k / idle) ** n) / (n * k))
 
 
@@ -153,7 +153,7 @@ def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.rando
 def checks(
     parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[ClaimCheck]:
-    """Each case against the formula: within 5 %; no conflict at all for one scheduler."""
+    """Check each case against the formula within 5 %, and one scheduler for no conflict."""
     return [
         near(
             f"formula.{i}",

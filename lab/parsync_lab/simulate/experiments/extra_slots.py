@@ -55,7 +55,7 @@ PARAMETER_LABELS: Final = {
 BISECTION_STEPS: Final = 8
 EXTRA_SLOTS_ROUNDS: Final = 20
 MAX_EXTRA_FACTOR: Final = 8.0
-"""Idle slots at most, in tasks that arrive in a gap."""
+"""The maximum number of idle slots, in tasks that arrive in a gap."""
 
 
 def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
@@ -83,9 +83,8 @@ def seek(
     """Find the least number of idle slots at one point, by bisection, at scale 1."""
     partitions = round(value) if name == "partitions" else parameters.partitions
     point = parameters if name == "partitions" else parameters.with_(**{name: value})
-    needed = max(
-        1.0, point.scaled(point.rate) * point.gap_s / partitions
-    )  # claims that must win in a round
+    # the claims that must win in a round
+    needed = max(1.0, point.scaled(point.rate) * point.gap_s / partitions)
     claims = max(1, round(point.amplifier * needed / point.schedulers))  # of each scheduler
     low = 0.0
     high = MAX_EXTRA_FACTOR

@@ -23,7 +23,7 @@ RUN_ORDER: Final = ("latency", "adaptive", "quality", "statesync")
 
 
 def phases(parameters: Parameters) -> list[Phase]:
-    """Five minutes."""
+    """Return the five phases, of a minute each."""
     return [
         Phase(f"phase {i + 1}: {load:.0%}", 60 * parameters.length, (load,))
         for i, load in enumerate(LOADS)
@@ -111,7 +111,7 @@ def _score(groups: Mapping[str, Any], phase: int, length_s: float) -> float | No
 def draw(
     figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> None:
-    """Delay, score, conflicts and utilisation over time, a line a system."""
+    """Draw delay, score, conflicts and utilisation over time, with a line per system."""
     axes = figure.subplots(2, 2, sharex=True)
     figure.set_size_inches(11, 7)
     for name, groups in series.items():

@@ -80,8 +80,8 @@ def compress(
 ) -> list[Arrival]:
     """Draw the tasks of a run of `length_s` seconds.
 
-    Of the two loads, of slots and of schedulers, the one that is reached first decides how many are
-    drawn.
+    Slots and schedulers both have a load; the load that is reached first limits the number of
+    tasks.
     """
     begins_s, runs_s, counts, decided = _fitted(rows, parameters, length_s)
     busy = parameters.load * parameters.scaled_slots * length_s / float(counts @ runs_s)
