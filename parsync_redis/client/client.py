@@ -88,7 +88,7 @@ class ParsyncClient(Asking):
         which then waits for one.
         """
         when = {"countdown": countdown, "expires": expires}
-        return self._submitter.one(
+        return self._submitter.submit_one(
             {"name": name, "args": args, "kwargs": kwargs, "id": id, **when, **options}
         )
 
@@ -102,7 +102,7 @@ class ParsyncClient(Asking):
         its batch was submitted; otherwise all tasks of its batch were that were not refused. No
         later batch was submitted. Submitting the same ids again is safe.
         """
-        return self._submitter.many(tasks)
+        return self._submitter.submit_many(tasks)
 
     def declared(self, names: Iterable[str], pauses: Iterator[float] | None = None) -> Declared:
         """Return the options that the workers' apps declare for these task names.
@@ -181,7 +181,7 @@ class ParsyncClient(Asking):
         return self.requests.do(lambda: read_demand(self.store))
 
     def names(self) -> list[NameView]:
-        """Return the run times of each task name, as the nodes have learnt them, by name."""
+        """Return the run times that nodes have learnt, sorted by task name."""
         return self.requests.do(lambda: read_names(self.store))
 
     # -- dead tasks --------------------------------------------------------------------------------
@@ -217,11 +217,11 @@ class ParsyncClient(Asking):
     # -- the cluster -------------------------------------------------------------------------------
 
     def nodes(self) -> list[NodeView]:
-        """Return every node, by name."""
+        """Return every node, sorted by name."""
         return self.requests.do(lambda: read_node_views(self.store))
 
     def partitions(self) -> list[PartitionView]:
-        """Return every partition, by number; [] before the cluster's first scheduler."""
+        """Return every partition, sorted by number; [] before the cluster's first scheduler."""
         return self.requests.do(lambda: [partition for partition, _ in read_views(self.store)])
 
     def evenness(self) -> Evenness:

@@ -130,13 +130,14 @@ class Requests:
     def cancel(self, ids: Sequence[str], how: str = "SIGTERM", why: str = "cancelled") -> list[str]:
         """Cancel tasks by their encoded ids; return one word per task, see `cancel_words`.
 
-        Safe to repeat. why: the reason for the record of a task that does not run.
+        Safe to repeat. how: the signal for a task that runs. why: the reason for the record of a
+        task that does not run.
         """
 
-        def some(batch: Sequence[str]) -> list[str]:
+        def cancel_batch(batch: Sequence[str]) -> list[str]:
             return cancel_words(cancel_tasks(self.store, batch, why, how))
 
-        return self.in_batches(ids, some, PIPELINED * MAX_BATCH)
+        return self.in_batches(ids, cancel_batch, PIPELINED * MAX_BATCH)
 
     def revive(self, ids: Sequence[str], who: str = "an operator") -> list[str]:
         """Requeue dead tasks by their encoded ids; return per task `revived` or its state.

@@ -39,7 +39,7 @@ class Submitter:
         """Return the options that a submitted task would have; raises InvalidInput."""
         return make_submission(item, self._read().declared({item["name"]})).options
 
-    def one(self, item: Item) -> str:
+    def submit_one(self, item: Item) -> str:
         """Submit one task and return its id; a new id belongs to a shard whose server answers."""
         make_id = new_id
         if self._requests.store.several and item.get("id") is None:
@@ -49,7 +49,7 @@ class Submitter:
             raise refusal
         return decode_id(task.id)
 
-    def many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
+    def submit_many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
         """Submit tasks, MAX_BATCH a round trip, and return their ids.
 
         An error names the index of its task.

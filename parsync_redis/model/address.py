@@ -137,8 +137,8 @@ def parse_service(url: str) -> Service:
         sentinels=tuple((_host(place.hostname), place.port or PORT) for place in places),
         min_others=min_others,
         db=_db([place.path for place in places]),
-        login=_given({"username": places[0].username, "password": places[0].password}),
-        sentinel_login=_given(sentinel_login),
+        login=_unquoted({"username": places[0].username, "password": places[0].password}),
+        sentinel_login=_unquoted(sentinel_login),
         options=options,
         sentinel_tls=sentinel_tls if sentinel_ssl else tls,
         secured=ssl or bool(tls),
@@ -176,7 +176,7 @@ def parse_cluster(url: str) -> Seeds:
             f"{_host(place.hostname, CLUSTER_FORM)}:{place.port or _CLUSTER_PORT}"
             for place in places
         ),
-        _given({"username": places[0].username, "password": places[0].password}),
+        _unquoted({"username": places[0].username, "password": places[0].password}),
         options,
         scheme in ("rediss+cluster", "valkeys+cluster"),
     )
@@ -193,5 +193,5 @@ def _db(paths: list[str]) -> int:
     return int(named[0]) if named else 0
 
 
-def _given(login: dict[str, str | None]) -> dict[str, str]:
+def _unquoted(login: dict[str, str | None]) -> dict[str, str]:
     return {key: unquote(value) for key, value in login.items() if value}

@@ -126,20 +126,20 @@ class Event:
 
     @property
     def text(self) -> str:
-        """Return what happened, as a sentence for people."""
+        """Return the event as a sentence for people."""
         words = {**EVENT_IN_WORDS, **STEP_IN_WORDS}[self.event]
         if self.event in OF_NODES:
-            whom = f"node {self.node} {words}" + (f" for task {self.task}" if self.task else "")
+            sentence = f"node {self.node} {words}" + (f" for task {self.task}" if self.task else "")
         elif self.event in OF_SCHEDULERS:
-            whom = f"scheduler {self.scheduler} {words}"
+            sentence = f"scheduler {self.scheduler} {words}"
         elif self.event in OF_CLUSTER:
-            whom = words
+            sentence = words
         else:
             name = f" ({self.name})" if self.name else ""
             on = f" on {self.node}" if self.node else ""
-            whom = f"task {self.task}{name}{on} {words}"
+            sentence = f"task {self.task}{name}{on} {words}"
         return (
-            whom
+            sentence
             + (f": {self.why}" if self.why else "")
             + (f" (seen by {self.by})" if self.by else "")
         )

@@ -99,7 +99,7 @@ def test_a_line_of_anything_else_is_not_read(line: text.LineTemplate) -> None:
 # -- beside the scripts ----------------------------------------------------------------------------
 
 LUA: dict[str, tuple[str, str]] = {
-    "NODE": (
+    "NODE_LINE": (
         "node/record",
         "local n = parse_node('n1', ARGV[1])\n"
         "if not n then return false end\n"
@@ -112,7 +112,7 @@ LUA: dict[str, tuple[str, str]] = {
         "local inc, moved, since = parse_counter(ARGV[1])\nreturn inc and counter_text(inc, "
         "moved, since)",
     ),
-    "KIND": (
+    "KIND_LINE": (
         "kind/line",
         "local count, _, _, why = parse_kind(ARGV[1])\nreturn count and string.sub(ARGV[1], 1, "
         "#ARGV[1] - #why) .. why",
@@ -155,7 +155,7 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None
     ("name", "written", "sound"),
     [
         ("TERMS", "deadline_s=600: a new disk\nin n1", True),
-        ("NODE", "up inc=1 drain=0 first=0 span=4 score=1 slots=4 \ngpu=2", False),
+        ("NODE_LINE", "up inc=1 drain=0 first=0 span=4 score=1 slots=4 \ngpu=2", False),
     ],
 )
 def test_a_line_break_is_the_same_for_the_scripts(
@@ -173,7 +173,7 @@ def reads(name: str, written: str) -> bool:
     """Return whether Python reads a line, but for a node's offer, of which a script judges no more
     than the slots.
     """
-    if name != "NODE":
+    if name != "NODE_LINE":
         return text.LINES[name].read(written) is not None
     fields = text.NODE_LINE.read(written)
     try:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from .markdown import BenchRuns, rungs_of, table
 
 
-def bars(runs: BenchRuns) -> list[str]:
+def target_lines(runs: BenchRuns) -> list[str]:
     """Return the lines of the table: target, bar, measured figure, and whether it is reached."""
     rows: list[Sequence[object]] = []
     sustained = [run["found"] for run in rungs_of(runs) if run["found"]["sustained"]]

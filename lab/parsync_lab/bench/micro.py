@@ -19,7 +19,7 @@ from parsync_redis.store.store import Store
 from . import app as plain
 from .figures import ratio
 from .load import BENCH_TASK
-from .ours import BENCH_CLUSTER, Ours, set_up
+from .ours import BENCH_CLUSTER, ParsyncContender, set_up
 from .parameters import BenchParameters
 from .placement import Say, facts_of
 from .processes import Processes, cpu_of
@@ -148,7 +148,7 @@ def run_idle(parameters: BenchParameters, stop: threading.Event, say: Say) -> di
     parameters.check()
     # the wheel has Valkey: Redis does not count the commands of each client
     with EmbeddedServer(find_wheel()) as server, Processes(stop) as processes:
-        contender = Ours(server.url, parameters, processes, idle=True)
+        contender = ParsyncContender(server.url, parameters, processes, idle=True)
         contender.start(say)
         processes.pause(2 * parameters.gap_s)
         client: Any = contender.store.client

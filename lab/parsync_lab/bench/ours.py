@@ -82,7 +82,7 @@ def named(url: str, kind: str) -> str:
     return f"{url}?client_name={kind}"
 
 
-class Ours:
+class ParsyncContender:
     """parsync under load; the schedulers of the rival *state* read the whole state once a gap.
 
     idle: no tasks will come, so that stand-ins do not read inboxes.

@@ -20,7 +20,7 @@ from .baseline import measure_baseline
 from .central import Central
 from .figures import Pace, grows, quantiles, rate_within, ratio
 from .load import Sent, generator
-from .ours import Ours, TaskTimes
+from .ours import ParsyncContender, TaskTimes
 from .parameters import BenchParameters, System
 from .processes import Processes
 from .queues import Queues
@@ -32,7 +32,7 @@ def contender(url: str, parameters: BenchParameters, processes: Processes) -> Co
     """Return the contender that `parameters` name."""
     rivals: dict[str, Callable[[str, BenchParameters, Processes], Contender]]
     rivals = {System.CENTRAL: Central, System.QUEUES: Queues}
-    return rivals.get(parameters.system, Ours)(url, parameters, processes)
+    return rivals.get(parameters.system, ParsyncContender)(url, parameters, processes)
 
 
 def run_placement(parameters: BenchParameters, stop: threading.Event, say: Say) -> dict[str, Any]:

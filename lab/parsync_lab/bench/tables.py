@@ -5,7 +5,7 @@ Pure, except for the files of the plots.
 
 from pathlib import Path
 
-from .bars import bars
+from .bars import target_lines
 from .cluster_tables import cluster
 from .markdown import BenchRuns
 from .placement_tables import kinds, ladder, rivals, scale
@@ -34,7 +34,18 @@ including the server, share the cores of the machine named here.
 def render(runs: BenchRuns, out: Path) -> str:
     """Render the document, and write the plots beside it."""
     parts = [PERFORMANCE_PAGE_HEAD, _machine(runs)]
-    for section in (bars, ladder, rivals, kinds, queue, scale, cost, cluster, small, celery):
+    for section in (
+        target_lines,
+        ladder,
+        rivals,
+        kinds,
+        queue,
+        scale,
+        cost,
+        cluster,
+        small,
+        celery,
+    ):
         parts += section(runs)
     plots = draw_plots(runs, out.parent / "performance")
     return "\n".join([*parts, *(f"![{name}](performance/{name}.svg)" for name in plots), ""])

@@ -178,7 +178,7 @@ def _result(
 ) -> dict[str, Any]:
     from ..bench.celery import rate, ratio
 
-    def both(rounds: list["Round"], measure: str) -> dict[str, float]:
+    def compared(rounds: list["Round"], measure: str) -> dict[str, float]:
         plain = rate(rounds, "plain", measure)
         parsync = rate(rounds, "parsync", measure)
         return {
@@ -191,10 +191,10 @@ def _result(
     return {
         "facts": facts,
         "drain_per_s": {
-            str(slots): both(rounds, "drain_rate") for slots, rounds in rounds_by_slots.items()
+            str(slots): compared(rounds, "drain_rate") for slots, rounds in rounds_by_slots.items()
         },
-        "drain_10ms_per_s": both(long, "drain_rate"),
-        "submit_per_s": both(all_rounds, "submit_rate"),
+        "drain_10ms_per_s": compared(long, "drain_rate"),
+        "submit_per_s": compared(all_rounds, "submit_rate"),
         "start_ms": latencies,
     }
 

@@ -34,7 +34,7 @@ def use_of_models(trace: GpuTrace, timeline: Timeline) -> list[ModelUse]:
     for pod in trace.pods:
         if len(pod.models) == 1:
             asked_milli[pod.models[0]] += pod.gpu_milli
-    for place in timeline.held:
+    for place in timeline.places_held:
         model = model_of[place.node]
         pod = pods[place.task]
         held_milli[model] += pod.gpu_milli

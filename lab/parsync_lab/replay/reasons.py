@@ -29,15 +29,18 @@ class WhyWaiting:
 
 
 def count_reasons(core: Core) -> list[WhyWaiting]:
-    """Return the reasons why pods wait, as a scheduler's copies tell; the most frequent first."""
+    """Return the reasons why pods wait, from a scheduler's copies of queue and nodes.
+
+    The reason of most pods comes first.
+    """
     kinds_by_reason: defaultdict[tuple[str, int, str], list[WaitingKind]] = defaultdict(list)
     for shard_kinds in core.queue.kinds:
         for waiting in shard_kinds.values():
             kinds_by_reason[_cause(core.view, waiting)].append(waiting)
     reasons = []
     for (models, nodes, why), kinds in kinds_by_reason.items():
-        most = max(kinds, key=lambda kind: kind.count)
-        sentence = core.view.explain(most.group.needs, most.group.knowers)
+        commonest = max(kinds, key=lambda kind: kind.count)
+        sentence = core.view.explain(commonest.group.needs, commonest.group.knowers)
         reasons.append(WhyWaiting(sum(kind.count for kind in kinds), models, nodes, why, sentence))
     return sorted(reasons, key=lambda reason: (-reason.pods, reason.models, reason.why))
 

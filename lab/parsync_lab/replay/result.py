@@ -102,7 +102,7 @@ def _figures(trace: GpuTrace, timeline: Timeline) -> dict[str, Any]:
         "gpu_share": {
             "mean": tidy(timeline.used.mean(end_s) / total),
             "most": tidy(timeline.used.most / total),
-            "last": tidy(timeline.used.at([last_s])[0] / total),
+            "last": tidy(timeline.used.values_at([last_s])[0] / total),
         },
         "decisions": sha256(repr(timeline.decisions()).encode()).hexdigest()[:16],
         "over_time": _table(timeline, times_s, total),
@@ -113,10 +113,10 @@ def _figures(trace: GpuTrace, timeline: Timeline) -> dict[str, Any]:
 def _table(timeline: Timeline, times_s: Sequence[float], total: int) -> dict[str, list[Any]]:
     return {
         "time_s": [tidy(at_s) for at_s in times_s],
-        "arrived": timeline.arrived.at(times_s),
-        "placed": timeline.placed.at(times_s),
-        "gpu_asked": [tidy(level / total) for level in timeline.asked.at(times_s)],
-        "gpu_used": [tidy(level / total) for level in timeline.used.at(times_s)],
+        "arrived": timeline.arrived.values_at(times_s),
+        "placed": timeline.placed.values_at(times_s),
+        "gpu_asked": [tidy(level / total) for level in timeline.asked.values_at(times_s)],
+        "gpu_used": [tidy(level / total) for level in timeline.used.values_at(times_s)],
     }
 
 

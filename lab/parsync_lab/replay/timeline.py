@@ -32,7 +32,7 @@ class Curve:
                 sums.append(total)
         return times, sums
 
-    def at(self, times_s: Sequence[float]) -> list[int]:
+    def values_at(self, times_s: Sequence[float]) -> list[int]:
         """Return the sum at each of these times."""
         times, sums = self.levels()
         counts = [bisect_right(times, at_s) for at_s in times_s]
@@ -69,7 +69,7 @@ class Timeline:
     ended: set[str] = field(default_factory=set)
 
     @property
-    def held(self) -> list[Place]:
+    def places_held(self) -> list[Place]:
         """The places of the pods that have not ended."""
         return [place for place in self.places if place.task not in self.ended]
 

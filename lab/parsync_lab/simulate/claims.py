@@ -36,7 +36,7 @@ class ClaimCheck:
         return fields
 
 
-def near(
+def about(
     id: str,
     claim: str,
     paper: float,

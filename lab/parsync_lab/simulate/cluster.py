@@ -43,7 +43,7 @@ class SimCluster:
             self.store.partition(p) for p in range(parameters.partitions)
         ]
         self.nodes = [
-            [_seen(node) for node in partition.nodes.values()] for partition in self.partitions
+            [_as_node(node) for node in partition.nodes.values()] for partition in self.partitions
         ]
 
     def submit(self, group: int, id: str, at_s: float, slots: int = 1) -> None:
@@ -127,7 +127,7 @@ class SimCluster:
             self.changed_s[place.node] = end_s
 
 
-def _seen(node: Record) -> Node:
+def _as_node(node: Record) -> Node:
     return Node(
         node.name,
         node.state,

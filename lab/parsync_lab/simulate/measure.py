@@ -57,20 +57,20 @@ class SimMeasure:
 
     def placed(self, group: int, now_s: float, delay_s: float, score: float) -> None:
         """Record a committed task."""
-        second = self._at(group, now_s)
+        second = self._second_of(group, now_s)
         second.delays.append(delay_s)
         second.scores += score
 
     def judged(self, group: int, now_s: float, claims: int, lost: int) -> None:
         """Record judged claims."""
-        second = self._at(group, now_s)
+        second = self._second_of(group, now_s)
         second.claims += claims
         second.lost += lost
 
     def see_load(self, now_s: float, held_slots: Sequence[int], waiting: Sequence[int]) -> None:
         """Record the slots that each group holds and its waiting tasks."""
         for group, count in enumerate(held_slots):
-            second = self._at(group, now_s)
+            second = self._second_of(group, now_s)
             second.held.append(count)
             second.waiting.append(waiting[group])
 
@@ -91,7 +91,7 @@ class SimMeasure:
                 float(group_means.max()),
                 float(group_oldest.max()),
             )
-            self._at(group, now_s).ages.append(ages)
+            self._second_of(group, now_s).ages.append(ages)
 
     @property
     def placements(self) -> int:
@@ -115,7 +115,7 @@ class SimMeasure:
         for phase in phases:
             end_s = begin_s + phase.length_s
             by_phase[phase.name] = {
-                name: self._one(
+                name: self._figures_of(
                     _merge(seconds[round(begin_s) : max(round(end_s), round(begin_s) + 1)])
                 )
                 for name, seconds in zip(self.groups, self._seconds, strict=True)
@@ -123,7 +123,7 @@ class SimMeasure:
             begin_s = end_s
         return by_phase
 
-    def _at(self, group: int, now_s: float) -> _Second:
+    def _second_of(self, group: int, now_s: float) -> _Second:
         seconds = self._seconds[group]
         index = int(now_s + 1e-9)
         while len(seconds) <= index:
@@ -131,10 +131,10 @@ class SimMeasure:
         return seconds[index]
 
     def _columns(self, seconds: Sequence[_Second]) -> dict[str, list[float | None]]:
-        rows = [self._one(second) for second in seconds]
+        rows = [self._figures_of(second) for second in seconds]
         return {metric: [row[metric] for row in rows] for metric in METRICS}
 
-    def _one(self, second: _Second) -> dict[str, float | None]:
+    def _figures_of(self, second: _Second) -> dict[str, float | None]:
         delays = np.array(second.delays)
         p50, p99 = np.quantile(delays, (0.5, 0.99)).tolist() if len(delays) else (None, None)
         ages: Any = np.array(second.ages) if second.ages else None

@@ -72,7 +72,7 @@ def finish_axes(*axes: Any) -> None:
         axis.legend(fontsize=7, framealpha=0.8)
 
 
-def bars(
+def draw_bars(
     axes: Any,
     labels: Sequence[str],
     values: Sequence[float],

@@ -90,9 +90,7 @@ def write_report(results: Path, document: Path) -> list[str]:
             "per wall second",
             "per CPU second",
         )
-        speed_of_all = (
-            f"Placements are claims that won. The target is {AIM:,} per wall second, {_said(slow)}."
-        )
+        speed_of_all = f"Placements are claims that won. The target is {AIM:,} per wall second, {_speed_text(slow)}."
         head = f"{REPRODUCTION_PAGE_HEAD}\n{_table(columns, summary)}\n\n{speed_of_all}"
         document.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
     except (OSError, ValueError, KeyError) as error:
@@ -100,7 +98,7 @@ def write_report(results: Path, document: Path) -> list[str]:
     return list(paths)
 
 
-def _said(slow: Sequence[str]) -> str:
+def _speed_text(slow: Sequence[str]) -> str:
     return f"which this run missed in: {', '.join(slow)}" if slow else "reached in all"
 
 

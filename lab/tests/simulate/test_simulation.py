@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from parsync_lab.simulate.claims import (
     ClaimCheck,
+    about,
     above,
     below,
     between,
@@ -18,7 +19,6 @@ from parsync_lab.simulate.claims import (
     first_at,
     mean_over,
     most,
-    near,
     ratio,
     slope,
 )
@@ -140,16 +140,16 @@ def test_the_formula_of_conflicts(case: tuple[int, int, int], right: float) -> N
 
 
 def test_claims_hold_within_their_tolerance_and_not_beyond() -> None:
-    assert near("i", "c", 1.0, 1.1, 0.1).holds
-    assert not near("i", "c", 1.0, 1.11, 0.1).holds
-    assert not near("i", "c", 1.0, None, 9.0).holds, "what was not measured does not hold"
+    assert about("i", "c", 1.0, 1.1, 0.1).holds
+    assert not about("i", "c", 1.0, 1.11, 0.1).holds
+    assert not about("i", "c", 1.0, None, 9.0).holds, "what was not measured does not hold"
     assert between("i", "c", 1.0, 2.0, 2.0).holds
     assert not between("i", "c", 1.0, 2.0, 2.1).holds
     assert below("i", "c", "p", 1.0, 1.0).holds
     assert not above("i", "c", "p", 1.0, 0.9).holds
-    assert "why" not in near("i", "c", 1.0, 1.0, 0.1, "because").as_dict()
-    assert near("i", "c", 1.0, 2.0, 0.1, "less", "more").as_dict()["why"] == "more"
-    assert near("i", "c", 1.0, 0.2, 0.1, "less", "more").as_dict()["why"] == "less"
+    assert "why" not in about("i", "c", 1.0, 1.0, 0.1, "because").as_dict()
+    assert about("i", "c", 1.0, 2.0, 0.1, "less", "more").as_dict()["why"] == "more"
+    assert about("i", "c", 1.0, 0.2, 0.1, "less", "more").as_dict()["why"] == "less"
     assert between("i", "c", 1.0, 2.0, 0.5, "less").why == "less"
     assert between("i", "c", 1.0, 2.0, 2.5, "less").why == "", "a reason for less is none for more"
 
@@ -157,7 +157,7 @@ def test_claims_hold_within_their_tolerance_and_not_beyond() -> None:
 @pytest.mark.parametrize(
     "check",
     [
-        near("i", "c", 1.0, None, 9.0, "because"),
+        about("i", "c", 1.0, None, 9.0, "because"),
         between("i", "c", 0.0, 9.0, None),
         below("i", "c", "p", 9.0, None),
         above("i", "c", "p", 0.0, None),

@@ -20,11 +20,11 @@ from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.store.reference.queue import Queue
 
-from ..claims import ClaimCheck, near
+from ..claims import ClaimCheck, about
 from ..cluster import SimCluster
 from ..modes import whole_state
 from ..parameters import OF_ALL, Parameters
-from ..plots import bars, finish_axes
+from ..plots import draw_bars, finish_axes
 from ..runs import RunFigures, SimRun
 from ..simulation import Progress
 
@@ -155,7 +155,7 @@ def checks(
 ) -> list[ClaimCheck]:
     """Check each case against the formula within 5 %, and one scheduler for no conflict."""
     return [
-        near(
+        about(
             f"formula.{i}",
             f"{name}: conflicts per request",
             round(figures["formula"]["mean"], 4),
@@ -173,7 +173,7 @@ def draw(
     axes = figure.subplots()
     figure.set_size_inches(8, 4)
     names = [name.replace(" ", "\n") for name in summary]
-    bars(
+    draw_bars(
         axes,
         names,
         [figures["formula"]["mean"] for figures in summary.values()],
@@ -181,7 +181,7 @@ def draw(
         -0.2,
         "formula",
     )
-    bars(
+    draw_bars(
         axes,
         names,
         [figures["conflict_fraction"]["mean"] for figures in summary.values()],

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..claims import READ, ClaimCheck, above, below, near
+from ..claims import READ, ClaimCheck, about, above, below
 from ..cluster import SimCluster
 from ..modes import make_core
 from ..parameters import OF_ALL, SIM_NODE_SLOTS, Parameters, SimStrategy, Sync
@@ -138,7 +138,7 @@ def checks(
         return []
     extra = {name: figures["extra"]["mean"] for name, figures in summary.items()}
     claim_checks = [
-        near(
+        about(
             f"A{value}",
             f"extra slots x 10,000 at A={value}",
             paper,

@@ -84,7 +84,7 @@ class _Cell:
 
     def run(self, length_s: float, warm_s: float, progress: Progress) -> RunFigures:
         """Run the cell; return busyness and conflicts after the warm-up."""
-        self._at(0.0, None)
+        self._schedule(0.0, None)
         warm = False
         while self._ahead and self._ahead[0][0] < length_s:
             now_s, _, member = heapq.heappop(self._ahead)
@@ -98,7 +98,7 @@ class _Cell:
             self.cluster.finish_until(now_s)
             if member is None:
                 self._arrive(now_s)
-                self._at(
+                self._schedule(
                     now_s + float(self.jobs_rng.exponential(JOB_TASKS / self.parameters.rate)), None
                 )
                 progress(now_s / length_s)
@@ -128,7 +128,7 @@ class _Cell:
         }
         return RunFigures(dict(summary), summary, self._placed)
 
-    def _at(self, at_s: float, member: _Member | None) -> None:
+    def _schedule(self, at_s: float, member: _Member | None) -> None:
         self._number += 1
         heapq.heappush(self._ahead, (at_s, self._number, member))
 
@@ -167,7 +167,7 @@ class _Cell:
         member.seatless = [member.job[id] for id, _, _ in member.plan.give_back]
         thinks_s = JOB_S + TASK_S * sum(map(len, member.plan.commit.values()))
         member.busy_s += thinks_s
-        self._at(now_s + thinks_s, member)
+        self._schedule(now_s + thinks_s, member)
 
     def _commit(self, member: _Member, now_s: float) -> None:
         assert member.plan is not None

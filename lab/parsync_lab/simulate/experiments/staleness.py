@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..claims import ClaimCheck, below, near
+from ..claims import ClaimCheck, about, below
 from ..parameters import OF_SIMULATION, Parameters, SchedulerGroup, Sync
 from ..plots import finish_axes, line
 from ..runs import RunFigures, SimRun
@@ -98,21 +98,21 @@ def checks(
         means = {key: value["mean"] for key, value in figures.items()}
         tick_s = gap_s / n
         claim_checks += [
-            near(
+            about(
                 f"mean.{n}",
                 f"{name}: mean staleness, s",
                 gap_s / 2,
                 means["mean_s"],
                 0.05 * gap_s / 2,
             ),
-            near(
+            about(
                 f"low.{n}",
                 f"{name}: the least mean over the partitions, s",
                 gap_s * (n - 1) / (2 * n),
                 means["low_s"],
                 tick_s,
             ),
-            near(
+            about(
                 f"high.{n}",
                 f"{name}: the largest mean over the partitions, s",
                 gap_s * (n + 1) / (2 * n),
@@ -126,19 +126,19 @@ def checks(
                 gap_s + tick_s,
                 means["oldest_s"],
             ),
-            near(
+            about(
                 f"disjoint.{n}",
                 f"{name}: no two schedulers read a partition at the same tick",
                 1,
                 means["disjoint"],
                 0,
             ),
-            near(f"covered.{n}", f"{name}: N ticks cover all partitions", 1, means["covered"], 0),
+            about(f"covered.{n}", f"{name}: N ticks cover all partitions", 1, means["covered"], 0),
         ]
         if name != "StateSync" and "StateSync" in summary:
             whole = summary["StateSync"]
             claim_checks.append(
-                near(
+                about(
                     f"bytes.{n}",
                     f"{name}: bytes read a gap / those of the whole state",
                     1,
@@ -148,7 +148,7 @@ def checks(
             )
             share = -(-parameters.partitions // n) / parameters.partitions
             claim_checks.append(
-                near(
+                about(
                     f"peak.{n}",
                     f"{name}: the most bytes of a tick / those of the whole state",
                     round(share, 4),

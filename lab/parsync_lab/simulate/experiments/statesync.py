@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from ..claims import ClaimCheck, above, difference, mean_over, near, ratio, slope, total
+from ..claims import ClaimCheck, about, above, difference, mean_over, ratio, slope, total
 from ..parameters import OF_SIMULATION, Parameters, Phase, SchedulerGroup, SimStrategy, Sync
 from ..plots import COLOURS, finish_axes, line
 from ..runs import SimRun, run_phases
@@ -91,7 +91,7 @@ def checks(
         )
     less = difference(score["quality"][2], score["statesync"][2])
     claim_checks.append(
-        near(
+        about(
             "score.quality",
             "mean score of quality less that of StateSync at 95 % load",
             0.0,

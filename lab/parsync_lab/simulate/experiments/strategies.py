@@ -15,12 +15,12 @@ from ..claims import (
     READ,
     SCORE_READ,
     ClaimCheck,
+    about,
     below,
     between,
     first_at,
     mean_over,
     most,
-    near,
     ratio,
     slope,
     total,
@@ -162,7 +162,7 @@ def _latency(
     )
     yield from _utilisation("latency", by_group, times, warm_s, (0.69, 0.83, 0.92))
     for i, paper in enumerate((0.0545, 0.0585, 0.07)):
-        yield near(
+        yield about(
             f"latency.delay{i + 1}",
             f"latency-first: p50 delay in phase {i + 1}, s",
             paper,
@@ -177,7 +177,7 @@ def _quality(
     by_group: Mapping[str, Any], summary: Mapping[str, Any], times: PhaseTimes, warm_s: float
 ) -> Iterator[ClaimCheck]:
     for group, i in (("A", 1), ("A", 2), ("B", 2)):
-        yield near(
+        yield about(
             f"quality.slope{i + 1}{group}",
             f"quality-first: {group} at full load in phase {i + 1} falls behind, s/s",
             0.167,
@@ -189,7 +189,7 @@ def _quality(
         ("A", times[2][1], 11.3),
         ("B", times[2][1], 6.5),
     ):
-        yield near(
+        yield about(
             f"quality.delay{group}{round(end_s)}",
             f"quality-first: delay of {group} at t={end_s:g}, s",
             paper,
@@ -197,7 +197,7 @@ def _quality(
             READ * paper,
             BEHIND_WHY,
         )
-    yield near(
+    yield about(
         "quality.partB",
         "quality-first: delay of B, at part load in phase 2, s",
         0.3,
@@ -213,7 +213,7 @@ def _adaptive(
     by_group: Mapping[str, Any], summary: Mapping[str, Any], times: PhaseTimes, warm_s: float
 ) -> Iterator[ClaimCheck]:
     plateau_s = first_at(by_group["A"], "delay_p50_s", 1.4, times[1][0])
-    yield near(
+    yield about(
         "adaptive.there",
         "adaptive: A, at full load from t=30, is at its plateau at t, s",
         45.0,
@@ -241,7 +241,7 @@ def _adaptive(
         0.3,
         mean_over(by_group["B"], "delay_p50_s", times[1][0], times[1][1]),
     )
-    yield near(
+    yield about(
         "adaptive.thereB",
         "adaptive: B, at full load from t=60, is at its plateau at t, s",
         72.0,
@@ -257,7 +257,7 @@ def _utilisation(
 ) -> Iterator[ClaimCheck]:
     utilisation = total(by_group, "utilisation")
     for i, value in enumerate(paper):
-        yield near(
+        yield about(
             f"{name}.utilisation{i + 1}",
             f"{_STRATEGY_IN_WORDS[name]}: utilisation in phase {i + 1}",
             value,
@@ -270,7 +270,7 @@ def _scores(
     name: str, by_group: Mapping[str, Any], times: PhaseTimes, warm_s: float, paper: Sequence[float]
 ) -> Iterator[ClaimCheck]:
     for i, value in enumerate(paper):
-        yield near(
+        yield about(
             f"{name}.score{i + 1}",
             f"{_STRATEGY_IN_WORDS[name]}: mean score in phase {i + 1}",
             value,
