@@ -28,18 +28,18 @@ def quantiles(values: Floats) -> dict[str, float]:
 class Pace:
     """An open loop: task k of all generators is due k / rate seconds after the beginning.
 
-    Generator `which` of `generators` has the tasks which, which + generators, ...
+    Generator k of `generators` has the tasks k, k + generators, ...
     """
 
     rate: float
     seconds: float
-    which: int = 0
+    generator: int = 0
     generators: int = 1
 
     @property
     def total(self) -> int:
         """Return the number of this generator's tasks."""
-        return max(0, ceil((floor(self.rate * self.seconds) - self.which) / self.generators))
+        return max(0, ceil((floor(self.rate * self.seconds) - self.generator) / self.generators))
 
     def due(self, elapsed_s: float) -> int:
         """Return the number of this generator's tasks that are due after `elapsed_s`."""
@@ -47,12 +47,12 @@ class Pace:
             return 0
         return min(
             self.total,
-            max(0, ceil((floor(self.rate * elapsed_s) + 1 - self.which) / self.generators)),
+            max(0, ceil((floor(self.rate * elapsed_s) + 1 - self.generator) / self.generators)),
         )
 
     def number(self, position: int) -> int:
         """Return the number among all tasks of this generator's task at `position`."""
-        return self.which + position * self.generators
+        return self.generator + position * self.generators
 
     def due_s(self, number: int) -> float:
         """Return when task `number` is due, in seconds after the beginning."""

@@ -224,7 +224,7 @@ class Replay:
         for pod in pods:
             at_s = self._at_s(pod) * self.parameters.speedup
             self.timeline.arrived.add(at_s, 1)
-            self.timeline.asked.add(at_s, pod.gpu_milli)
+            self.timeline.requested.add(at_s, pod.gpu_milli)
         return len(pods)
 
     def _start(self, core: Core, now_s: float) -> None:

@@ -115,7 +115,7 @@ def _table(timeline: Timeline, times_s: Sequence[float], total: int) -> dict[str
         "time_s": [tidy(at_s) for at_s in times_s],
         "arrived": timeline.arrived.values_at(times_s),
         "placed": timeline.placed.values_at(times_s),
-        "gpu_asked": [tidy(level / total) for level in timeline.asked.values_at(times_s)],
+        "gpu_asked": [tidy(level / total) for level in timeline.requested.values_at(times_s)],
         "gpu_used": [tidy(level / total) for level in timeline.used.values_at(times_s)],
     }
 

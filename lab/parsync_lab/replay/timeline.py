@@ -58,12 +58,12 @@ class Curve:
 class Timeline:
     """The events of a replay as curves; times are virtual, in seconds of the trace.
 
-    used, asked: thousandths of GPUs that pods hold, or asked for.
+    used, requested: thousandths of GPUs that pods hold, or asked for.
     """
 
     arrived: Curve = field(default_factory=Curve)
     placed: Curve = field(default_factory=Curve)
-    asked: Curve = field(default_factory=Curve)
+    requested: Curve = field(default_factory=Curve)
     used: Curve = field(default_factory=Curve)
     places: list[Place] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)

@@ -174,10 +174,10 @@ def rows_of(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, st
     """Return the lines of the table of claims: claim, paper, ours, tolerance, holds."""
     rows = []
     for claim in claims:
-        ours = "none" if claim["ours"] is None else f"{claim['ours']:.4g}"
+        measured = "none" if claim["ours"] is None else f"{claim['ours']:.4g}"
         no = f"NO: {claim['why']}" if claim.get("why") else "NO"
         holds = "yes" if claim["holds"] else no
-        rows.append((claim["claim"], claim["paper"], ours, claim["tolerance"], holds))
+        rows.append((claim["claim"], claim["paper"], measured, claim["tolerance"], holds))
     return rows
 
 

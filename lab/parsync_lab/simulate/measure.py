@@ -42,7 +42,7 @@ class _Second:
     scores: float = 0.0
     claims: int = 0
     lost: int = 0
-    held: list[int] = field(default_factory=list)
+    held_slots: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     ages: list[tuple[float, float, float, float]] = field(default_factory=list)
 
@@ -71,7 +71,7 @@ class SimMeasure:
         """Record the slots that each group holds and its waiting tasks."""
         for group, count in enumerate(held_slots):
             second = self._second_of(group, now_s)
-            second.held.append(count)
+            second.held_slots.append(count)
             second.waiting.append(waiting[group])
 
     def see_views(self, now_s: float, schedulers: Sequence[SimScheduler]) -> None:
@@ -139,8 +139,8 @@ class SimMeasure:
         p50, p99 = np.quantile(delays, (0.5, 0.99)).tolist() if len(delays) else (None, None)
         ages: Any = np.array(second.ages) if second.ages else None
         return {
-            "utilisation": float(np.mean(second.held)) / self.parameters.scaled_slots
-            if second.held
+            "utilisation": float(np.mean(second.held_slots)) / self.parameters.scaled_slots
+            if second.held_slots
             else None,
             "delay_mean_s": float(delays.mean()) if len(delays) else None,
             "delay_p50_s": p50,
@@ -161,7 +161,7 @@ def _merge(seconds: Sequence[_Second]) -> _Second:
     merged = _Second()
     for second in seconds:
         merged.delays += second.delays
-        merged.held += second.held
+        merged.held_slots += second.held_slots
         merged.waiting += second.waiting
         merged.ages += second.ages
         merged.scores += second.scores
