@@ -1,6 +1,6 @@
 """The Python clients, which submit tasks and ask for states without the tasks' Celery app.
 
-async_client.py has the client for an event loop; a program imports it only if it uses it.
+async_client.py has the client for an event loop, which a program imports by itself.
 """
 
 from .client import ParsyncClient

@@ -22,9 +22,9 @@ class Asking:
     def explain(self, id: str) -> Explanation:
         """Return why the task `id` waits or where it is, as the cluster is now.
 
-        A waiting task gets: what keeps each node from it, which tasks hold the nearest node and
-        until when, how many tasks come before it, when it may start, and what would let it run.
-        This reads all nodes, so do not poll it.
+        A waiting task gets: what keeps each node from the task; which tasks hold the nearest node,
+        and until when; how many tasks come before; when the task may start; what would let the task
+        run. This reads all nodes, so do not poll it.
         """
         from ..inspect.explanation import explain_task  # a client that only submits does without
 
@@ -34,11 +34,11 @@ class Asking:
     def plan(
         self, name: str, *, queue: str | None = None, **options: Unpack[PlanOptions]
     ) -> Explanation:
-        """Return what would become of a task if it were submitted now, without submitting it.
+        """Return what would become of a task if a caller submitted it now.
 
-        name: the task's name. queue, options: as for `submit`; the options that the task's app
-        declares apply as well. A countdown does not count. Raises InvalidInput. The explanation
-        says what `submit` would raise as Infeasible or UnknownTask.
+        Nothing is submitted. name: the task's name. queue, options: as for `submit`; the options
+        that the task's app declares apply as well. A countdown does not count. Raises InvalidInput.
+        The explanation says what `submit` would raise as Infeasible or UnknownTask.
         """
         from ..inspect.explanation import explain_plan
 

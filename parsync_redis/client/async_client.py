@@ -56,10 +56,10 @@ def _awaited(
 class AsyncParsyncClient:
     """ParsyncClient on asyncio: its methods, arguments, return values and errors, awaited.
 
-    settings, retry_for_s: as of ParsyncClient. Any number of tasks of one event loop may use it at
-    a time; use it in an `async with`, or await `close()`. A cancelled call closes its connection.
-    Whether the server has executed its request is not known then: submit again with the same `id`,
-    or ask for the status. Needs `pip install '.[asyncio]'` in a checkout.
+    settings, retry_for_s: as of ParsyncClient. Any number of tasks of an event loop may use the
+    client at a time. Use the client in an `async with`, or await `close()`. A cancelled call closes
+    its connection. Whether the server has executed its request is not known then: submit again with
+    the same `id`, or ask for the status. Needs `pip install '.[asyncio]'` in a checkout.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ class Requests:
     def make_ids(self, prefix: str = "") -> Callable[[], str]:
         """Return a function that makes the ids of a batch.
 
-        All ids of a batch are of one shard, so that a batch is one call. Shards whose server is
+        All ids belong to the same shard, so that a batch is a single call. Shards whose server is
         away are left out. prefix: plain text that begins each id.
         """
         shards = self.do(lambda: self.store.keys.shards)

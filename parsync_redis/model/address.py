@@ -58,7 +58,7 @@ def as_redis(url: str) -> str:
 
 
 def with_password(url: str, password: str) -> str:
-    """Return the address with this password, unless it has one already."""
+    """Return the address with this password, unless the address has a password."""
     scheme, _, location = url.partition("://")
     # of several Sentinels, as Celery writes them, the first has it
     location, semicolon, more_sentinels = location.partition(";")

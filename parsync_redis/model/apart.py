@@ -1,8 +1,8 @@
-"""Keep tasks apart: of the tasks with one word in their option `apart`, no two run on one node.
+"""The option `apart`: tasks with the same word never run on the same node.
 
 The word is a resource `apart_WORD`, which a task holds and no node declares: each node has 1 of it.
-So the lease of a task has it, and `left` of a node has `apart_web=0` while such a task is there.
-lua/lib/kind/fits.lua does the same.
+So a task's lease has the resource, and `left` of a node has `apart_web=0` while such a task is
+there. lua/lib/kind/fits.lua does the same.
 """
 
 import re

@@ -2,8 +2,8 @@
 
     proj.render slots=2 gpu=1 gpu_model:a100 latency
 
-A kind is a text: the task's name, its needs with the labels of its routing, and its own strategy if
-it asked for one. Priority is in the order of the tasks; all else does not matter to placement. The
+A kind is a text: the task's name, the needs with the labels of the routing, and the strategy if the
+task sets one. Priority is in the order of the tasks; all else does not matter to placement. The
 hash `kinds` has a line for each kind of which tasks wait: how many, the order of the first, an
 upper bound of the order of the last, and why they wait.
 """

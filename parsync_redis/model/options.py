@@ -1,11 +1,10 @@
-"""The one table of task options (model/option.py), and the options of one task, checked.
+"""The table of task options (model/option.py), and the checked options of a task.
 
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of
 `parsync submit` and the names that the client, `parsync={...}`, the rules [place] and a task's
-declaration may use. If the record keeps it (`stored`), it is also a field of TaskStatus, a word of
-the rows of lua/verbs/submit.lua, and one of lua/lib/task/resubmission.lua. docs/options.md has a
-line for each option, docs/keys.md for each that is stored. tests/unit/test_options.py finds
-omissions.
+declaration may use. A stored option (`stored`) is also a field of TaskStatus, a word in the rows of
+lua/verbs/submit.lua, and a word in lua/lib/task/resubmission.lua. docs/options.md has a line for
+each option, docs/keys.md for each stored option. tests/unit/test_options.py finds omissions.
 """
 
 from collections.abc import Callable, Mapping

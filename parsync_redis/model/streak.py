@@ -1,4 +1,4 @@
-"""Streaks: failures in a row of one task name on one node, compared with all other nodes."""
+"""Streaks: failures in a row of a task name on a node, compared with all other nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MAX_CHANCE: Final = 1e-4
 def chance_of(failed: int, runs: int, tries: int) -> float:
     """Return the probability of `tries` failures in a row, if of `runs` tasks `failed` failed.
 
-    One failure and one success are added to both counts, so that few runs prove little.
+    Both counts are increased by 1, so that few runs prove little.
     """
     return float(((failed + 1) / (runs + 2)) ** tries)
 
@@ -44,12 +44,12 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """A streak of one name on one node.
+    """A streak of a task name on a node.
 
     at_ms: the last report. length: the number of failures. tries: the number of reports in which
-    the streak went on; failures of one report may have one cause in the tasks. runs, failed: the
-    counts of other nodes since the streak began. all_fail: whether no task succeeds on the node.
-    held_ms: until when the node holds the name back (server time), 0 if it does not.
+    the streak went on; the failures of a report may have a common cause in the tasks. runs, failed:
+    the counts of other nodes since the streak began. all_fail: whether no task succeeds on the
+    node. held_ms: until when the node holds the name back (server time), 0 if the node does not.
     """
 
     name: str
@@ -109,9 +109,9 @@ class Streak:
 
 
 def damning(streaks: list[Streak]) -> list[Streak]:
-    """Return the streaks of one node that prove it a black hole, [] without proof.
+    """Return the streaks that prove a node a black hole, [] without proof.
 
-    Streaks of several names add up if nothing succeeds on the node.
+    streaks: of the node. Streaks of several names add up if nothing succeeds on the node.
     """
     comparable = [streak for streak in streaks if streak.chance < 1]
     together = [streak for streak in comparable if streak.all_fail]

@@ -3,8 +3,8 @@
     slots=4 parsync.taint:spot parsync.taint:old     an offer
     slots=1 parsync.taint:old|spot                   needs that tolerate both
 
-On both sides they are the reserved label `parsync.taint`. Needs have all that they tolerate in one
-word, as a condition "one of these" has. A task may tolerate a taint that no node has.
+Offers and needs have taints as the reserved label `parsync.taint`. Needs name all tolerated taints
+in one word, like a condition with several values. A task may tolerate a taint that no node has.
 """
 
 from collections.abc import Collection, Sequence

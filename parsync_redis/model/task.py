@@ -1,4 +1,4 @@
-"""A task: its states, how it is submitted, and what a scheduler takes of it."""
+"""Tasks: their states, their submission, and what a scheduler takes of them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -97,7 +97,7 @@ def state_word(word: str) -> str:
 
 
 class Submission(NamedTuple):
-    """One task as `submit` takes it.
+    """A task as `submit` takes it.
 
     message: the Celery message as kombu would put it on a list. delay_ms: how long after the submit
     the task must not be taken. expiry_ms: how long after the submit the task expires. after: '' or

@@ -1,4 +1,4 @@
-"""The bench's Celery app: two equal no-op tasks, a plain one and one that parsync places.
+"""The bench's Celery app: two equal no-op tasks, of which parsync places the second.
 
 No task stores a result. A run leaves two numbers in the memory of its worker, which must have the
 solo pool; the remote control command `bench_stamps` returns the numbers.

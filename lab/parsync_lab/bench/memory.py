@@ -1,4 +1,4 @@
-"""The server's memory for a task: while it waits, while it runs, and after its end."""
+"""The server's memory for a task that waits, runs or has ended."""
 
 import threading
 from typing import Any, Final

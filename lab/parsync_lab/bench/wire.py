@@ -1,6 +1,6 @@
-"""A connection for commands that are sent many times: packed once, replies read by hiredis.
+"""A connection that packs repeated commands once and reads replies by hiredis.
 
-It carries the bench's own traffic cheaply, so that it does not count as the product's cost.
+The bench's own traffic is cheap that way, and hardly adds to the measured cost.
 """
 
 import socket

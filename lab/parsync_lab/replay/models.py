@@ -1,4 +1,4 @@
-"""Count the GPUs of each model in a replay: those asked for, and those held."""
+"""The use of GPU models in a replay: how many GPUs pods asked for and held."""
 
 from collections import Counter
 from dataclasses import dataclass

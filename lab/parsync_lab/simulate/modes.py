@@ -24,7 +24,7 @@ def all_the_same(ordinal: int, members: int, tick: int, partitions: int) -> rang
 
 
 def best_partition(partitions: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
-    """Return the partitions one by one, that with the best mean score of free slots first."""
+    """Return the partitions in order of the mean score of their free slots, the best first."""
 
     def mean(partition: PartitionCopy) -> float:
         return float(partition.quality[partition.seats(ONE_SLOT).nodes].mean())
