@@ -83,9 +83,9 @@ SWEEPS = extra_slots.SWEEPS
 @pytest.fixture(autouse=True)
 def _fewer_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extra_slots, "SWEEPS", {"amplifier": (2, 8)})
-    monkeypatch.setattr(extra_slots, "ROUNDS", 4)
-    monkeypatch.setattr(conflicts, "ROUNDS", 4)
-    monkeypatch.setattr(omega, "MEMBERS", (1, 4))
+    monkeypatch.setattr(extra_slots, "EXTRA_SLOTS_ROUNDS", 4)
+    monkeypatch.setattr(conflicts, "CONFLICT_ROUNDS", 4)
+    monkeypatch.setattr(omega, "OMEGA_SCHEDULERS", (1, 4))
 
 
 @pytest.fixture(scope="session")
@@ -317,7 +317,7 @@ def test_the_claims_that_need_no_large_cluster_hold_in_small(
 ) -> None:
     given, claims = HOLDS[name]
     monkeypatch.setattr(extra_slots, "SWEEPS", SWEEPS)
-    monkeypatch.setattr(extra_slots, "ROUNDS", 2)
+    monkeypatch.setattr(extra_slots, "EXTRA_SLOTS_ROUNDS", 2)
     found = run_experiment(
         name, {**given, **({"trace": str(trace)} if name == "trace" else {})}, jobs=1
     ).checks
