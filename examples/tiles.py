@@ -52,11 +52,11 @@ def render(tile: int) -> Tile:
         raise ValueError(f"tile {tile}: the map has the tiles 0 to {ACROSS * ACROSS - 1}")
     row, column = divmod(tile, ACROSS)
     side = 3.0 / ACROSS
-    left = -2.25 + column * side
+    left_edge = -2.25 + column * side
     top = -1.5 + row * side
     step = side / PIXELS
     return [
-        [steps_to_escape(complex(left + x * step, top + y * step)) for x in range(PIXELS)]
+        [steps_to_escape(complex(left_edge + x * step, top + y * step)) for x in range(PIXELS)]
         for y in range(PIXELS)
     ]
 
@@ -77,8 +77,9 @@ def summarize(tile: Tile) -> Summary:
 
 @app.task(name="tiles.area", parsync={"priority": 9})
 def area(summaries: list[Summary]) -> float:
-    """Return the area of the set from the share of points inside; the last step of `survey`, so of
-    high priority.
+    """Return the area of the set from the share of points inside.
+
+    It is the last step of `survey`, so its priority is high.
     """
     return 9.0 * sum(s["inside"] for s in summaries) / sum(s["points"] for s in summaries)
 
@@ -99,8 +100,9 @@ def ping() -> str:
 
 
 def survey() -> float:
-    """Draw the whole map and return its area, about 1.5: a chord of chains, each step placed by
-    parsync.
+    """Draw the whole map and return its area, about 1.5.
+
+    A chord of chains, of which parsync places each step.
     """
     drawn = chord((render.s(tile) | summarize.s() for tile in range(ACROSS * ACROSS)), area.s())
     return float(drawn.apply_async().get(timeout=600))

@@ -1,3 +1,1 @@
-"""The demo: four different Celery workers measure Python's standard library, one task
-per module.
-"""
+"""The demo: four different Celery workers measure Python's standard library, module by module."""

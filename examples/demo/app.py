@@ -14,26 +14,24 @@ from parsync_redis.integration.app import Parsync
 from .measure import Measure, read_module
 
 RUNS_KEY: Final = "parsync-demo:runs"
-"""A list to which each run of a task adds 'ID ATTEMPT PID': the facts from which the driver counts
-what ran twice.
-"""
+"""The list to which each run of a task adds 'ID ATTEMPT PID', to find tasks that ran twice."""
 
-TASK: Final = "demo.measure"
+MEASURE_TASK: Final = "demo.measure"
 
 
 def make_app(url: str, cluster: str | None = None) -> Celery:
     """Make the app on the server at `url`; without `cluster`, PARSYNC_CLUSTER names it."""
-    made = Celery("parsync_demo", broker=url, backend=url, set_as_current=False)
-    made.conf.update(
+    app = Celery("parsync_demo", broker=url, backend=url, set_as_current=False)
+    app.conf.update(
         task_serializer="json",
         result_serializer="json",
         accept_content=["json"],
         result_expires=3600,
         broker_connection_retry_on_startup=True,
     )
-    Parsync(made, url, cluster)
+    Parsync(app, url, cluster)
 
-    @made.task(name=TASK, bind=True, shared=False, parsync={})
+    @app.task(name=MEASURE_TASK, bind=True, shared=False, parsync={})
     def measure(self: Any, module: str) -> Measure:
         """Measures one module of the standard library ('json/decoder.py')."""
         request = self.request
@@ -41,7 +39,7 @@ def make_app(url: str, cluster: str | None = None) -> Celery:
         self.backend.client.rpush(RUNS_KEY, f"{request.id} {attempt} {os.getpid()}")
         return read_module(module)
 
-    return made
+    return app
 
 
 app = make_app(os.environ.get("PARSYNC_URL", "redis://127.0.0.1:6379/0"))

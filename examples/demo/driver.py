@@ -1,5 +1,4 @@
-"""Run the demo's tasks on a stack: submit them, with a limited number in flight, and collect their
-results.
+"""The driver of the demo: it submits the tasks, a few at a time, and collects their results.
 
 Some slots stay free, so that the scheduling delay contains no wait for a slot.
 """
@@ -16,15 +15,13 @@ from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import FINAL, TaskState
 from parsync_redis.store.reads.schedulers import SchedulerView, read_schedulers
 
-from .app import RUNS_KEY, TASK, make_app
+from .app import MEASURE_TASK, RUNS_KEY, make_app
 from .measure import Measure
 from .nodes import options_of
 
-POLL_S = 0.01
-STALL_S = 60.0
-"""How long no task may become final before the run is given up; longer than two leases, so that
-losses are repaired.
-"""
+RESULT_POLL_S = 0.01
+DEMO_STALL_S = 60.0
+"""The time without a final task after which the run is given up; over two leases."""
 
 
 class Stopped(Exception):
@@ -43,8 +40,9 @@ class Progress:
 
 @dataclass(slots=True)
 class Gathered:
-    """All facts of a run; `results` are by task id, `view_ages_ms` were sampled from the
-    schedulers' own figures.
+    """The facts of a run.
+
+    results: by task id. view_ages_ms: samples of the schedulers' own figures.
     """
 
     modules: dict[str, str]
@@ -89,41 +87,42 @@ class Driver:
             raise Stopped
 
     def run(self, modules: Sequence[str], window: int) -> Gathered:
-        """Submit a task for each module, at most `window` in flight; return when all are final, or
-        none moves.
+        """Submit a task per module, at most `window` at a time; return the facts.
+
+        Returns when all tasks are final, or none has become final for a minute.
         """
-        found = Gathered({})
+        gathered = Gathered({})
         try:
-            self._drive(found, modules, window)
+            self._drive(gathered, modules, window)
         finally:
             # a deleted AsyncResult unsubscribes, so the server must still run
             self._pending.clear()
-        self._conclude(found)
-        return found
+        self._conclude(gathered)
+        return gathered
 
-    def _drive(self, found: Gathered, modules: Sequence[str], window: int) -> None:
+    def _drive(self, gathered: Gathered, modules: Sequence[str], window: int) -> None:
         began_s = moved_s = time.monotonic()
-        rest = iter(modules)
-        more = True
-        while more or self._pending:
-            while more and len(self._pending) < window:
-                if (module := next(rest, None)) is None:
-                    more = False
+        remaining = iter(modules)
+        has_more = True
+        while has_more or self._pending:
+            while has_more and len(self._pending) < window:
+                if (module := next(remaining, None)) is None:
+                    has_more = False
                     break
-                self._submit(module, found)
-            if self._collect(found):
+                self._submit(module, gathered)
+            if self._collect(gathered):
                 moved_s = time.monotonic()
-            elif time.monotonic() - moved_s > STALL_S:
+            elif time.monotonic() - moved_s > DEMO_STALL_S:
                 break
-            self.pause(POLL_S)
-        found.wall_s = time.monotonic() - began_s
+            self.pause(RESULT_POLL_S)
+        gathered.wall_s = time.monotonic() - began_s
 
-    def _submit(self, module: str, found: Gathered) -> None:
-        result = self._app.tasks[TASK].apply_async((module,), parsync=options_of(module))
-        found.modules[result.id] = module
+    def _submit(self, module: str, gathered: Gathered) -> None:
+        result = self._app.tasks[MEASURE_TASK].apply_async((module,), parsync=options_of(module))
+        gathered.modules[result.id] = module
         self._pending[result.id] = result
 
-    def _collect(self, found: Gathered) -> int:
+    def _collect(self, gathered: Gathered) -> int:
         """Collect the results of tasks that became final; return their number."""
         ids = list(self._pending)
         states = Counter[str]()
@@ -131,49 +130,47 @@ class Driver:
         for id, state in zip(ids, self.client.store.states(ids), strict=True):
             states[state] += 1
             if state in FINAL:
-                self._take_result(id, self._pending.pop(id), found)
+                self._take_result(id, self._pending.pop(id), gathered)
                 ended += 1
         self._done += ended
-        self.show(Progress(len(found.modules), states["placed"], states["running"], self._done))
+        self.show(Progress(len(gathered.modules), states["placed"], states["running"], self._done))
         if time.monotonic() >= self._next_look_s:
             self._next_look_s = time.monotonic() + 0.5
-            self._look_at_schedulers(found)
+            self._look_at_schedulers(gathered)
         return ended
 
     @staticmethod
-    def _take_result(id: str, result: Any, found: Gathered) -> None:
+    def _take_result(id: str, result: Any, gathered: Gathered) -> None:
         value = result.get(timeout=5, propagate=False) if result.ready() else None
         if isinstance(value, dict):
-            found.results[id] = cast(Measure, value)
+            gathered.results[id] = cast(Measure, value)
 
-    def _look_at_schedulers(self, found: Gathered) -> None:
-        found.schedulers = read_schedulers(self.client.store)
-        for one in found.schedulers:
-            if "view_age_ms" in one.stats:
-                found.view_ages_ms.append(float(one.stats["view_age_ms"]))
-                found.view_age_max_ms = max(
-                    found.view_age_max_ms, float(one.stats["view_age_max_ms"])
+    def _look_at_schedulers(self, gathered: Gathered) -> None:
+        gathered.schedulers = read_schedulers(self.client.store)
+        for scheduler in gathered.schedulers:
+            if "view_age_ms" in scheduler.stats:
+                gathered.view_ages_ms.append(float(scheduler.stats["view_age_ms"]))
+                gathered.view_age_max_ms = max(
+                    gathered.view_age_max_ms, float(scheduler.stats["view_age_max_ms"])
                 )
 
-    def _conclude(self, found: Gathered) -> None:
-        """Read records and runs; wait a little for the schedulers' last figures, which come with
-        their renewals.
-        """
-        found.statuses = self.client.statuses(found.modules)
-        placed = sum(status.attempt for status in found.statuses)
+    def _conclude(self, gathered: Gathered) -> None:
+        """Read records and runs; wait a little for the last figures of the schedulers."""
+        gathered.statuses = self.client.statuses(gathered.modules)
+        placed = sum(status.attempt for status in gathered.statuses)
 
         def counted() -> bool:
-            self._look_at_schedulers(found)
-            return sum_of(found.schedulers, "placed") >= placed
+            self._look_at_schedulers(gathered)
+            return sum_of(gathered.schedulers, "placed") >= placed
 
         self.wait_until(counted, 3.0)
         lines: Any = self.client.store.client.lrange(RUNS_KEY, 0, -1)
-        found.runs.update(line.decode().split()[0] for line in lines)
+        gathered.runs.update(line.decode().split()[0] for line in lines)
 
 
 def sum_of(schedulers: Sequence[SchedulerView], name: str) -> int:
     """Return the sum of one figure over the schedulers."""
-    return sum(int(_number(one.stats, name)) for one in schedulers)
+    return sum(int(_number(scheduler.stats, name)) for scheduler in schedulers)
 
 
 def _number(stats: Mapping[str, str], name: str) -> float:

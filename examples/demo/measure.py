@@ -35,9 +35,7 @@ class Function(TypedDict):
 
 
 class Measure(TypedDict):
-    """The counts of a module; `error` says why it does not parse, and then only its lines are
-    known.
-    """
+    """The counts of a module; `error` says why it does not parse, and leaves only its lines."""
 
     module: str
     lines: int
@@ -54,24 +52,18 @@ def stdlib_folder() -> Path:
 
 
 def list_modules(folder: Path) -> list[str]:
-    """List the standard library's source files, relative to its folder, without
-    installed packages.
-    """
-    found = (path.relative_to(folder) for path in folder.rglob("*.py"))
-    return sorted(path.as_posix() for path in found if not _EXCLUDED & set(path.parts))
+    """Return the paths of the standard library's source files, without installed packages."""
+    paths = (path.relative_to(folder) for path in folder.rglob("*.py"))
+    return sorted(path.as_posix() for path in paths if not _EXCLUDED & set(path.parts))
 
 
 def read_module(module: str) -> Measure:
-    """Measures a module of the standard library, given as `list_modules` names it;
-    raises OSError.
-    """
+    """Measure a module of the standard library, named as by `list_modules`; raises OSError."""
     return measure(module, (stdlib_folder() / module).read_bytes())
 
 
 def measure(module: str, source: bytes) -> Measure:
-    """Count lines, functions, classes and branches of a source file, in the encoding that it
-    declares.
-    """
+    """Count lines, functions, classes and branches of a source file, in its declared encoding."""
     lines = len(source.splitlines())
     try:
         with warnings.catch_warnings():
@@ -102,8 +94,9 @@ def measure(module: str, source: bytes) -> Measure:
 
 
 def _count(tree: ast.Module) -> tuple[list[Function], int, int]:
-    """Functions, number of classes, number of branches; without recursion, however deep the source
-    nests.
+    """Return the functions, and the numbers of classes and branches.
+
+    Without recursion, however deep the source nests.
     """
     functions: list[Function] = []
     classes = branches = 0
@@ -117,10 +110,10 @@ def _count(tree: ast.Module) -> tuple[list[Function], int, int]:
         elif isinstance(node, ast.ClassDef):
             classes += 1
             prefix = f"{prefix}{node.name}."
-        elif more := _branches_at(node):
-            branches += more
+        elif branches_here := _branches_at(node):
+            branches += branches_here
             if owner is not None:
-                owner["complexity"] += more
+                owner["complexity"] += branches_here
         todo += [(child, owner, prefix) for child in ast.iter_child_nodes(node)]
     functions.sort(key=lambda function: function["line"])
     return functions, classes, branches

@@ -16,20 +16,18 @@ class DemoNode:
     pool: str
 
 
-NODES: Final = (
+DEMO_NODES: Final = (
     DemoNode("swift", 4, 9.5, {"zone": "a", "screen": "yes"}, "prefork"),
     DemoNode("steady", 3, 6.0, {"zone": "b", "screen": "no"}, "prefork"),
     DemoNode("desk", 2, 4.0, {"zone": "b", "screen": "yes"}, "threads"),
     DemoNode("spare", 1, 1.0, {"zone": "a", "screen": "yes"}, "solo"),
 )
 
-SLOTS: Final = sum(node.slots for node in NODES)
+DEMO_SLOTS: Final = sum(node.slots for node in DEMO_NODES)
 
 _GRAPHICAL: Final = ("idlelib/", "tkinter/", "turtledemo/", "turtle.py")
 
 
 def options_of(module: str) -> dict[str, object]:
-    """Return the parsync options of a module's task: modules that draw windows need a node with a
-    screen.
-    """
+    """Return the parsync options of a module's task: modules that draw windows need a screen."""
     return {"require": {"screen": "yes"}} if module.startswith(_GRAPHICAL) else {}

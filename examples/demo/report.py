@@ -37,8 +37,9 @@ class Totals:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the smallest value that at least `percent` of the values do not exceed (nearest rank);
-    0 for none.
+    """Return the percentile by nearest rank: the smallest value that `percent` do not exceed.
+
+    0 without values.
     """
     if not values:
         return 0.0
@@ -47,36 +48,36 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 def delays_ms(statuses: Sequence[TaskStatus]) -> list[float]:
     """Return the scheduling delay of each placed task: from ready to committed claim."""
-    found = []
+    delays = []
     for status in statuses:
         ready = status.times.get("ready")
         placed = status.times.get("placed")
         if ready is not None and placed is not None:
-            found.append(float(max(0, placed - ready)))
-    return found
+            delays.append(float(max(0, placed - ready)))
+    return delays
 
 
 def summarize(
-    found: Gathered, nodes: Sequence[DemoNode], server: str, schedulers: int
+    gathered: Gathered, nodes: Sequence[DemoNode], server: str, schedulers: int
 ) -> dict[str, Any]:
     """Return the contents of demo.json.
 
     wall_s: from the first submit to the last result, without start and stop.
     """
-    states = Counter(status.state for status in found.statuses)
-    ran_on = Counter(status.node for status in found.statuses if status.state.final)
-    delays = delays_ms(found.statuses)
-    lost = sum(is_lost(status) for status in found.statuses)
+    states = Counter(status.state for status in gathered.statuses)
+    ran_on = Counter(status.node for status in gathered.statuses if status.state.final)
+    delays = delays_ms(gathered.statuses)
+    lost = sum(is_lost(status) for status in gathered.statuses)
     succeeded = sum(
-        s.state is TaskState.SUCCEEDED and s.id in found.results for s in found.statuses
+        s.state is TaskState.SUCCEEDED and s.id in gathered.results for s in gathered.statuses
     )
     return {
-        "submitted": len(found.modules),
+        "submitted": len(gathered.modules),
         "succeeded": succeeded,
         "failed": sum(states.values()) - succeeded - lost,
         "lost": lost,
-        "ran_twice": sum(count > 1 for count in found.runs.values()),
-        "conflicts": sum_of(found.schedulers, "conflicts"),
+        "ran_twice": sum(count > 1 for count in gathered.runs.values()),
+        "conflicts": sum_of(gathered.schedulers, "conflicts"),
         "delay_ms": {"p50": percentile(delays, 50), "p99": percentile(delays, 99)},
         "by_node": {
             node.name: {
@@ -87,7 +88,7 @@ def summarize(
             }
             for node in nodes
         },
-        "wall_s": round(found.wall_s, 3),
+        "wall_s": round(gathered.wall_s, 3),
         "server": server,
         "schedulers": schedulers,
         "nodes": len(nodes),
@@ -113,18 +114,16 @@ def total(results: Sequence[Measure]) -> Totals:
 
 def most_complex(results: Sequence[Measure], count: int = 5) -> list[Complex]:
     """Return the most complex functions, at most one of each module, most complex first."""
-    found = [
+    functions = [
         Complex(f["complexity"], r["module"], f["name"], f["line"])
         for r in results
         if (f := r["most_complex"])
     ]
-    return sorted(found, key=lambda one: (-one.complexity, one.module))[:count]
+    return sorted(functions, key=lambda function: (-function.complexity, function.module))[:count]
 
 
 def mean_scores(summary: dict[str, Any]) -> tuple[float, float]:
-    """Return the mean score of all slots, and of the slots that tasks ran on: placement gains the
-    difference.
-    """
+    """Return the mean score of all slots, and of the slots that tasks ran on."""
     rows = summary["by_node"].values()
     tasks = sum(row["tasks"] for row in rows)
     slots = sum(row["slots"] for row in rows)

@@ -1,8 +1,7 @@
-"""parsync-lab: benches, the simulator and the replay of traces, with the schedulers of
-parsync-redis.
+"""parsync-lab: benches, a simulator and a replay of traces, for the schedulers of parsync-redis.
 
-parsync-redis does not import it. The entry point `parsync_redis.commands` adds its commands to
-`parsync`.
+parsync-redis does not import parsync-lab. The entry point `parsync_redis.commands` adds the lab's
+commands to `parsync`.
 """
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Check the numbers that flags of the lab's commands give."""
+"""The check of numbers that come from flags."""
 
 from parsync_redis.errors import InvalidInput
 
@@ -6,7 +6,7 @@ from parsync_redis.errors import InvalidInput
 def check_flag(flag: str, value: float, least: float, most: float, right: str = "") -> None:
     """Raise InvalidInput unless a number is from `least` to `most`.
 
-    right: what it must be, if that says more.
+    right: the rule for the message, if it says more than the range.
     """
     if not least <= value <= most:
         raise InvalidInput(

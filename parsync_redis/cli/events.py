@@ -9,7 +9,7 @@ import typer
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput
-from ..model.events import WORDS, Event
+from ..model.events import EVENT_IN_WORDS, Event
 from ..model.moments import local_text, read_moment
 from ..store.repair.lost_leases import now_ms
 from .common import (
@@ -32,7 +32,7 @@ FOLLOW_RETRY_S: Final = 600.0
 
 def register(app: typer.Typer) -> None:
     """Add this command to the app."""
-    app.command(epilog=f"Events: {', '.join(WORDS)}.")(events)
+    app.command(epilog=f"Events: {', '.join(EVENT_IN_WORDS)}.")(events)
 
 
 def events(

@@ -1,7 +1,6 @@
-"""The Python clients: they submit tasks without the Celery app that defines them, and ask for their
-state.
+"""The Python clients, which submit tasks and ask for states without the tasks' Celery app.
 
-async_client.py has the one for an event loop; it is imported when it is used.
+async_client.py has the client for an event loop, which a program imports by itself.
 """
 
 from .client import ParsyncClient

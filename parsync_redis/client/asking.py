@@ -1,4 +1,4 @@
-"""A client's questions about tasks: why they wait, where they would go."""
+"""The questions of a client about tasks: why a task waits, and where it would go."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Unpack
@@ -14,7 +14,7 @@ from .submitter import Submitter
 
 
 class Asking:
-    """The part of ParsyncClient that explains."""
+    """The methods of ParsyncClient that explain."""
 
     requests: Requests
     _submitter: Submitter
@@ -22,9 +22,9 @@ class Asking:
     def explain(self, id: str) -> Explanation:
         """Return why the task `id` waits or where it is, as the cluster is now.
 
-        Of one that waits: what keeps each node from it, who holds the nearest one and until when,
-        how many tasks come before it, when it may start, and what would let it run. This reads all
-        nodes, so do not poll it.
+        A waiting task gets: what keeps each node from the task; which tasks hold the nearest node,
+        and until when; how many tasks come before; when the task may start; what would let the task
+        run. This reads all nodes, so do not poll it.
         """
         from ..inspect.explanation import explain_task  # a client that only submits does without
 
@@ -34,28 +34,30 @@ class Asking:
     def plan(
         self, name: str, *, queue: str | None = None, **options: Unpack[PlanOptions]
     ) -> Explanation:
-        """Return what would become of a task if it were submitted now, without submitting it.
+        """Return what would become of a task if a caller submitted it now.
 
-        name: the task's name. queue, options: as for `submit`; what its app declares applies as
-        there. A countdown does not count. Raises InvalidInput, but neither Infeasible nor
-        UnknownTask: the explanation says so.
+        Nothing is submitted. name: the task's name. queue, options: as for `submit`; the options
+        that the task's app declares apply as well. A countdown does not count. Raises InvalidInput.
+        The explanation says what `submit` would raise as Infeasible or UnknownTask.
         """
         from ..inspect.explanation import explain_plan
 
         check_name("task name", name)
-        asked = self._submitter.options_of({"name": name, "queue": queue, **options})
+        placement_options = self._submitter.options_of({"name": name, "queue": queue, **options})
         store = self.requests.store
-        needs = self.requests.do(lambda: near_node(store, asked)).needs
+        needs = self.requests.do(lambda: near_node(store, placement_options)).needs
         return self.requests.do(
-            lambda: explain_plan(store, name, needs, asked.priority, asked.strategy)
+            lambda: explain_plan(
+                store, name, needs, placement_options.priority, placement_options.strategy
+            )
         )
 
     def with_reasons(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
-        """Return the same tasks; `why` of those that wait says what keeps them now, and who holds
-        what they need.
+        """Return the same tasks with a fresh `why` for each waiting task.
 
-        tasks: as `status` returns them: their `why` is what a scheduler wrote last, which may be
-        old. This reads all nodes, so do not poll it.
+        tasks: statuses from `status` or `statuses`, whose `why` is the reason that a scheduler
+        wrote last, and may be old. The fresh `why` says what keeps the task now, and which tasks
+        hold what it needs. This reads all nodes, so do not poll it.
         """
         from ..inspect.waiting import explain_tasks
 
@@ -72,34 +74,29 @@ class Asking:
         limit: int = 100,
         follow: bool = False,
     ) -> Iterator[Event]:
-        """Give what happened in the cluster out of the ordinary: the newest `limit` events, the
-        oldest first.
+        """Yield the newest `limit` events of the cluster, the oldest first.
 
-        A task that is placed and succeeds makes no event. With `task` come the steps that its
-        record tells, too.
-
-        since_ms, until_ms: only from and until then, server time. task, node: only of this one.
-        events: only these words (`failed`, `down`, ...). follow: go on for ever with those that
-        come, four times a second. Raises InvalidInput, and AccessDenied if this login may not read
-        events.
+        A task that is placed and succeeds makes no event. With `task` the steps in the task's
+        record come as well. since_ms, until_ms: only events from and until this server time. task,
+        node: only events of this task or node. events: only these words (`failed`, `down`, ...).
+        follow: continue for ever with new events, read four times a second. Raises InvalidInput,
+        and AccessDenied if this login may not read events.
         """
-        wanted = Wanted.of(since_ms, until_ms, task, node, events)
-        return self._events(wanted, limit, follow)
+        selection = Wanted.of(since_ms, until_ms, task, node, events)
+        return self._events(selection, limit, follow)
 
-    def _events(self, wanted: Wanted, limit: int, follow: bool) -> Iterator[Event]:
-        from ..store.reads.events import (
-            FOLLOW_POLL_S,
-            Follower,
-        )  # a client that only submits does without
+    def _events(self, selection: Wanted, limit: int, follow: bool) -> Iterator[Event]:
+        # a client that only submits does without
+        from ..store.reads.events import FOLLOW_POLL_S, Follower
 
-        follower = self.requests.do(lambda: Follower(self.requests.store, wanted))
-        found = self.requests.do(lambda: follower.begin(limit))
-        if wanted.task:
+        follower = self.requests.do(lambda: Follower(self.requests.store, selection))
+        events = self.requests.do(lambda: follower.begin(limit))
+        if selection.task:
             (status,) = self.requests.in_batches(
-                [encode_id(wanted.task)], self.requests.store.statuses
+                [encode_id(selection.task)], self.requests.store.statuses
             )
-            found = [event for event in time_line(status, found) if wanted.has(event)][-limit:]
-        yield from found
+            events = [event for event in time_line(status, events) if selection.has(event)][-limit:]
+        yield from events
         while follow:
             self.requests.sleep(FOLLOW_POLL_S)
             yield from self.requests.do(follower.poll)

@@ -20,20 +20,18 @@ from ..store.server.bridge import call
 from ..store.server.loop_client import ON_LOOP
 from ..submission import make_submission
 from .client import ParsyncClient
-from .requests import RETRY_FOR_S
+from .requests import CLIENT_RETRY_FOR_S
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 EARLY = (explanation, outlook, waiting, purge, stored_events)
-"""What ParsyncClient imports when it first needs it: here that would block the event loop."""
+"""The modules that ParsyncClient imports on first use, which would block the event loop."""
 
 
 class _Inner(ParsyncClient):
-    """A ParsyncClient whose requests wait in an event loop; each of its methods runs inside
-    `bridge.call`.
-    """
+    """A ParsyncClient for an event loop: each method runs inside `bridge.call`."""
 
     _kit = ON_LOOP
 
@@ -58,13 +56,15 @@ def _awaited(
 class AsyncParsyncClient:
     """ParsyncClient on asyncio: its methods, arguments, return values and errors, awaited.
 
-    settings, retry_for_s: as of ParsyncClient. Any number of tasks of one event loop may use it at
-    a time; use it in an `async with`, or await `close()`. A cancelled call closes its connection.
-    Whether the server has executed its request is not known then: submit again with the same `id`,
-    or ask for the status. Needs `pip install '.[asyncio]'` in a checkout.
+    settings, retry_for_s: as of ParsyncClient. Any number of tasks of an event loop may use the
+    client at a time. Use the client in an `async with`, or await `close()`. A cancelled call closes
+    its connection. Whether the server has executed its request is not known then: submit again with
+    the same `id`, or ask for the status. Needs `pip install '.[asyncio]'` in a checkout.
     """
 
-    def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:
+    def __init__(
+        self, settings: Settings | None = None, retry_for_s: float = CLIENT_RETRY_FOR_S
+    ) -> None:
         self._client = _Inner(settings, retry_for_s)
         self.settings = self._client.settings
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -136,15 +136,15 @@ class AsyncParsyncClient:
     ) -> AsyncIterator[Event]:
         """See ParsyncClient.events; iterate with `async for`."""
         when = {"since_ms": since_ms, "until_ms": until_ms}
-        wanted = self._client.events(
+        events_iterator = self._client.events(
             **when, task=task, node=node, events=events, limit=limit, follow=follow
         )
-        return self._each(wanted)
+        return self._each(events_iterator)
 
-    async def _each(self, found: Iterator[T]) -> AsyncIterator[T]:
+    async def _each(self, iterator: Iterator[T]) -> AsyncIterator[T]:
         end = object()
-        while (one := await self._do(next, found, end)) is not end:
-            yield cast(T, one)
+        while (item := await self._do(next, iterator, end)) is not end:
+            yield cast(T, item)
 
     # -- life --------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""ParsyncClient."""
+"""The client of a cluster, ParsyncClient: it submits tasks, asks for states and drains nodes."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,26 +22,26 @@ from ..store.reads.views import find_node, read_node_views, read_views
 from ..store.server.connection import BLOCKING
 from ..submission import Declared, Item, SubmitOptions
 from .asking import Asking
-from .requests import RETRY_FOR_S, Requests
+from .requests import CLIENT_RETRY_FOR_S, Requests
 from .submitter import Submitter
 from .waiting import wait_until_final
 
 
 class ParsyncClient(Asking):
-    """Submits tasks to a cluster and asks for their state.
+    """The client of a cluster: it submits tasks, asks for their states and drains nodes.
 
-    Any thread may use it; close it, or use it in a `with`.
-
-    Its first request checks the server and the cluster's settings. Every request may raise:
-    ServerUnreachable, if no server answers for `retry_for_s` seconds; ServerReadOnly, if none takes
-    writes for so long; ServerFull, at once; ServerUnfit, for a server that is too old or evicts
-    keys; ClusterMismatch, for settings that differ from the running cluster's; InvalidInput, for a
-    wrong argument.
+    Any thread may use it; close it, or use it in a `with`. Its first request checks the server and
+    the cluster's settings. Every request may raise: ServerUnreachable, if no server answers for
+    `retry_for_s` seconds; ServerReadOnly, if no server takes writes for that time; ServerFull, at
+    once; ServerUnfit, for a server that is too old or evicts keys; ClusterMismatch, for settings
+    that differ from the running cluster's; InvalidInput, for a wrong argument.
     """
 
     _kit = BLOCKING
 
-    def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:
+    def __init__(
+        self, settings: Settings | None = None, retry_for_s: float = CLIENT_RETRY_FOR_S
+    ) -> None:
         self.requests = Requests(settings or Settings.load(), retry_for_s, self._kit)
         self.settings = self.requests.settings
         self.store = self.requests.store
@@ -56,9 +56,7 @@ class ParsyncClient(Asking):
         return cls(Settings.load(url=url, cluster=cluster, **settings))
 
     def check(self) -> None:
-        """Check the server and the cluster's settings, once; every other request does
-        so by itself.
-        """
+        """Check the server and the cluster's settings once; other requests do it by themselves."""
         self.requests.do(lambda: None)
 
     # -- submit ------------------------------------------------------------------------------------
@@ -90,23 +88,21 @@ class ParsyncClient(Asking):
         which then waits for one.
         """
         when = {"countdown": countdown, "expires": expires}
-        return self._submitter.one(
+        return self._submitter.submit_one(
             {"name": name, "args": args, "kwargs": kwargs, "id": id, **when, **options}
         )
 
     def submit_many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
-        """Submit tasks, each (name, args, kwargs) or a mapping with the arguments of `submit`;
-        return their ids.
+        """Submit tasks and return their ids; 500 tasks make one round trip.
 
-        One round trip for every 500. An iterator is drawn from as batches are sent, so that
-        millions of tasks need no memory but for their ids.
-
-        Raises what `submit` raises, naming the first offending task by its index. By then these
-        were submitted: all earlier batches; of the batch with the offending task nothing, if it was
-        found before sending (arguments, options), else all of it that was not refused; nothing
-        after that batch. Submitting the same ids again is safe.
+        tasks: each is (name, args, kwargs), or a mapping with the arguments of `submit`. Batches
+        are sent while an iterator is read, so millions of tasks need memory only for their ids.
+        Raises what `submit` raises, with the index of the first offending task. All earlier batches
+        were submitted then. If the task was found before sending (arguments, options), nothing of
+        its batch was submitted; otherwise all tasks of its batch were that were not refused. No
+        later batch was submitted. Submitting the same ids again is safe.
         """
-        return self._submitter.many(tasks)
+        return self._submitter.submit_many(tasks)
 
     def declared(self, names: Iterable[str], pauses: Iterator[float] | None = None) -> Declared:
         """Return the options that the workers' apps declare for these task names.
@@ -116,7 +112,7 @@ class ParsyncClient(Asking):
         return self._submitter.declared(names, pauses)
 
     def send(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None) -> list[str]:
-        """Submit tasks that are made; return submit's word for each.
+        """Submit prepared tasks; return submit's word for each.
 
         pauses: seconds to wait before each further try; the default tries for `retry_for_s`
         seconds.
@@ -126,21 +122,21 @@ class ParsyncClient(Asking):
     # -- ask ---------------------------------------------------------------------------------------
 
     def status(self, id: str) -> TaskStatus:
-        """Return what is known of the task `id`: state, place, attempt, time of each step; state
-        `gone` if nothing.
+        """Return the status of the task `id`; its state is `gone` if nothing is known of it.
+
+        The status has the state, the place, the attempt, and the time of each step.
         """
         return self.statuses([id])[0]
 
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
-        """Return what is known of the tasks `ids`, in their order; one round trip for every 500."""
+        """Return the statuses of the tasks `ids`, in their order; 500 ids make one round trip."""
         return self.requests.in_batches([encode_id(id) for id in ids], self.store.statuses)
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> dict[str, TaskStatus]:
-        """Wait until all `ids` are final, or gone because the server has no record of them; return
-        a status per id.
+        """Wait until all `ids` are final or gone; return a status per id.
 
-        timeout: seconds, None for ever. Raises a TimeoutError after it, which says how many are not
-        final.
+        An id is gone if the server has no record of it. timeout: seconds, None for ever. Raises a
+        TimeoutError after it, with the number of tasks that are not final.
         """
         names = list(dict.fromkeys(encode_id(id) for id in ids))
         wait_until_final(self.requests, names, timeout)
@@ -148,61 +144,60 @@ class ParsyncClient(Asking):
         return dict(zip(plain, self.statuses(plain), strict=True))
 
     def cancel(self, id: str) -> str:
-        """Cancel the task `id`; return `cancelled`, `asked` if it runs (its node ends it), or the
-        state that it is in.
+        """Cancel the task `id`; return `cancelled`, `asked`, or the task's state.
 
-        That state is succeeded, failed, cancelled, dead or gone: nothing was changed.
+        `asked`: the task runs, and its node ends it. A state (succeeded, failed, cancelled, dead or
+        gone): the task had that state, and nothing was changed.
         """
         (word,) = self.cancel_many([id]).values()
         return word
 
     def cancel_many(self, ids: Iterable[str]) -> dict[str, str]:
-        """Cancel the tasks `ids`, 500 in a call; return by id what `cancel` returns."""
+        """Cancel the tasks `ids`, 500 in a call; return {id: word}, with the words of `cancel`."""
         names = list(dict.fromkeys(encode_id(id) for id in ids))
         return dict(zip(map(decode_id, names), self.requests.cancel(names), strict=True))
 
     def cancel_where(
         self, kind: str | None = None, name: str = "*", state: str = "waiting"
     ) -> dict[str, int]:
-        """Cancel all tasks of a kind, of some names and in a state; return how many by word,
-        {"cancelled": 100000}.
+        """Cancel all tasks of a kind, of some names and in a state; return {"cancelled": 100000}.
 
-        kind: as `demand` has it, None for any. name: a pattern, 'proj.*'. state: waiting, placed,
-        or running: these are asked to end (`asked`). A task that gets further meanwhile, or ends,
-        is left alone: then the word is its state. One that is submitted meanwhile may be left out.
-        Raises InvalidInput, and AccessDenied if this login may not list tasks.
+        The numbers are by word, as `cancel` returns it. kind: a kind as in `demand`, None for any.
+        name: a pattern, 'proj.*'. state: waiting, placed, or running; running tasks are `asked` to
+        end. A task that changes its state meanwhile is left alone, and its word is the new state. A
+        task that is submitted meanwhile may be left out. Raises InvalidInput, and AccessDenied if
+        this login may not list tasks.
         """
         chosen = Selection(state, name, kind and needs_given(kind))
-        found = self.requests.do(lambda: find_selected(self.store, chosen))
-        return dict(Counter(self.requests.cancel(found, chosen.how)))
+        tasks = self.requests.do(lambda: find_selected(self.store, chosen))
+        return dict(Counter(self.requests.cancel(tasks, chosen.how)))
 
     def demand(self) -> list[KindView]:
-        """Return the kinds of which tasks wait, in the order in which schedulers take them; one
-        read.
+        """Return the kinds of the waiting tasks, in the order in which schedulers take them.
 
-        Tasks that are not due yet do not count. A line that is damaged is left out; a warning in
-        the log says so.
+        One read. Tasks that are not due yet do not count. A damaged line is left out, with a
+        warning in the log.
         """
         return self.requests.do(lambda: read_demand(self.store))
 
     def names(self) -> list[NameView]:
-        """Return how long the tasks of each name run, by name."""
+        """Return the run times that nodes have learnt, sorted by task name."""
         return self.requests.do(lambda: read_names(self.store))
 
     # -- dead tasks --------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100) -> list[TaskStatus]:
-        """Return the newest `limit` dead tasks, each with its history; 10,000 are kept until they
-        are requeued.
+        """Return the newest `limit` dead tasks with their histories.
+
+        10,000 dead tasks are kept until they are requeued.
         """
         return self.requests.do(lambda: list_tasks(self.store, {TaskState.DEAD}, limit))
 
     def requeue(self, ids: Iterable[str]) -> dict[str, str]:
-        """Let the dead tasks `ids` run again; return by id `revived`, or its state (`gone`: nothing
-        is known of it).
+        """Requeue the dead tasks `ids`; return {id: `revived` or the task's state}.
 
-        Its starts are counted from 0 again; its attempts go on. An AsyncResult that got the death
-        gets RETRY.
+        State `gone`: nothing is known of the id. A requeued task counts its starts from 0 again,
+        and its attempts go on. An AsyncResult that got the death gets RETRY.
         """
         names = list(dict.fromkeys(encode_id(id) for id in ids))
         return dict(zip(map(decode_id, names), self.requests.revive(names), strict=True))
@@ -210,25 +205,25 @@ class ParsyncClient(Asking):
     requeue_dead = requeue
 
     def purge(self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0) -> int:
-        """Cancel tasks that wait, or delete the records of tasks that have ended; return how many.
+        """Cancel waiting tasks, or delete the records of ended tasks; return their number.
 
         state: waiting, succeeded, failed, cancelled or dead. name: a pattern, 'proj.*'.
-        older_than_s: only those that were submitted, or have ended, so long ago. A task that is
-        placed or runs is never touched. Raises InvalidInput.
+        older_than_s: only tasks that were submitted, or have ended, longer ago than this. A task
+        that is placed or runs is never touched. Raises InvalidInput.
         """
         from ..store.reads.purge import find_purgeable, purge_tasks
 
-        found = self.requests.do(lambda: find_purgeable(self.store, state, name, older_than_s))
-        return self.requests.do(lambda: purge_tasks(self.store, found))
+        tasks = self.requests.do(lambda: find_purgeable(self.store, state, name, older_than_s))
+        return self.requests.do(lambda: purge_tasks(self.store, tasks))
 
     # -- the cluster -------------------------------------------------------------------------------
 
     def nodes(self) -> list[NodeView]:
-        """Return every node, by name."""
+        """Return every node, sorted by name."""
         return self.requests.do(lambda: read_node_views(self.store))
 
     def partitions(self) -> list[PartitionView]:
-        """Return every partition, by number; none before the cluster's first scheduler."""
+        """Return every partition, sorted by number; [] before the cluster's first scheduler."""
         return self.requests.do(lambda: [partition for partition, _ in read_views(self.store)])
 
     def evenness(self) -> Evenness:
@@ -236,18 +231,16 @@ class ParsyncClient(Asking):
         return measure_evenness(self.partitions())
 
     def drain(self, node: str, deadline_s: float | None = None, reason: str = "") -> NodeView:
-        """Let no new claim go to a node, also after it restarts; its runs go on.
+        """Drain a node: it gets no new claims, also after a restart, and its runs go on.
 
-        Raises InvalidInput.
-
-        deadline_s: after so many seconds, counted by the leader, what still runs there is ended and
+        deadline_s: after so many seconds, counted by the leader, the remaining runs are ended and
         placed elsewhere; these starts do not count. reason: a line for people. A second call
-        replaces the terms of the first.
+        replaces the terms of the first. Raises InvalidInput.
         """
         return self._set_node(node, "drain", drain_terms(deadline_s, reason))
 
     def undrain(self, node: str) -> NodeView:
-        """Let claims go to a drained or suspect node again; raises InvalidInput."""
+        """Undrain a drained or suspect node, so that it gets claims again; raises InvalidInput."""
         return self._set_node(node, "undrain")
 
     def _set_node(self, name: str, word: str, note: str = "") -> NodeView:
@@ -260,11 +253,11 @@ class ParsyncClient(Asking):
                 lambda: self.store.run(commands.set_node(partition, name, word, None, note))
             )
         if reply[0] == "gone":
-            known = [node.name for node in self.nodes()]
-            missing = None if known else self.requests.do(lambda: look_for_cluster(self.store))
+            names = [node.name for node in self.nodes()]
+            missing = None if names else self.requests.do(lambda: look_for_cluster(self.store))
             there_are = (
-                f"there are {', '.join(known[:20])}"
-                if known
+                f"there are {', '.join(names[:20])}"
+                if names
                 else str(missing or "no node is registered")
             )
             raise InvalidInput(f"no node {shown(name)}: {there_are}")

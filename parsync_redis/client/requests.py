@@ -1,4 +1,4 @@
-"""The requests of a client: each is repeated while the server cannot be reached."""
+"""The requests of a client, which are repeated while no server is reached."""
 
 import random
 import time
@@ -20,18 +20,18 @@ from ..submission import split_by_size
 
 T = TypeVar("T")
 
-RETRY_FOR_S: Final = 5.0
-"""For how long a request is repeated while no server answers: enough for one that restarts."""
+CLIENT_RETRY_FOR_S: Final = 5.0
+"""The time in seconds for which a request is repeated: a server restarts within it."""
 
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 1.0
+_FIRST_RETRY_PAUSE_S: Final = 0.05
+_LONGEST_RETRY_PAUSE_S: Final = 1.0
 
 
 class Requests:
-    """The store of one cluster, with requests that are repeated for `retry_for_s` seconds.
+    """The store of one cluster, whose requests are repeated for `retry_for_s` seconds.
 
-    The first request checks the server and the cluster's settings; so do the next, until the
-    cluster has settings.
+    Each request checks the server and the cluster's settings first, until one has found the
+    settings.
     """
 
     def __init__(self, settings: Settings, retry_for_s: float, kit: Kit = BLOCKING) -> None:
@@ -44,8 +44,9 @@ class Requests:
         self._joined = self.warned = False
 
     def do(self, request: Callable[[], T], pauses: Iterator[float] | None = None) -> T:
-        """Return the request's answer; repeat it while the server cannot be reached, after each of
-        the pauses.
+        """Return the request's answer; repeat the request while no server is reached.
+
+        After each failure the next pause passes.
         """
         pauses = retry_pauses(time.monotonic() + self.retry_for_s) if pauses is None else pauses
         while True:
@@ -61,10 +62,10 @@ class Requests:
             self.sleep(pause_s)
 
     def make_ids(self, prefix: str = "") -> Callable[[], str]:
-        """Return what makes the ids of a batch: all of one shard, for one call, and of none that is
-        away.
+        """Return a function that makes the ids of a batch.
 
-        prefix: plain text that begins each.
+        All ids belong to the same shard, so that a batch is a single call. Shards whose server is
+        away are left out. prefix: plain text that begins each id.
         """
         shards = self.do(lambda: self.store.keys.shards)
         if shards == 1:
@@ -75,7 +76,7 @@ class Requests:
         return partial(id_in_shard, random.choice(live or range(shards)), shards, prefix)
 
     def is_away(self, id: str) -> bool:
-        """Return True if the server that has a task, by its encoded id, is known to be away."""
+        """Return True if the server of a task (by its encoded id) is known to be away."""
         return self.store.several and self.do(
             lambda: self.store.is_away(self.store.keys.in_shard_of("meta", id))
         )
@@ -86,12 +87,12 @@ class Requests:
         request: Callable[[Sequence[str]], Sequence[T]],
         size: int = MAX_BATCH,
     ) -> list[T]:
-        """Return the answers of a request for each id; one round trip for every `size`."""
-        found: list[T] = []
+        """Return the answers for all ids, in their order; `size` ids make one round trip."""
+        replies: list[T] = []
         for start in range(0, len(ids), size):
             batch = ids[start : start + size]
-            found += self.do(partial(request, batch))
-        return found
+            replies += self.do(partial(request, batch))
+        return replies
 
     def submit(
         self,
@@ -99,16 +100,16 @@ class Requests:
         pauses: Iterator[float] | None = None,
         apps: Sequence[str] = (),
     ) -> list[str]:
-        """Submit tasks and return submit's word for each; safe to repeat, because an id is one
-        task.
+        """Submit tasks; return submit's word for each.
 
-        apps: the stamps of the apps that the tasks were made from; () if nobody looked.
+        Repeating is safe, because an id is one task. apps: the stamps of the apps from which the
+        tasks were made; () if no app was read.
         """
         words: list[str] = []
         if any(task.options.near for task in tasks):
             tasks = self.do(partial(resolve_near, self.store, tasks), pauses)
-        for some in split_by_size(tasks):
-            words += self.do(partial(self._submit, some, apps), pauses)
+        for batch in split_by_size(tasks):
+            words += self.do(partial(self._submit, batch, apps), pauses)
         if not self.warned:
             self.warned = True
             from ..inspect.outlook import warn_once  # a client that does not submit does without
@@ -127,32 +128,31 @@ class Requests:
         return words
 
     def cancel(self, ids: Sequence[str], how: str = "SIGTERM", why: str = "cancelled") -> list[str]:
-        """Cancel tasks by their encoded ids; return of each a word, see `cancel_words`.
+        """Cancel tasks by their encoded ids; return one word per task, see `cancel_words`.
 
-        Safe to repeat.
-
-        why: for the record of a task that does not run.
+        Safe to repeat. how: the signal for a task that runs. why: the reason for the record of a
+        task that does not run.
         """
 
-        def some(batch: Sequence[str]) -> list[str]:
+        def cancel_batch(batch: Sequence[str]) -> list[str]:
             return cancel_words(cancel_tasks(self.store, batch, why, how))
 
-        return self.in_batches(ids, some, CALLS_PER_ROUND_TRIP * MAX_BATCH)
+        return self.in_batches(ids, cancel_batch, CALLS_PER_ROUND_TRIP * MAX_BATCH)
 
     def revive(self, ids: Sequence[str], who: str = "an operator") -> list[str]:
-        """Let dead tasks run again, by their encoded ids; return of each `revived`, or its state.
+        """Requeue dead tasks by their encoded ids; return per task `revived` or its state.
 
         Safe to repeat.
         """
         commands = self.store.commands
         why = f"was dead, and is requeued by {who}"
-        words = self.in_batches(ids, lambda some: self.store.run(commands.revive(some, why)))
+        words = self.in_batches(ids, lambda batch: self.store.run(commands.revive(batch, why)))
         return [state_word(word) for word in words]
 
 
 def retry_pauses(deadline_s: float) -> Iterator[float]:
-    """Give growing pauses with jitter, in seconds, until a moment of the monotonic clock."""
-    pause_s = _FIRST_PAUSE_S
+    """Yield growing pauses with jitter, in seconds, until `deadline_s` (monotonic clock)."""
+    pause_s = _FIRST_RETRY_PAUSE_S
     while time.monotonic() + pause_s <= deadline_s:
         yield random.uniform(0.5, 1.0) * pause_s
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        pause_s = min(2 * pause_s, _LONGEST_RETRY_PAUSE_S)

@@ -21,7 +21,7 @@ from .requests import Requests
 
 
 class Submitter:
-    """Makes submissions from what callers ask, and sends them; see ParsyncClient."""
+    """The part of ParsyncClient that makes and sends submissions."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -29,17 +29,18 @@ class Submitter:
         self._apps: Apps | None = None
 
     def declared(self, names: Iterable[str], pauses: Iterator[float] | None = None) -> Declared:
-        """Return the options that the workers' apps declare for these task names; pauses: as for
-        Requests.submit.
+        """Return the options that the workers' apps declare for these task names.
+
+        pauses: as for `Requests.submit`.
         """
         return self._read(pauses).declared(names)
 
     def options_of(self, item: Item) -> TaskOptions:
-        """Return the options of a task as it would be submitted; raises InvalidInput."""
+        """Return the options that a submitted task would have; raises InvalidInput."""
         return make_submission(item, self._read().declared({item["name"]})).options
 
-    def one(self, item: Item) -> str:
-        """Submit one task and return its id; a new id belongs to a shard that is not away."""
+    def submit_one(self, item: Item) -> str:
+        """Submit one task and return its id; a new id belongs to a shard whose server answers."""
         make_id = new_id
         if self._requests.store.several and item.get("id") is None:
             make_id = self._requests.make_ids()
@@ -48,10 +49,10 @@ class Submitter:
             raise refusal
         return decode_id(task.id)
 
-    def many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
+    def submit_many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
         """Submit tasks, MAX_BATCH a round trip, and return their ids.
 
-        An error names the number of its task.
+        An error names the index of its task.
         """
         ids: list[str] = []
         remaining = iter(tasks)
@@ -71,11 +72,11 @@ class Submitter:
         make_id: Callable[[], str] = new_id,
         first: int | None = None,
     ) -> list[tuple[Submission, str]]:
-        """Submit tasks with what their apps declare; return each task with submit's word for it.
+        """Submit tasks with their apps' declared options; return (task, submit's word) of each.
 
-        first: the number of the first task, for errors; None for a single task. The apps are read
-        once. If they have changed since, submit writes nothing in that shard and says so; then the
-        apps are read again, and the tasks keep their ids.
+        first: the index of the first task, for errors; None for a single task. The apps are read
+        once. If the apps changed meanwhile, submit writes nothing in that shard and says so. Then
+        the apps are read again, and the tasks keep their ids.
         """
         apps = self._apps
         if apps is None:
@@ -100,7 +101,10 @@ class Submitter:
 def _make(
     items: Sequence[Item], apps: Apps | None, make_id: Callable[[], str], first: int | None
 ) -> list[Submission]:
-    """Return the submissions of items; apps: None for what the callers ask alone."""
+    """Return the submissions of items.
+
+    apps: the declared options; None for the callers' options alone.
+    """
     names = {name for item in items if isinstance(name := item.get("name"), str)}
     declared = None if apps is None else apps.declared(names)
 

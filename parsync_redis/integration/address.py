@@ -20,7 +20,7 @@ from kombu import Connection
 
 from ..errors import InvalidInput
 from ..model.address import SCHEME, as_redis, is_cluster, safe_url
-from ..model.address_rules import KEEPALIVE
+from ..model.address_rules import KEEPALIVE_OPTIONS
 from ..model.ids import shown
 from .tls_options import tls_options
 
@@ -119,7 +119,7 @@ def _seconds(value: object) -> str:
 def _keepalive(value: object) -> str:
     if not isinstance(value, Mapping):
         raise TypeError("not a mapping")
-    names = {getattr(socket, name): name for name in KEEPALIVE if hasattr(socket, name)}
+    names = {getattr(socket, name): name for name in KEEPALIVE_OPTIONS if hasattr(socket, name)}
     return ",".join(f"{names[option]}:{int(number)}" for option, number in value.items())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeGuard
 
 from ..errors import InvalidInput
-from ..model.address_rules import TLS
+from ..model.address_rules import TLS_OPTIONS
 from ..model.ids import shown
 
 _CERT_REQS: Final[Mapping[object, str]] = {
@@ -34,12 +34,11 @@ def tls_options(ssl_options: object, setting: str) -> dict[str, str] | None:
         )
     options: dict[str, str] = {}
     for name, value in ssl_options.items():
-        if name not in TLS:
+        if name not in TLS_OPTIONS:
             raise InvalidInput(
                 f"{setting} has {shown(name)}, which no address can carry to parsync's other "
-                "processes: "
-                f"use {', '.join(TLS)}, or name parsync's server with Parsync(app, url=...) or "
-                "PARSYNC_URL"
+                f"processes: use {', '.join(TLS_OPTIONS)}, "
+                "or name parsync's server with Parsync(app, url=...) or PARSYNC_URL"
             )
         if name == "ssl_cert_reqs":
             options[name] = _cert_reqs(value, setting)

@@ -1,8 +1,6 @@
-"""Addresses of servers, as text: which schemes there are, what an address of Sentinels says, how to
-show one safely.
+"""The addresses of servers as text: schemes, Sentinels, clusters, and masked passwords.
 
-A server that Sentinels watch is named by its service; whichever server is primary at the moment is
-meant:
+The address of a server that Sentinels watch names a service, and means its current primary:
 
     sentinel://USER:PASSWORD@HOST:26379,HOST:26379/DB?service=mymaster
     sentinel://HOST:26379/DB;sentinel://HOST:26379/DB?service=mymaster     as Celery writes it
@@ -12,7 +10,8 @@ User and password are the server's. In the query: `service`; `sentinel_username`
 redis-py's `ssl_...` options, for TLS with both. If the Sentinels differ: `sentinel_ssl=true` or
 `false`, and their own `sentinel_ssl_...` options.
 
-A Redis Cluster is named by some of its servers, which tell the others; it has database 0 only:
+The address of a Redis Cluster names some servers, which tell the others. A cluster has database 0
+only:
 
     redis+cluster://USER:PASSWORD@HOST:6379,HOST:6379
 
@@ -38,10 +37,10 @@ _CONSTANT: Final = re.compile(r"(?<=ssl_cert_reqs=)CERT_(NONE|OPTIONAL|REQUIRED)
 
 
 def safe_url(url: str) -> str:
-    """Return the address without its passwords; text that is no address is masked as well."""
+    """Return the address with *** for each password; any other text is masked as well."""
     url = _PASSWORD_OPTION.sub(r"\1***", url)
-    head, at, tail = url.rpartition("@")
-    if not at:
+    head, separator, tail = url.rpartition("@")
+    if not separator:
         return url
     scheme, slashes, credentials = head.partition("://")
     if not slashes or not scheme.replace("+", "").isalpha():
@@ -53,32 +52,31 @@ def safe_url(url: str) -> str:
 
 
 def as_redis(url: str) -> str:
-    """Return a valkey:// or valkeys:// address with redis-py's scheme; others are returned
-    unchanged.
-    """
-    scheme, slashes, rest = url.partition("://")
-    return {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + slashes + rest
+    """Return the address with redis-py's scheme, redis:// instead of valkey://."""
+    scheme, slashes, location = url.partition("://")
+    return {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + slashes + location
 
 
 def with_password(url: str, password: str) -> str:
-    """Return the address with this password, unless it has one already."""
-    scheme, _, rest = url.partition("://")
+    """Return the address with this password, unless the address has a password."""
+    scheme, _, location = url.partition("://")
     # of several Sentinels, as Celery writes them, the first has it
-    rest, semicolon, others = rest.partition(";")
-    credentials, at, place = rest.rpartition("@")
+    location, semicolon, more_sentinels = location.partition(";")
+    credentials, separator, place = location.rpartition("@")
     if ":" in credentials:
         return url
     login = f"{credentials}:{quote(password, safe='')}"
-    return f"{scheme}://{login}@{place if at else rest}{semicolon}{others}"
+    return f"{scheme}://{login}@{place if separator else location}{semicolon}{more_sentinels}"
 
 
 def check_address(url: str) -> str:
-    """Return an address as redis-py, `parse_service` or `parse_cluster` reads it; raises ValueError
-    for other text.
+    """Return the address in the form that redis-py, `parse_service` or `parse_cluster` reads.
+
+    Raises ValueError for any other text.
     """
     url = _CONSTANT.sub(lambda match: match[1].lower(), as_redis(url))
-    known = url.startswith(("redis://", "rediss://", "unix://", SCHEME)) or is_cluster(url)
-    if not known or len(url.split("://", 1)[1].strip("/")) == 0:
+    has_scheme = url.startswith(("redis://", "rediss://", "unix://", SCHEME)) or is_cluster(url)
+    if not has_scheme or len(url.split("://", 1)[1].strip("/")) == 0:
         raise ValueError("not a server address")
     check_rules(url)
     if url.startswith(SCHEME):
@@ -92,10 +90,11 @@ def check_address(url: str) -> str:
 class Service:
     """A service that Sentinels watch.
 
-    sentinels: (host, port) of each; min_others: how many others a Sentinel must know to be
-    believed. login: user and password of the server; sentinel_login: those of the Sentinels.
-    options: the server's other options, as text; sentinel_tls: the TLS options of the Sentinels.
-    secured: TLS to the server; sentinel_secured: TLS to the Sentinels.
+    sentinels: (host, port) of each Sentinel. min_others: the number of other Sentinels that a
+    Sentinel must know to be believed. db: the server's database. login: user and password of the
+    server. sentinel_login: user and password of the Sentinels. options: the server's other options,
+    as text. sentinel_tls: the TLS options of the Sentinels. secured: whether the server has TLS.
+    sentinel_secured: whether the Sentinels have TLS.
     """
 
     name: str
@@ -112,8 +111,8 @@ class Service:
 
 def parse_service(url: str) -> Service:
     """Read a sentinel:// address; raises ValueError that says what is missing."""
-    first, *others = url.removeprefix(SCHEME).replace(f";{SCHEME}", ",").split(",")
-    places = [urlsplit(f"//{place}") for place in (first, *others)]
+    first, *more_places = url.removeprefix(SCHEME).replace(f";{SCHEME}", ",").split(",")
+    places = [urlsplit(f"//{place}") for place in (first, *more_places)]
     options = dict(parse_qsl(places[-1].query))
     name = options.pop("service", "")
     if not name:
@@ -125,23 +124,23 @@ def parse_service(url: str) -> Service:
         "password": options.pop("sentinel_password", None),
     }
     min_others = int(options.pop("min_other_sentinels", "0"))
-    own = {
+    sentinel_tls = {
         key.removeprefix("sentinel_"): options.pop(key)
         for key in [*options]
         if key.startswith("sentinel_ssl")
     }
     ssl = options.pop("ssl", "").lower() in _TRUE
     tls = {key: value for key, value in options.items() if key.startswith("ssl_")}
-    sentinel_ssl = own.pop("ssl", "true" if own else "").lower()
+    sentinel_ssl = sentinel_tls.pop("ssl", "true" if sentinel_tls else "").lower()
     return Service(
         name,
         sentinels=tuple((_host(place.hostname), place.port or PORT) for place in places),
         min_others=min_others,
         db=_db([place.path for place in places]),
-        login=_given({"username": places[0].username, "password": places[0].password}),
-        sentinel_login=_given(sentinel_login),
+        login=_unquoted({"username": places[0].username, "password": places[0].password}),
+        sentinel_login=_unquoted(sentinel_login),
         options=options,
-        sentinel_tls=own if sentinel_ssl else tls,
+        sentinel_tls=sentinel_tls if sentinel_ssl else tls,
         secured=ssl or bool(tls),
         sentinel_secured=sentinel_ssl in _TRUE if sentinel_ssl else ssl or bool(tls),
     )
@@ -149,8 +148,9 @@ def parse_service(url: str) -> Service:
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Some servers of a Redis Cluster, 'HOST:PORT'; login, options and secured as those of a
-    Service.
+    """Some servers of a Redis Cluster, as 'HOST:PORT'.
+
+    login, options and secured mean the same as in `Service`.
     """
 
     servers: tuple[str, ...]
@@ -166,8 +166,8 @@ def is_cluster(url: str) -> bool:
 
 def parse_cluster(url: str) -> Seeds:
     """Read the address of a Redis Cluster; raises ValueError that says what is wrong."""
-    scheme, _, rest = url.partition("://")
-    places = [urlsplit(f"//{place}") for place in rest.split(",")]
+    scheme, _, location = url.partition("://")
+    places = [urlsplit(f"//{place}") for place in location.split(",")]
     options = dict(parse_qsl(places[-1].query))
     if _db([place.path for place in places]) or options.pop("db", "0") != "0":
         raise BadAddress("a Redis Cluster has database 0 only")
@@ -176,7 +176,7 @@ def parse_cluster(url: str) -> Seeds:
             f"{_host(place.hostname, CLUSTER_FORM)}:{place.port or _CLUSTER_PORT}"
             for place in places
         ),
-        _given({"username": places[0].username, "password": places[0].password}),
+        _unquoted({"username": places[0].username, "password": places[0].password}),
         options,
         scheme in ("rediss+cluster", "valkeys+cluster"),
     )
@@ -193,5 +193,5 @@ def _db(paths: list[str]) -> int:
     return int(named[0]) if named else 0
 
 
-def _given(login: dict[str, str | None]) -> dict[str, str]:
+def _unquoted(login: dict[str, str | None]) -> dict[str, str]:
     return {key: unquote(value) for key, value in login.items() if value}

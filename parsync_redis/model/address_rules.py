@@ -1,8 +1,7 @@
-"""The rules for the address of a server: its options and their values, its host, port, path and
-database.
+"""The rules for the address of a server: options and values, host, port, path and database.
 
-The client would pass on whatever it does not know, and fail when it connects, in no sentence or
-with a wrong server.
+redis-py would pass on an option that it does not know, and then fail to connect without a clear
+message, or connect to a wrong server. So parsync checks an address itself.
 """
 
 import re
@@ -11,90 +10,93 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-_COUNT: Final = (r"\d{1,9}", "a whole number")
-_SECONDS: Final = (r"(?!0*\.?0*$)\d{1,6}(\.\d{1,6})?", "a number of seconds above 0")
-_TRUTH: Final = (r"(?i:true|false|yes|no|1|0|t|f|y|n)", "true or false")
-_TEXT: Final = (r"[^\0]+", "some text")
-_FLAG: Final = f"({'|'.join(ssl.VerifyFlags.__members__)})"
-_FLAGS: Final = (f"{_FLAG}(,{_FLAG})*", "names such as VERIFY_X509_STRICT, with commas")
+_WHOLE_NUMBER: Final = (r"\d{1,9}", "a whole number")
+_POSITIVE_SECONDS: Final = (r"(?!0*\.?0*$)\d{1,6}(\.\d{1,6})?", "a number of seconds above 0")
+_BOOLEAN: Final = (r"(?i:true|false|yes|no|1|0|t|f|y|n)", "true or false")
+_ANY_TEXT: Final = (r"[^\0]+", "some text")
+_VERIFY_FLAG: Final = f"({'|'.join(ssl.VerifyFlags.__members__)})"
+_VERIFY_FLAGS: Final = (
+    f"{_VERIFY_FLAG}(,{_VERIFY_FLAG})*",
+    "names such as VERIFY_X509_STRICT, with commas",
+)
 
-KEEPALIVE: Final = ("TCP_KEEPCNT", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_USER_TIMEOUT")
-"""The options of a socket that `socket_keepalive_options` may name."""
-_ONE_KEEPALIVE: Final = rf"({'|'.join(KEEPALIVE)}):\d{{1,9}}"
+KEEPALIVE_OPTIONS: Final = ("TCP_KEEPCNT", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_USER_TIMEOUT")
+"""The socket options that `socket_keepalive_options` may set."""
+_KEEPALIVE_OPTION: Final = rf"({'|'.join(KEEPALIVE_OPTIONS)}):\d{{1,9}}"
 
-PLAIN: Final[Mapping[str, tuple[str, str]]] = {
+COMMON_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "client_name": (r"[!-~]+", "text without spaces"),
-    "db": _COUNT,
-    "health_check_interval": _COUNT,
+    "db": _WHOLE_NUMBER,
+    "health_check_interval": _WHOLE_NUMBER,
     "max_connections": (r"[1-9]\d{0,8}", "a whole number above 0"),
-    "password": _TEXT,
+    "password": _ANY_TEXT,
     "protocol": (r"[23]", "2 or 3"),
-    "retry_on_timeout": _TRUTH,
-    "socket_connect_timeout": _SECONDS,
-    "socket_keepalive": _TRUTH,
+    "retry_on_timeout": _BOOLEAN,
+    "socket_connect_timeout": _POSITIVE_SECONDS,
+    "socket_keepalive": _BOOLEAN,
     "socket_keepalive_options": (
-        f"{_ONE_KEEPALIVE}(,{_ONE_KEEPALIVE})*",
-        f"NAME:NUMBER with commas, of {', '.join(KEEPALIVE)}",
+        f"{_KEEPALIVE_OPTION}(,{_KEEPALIVE_OPTION})*",
+        f"NAME:NUMBER with commas, of {', '.join(KEEPALIVE_OPTIONS)}",
     ),
     "socket_read_size": (r"[1-9]\d{0,8}", "a whole number above 0"),
-    "socket_timeout": _SECONDS,
-    "username": _TEXT,
+    "socket_timeout": _POSITIVE_SECONDS,
+    "username": _ANY_TEXT,
 }
-"""The options of every address: the pattern of the value, and what it is in words."""
+"""{option of every address: (pattern of its value, the pattern in words)}."""
 
-TLS: Final[Mapping[str, tuple[str, str]]] = {
-    "ssl_ca_certs": _TEXT,
-    "ssl_ca_data": _TEXT,
-    "ssl_ca_path": _TEXT,
+TLS_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "ssl_ca_certs": _ANY_TEXT,
+    "ssl_ca_data": _ANY_TEXT,
+    "ssl_ca_path": _ANY_TEXT,
     "ssl_cert_reqs": (r"none|optional|required", "none, optional or required"),
-    "ssl_certfile": _TEXT,
-    "ssl_check_hostname": _TRUTH,
-    "ssl_ciphers": _TEXT,
-    "ssl_exclude_verify_flags": _FLAGS,
-    "ssl_include_verify_flags": _FLAGS,
-    "ssl_keyfile": _TEXT,
+    "ssl_certfile": _ANY_TEXT,
+    "ssl_check_hostname": _BOOLEAN,
+    "ssl_ciphers": _ANY_TEXT,
+    "ssl_exclude_verify_flags": _VERIFY_FLAGS,
+    "ssl_include_verify_flags": _VERIFY_FLAGS,
+    "ssl_keyfile": _ANY_TEXT,
     "ssl_min_version": (r"769|77[0-2]", "771 (TLS 1.2) or 772 (TLS 1.3)"),
-    "ssl_password": _TEXT,
+    "ssl_password": _ANY_TEXT,
 }
-"""The options of addresses with TLS."""
+"""The same for addresses with TLS."""
 
-SENTINELS: Final[Mapping[str, tuple[str, str]]] = {
-    "min_other_sentinels": _COUNT,
-    "sentinel_password": _TEXT,
-    "sentinel_ssl": _TRUTH,
-    "sentinel_username": _TEXT,
-    **{f"sentinel_{name}": rule for name, rule in TLS.items()},
-    "service": _TEXT,
-    "ssl": _TRUTH,
+SENTINEL_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "min_other_sentinels": _WHOLE_NUMBER,
+    "sentinel_password": _ANY_TEXT,
+    "sentinel_ssl": _BOOLEAN,
+    "sentinel_username": _ANY_TEXT,
+    **{f"sentinel_{name}": rule for name, rule in TLS_OPTIONS.items()},
+    "service": _ANY_TEXT,
+    "ssl": _BOOLEAN,
 }
-"""The options of Sentinels."""
+"""The same for Sentinels."""
 
 
 class BadAddress(ValueError):
-    """Says what is wrong with an address, without a password."""
+    """The error of an address; its message has no password."""
 
 
 def check_rules(url: str) -> None:
-    """Raise BadAddress if an address says something that nobody would understand.
+    """Raise BadAddress for a part of the address that breaks a rule.
 
-    Its scheme is known already.
+    The caller has checked the scheme.
     """
-    if found := re.search(r"[\0-\x20\x7f]|[\ud800-\udfff]", url):
-        raise BadAddress(f"it contains {found[0]!a}: such a character is written %XX")
-    scheme, _, rest = url.partition("://")
-    rest = rest.replace(";sentinel://", ",")
-    places = [rest] if scheme in ("redis", "rediss", "unix") else rest.split(",")
+    if unsafe := re.search(r"[\0-\x20\x7f]|[\ud800-\udfff]", url):
+        raise BadAddress(f"it contains {unsafe[0]!a}: such a character is written %XX")
+    scheme, _, location = url.partition("://")
+    location = location.replace(";sentinel://", ",")
+    places = [location] if scheme in ("redis", "rediss", "unix") else location.split(",")
     for place in places:
         _check_place(scheme, place)
     _check_options(scheme, parse_qsl(_query(places), keep_blank_values=True))
 
 
 def _query(places: Iterable[str]) -> str:
-    """Return the options of an address: those of its last place."""
-    *others, last = [place.partition("#")[0].partition("?")[2] for place in places]
-    if any(others):
+    """Return the options (query) of an address, which stand behind its last host."""
+    *earlier_options, options = [place.partition("#")[0].partition("?")[2] for place in places]
+    if any(earlier_options):
         raise BadAddress("options come last, behind all hosts")
-    return last
+    return options
 
 
 def _check_place(scheme: str, place: str) -> None:
@@ -119,34 +121,42 @@ def _check_place(scheme: str, place: str) -> None:
     if port == 0:
         raise BadAddress("a port is a number from 1 to 65535")
     host = unquote(parts.hostname or "")
-    try:
-        valid = not host or (host.encode("idna") and re.fullmatch(r"[^\0-\x20\x7f/@]+", host))
-    except UnicodeError:
-        valid = None
-    if not valid:
+    if host and not _is_host(host):
         raise BadAddress(f"{host!a} is no host")
     if not re.fullmatch(r"\d{0,9}", unquote(parts.path).strip("/")):
         raise BadAddress(f"{unquote(parts.path).strip('/')!a} is no database: it must be a number")
 
 
+def _is_host(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return re.fullmatch(r"[^\0-\x20\x7f/@]+", host) is not None
+
+
 def _check_options(scheme: str, options: Iterable[tuple[str, str]]) -> None:
     secured = scheme.startswith(("rediss", "valkeys", "sentinel"))
-    known = {**PLAIN, **(TLS if secured else {}), **(SENTINELS if scheme == "sentinel" else {})}
+    rules = {
+        **COMMON_OPTIONS,
+        **(TLS_OPTIONS if secured else {}),
+        **(SENTINEL_OPTIONS if scheme == "sentinel" else {}),
+    }
     if scheme == "unix":
         for name in ("socket_keepalive", "socket_keepalive_options"):
-            known.pop(name)
-    seen: set[str] = set()
+            rules.pop(name)
+    names: set[str] = set()
     for name, value in options:
-        if name in TLS and not secured:
+        if name in TLS_OPTIONS and not secured:
             raise BadAddress(f"the option {name} needs TLS: use rediss:// or rediss+cluster://")
-        if name not in known:
+        if name not in rules:
             raise BadAddress(
-                f"there is no option {name!a:.80}; known are {', '.join(sorted(known))}"
+                f"there is no option {name!a:.80}; known are {', '.join(sorted(rules))}"
             )
-        if name in seen:
+        if name in names:
             raise BadAddress(f"the option {name} is given twice")
-        seen.add(name)
-        pattern, right = known[name]
+        names.add(name)
+        pattern, right = rules[name]
         if not re.fullmatch(pattern, value):
-            said = "" if "password" in name or "data" in name else f"={value!a:.80}"
-            raise BadAddress(f"the option {name}{said} is not valid: it must be {right}")
+            shown_value = "" if "password" in name or "data" in name else f"={value!a:.80}"
+            raise BadAddress(f"the option {name}{shown_value} is not valid: it must be {right}")

@@ -17,14 +17,14 @@ from ..errors import InvalidInput
 from .ids import number_text, shown
 
 MAX_AMOUNT: Final = 2**53 - 1
-"""The largest amount: Lua counts no further."""
+"""The largest amount; larger numbers are not exact in Lua."""
 
 THOUSANDTHS: Final = 1000
 
 MAX_WITH_DECIMALS: Final = 10**12
-"""An amount with decimals is smaller: its thousandths are exact in Lua as well."""
+"""The bound of amounts with decimals: their thousandths are exact in Lua as well."""
 
-PATTERN: Final = r"(?:\d{1,16}|\d{1,12}\.\d{0,2}[1-9])"
+AMOUNT_PATTERN: Final = r"(?:\d{1,16}|\d{1,12}\.\d{0,2}[1-9])"
 """The text of an amount, as a regular expression."""
 
 _UNITS: Final = {
@@ -43,7 +43,7 @@ _UNITS: Final = {
     "GiB": Fraction(2**30),
     "TiB": Fraction(2**40),
 }
-_GIVEN: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
+_NUMBER_AND_UNIT: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
 
 
 def parse_amount(name: str, value: object) -> int:
@@ -53,7 +53,11 @@ def parse_amount(name: str, value: object) -> int:
         if isinstance(value, int | float | Decimal) and not isinstance(value, bool)
         else value
     )
-    if isinstance(text, str) and (match := _GIVEN.fullmatch(text.strip())) and match[2] in _UNITS:
+    if (
+        isinstance(text, str)
+        and (match := _NUMBER_AND_UNIT.fullmatch(text.strip()))
+        and match[2] in _UNITS
+    ):
         exact = Fraction(match[1]) * _UNITS[match[2]] * THOUSANDTHS
         most = (MAX_WITH_DECIMALS if exact % THOUSANDTHS else MAX_AMOUNT) * THOUSANDTHS
         if exact.denominator == 1 and exact <= most:
@@ -67,9 +71,7 @@ def parse_amount(name: str, value: object) -> int:
 
 
 def read_amount(text: str) -> int:
-    """Return the thousandths of a text that `amount_text` wrote, which may have a minus
-    in front.
-    """
+    """Return the thousandths of a text that `amount_text` wrote; a minus may precede the number."""
     whole, point, part = text.partition(".")
     if not point:
         return int(whole) * THOUSANDTHS
@@ -84,16 +86,16 @@ def amount_text(thousandths: int) -> str:
     return f"{sign}{whole}.{part:03d}".rstrip("0") if part else f"{sign}{whole}"
 
 
-_SHOWN: Final = ("TiB", "GiB", "MiB", "T", "G", "M")
+_UNITS_SHOWN: Final = ("TiB", "GiB", "MiB", "T", "G", "M")
 """The units that people read, in the order in which they are tried."""
 
 
 def exact_text(thousandths: int) -> str:
-    """Return an amount for people, with a unit if that has three decimals at most: '4GiB'.
+    """Return an amount for people, with a unit if the number has at most three decimals: '4GiB'.
 
-    `parse_amount` reads it.
+    `parse_amount` reads the text.
     """
-    for unit in _SHOWN:
+    for unit in _UNITS_SHOWN:
         size = int(_UNITS[unit])
         if thousandths >= size * THOUSANDTHS and thousandths % size == 0:
             return amount_text(thousandths // size) + unit
@@ -101,11 +103,9 @@ def exact_text(thousandths: int) -> str:
 
 
 def shown_amount(thousandths: int) -> str:
-    """Return an amount for people: exact if that is short, else with a unit and four digits:
-    '7.998GiB'.
-    """
+    """Return an amount for people: exact if short, else with a unit and four digits, '7.998GiB'."""
     exact = exact_text(thousandths)
-    for unit in _SHOWN[:3] if exact.isdecimal() else ():
+    for unit in _UNITS_SHOWN[:3] if exact.isdecimal() else ():
         size = int(_UNITS[unit]) * THOUSANDTHS
         if thousandths >= size:
             return f"{thousandths / size:.4g}{unit}"
@@ -113,11 +113,11 @@ def shown_amount(thousandths: int) -> str:
 
 
 def amount_number(thousandths: int) -> int | float:
-    """Return an amount as a number for programs that look on: whole, or the nearest float."""
+    """Return an amount as a number for JSON: an int if whole, or the nearest float."""
     whole, part = divmod(thousandths, THOUSANDTHS)
     return thousandths / THOUSANDTHS if part else whole
 
 
 def amount_numbers(amounts: Iterable[tuple[str, int]]) -> dict[str, int | float]:
-    """Return amounts by name as numbers for programs that look on."""
+    """Return {name: amount} with numbers for JSON."""
     return {name: amount_number(amount) for name, amount in amounts}

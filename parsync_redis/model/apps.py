@@ -20,22 +20,22 @@ from .needs import QUEUE_LABEL, Resources, queue_label, without
 from .text import DECLARED
 
 TASKS_LABEL: Final = "celery.tasks"
-"""The reserved label of an offer that says which tasks its worker knows, by their digest."""
+"""The reserved label of an offer with the digest of the tasks that its worker knows."""
 
 
 @dataclass(frozen=True)
 class KnownTasks:
-    """The tasks of one app; `text` has a line a task, its name and what it declares, between line
-    breaks.
+    """The tasks of one app.
+
+    text: a line per task with its name and its declared options, with a line break before and after
+    each line.
     """
 
     text: str
 
     @classmethod
     def of(cls, declared: Mapping[str, Mapping[str, Any] | None]) -> "KnownTasks":
-        """Write the text of name -> declared options, None for none; raises InvalidInput for a bad
-        name.
-        """
+        """Write {name: declared options or None}; raises InvalidInput for a bad name."""
         named = [
             (check_name("task name", name), _text(options))
             for name, options in sorted(declared.items())
@@ -47,19 +47,23 @@ class KnownTasks:
 
     @cached_property
     def digest(self) -> str:
-        """The name of the text in offers: 16 hexadecimal digits."""
+        """Return the digest of the text, 16 hexadecimal digits.
+
+        Offers name the text by its digest.
+        """
         return sha256(self.text.encode()).hexdigest()[:16]
 
     @cached_property
     def declared(self) -> Mapping[str, Mapping[str, Any] | None]:
-        """Task name -> declared options; lines that cannot be read are left out, options that
-        cannot are None.
+        """Return {task name: declared options}.
+
+        A line that cannot be read is left out. Options that cannot be read are None.
         """
-        found: dict[str, Mapping[str, Any] | None] = {}
+        options_by_task: dict[str, Mapping[str, Any] | None] = {}
         for line in self.text.splitlines():
             if fields := DECLARED.read(line):
-                found[fields["task"]] = _options(fields["options"])
-        return found
+                options_by_task[fields["task"]] = _options(fields["options"])
+        return options_by_task
 
 
 def _text(options: Mapping[str, Any] | None) -> str:
@@ -72,23 +76,22 @@ def _plain(value: object) -> object:
 
 def _options(text: str) -> Mapping[str, Any] | None:
     try:
-        found = json.loads(text) if text else None
+        options = json.loads(text) if text else None
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return options if isinstance(options, dict) else None
 
 
 def digest_of(offer: Resources) -> str:
-    """Return the digest of the tasks that a node's worker knows; '' for a node without one, which
-    takes all tasks.
+    """Return the digest of the tasks that a node's worker knows.
+
+    '' is a node without a digest: it takes tasks of any name.
     """
     return next((value for name, value in offer.labels if name == TASKS_LABEL), "")
 
 
 def offer_with(offer: Resources, tasks: KnownTasks, queues: Iterable[str] = ()) -> Resources:
-    """Return an offer with the reserved labels: the tasks that the node's worker knows and the
-    queues it consumes.
-    """
+    """Return an offer with its reserved labels: the worker's known tasks and its Celery queues."""
     bare = without(offer, TASKS_LABEL, QUEUE_LABEL)
     reserved = [(TASKS_LABEL, tasks.digest), *map(queue_label, queues)]
     return Resources.made(bare.slots, bare.amounts, [*bare.labels, *reserved])

@@ -12,10 +12,9 @@ from .text import BOOKING
 class Booking:
     """The booking of a node.
 
-    from_ms: when the node is expected to have room for the task (server time).
-
-    task: its id, as Redis has it. Whichever task of its kind finds room there first uses the
-    booking up. at_ms: when the node was booked.
+    from_ms: when the node is expected to have room for the task (server time). task: the task's
+    encoded id. at_ms: when the node was booked. Any task of the same kind may take the room, and
+    the booking ends then.
     """
 
     node: str
@@ -31,47 +30,50 @@ class Booking:
 
     @property
     def whom(self) -> str:
-        """Return for whom the node is kept, for people."""
+        """Return the task for which the node is kept, for people."""
         kind = split_kind(self.kind)
         return f"task {decode_id(self.task)} ({kind.name} {kind.needs})"
 
     def bars(self, name: str, needs: str, run_ms: float | None, now_ms: int) -> bool:
-        """Return True if a task may not go there: it would take what the kind waits for, longer
-        than until `from_ms`.
+        """Return True if a task may not go to the booked node.
 
-        run_ms: how long 95 % of the tasks of its name run there at most; None if nobody knows,
-        which is too long.
+        Such a task would take what the booked kind waits for, and hold it beyond `from_ms`. run_ms:
+        the 95th percentile of the run times of the task's name there; None if no run time is known,
+        which counts as too long.
         """
-        mine = split_kind(self.kind)
-        if mine[:2] == (name, needs):
+        booked_kind = split_kind(self.kind)
+        if booked_kind[:2] == (name, needs):
             return False
         return (run_ms is None or now_ms + run_ms > self.from_ms) and starves(
-            parse_needs(mine.needs), needs
+            parse_needs(booked_kind.needs), needs
         )
 
 
 def starves(large: Resources, needs: str) -> bool:
-    """Return whether a stream of tasks with these needs could keep a task with the needs `large`
-    waiting for ever.
+    """Return whether tasks with these needs could keep a `large` task waiting for ever.
 
-    So could every task if it needs several slots; else tasks that ask for less of the same
-    resource, because what one of them gives back is too little.
+    large: the needs of that task. If it needs several slots, every task could. Otherwise tasks can
+    that ask for less of the same resource, because the amount that each gives back is too little.
     """
     if large.slots > 1:
         return True
-    asked = dict(parse_needs(needs).amounts)
-    return any(0 < asked.get(name, 0) < amount for name, amount in large.amounts)
+    amounts = dict(parse_needs(needs).amounts)
+    return any(0 < amounts.get(name, 0) < amount for name, amount in large.amounts)
 
 
 def read_booking(node: str, text: str) -> Booking | None:
-    """Read a field of `bookings`; None for any other text."""
-    found = BOOKING.read(text)
-    if found is None or not are_needs(split_kind(found["kind"]).needs):
+    """Read a field of `bookings`; return None for any other text."""
+    fields = BOOKING.read(text)
+    if fields is None or not are_needs(split_kind(fields["kind"]).needs):
         return None
-    return Booking(node, found["kind"], found["task"], int(found["since"]), int(found.get("at", 0)))
+    return Booking(
+        node, fields["kind"], fields["task"], int(fields["since"]), int(fields.get("at", 0))
+    )
 
 
 def read_bookings(fields: dict[bytes, bytes]) -> tuple[Booking, ...]:
-    """Read the hash `bookings`, by node; fields that no script writes are left out."""
-    found = [read_booking(readable(node), readable(text)) for node, text in sorted(fields.items())]
-    return tuple(booking for booking in found if booking)
+    """Read the hash `bookings` in order of the nodes; leave out fields that are damaged."""
+    bookings = [
+        read_booking(readable(node), readable(text)) for node, text in sorted(fields.items())
+    ]
+    return tuple(booking for booking in bookings if booking)

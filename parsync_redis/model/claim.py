@@ -7,7 +7,10 @@ from .place import Place, claim_text
 
 
 class ClaimOutcome(StrEnum):
-    """The outcome of a claim; HELD and YOURS are won, the others are lost."""
+    """The outcome of a claim.
+
+    HELD and YOURS mean that the claim won, all other outcomes that the claim lost.
+    """
 
     HELD = "held"
     YOURS = "yours"
@@ -17,11 +20,11 @@ class ClaimOutcome(StrEnum):
 
 
 class Claim(NamedTuple):
-    """Slots of one node for one attempt of a task, by a scheduler's copy of the partition, which is
-    of `epoch`.
+    """A request for slots of one node, for one attempt of a task.
 
-    inc: the node's incarnation; first: its first bit; asked: the amounts that the task needs,
-    'gpu=1 mem=4096'.
+    epoch: the epoch of the partition copy from which the scheduler decided. inc: the node's
+    incarnation. first: the node's first bit. asked: the amounts that the task needs, 'gpu=1
+    mem=4096'.
     """
 
     task: str
@@ -36,16 +39,17 @@ class Claim(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The text of the place that it claims, without the time."""
+        """Return the text of the claimed place without `since`."""
         return claim_text(
             self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked
         )
 
-    def won(self, since_ms: int, held: str = "") -> Place:
-        """Return the place that it has since then; held: the amounts, if they are not those that it
-        asks.
+    def won(self, since_ms: int, held_amounts: str = "") -> Place:
+        """Return the place of the won claim.
+
+        since_ms: when it won. held_amounts: as in `Place.asked`; those of the claim if empty.
         """
-        asked = held or self.asked
+        amounts = held_amounts or self.asked
         return Place(
             self.task,
             self.attempt,
@@ -54,15 +58,15 @@ class Claim(NamedTuple):
             self.slots,
             self.inc,
             since_ms,
-            asked,
+            amounts,
         )
 
 
 class Verdict(NamedTuple):
     """The verdict on a claim.
 
-    detail: since when it is held, and the amounts if it has got devices; the task that has the
-    slot; the amounts left; or the partition's present epoch.
+    detail, by outcome: since when a won claim holds its slots, and the amounts if it got devices;
+    the task that has the slot; the amounts that are free; or the partition's present epoch.
     """
 
     word: ClaimOutcome
@@ -70,15 +74,15 @@ class Verdict(NamedTuple):
 
     @property
     def won(self) -> bool:
-        """True if the task now holds what it claimed."""
+        """Return True if the task now holds the claimed slots."""
         return self.word is ClaimOutcome.HELD or self.word is ClaimOutcome.YOURS
 
     @property
     def since_ms(self) -> int:
-        """Since when a claim that has won holds its slots (server time)."""
+        """Return since when a won claim holds its slots (server time, ms)."""
         return int(self.detail.partition(" ")[0])
 
     @property
     def held(self) -> str:
-        """The amounts that it holds if it has got devices, else ''."""
+        """Return the amounts of a won claim that got devices, else ''."""
         return self.detail.partition(" ")[2] if self.won else ""

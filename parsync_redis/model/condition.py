@@ -27,31 +27,29 @@ COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
 }
 OPERATORS: Final = ("=", "in", "not", "exists", *COMPARISONS)
-"""The operators of a requirement, as its mapping has them."""
+"""The operators of a requirement that is a mapping."""
 
 _VALUE: Final = r"[\w./%-]+"
-PATTERN: Final = (
+CONDITION_PATTERN: Final = (
     rf"(?:!?(?:\*|{_VALUE}(?:\|{_VALUE})*)|[<>]=?(?=[^ ]{{1,15}}(?: "
     r"|$))-?\d{1,15}(?:\.\d{1,15})?)"
 )
 """The text of a condition, as a regular expression."""
 
 _COMPARISON: Final = re.compile(r"([<>]=?)(.+)", re.ASCII)
-_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
+_DECIMAL: Final = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
 MAX_DIGITS: Final = 15
-"""The most characters of a number, with its sign and its point."""
+"""The maximum number of characters of a number, with sign and point."""
 
 
 def is_number(text: str) -> bool:
     """Return whether comparisons read a label's value as a number."""
-    return len(text) <= MAX_DIGITS and _NUMBER.fullmatch(text) is not None
+    return len(text) <= MAX_DIGITS and _DECIMAL.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def _parse(condition: str) -> tuple[str, frozenset[str]]:
-    """Return the operator of a condition ('in', 'not', '*', '!*' or a comparison) and
-    its values.
-    """
+    """Return a condition's operator ('in', 'not', '*', '!*' or a comparison) and values."""
     if match := _COMPARISON.fullmatch(condition):
         return match[1], frozenset([match[2]])
     if condition in ("*", "!*"):
@@ -62,17 +60,18 @@ def _parse(condition: str) -> tuple[str, frozenset[str]]:
 
 
 def holds(condition: str, values: Collection[str]) -> bool:
-    """Return whether a condition is true of a node whose label has these values; none if the node
-    lacks the label.
+    """Return whether a node fulfils a condition.
+
+    values: the values of the label on that node; empty if the node lacks the label.
     """
-    sign, wanted = _parse(condition)
+    sign, accepted = _parse(condition)
     if sign == "in":
-        return not wanted.isdisjoint(values)
+        return not accepted.isdisjoint(values)
     if sign == "not":
-        return wanted.isdisjoint(values)
+        return accepted.isdisjoint(values)
     if sign in ("*", "!*"):
         return bool(values) == (sign == "*")
-    (bound,) = wanted
+    (bound,) = accepted
     return any(
         is_number(value) and COMPARISONS[sign](float(value), float(bound)) for value in values
     )
@@ -80,31 +79,31 @@ def holds(condition: str, values: Collection[str]) -> bool:
 
 def describe(name: str, condition: str) -> str:
     """Return a condition on a label for people: 'zone in a, b', 'vram_gb >= 24', 'zone:a'."""
-    sign, wanted = _parse(condition)
+    sign, operands = _parse(condition)
     if sign in COMPARISONS:
-        return f"{name} {sign} {''.join(wanted)}"
+        return f"{name} {sign} {''.join(operands)}"
     if sign in ("*", "!*"):
         return f"label {name}" if sign == "*" else f"no label {name}"
-    listed = ", ".join(sorted(wanted))
+    listed = ", ".join(sorted(operands))
     if sign == "not":
-        return f"{name} not in {listed}" if len(wanted) > 1 else f"{name} other than {listed}"
-    return f"{name} in {listed}" if len(wanted) > 1 else f"{name}:{listed}"
+        return f"{name} not in {listed}" if len(operands) > 1 else f"{name} other than {listed}"
+    return f"{name} in {listed}" if len(operands) > 1 else f"{name}:{listed}"
 
 
 def bound_of(condition: str) -> tuple[str, float] | None:
     """Return the comparison of a condition and its number; None if it compares no numbers."""
-    sign, wanted = _parse(condition)
-    return (sign, float("".join(wanted))) if sign in COMPARISONS else None
+    sign, operands = _parse(condition)
+    return (sign, float("".join(operands))) if sign in COMPARISONS else None
 
 
 def wanted_of(condition: str) -> frozenset[str] | None:
     """Return the values of which a node must have one; None for any other condition."""
-    sign, wanted = _parse(condition)
-    return wanted if sign == "in" else None
+    sign, accepted = _parse(condition)
+    return accepted if sign == "in" else None
 
 
 def conditions_of(name: str, required: object) -> list[str]:
-    """Return the conditions of what a task requires of a label, sorted; raises InvalidInput.
+    """Return the sorted conditions of a label that a task requires; raises InvalidInput.
 
     required: a value, a list of values of which the node must have one, or a mapping {OPERATOR:
     value}.
@@ -122,8 +121,9 @@ def conditions_of(name: str, required: object) -> list[str]:
 
 
 def _combined(name: str, required: Mapping[object, object]) -> list[str]:
-    """Return the conditions of a mapping, all of which must hold; raises InvalidInput, also for a
-    contradiction.
+    """Return the conditions of a mapping; a node must fulfil each of them.
+
+    Raises InvalidInput, also if no node could ever fulfil all of them.
     """
     if not required:
         raise InvalidInput(f"require {name} has no operator: known are {' '.join(OPERATORS)}")
@@ -134,64 +134,68 @@ def _combined(name: str, required: Mapping[object, object]) -> list[str]:
     allowed: set[str] | None = None
     for sign in ("=", "in"):
         if sign in required:
-            some = set(_values(name, required[sign]))
-            allowed = some if allowed is None else allowed & some
+            values = set(_values(name, required[sign]))
+            allowed = values if allowed is None else allowed & values
     barred = set(_values(name, required["not"])) if "not" in required else set[str]()
     exists = required.get("exists")
     if not isinstance(exists, bool | None):
         raise InvalidInput(
             f"require {name}: exists={shown(exists)} is not valid: it must be True or False"
         )
-    found = [
+    conditions = [
         f"{sign}{_bound(name, sign, required[sign])}" for sign in COMPARISONS if sign in required
     ]
     nothing = allowed is not None and not allowed - barred
-    if nothing or _excludes(found) or (exists is False and (found or allowed is not None)):
+    if (
+        nothing
+        or _excludes(conditions)
+        or (exists is False and (conditions or allowed is not None))
+    ):
         raise InvalidInput(
             f"require {name}={shown(dict(required))} is a contradiction: no label can meet all of "
             "it"
         )
     if allowed is not None:
         # No value may be barred, whatever else the node has: the label may have several.
-        found.append("|".join(sorted(allowed - barred)))
+        conditions.append("|".join(sorted(allowed - barred)))
     if barred:
-        found.append("!" + "|".join(sorted(barred)))
+        conditions.append("!" + "|".join(sorted(barred)))
     if exists is not None:
-        found.append("*" if exists else "!*")
-    return sorted(found)
+        conditions.append("*" if exists else "!*")
+    return sorted(conditions)
 
 
-def _values(name: str, given: object) -> list[str]:
+def _values(name: str, listed: object) -> list[str]:
     """Return the values of a list or of a single value, sorted, each once; raises InvalidInput."""
-    if isinstance(given, str):
-        return [check_name("label value", given)]
-    if isinstance(given, Iterable) and not isinstance(given, Mapping | bytes):
-        if found := sorted({check_name("label value", value) for value in given}):
-            return found
+    if isinstance(listed, str):
+        return [check_name("label value", listed)]
+    if isinstance(listed, Iterable) and not isinstance(listed, Mapping | bytes):
+        if values := sorted({check_name("label value", value) for value in listed}):
+            return values
         raise InvalidInput(f"require {name} has an empty list: it must have at least one value")
     raise InvalidInput(
-        f"require {name}: {shown(given)} is not valid: it must be a text or a list of texts"
+        f"require {name}: {shown(listed)} is not valid: it must be a text or a list of texts"
     )
 
 
-def _bound(name: str, sign: str, given: object) -> str:
-    """Return the number of a comparison as its condition has it; raises InvalidInput."""
+def _bound(name: str, sign: str, number: object) -> str:
+    """Return the text of a comparison's number; raises InvalidInput."""
     text = (
-        number_text(given)
-        if isinstance(given, str | int | float) and not isinstance(given, bool)
+        number_text(number)
+        if isinstance(number, str | int | float) and not isinstance(number, bool)
         else ""
     )
     if not is_number(text):
         rule = f"it must be a number of at most {MAX_DIGITS} characters"
-        raise InvalidInput(f"require {name}: {sign} {shown(given)} is not valid: {rule}")
+        raise InvalidInput(f"require {name}: {sign} {shown(number)} is not valid: {rule}")
     return text
 
 
 def _excludes(comparisons: Iterable[str]) -> bool:
-    """Return True if no number meets all of these comparisons."""
-    found = [bound for text in comparisons if (bound := bound_of(text))]
-    lows = [(number, sign) for sign, number in found if sign[0] == ">"]
-    highs = [(number, sign) for sign, number in found if sign[0] == "<"]
+    """Return True if no number fulfils all of these comparisons."""
+    bounds = [bound for text in comparisons if (bound := bound_of(text))]
+    lows = [(number, sign) for sign, number in bounds if sign[0] == ">"]
+    highs = [(number, sign) for sign, number in bounds if sign[0] == "<"]
     return any(
         low > high or (low == high and (above, below) != (">=", "<="))
         for low, above in lows

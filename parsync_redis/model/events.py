@@ -1,5 +1,6 @@
-"""Events: what happened in the cluster out of the ordinary, as the scripts record it in capped
-streams. Pure.
+"""Events: unusual things that happened in the cluster, as scripts record them in capped streams.
+
+Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,36 +43,36 @@ OF_CLUSTER: Final[Mapping[str, str]] = {
     "writes_lost": "the server lost writes",
     "damage": "damage was found",
 }
-WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
-"""What each word of an event says of its task, node, scheduler or cluster;
-lua/lib/cluster/events.lua writes it.
-"""
+EVENT_IN_WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
+"""What each event's word says; lua/lib/cluster/events.lua writes these words."""
 
-STEPS: Final[Mapping[str, str]] = {
+STEP_IN_WORDS: Final[Mapping[str, str]] = {
     "submitted": "was submitted",
     "placed": "was placed",
     "started": "started",
     "succeeded": "succeeded",
 }
-"""Steps of a task that goes well. No script writes them as events: its own record has their times.
+"""The steps of a task that goes well.
+
+They are no events: the task's record has their times.
 """
 
-FIELDS: Final = ("task", "name", "node", "attempt", "scheduler", "why", "by")
-MOST_BYTES: Final = 4096
-LATE_MS: Final = 3_600_000
-"""An entry that is later than now by more than an hour was not written by a script."""
+EVENT_FIELDS: Final = ("task", "name", "node", "attempt", "scheduler", "why", "by")
+MAX_EVENT_BYTES: Final = 4096
+MAX_MS_AHEAD: Final = 3_600_000
+"""The limit of an entry's time ahead of the clock; a later entry is damaged."""
 
 SAME_MS: Final = 1000
-"""The end of a task in its record and the event of that end are nearer to each other."""
+"""The longest difference between a task's end in its record and the event of that end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: when (ms, server time), what (a word of WORDS), and to whom; '' is
-    not known.
+    """A thing that happened.
 
-    id: the stream and the entry, 'q0/1795631551378-0'; '' for a step of a task, which its record
-    tells. by: who did it or saw it.
+    at_ms: server time. event: a word of EVENT_IN_WORDS. task, name, node, ...: what the event is
+    about; '' if unknown. id: stream and entry, 'q0/1795631551378-0'; '' for a step of a task, which
+    comes from the task's record. by: who caused or saw the event.
     """
 
     id: str
@@ -94,11 +95,14 @@ class Event:
         words = {readable(name): readable(value) for name, value in fields.items()}
         event = words.pop("event", "")
         if not (
-            ms.isdecimal() and number.isdecimal() and int(ms) <= now_ms + LATE_MS and event in WORDS
+            ms.isdecimal()
+            and number.isdecimal()
+            and int(ms) <= now_ms + MAX_MS_AHEAD
+            and event in EVENT_IN_WORDS
         ):
             return None
-        if not words.keys() <= {*FIELDS} or any(
-            len(value) > MOST_BYTES for value in fields.values()
+        if not words.keys() <= {*EVENT_FIELDS} or any(
+            len(value) > MAX_EVENT_BYTES for value in fields.values()
         ):
             return None
         if "task" in words:
@@ -107,7 +111,7 @@ class Event:
 
     @property
     def stream(self) -> str:
-        """Return the stream: q0, p3, or c, the cluster's own."""
+        """Return the stream: 'q0' (a shard), 'p3' (a partition), or 'c' (the cluster)."""
         return self.id.partition("/")[0]
 
     @property
@@ -117,25 +121,25 @@ class Event:
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """Return the place among other events: by time, and those of one stream as they came."""
+        """Return the key to sort events by: time, then order within the stream."""
         return self.at_ms, self.stream, int(self.entry.partition("-")[2] or 0)
 
     @property
     def text(self) -> str:
-        """Return what happened, as a sentence for people."""
-        said = {**WORDS, **STEPS}[self.event]
+        """Return the event as a sentence for people."""
+        words = {**EVENT_IN_WORDS, **STEP_IN_WORDS}[self.event]
         if self.event in OF_NODES:
-            whom = f"node {self.node} {said}" + (f" for task {self.task}" if self.task else "")
+            sentence = f"node {self.node} {words}" + (f" for task {self.task}" if self.task else "")
         elif self.event in OF_SCHEDULERS:
-            whom = f"scheduler {self.scheduler} {said}"
+            sentence = f"scheduler {self.scheduler} {words}"
         elif self.event in OF_CLUSTER:
-            whom = said
+            sentence = words
         else:
             name = f" ({self.name})" if self.name else ""
             on = f" on {self.node}" if self.node else ""
-            whom = f"task {self.task}{name}{on} {said}"
+            sentence = f"task {self.task}{name}{on} {words}"
         return (
-            whom
+            sentence
             + (f": {self.why}" if self.why else "")
             + (f" (seen by {self.by})" if self.by else "")
         )
@@ -143,8 +147,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which events somebody wants: from when to when (ms), of one task or node, these words; '' and
-    () are all.
+    """A selection of events.
+
+    since_ms, until_ms: server time. task, node: '' selects all. events: words of EVENT_IN_WORDS; ()
+    selects all.
     """
 
     since_ms: int = 0
@@ -162,10 +168,12 @@ class Wanted:
         node: str | None,
         events: Iterable[str],
     ) -> "Wanted":
-        """Check what somebody asks for; raises InvalidInput."""
+        """Return the checked selection; raises InvalidInput."""
         words = tuple(dict.fromkeys(events))
-        if unknown := [word for word in words if word not in WORDS]:
-            raise InvalidInput(f"no event {shown(unknown[0])}: known are {', '.join(WORDS)}")
+        if unknown := [word for word in words if word not in EVENT_IN_WORDS]:
+            raise InvalidInput(
+                f"no event {shown(unknown[0])}: known are {', '.join(EVENT_IN_WORDS)}"
+            )
         if since_ms is not None and until_ms is not None and until_ms < since_ms:
             raise InvalidInput("the end of the time that is asked for is before its beginning")
         if task is not None:
@@ -175,7 +183,7 @@ class Wanted:
         return cls(since_ms or 0, until_ms, task or "", node or "", words)
 
     def has(self, event: Event) -> bool:
-        """Return True if an event is wanted."""
+        """Return True if the selection has this event."""
         return (
             self.since_ms <= event.at_ms
             and (self.until_ms is None or event.at_ms <= self.until_ms)
@@ -186,12 +194,14 @@ class Wanted:
 
 
 def time_line(task: TaskStatus, events: Sequence[Event]) -> list[Event]:
-    """Return the events of a task and the steps that its record tells, by time."""
+    """Return a task's events and the steps from its record, in order of time."""
     blank = Event("", 0, "", task.id, task.name)
     steps = [
-        replace(blank, at_ms=at, event=step, node=(task.node or "") if step != "submitted" else "")
+        replace(
+            blank, at_ms=at_ms, event=step, node=(task.node or "") if step != "submitted" else ""
+        )
         for step in ("submitted", "placed", "started")
-        if (at := task.times.get(step)) is not None
+        if (at_ms := task.times.get(step)) is not None
     ]
     for lost in task.history:
         if lost.state in (TaskState.PLACED, TaskState.RUNNING):
@@ -201,24 +211,24 @@ def time_line(task: TaskStatus, events: Sequence[Event]) -> list[Event]:
                     blank, at_ms=lost.since_ms, event=step, node=lost.node, attempt=lost.attempt
                 )
             )
-        again = replace(
+        reached = replace(
             blank, at_ms=lost.until_ms, event="requeued", node=lost.node, attempt=lost.attempt
         )
-        steps.append(replace(again, why=lost.why))
+        steps.append(replace(reached, why=lost.why))
     if (ended_ms := task.times.get("finished")) is not None and task.state in FINAL:
         steps.append(
             replace(
                 blank, at_ms=ended_ms, event=task.state.value, node=task.node or "", why=task.why
             )
         )
-    known = {event.attempt for event in events if event.event in ("requeued", "dead")}
+    attempts = {event.attempt for event in events if event.event in ("requeued", "dead")}
     ends = [event.at_ms for event in events if event.event in (task.state.value, "expired")]
-    fresh = {
-        (step.event, step.at_ms): step
-        for step in steps
-        if not (step.event == "requeued" and step.attempt in known)
-        and not (
-            step.event == task.state.value and any(abs(at - step.at_ms) < SAME_MS for at in ends)
-        )
-    }
+
+    def is_event(step: Event) -> bool:
+        if step.event == "requeued":
+            return step.attempt in attempts
+        is_end = step.event == task.state.value
+        return is_end and any(abs(end_ms - step.at_ms) < SAME_MS for end_ms in ends)
+
+    fresh = {(step.event, step.at_ms): step for step in steps if not is_event(step)}
     return sorted([*events, *fresh.values()], key=lambda event: (event.at_ms, bool(event.id)))

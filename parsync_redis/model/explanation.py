@@ -1,6 +1,4 @@
-"""Why a task waits, where it would go, or why it is where it is: one value for client, command line
-and JSON.
-"""
+"""The explanation of a task's place or wait: one value for client, command line and JSON."""
 
 import json
 import math
@@ -13,9 +11,7 @@ from .status import Setback
 
 
 class Outlook(StrEnum):
-    """What to expect of a task: it is placed at once, it waits, no node could ever hold it, or it
-    is not waiting.
-    """
+    """The outlook of a task: placed at once, waiting, impossible on every node, or not waiting."""
 
     NOW = "now"
     WAITS = "waits"
@@ -27,12 +23,12 @@ class Outlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """The rule by which a node does not take a task.
+    """A reason why a node does not take a task.
 
-    rule: the name of the rule that turns it away. static: True if the node could not hold the task
-    even if it were empty. what: what the obstacle is about, equal for nodes that are alike: a
-    resource, a condition, a state. why: a sentence without its subject, which is the node. short:
-    by how much, 0 if that is no number.
+    rule: the name of the rule that the node fails. static: True if the node could not hold the task
+    even if it were empty. what: the resource, condition or state in question, equal for similar
+    nodes. why: a sentence without its subject, which is the node. short: the missing amount; 0 if
+    nothing is missing in numbers.
     """
 
     rule: str
@@ -44,9 +40,9 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes that the same rules keep from a task for the same things.
+    """Nodes that fail the same rules for the same reasons.
 
-    obstacles: those of the node that lacks least.
+    obstacles: the obstacles at the node that lacks least.
     """
 
     nodes: tuple[str, ...]
@@ -55,11 +51,10 @@ class NodeClass:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A moment that is not known (server time, ms): with 5, 50 and 95 of 100 in probability it is
-    not later than this.
+    """A moment that is not known exactly: three percentiles of server time, in ms.
 
-    It follows from run times that are learnt, and holds if no task is submitted meanwhile that
-    comes first.
+    With a probability of 5, 50 and 95 % the moment is not later. The forecast uses learnt run
+    times. It holds if no task is submitted meanwhile that comes first.
     """
 
     p5_ms: int
@@ -67,13 +62,13 @@ class Forecast:
     p95_ms: int
 
     def not_before(self, moment_ms: int) -> "Forecast":
-        """Return the forecast of the later of this moment and a known one."""
+        """Return the forecast of whichever is later: this moment or the forecast one."""
         return Forecast(
             *(max(moment_ms, known_ms) for known_ms in (self.p5_ms, self.p50_ms, self.p95_ms))
         )
 
     def text(self, now_ms: int) -> str:
-        """Return how far off it is, for people: 'between 12s and 4m, 9 times of 10'."""
+        """Return the time from now, for people: 'between 12s and 4m, 9 times of 10'."""
         soonest, latest = (
             age_text((known_ms - now_ms) / 1000) for known_ms in (self.p5_ms, self.p95_ms)
         )
@@ -88,7 +83,7 @@ class Forecast:
 class Holding:
     """A task that holds slots of a node.
 
-    until: when it ends, None if too little is known of its name.
+    until: the forecast of its end; None if too few runs of its name are learnt.
     """
 
     node: str
@@ -100,7 +95,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A rule, and how many nodes were left after it."""
+    """A rule, and the number of nodes that passed all rules up to it."""
 
     rule: str
     nodes: int
@@ -108,15 +103,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The choice of a node, as the scheduler saw the cluster.
+    """The choice of a node for a task, as its scheduler saw the cluster.
 
-    Schedulers note some choices in each gap, not all.
-
-    strategy: latency or quality, as it was at that moment. age_s: of the copy of the node's
-    partition when the claim was judged. steps: the rules in order; the last one, `not kept back`,
-    is there if nodes with a scarce resource had a seat as well. score: the node's; best: the
-    highest of the nodes that are left; rank: 1 if none of them is better. lost_to: the tasks that
-    had the slots of earlier claims, '' for a slot that was closed.
+    Schedulers record some of their choices in each gap. strategy: latency or quality, at that
+    moment. age_s: the age of the partition copy when the claim was judged. steps: the rules in
+    order; a last step `not kept back` is there if nodes with a scarce resource had a seat as well.
+    score: the node's score. best: the highest score among the remaining nodes. rank: 1 if no
+    remaining node is better. lost_to: the tasks that had the slots of earlier claims, '' for a slot
+    that was closed.
     """
 
     scheduler: str
@@ -138,7 +132,7 @@ class Choice:
 
     @classmethod
     def of(cls, text: str) -> "Choice | None":
-        """Read a choice; None for any other text."""
+        """Read a choice; return None for any other text."""
         try:
             fields = json.loads(text)
             steps = tuple(Step(str(rule), int(nodes)) for rule, nodes in fields.pop("steps"))
@@ -166,16 +160,16 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a task, or of one that is only planned (id '').
+    """The explanation of a task, or of a planned task, whose id is ''.
 
     why: one sentence. classes: all nodes, those that lack least first. nearest: the node that lacks
-    least, '' if there is none; holders: the tasks that hold what it lacks, the one that ends first
-    in front. ahead: how many waiting tasks come before it and could be placed on a node that fits
-    it, of them `ahead_alike` with equal needs; None if their kinds and the nodes are too many to
-    count them. start: when it starts; None if that is not known, or it waits no more. no_forecast:
-    why a waiting task has no `start`. remedies: what would let it run, each enough once the tasks
-    before it have gone. history: attempts that were lost, and why they left their nodes. choice:
-    why a task has its place, None if that was not noted.
+    least, '' without nodes. holders: the tasks that hold what that node lacks; the task that ends
+    first comes first. ahead: the number of waiting tasks that come before this task and could go to
+    a node that fits it; None if there are too many kinds and nodes to count. ahead_alike: those of
+    `ahead` with equal needs. start: the forecast of its start; None if unknown, or if the task does
+    not wait. no_forecast: why a waiting task has no `start`. remedies: changes of which each lets
+    the task run, once the tasks before it have gone. history: lost attempts, and why they left
+    their nodes. choice: why the task has its place; None if the choice was not recorded.
     """
 
     id: str
@@ -199,7 +193,7 @@ class Explanation:
 
     @property
     def start_text(self) -> str:
-        """When it starts, for people; '' if it does not wait, or could never start."""
+        """Return when the task starts, for people; '' if it does not wait or could never start."""
         if self.outlook is not Outlook.WAITS:
             return ""
         if self.start is None:

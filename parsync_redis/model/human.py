@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from .amount import PATTERN, amount_text, exact_text, parse_amount, read_amount
+from .amount import AMOUNT_PATTERN, amount_text, exact_text, parse_amount, read_amount
 
 _SIZES: Final = (("d", 86_400), ("h", 3600), ("m", 60))
-_AMOUNT: Final = re.compile(rf"([^\s=:]+)=({PATTERN})")
-_GIVEN: Final = re.compile(r"(?<=[ ])([a-z][a-z0-9_.]*)=(\S+)")
+_AMOUNT: Final = re.compile(rf"([^\s=:]+)=({AMOUNT_PATTERN})")
+_SHOWN_AMOUNT: Final = re.compile(r"(?<=[ ])([a-z][a-z0-9_.]*)=(\S+)")
 
 
 def age_text(seconds: float) -> str:
@@ -21,16 +21,16 @@ def age_text(seconds: float) -> str:
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     whole = round(seconds)
-    for at, (unit, size) in enumerate(_SIZES):
+    for position, (unit, size) in enumerate(_SIZES):
         if whole >= size:
-            smaller, step = _SIZES[at + 1] if at + 1 < len(_SIZES) else ("s", 1)
-            rest = whole % size // step
-            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
+            smaller, step = _SIZES[position + 1] if position + 1 < len(_SIZES) else ("s", 1)
+            smaller_count = whole % size // step
+            return f"{whole // size}{unit}" + (f"{smaller_count}{smaller}" if smaller_count else "")
     return f"{whole}s"
 
 
 def needs_shown(needs: str) -> str:
-    """Return needs, or a kind, with amounts as people write them: 'slots=1 mem=4GiB'.
+    """Return needs, or a kind, with readable amounts: 'slots=1 mem=4GiB'.
 
     No amount is rounded.
     """
@@ -43,19 +43,19 @@ def _word_shown(word: str) -> str:
 
 
 def labels_shown(labels: Mapping[str, str]) -> str:
-    """Return labels as needs have them: 'gpu_model:a100 zone:a'.
+    """Return labels in the form of needs: 'gpu_model:a100 zone:a'.
 
-    The sign tells a label from an amount, 'year=2024'.
+    The colon tells a label from an amount, which has an equals sign: 'year=2024'.
     """
     return " ".join(f"{name}:{value}" for name, value in labels.items())
 
 
 def needs_given(text: str) -> str:
-    """Return a kind that `needs_shown` wrote as Redis has it: 'mem=4GiB' is 'mem=4294967296'.
+    """Return the stored text of a kind that `needs_shown` wrote.
 
-    Raises InvalidInput.
+    'mem=4GiB' becomes 'mem=4294967296'. Raises InvalidInput.
     """
-    return _GIVEN.sub(lambda match: f"{match[1]}={_stored(match[1], match[2])}", text)
+    return _SHOWN_AMOUNT.sub(lambda match: f"{match[1]}={_stored(match[1], match[2])}", text)
 
 
 def _stored(name: str, amount: str) -> str:

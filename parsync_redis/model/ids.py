@@ -1,5 +1,4 @@
-"""Names and ids: their rules, checked where they enter, so that a text built from them needs no
-escapes.
+"""The rules for names and ids, checked where a name enters, so that no stored text needs escapes.
 
 A task id may be any text that Celery takes. Keys, indexes and doorbells hold its encoded form
 (`encode_id`), which has no spaces and no characters that have a meaning there.
@@ -14,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
 
-_RULES: Final = {
+_NAME_RULES: Final = {
     "task name": (
         re.compile(r"[!-~]{1,255}"),
         "1 to 255 printable ASCII characters without spaces",
@@ -49,21 +48,20 @@ _RULES: Final = {
 
 
 def readable(value: bytes) -> str:
-    """Return the text of bytes; damaged bytes are escaped, so that they never pass for a name or a
-    number.
+    """Return the text of bytes; bytes that are not UTF-8 become escapes.
+
+    No name or number has such an escape, so damaged bytes never pass for one.
     """
     return value.decode(errors="backslashreplace")
 
 
 def number_text(value: object) -> str:
-    """Return a number as text; '' for a whole one that is too long to be of use, because str()
-    refuses it.
-    """
+    """Return a number as text; '' for a whole number over 128 bits, which str() may refuse."""
     return "" if isinstance(value, int) and value.bit_length() > 128 else str(value)
 
 
 def shown(value: object) -> str:
-    """Return a value as errors show it: on one line of at most 100 characters."""
+    """Return a value for an error message: on one line, at most 100 characters."""
     try:
         text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     except Exception:
@@ -73,19 +71,19 @@ def shown(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def is_name(what: str, value: str) -> bool:
-    """Return whether a text is a well-formed name; what: one of the rules, 'node name'."""
-    return _RULES[what][0].fullmatch(value) is not None
+def is_name(noun: str, value: str) -> bool:
+    """Return whether a text is a valid name; noun: a key of _NAME_RULES, 'node name'."""
+    return _NAME_RULES[noun][0].fullmatch(value) is not None
 
 
-def check_name(what: str, value: object) -> str:
-    """Return `value` if it is a well-formed name; raises InvalidInput with the rule.
+def check_name(noun: str, value: object) -> str:
+    """Return `value` if it is a valid name; raises InvalidInput with the rule.
 
-    what: as for is_name.
+    noun: as for `is_name`.
     """
-    pattern, rule = _RULES[what]
+    pattern, rule = _NAME_RULES[noun]
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise InvalidInput(f"{what} {shown(value)} is not valid: it must be {rule}")
+        raise InvalidInput(f"{noun} {shown(value)} is not valid: it must be {rule}")
     return value
 
 
@@ -100,10 +98,10 @@ _ID_SIGNS: Final = "_.:@+-"
 
 
 def encode_id(id: object) -> str:
-    """Return a task id as keys and records have it: other than letters, digits, _.:@+- is %XX;
-    raises InvalidInput.
+    """Return the encoded form of a task id, as keys and records have it; raises InvalidInput.
 
-    An id begins with a letter, a digit or %XX. Most ids are their own form.
+    The encoded form begins with a letter, a digit or %XX. Characters other than letters, digits and
+    _.:@+- become %XX. Most ids are unchanged.
     """
     if isinstance(id, str):
         if _PLAIN_ID.fullmatch(id):
@@ -120,25 +118,25 @@ def encode_id(id: object) -> str:
 
 def new_id() -> str:
     """Return a new task id as Celery makes them: a random UUID, version 4."""
-    found = os.urandom(16).hex()
-    variant = "89ab"[int(found[16], 16) & 3]
-    return f"{found[:8]}-{found[8:12]}-4{found[13:16]}-{variant}{found[17:20]}-{found[20:]}"
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-_ENDS: Final = [f"{number:03x}".encode() for number in range(4096)]
+_LAST_DIGITS: Final = [f"{number:03x}".encode() for number in range(4096)]
 
 
 def id_in_shard(shard: int, shards: int, prefix: str = "") -> str:
-    """Return a new task id of this shard, random but for what that needs.
+    """Return a new task id that belongs to this shard: a random UUID but for its last digits.
 
-    prefix: plain text that begins it.
+    prefix: plain text that begins the id.
     """
     while True:
         id = prefix + new_id()
         before = crc_hqx(id[:-3].encode(), 0)
         first = int(id[-3:], 16)
         for number in range(first, first + 4096):
-            if crc_hqx(_ENDS[number & 4095], before) % shards == shard:
+            if crc_hqx(_LAST_DIGITS[number & 4095], before) % shards == shard:
                 return f"{id[:-3]}{number & 4095:03x}"
 
 
@@ -161,9 +159,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def shard_of(id: str, shards: int) -> int:
-    """Return the shard of a task by its encoded id: Redis' CRC16 of the id, modulo the number of
-    shards.
-    """
+    """Return the shard of an encoded task id: Redis' CRC16 modulo the number of shards."""
     return crc_hqx(id.encode(), 0) % shards if shards > 1 else 0
 
 

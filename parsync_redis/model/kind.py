@@ -2,8 +2,8 @@
 
     proj.render slots=2 gpu=1 gpu_model:a100 latency
 
-A kind is a text: the task's name, its needs with the labels of its routing, and its own strategy if
-it asked for one. Priority is in the order of the tasks; all else does not matter to placement. The
+A kind is a text: the task's name, the needs with the labels of the routing, and the strategy if the
+task sets one. Priority is in the order of the tasks; all else does not matter to placement. The
 hash `kinds` has a line for each kind of which tasks wait: how many, the order of the first, an
 upper bound of the order of the last, and why they wait.
 """
@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 from .ids import shown
 from .needs import are_needs
 from .options import Strategy
-from .text import KIND, TASK_NAME
+from .text import KIND_LINE, TASK_NAME
 
 _STRATEGIES: Final = frozenset(Strategy)
 
 
 class Kind(NamedTuple):
-    """Name, needs and strategy: tasks with equal ones are equal for placement.
+    """The name, needs and strategy of tasks that are equal for placement.
 
-    strategy: '' is the scheduler's.
+    strategy: '' is the scheduler's own.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the kind as Redis has it; lua/lib/kind/waiting.lua writes the same."""
+        """Return the stored text of the kind; lua/lib/kind/waiting.lua writes the same text."""
         return (
             f"{self.name} {self.needs} {self.strategy}"
             if self.strategy
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
     @staticmethod
     @lru_cache(maxsize=4096)
     def of(text: str) -> "Kind":
-        """Read a kind; ValueError for a text that is none: the record of its task is damaged."""
+        """Read the stored text of a kind; raises ValueError for damaged text."""
         name, _, needs = text.partition(" ")
         head, _, strategy = needs.rpartition(" ")
         if strategy in _STRATEGIES:
@@ -56,10 +56,9 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KindLine:
-    """The waiting tasks of a kind: how many, the order of the first, an upper bound of the order of
-    the last.
+    """The waiting tasks of a kind: their number, the first order, an upper bound of the last order.
 
-    why: why they wait, as a scheduler found; '' if that is not known.
+    why: the reason why the tasks wait, as a scheduler wrote it; '' if no reason is known.
     """
 
     count: int
@@ -69,8 +68,8 @@ class KindLine:
 
     @classmethod
     def of(cls, line: str) -> "KindLine":
-        """Read a line of `kinds`; ValueError for any other text."""
-        fields = KIND.read(line)
+        """Read a line of `kinds`; raises ValueError for any other text."""
+        fields = KIND_LINE.read(line)
         if fields is None:
             raise ValueError(f"not a line of kinds: {shown(line)}")
         return cls(
@@ -82,40 +81,41 @@ class KindLine:
 
     @property
     def priority(self) -> int:
-        """Return the priority of the first, 0 to 9: an order is (9 - priority) * 10^12 + the
-        submission's number.
+        """Return the priority of the kind's first task, 0 to 9.
+
+        An order is (9 - priority) * 10^12 + the number of the submission.
         """
         return 9 - min(self.first // 10**12, 9)
 
-    def with_shard(self, other: "KindLine") -> "KindLine":
-        """Return what this line and that of the same kind in another shard say together."""
-        first = min(self, other, key=lambda line: line.first)
-        why = first.why or self.why or other.why
-        return KindLine(self.count + other.count, first.first, max(self.last, other.last), why)
+    def with_shard(self, of_shard: "KindLine") -> "KindLine":
+        """Return the sum of this line and the line of the same kind in another shard."""
+        first = min(self, of_shard, key=lambda line: line.first)
+        why = first.why or self.why or of_shard.why
+        return KindLine(
+            self.count + of_shard.count, first.first, max(self.last, of_shard.last), why
+        )
 
     def __str__(self) -> str:
         """Return the line."""
-        return KIND.write(
+        return KIND_LINE.write(
             waiting=self.count, head=self.first, tail=self.last, reason=self.why or None
         )
 
 
 def kind_text(name: str, needs: str, strategy: str) -> str:
-    """Return the kind of a task whose record has these fields, damaged ones as they are, as the
-    scripts do.
-    """
+    """Return the text of a kind; damaged fields stay as they are, as in the scripts."""
     return Kind(name, needs, strategy if strategy in _STRATEGIES else "").text
 
 
 def split_kind(text: str) -> Kind:
-    """Return the name, the needs and the strategy of a kind, damaged ones as they are."""
+    """Split the stored text of a kind; damaged parts stay as they are."""
     name, _, needs = text.partition(" ")
     head, _, strategy = needs.rpartition(" ")
     return Kind(name, head, strategy) if strategy in _STRATEGIES else Kind(name, needs)
 
 
 def read_why(line: str) -> str:
-    """Return why tasks of a kind wait by its line; '' if that is not known."""
+    """Return why tasks of a kind wait, from the kind's line; '' if unknown."""
     try:
         return KindLine.of(line).why
     except ValueError:

@@ -17,41 +17,34 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def read_moment(
-    what: str, text: str, now_ms: int, zone: tzinfo | None = None, after_ms: int | None = None
+    noun: str, text: str, now_ms: int, zone: tzinfo | None = None, after_ms: int | None = None
 ) -> int:
-    """Return a moment in ms; raises InvalidInput.
+    """Return a moment in ms since 1970; raises InvalidInput.
 
-    zone: of a time without one, None for this machine's.
-
-    A time of day is the last one before now, or with `after_ms` the first one from then on.
+    zone: the time zone of texts without one; None is this machine's. after_ms: a time of day is the
+    first from then on; without `after_ms` it is the last before now.
     """
     if ago := _AGO.fullmatch(text):
         return max(0, now_ms - round(1000 * float(ago[1]) * _UNITS_S[ago[2]]))
-    now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone)
     try:
         if clock := _CLOCK.fullmatch(text):
             hour, minute, second = (int(word or 0) for word in clock.groups())
-            day = (
-                now
-                if after_ms is None
-                else datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone)
-            )
-            found = _in_zone(
-                day.replace(tzinfo=None, hour=hour, minute=minute, second=second, microsecond=0),
-                zone,
-            )
-            if after_ms is None and found > now:
-                return _ms(_in_zone(found.replace(tzinfo=None) - timedelta(days=1), zone))
-            if after_ms is not None and _ms(found) < after_ms:
-                return _ms(_in_zone(found.replace(tzinfo=None) + timedelta(days=1), zone))
-            return _ms(found)
+            reference_ms = now_ms if after_ms is None else after_ms
+            day = datetime.fromtimestamp(reference_ms / 1000, UTC).astimezone(zone)
+            time = day.replace(tzinfo=None, hour=hour, minute=minute, second=second, microsecond=0)
+            moment = _in_zone(time, zone)
+            if after_ms is None and moment > day:
+                return _ms(_in_zone(time - timedelta(days=1), zone))
+            if after_ms is not None and _ms(moment) < after_ms:
+                return _ms(_in_zone(time + timedelta(days=1), zone))
+            return _ms(moment)
         if not _DATE.fullmatch(text):
             raise ValueError(text)
-        given = datetime.fromisoformat(text)
-        return max(0, _ms(given if given.tzinfo else _in_zone(given, zone)))
+        date_time = datetime.fromisoformat(text)
+        return max(0, _ms(date_time if date_time.tzinfo else _in_zone(date_time, zone)))
     except (ValueError, OverflowError, OSError):
         raise InvalidInput(
-            f"{what} {shown(text)} is not valid: it must be a time of day (14:02), how long ago "
+            f"{noun} {shown(text)} is not valid: it must be a time of day (14:02), how long ago "
             "(90s, 10m, 2h, 1d) "
             "or a date and time (2026-11-25T14:02)"
         ) from None

@@ -1,6 +1,4 @@
-"""Histograms of durations by the name of a task: a few names have their own, and the others one
-together.
-"""
+"""Histograms of durations by task name: frequent names have their own, all others share one."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -8,30 +6,26 @@ from typing import Final
 
 from .octaves import TimeHistogram
 
-OTHER: Final = "other"
+OTHER_NAMES: Final = "other"
 TOP_NAMES: Final = 20
-"""Names with histograms of their own: those of which there were most lately."""
+"""The number of names with a histogram of their own: the names most used lately."""
 
-COUNTED: Final = 1000
-"""Names whose durations are counted at a time, to find those."""
+MAX_COUNTED_NAMES: Final = 1000
+"""The number of names whose uses are counted, to choose the most used."""
 
 
-AT_ONCE: Final = 1000
-"""Durations of a name that are kept until they are counted, all together: most are equal to others,
-in whole ms.
-"""
+MAX_UNCOUNTED: Final = 1000
+"""Durations that are kept per name before they are counted together; most are equal whole ms."""
 
-CHOOSE_S: Final = 60.0
-"""How often they are chosen anew."""
+CHOOSE_EVERY_S: Final = 60.0
+"""The period at which `choose` is called."""
 
 
 class NamedTimes:
-    """Histograms of the most used names, and `other`.
+    """Histograms of the most used names, and `other` for all other names.
 
-    None of them ever falls while its name has it.
-
-    A name that gets a histogram later begins at 0: what came before is in `other`. One that loses
-    it loses its numbers.
+    No count falls while its name keeps its histogram. A name that gets a histogram later begins at
+    0: its earlier durations are in `other`. A name that loses its histogram loses its numbers.
     """
 
     def __init__(self, most: int = TOP_NAMES) -> None:
@@ -44,34 +38,34 @@ class NamedTimes:
 
     def add(self, name: str, ms: float) -> None:
         """Add a duration of a name."""
-        many = self._news[name]
-        many.append(ms)
-        if len(many) >= AT_ONCE:
+        durations = self._news[name]
+        durations.append(ms)
+        if len(durations) >= MAX_UNCOUNTED:
             self._count()
 
     def _count(self) -> None:
-        """Count what was added."""
-        news = self._news
+        """Move the durations that `add` collected into the histograms."""
+        uncounted = self._news
         self._news = defaultdict(list)
-        for name, many in news.items():
-            came = TimeHistogram()
-            for ms, times in Counter(many).items():
-                came.add(ms, times)
-            self.add_all(name, came)
+        for name, durations in uncounted.items():
+            histogram = TimeHistogram()
+            for ms, times in Counter(durations).items():
+                histogram.add(ms, times)
+            self.add_all(name, histogram)
 
-    def add_all(self, name: str, came: TimeHistogram) -> None:
-        """Add durations of a name."""
-        self._all = self._all.plus(came)
-        row = self._row(name, came.count)
-        both = row.plus(came)
-        row.total_ms = both.total_ms
-        row.octaves = both.octaves
+    def add_all(self, name: str, added: TimeHistogram) -> None:
+        """Add a histogram of durations of a name."""
+        self._all = self._all.plus(added)
+        row = self._row(name, added.count)
+        total = row.plus(added)
+        row.total_ms = total.total_ms
+        row.octaves = total.octaves
 
     def _row(self, name: str, uses: int) -> TimeHistogram:
-        """Return the histogram in which a name counts."""
-        if name == OTHER:
+        """Return the histogram that counts a name's durations, its own or `other`."""
+        if name == OTHER_NAMES:
             return self._other
-        if name in self._uses or len(self._uses) < COUNTED:
+        if name in self._uses or len(self._uses) < MAX_COUNTED_NAMES:
             self._uses[name] += uses
         if name not in self._rows:
             if len(self._rows) >= self._most:
@@ -80,13 +74,15 @@ class NamedTimes:
         return self._rows[name]
 
     def choose(self) -> None:
-        """Let the names that were used most lately have histograms. Call it every CHOOSE_S."""
+        """Give histograms to the names most used lately. Call this every CHOOSE_EVERY_S."""
         self._count()
         best = sorted(
             self._uses, key=lambda name: (-self._uses[name], name not in self._rows, name)
         )[: self._most]
-        kept = [name for name in self._rows if name not in best][: self._most - len(best)]
-        self._rows = {name: self._rows.get(name) or TimeHistogram() for name in (*best, *kept)}
+        unused_rows = [name for name in self._rows if name not in best][: self._most - len(best)]
+        self._rows = {
+            name: self._rows.get(name) or TimeHistogram() for name in (*best, *unused_rows)
+        }
         self._uses = Counter({name: uses // 2 for name, uses in self._uses.items() if uses > 1})
 
     @property
@@ -98,8 +94,8 @@ class NamedTimes:
     def by_name(self) -> dict[str, TimeHistogram]:
         """Return copies of the histograms, `other` only if it has something."""
         self._count()
-        every = {**self._rows, OTHER: self._other} if self._other.count else self._rows
-        return {name: row.plus(TimeHistogram()) for name, row in every.items()}
+        rows = {**self._rows, OTHER_NAMES: self._other} if self._other.count else self._rows
+        return {name: row.plus(TimeHistogram()) for name, row in rows.items()}
 
     @property
     def text(self) -> str:
@@ -108,7 +104,7 @@ class NamedTimes:
 
 
 def read_named_times(text: str) -> Mapping[str, TimeHistogram]:
-    """Read the text of histograms by name; what cannot be read has nothing."""
+    """Read the text of histograms by name; a histogram that is not readable is empty."""
     words = text.split(" ")
     return {
         name: TimeHistogram.of(f"{total} {octaves}")

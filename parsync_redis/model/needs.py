@@ -20,43 +20,37 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
-from .amount import PATTERN as AMOUNT
-from .amount import amount_text, parse_amount, read_amount
-from .apart import PREFIX
-from .condition import PATTERN, conditions_of
-from .devices import ASKED, OFFERED, device_amounts
+from .amount import AMOUNT_PATTERN, amount_text, parse_amount, read_amount
+from .apart import APART_PREFIX
+from .condition import CONDITION_PATTERN, conditions_of
+from .devices import NEEDED_ATTRIBUTE, OFFER_AMOUNT, device_amounts
 from .ids import check_name, is_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
 
 MAX_TEXT: Final = 64 * 2**10
-"""Bytes of needs or an offer; those of a node with a Celery queue for each customer are long."""
+"""The maximum number of bytes of needs or an offer.
 
-OWN: Final = "parsync."
-"""The names of labels that have a rule of their own begin so: in needs they are no conditions on a
-label.
+An offer is long if its node consumes a Celery queue for each of many customers.
 """
 
-RESERVED: Final = ("celery.", OWN)
+RESERVED_PREFIX: Final = "parsync."
+"""The beginning of labels that are no ordinary conditions: each has a rule of its own."""
+
+RESERVED: Final = ("celery.", RESERVED_PREFIX)
 """The names of labels that a user cannot set begin with one of these."""
 
 QUEUE_LABEL: Final = "celery.queue"
-"""The label of a node for each queue that its worker consumes, and of a task that was routed to
-one.
-"""
+"""A node's label for each queue that its worker consumes; a task's label for its routed queue."""
 
-TAINT_LABEL: Final = f"{OWN}taint"
-"""The label of a node for each of its taints, and of a task for all that it tolerates; see
-model/taints.py.
-"""
+TAINT_LABEL: Final = f"{RESERVED_PREFIX}taint"
+"""A node's label for each of its taints; a task's label for all taints that it tolerates."""
 
-SHARED_LABEL: Final = (f"{OWN}devices", "shared")
-"""The label of a node whose devices do not keep tasks away that ask for none of them."""
+SHARED_LABEL: Final = (f"{RESERVED_PREFIX}devices", "shared")
+"""The label of a node whose devices are shared: tasks that need no device may go there."""
 
 
 def check_slots(value: object) -> int:
-    """Return a number of slots; raises InvalidInput unless it is a whole number from 1
-    to 10,000.
-    """
+    """Return a number of slots; raises InvalidInput unless the number is whole and 1 to 10,000."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SLOTS:
         raise InvalidInput(
             f"slots={shown(value)} is not valid: it must be a whole number from 1 to {MAX_SLOTS:,}"
@@ -93,11 +87,11 @@ class Resources:
         of_devices: Mapping[str, object] | None = None,
         shared: bool = False,
     ) -> "Resources":
-        """Return the offer of a node, checked; raises InvalidInput.
+        """Return the offer of a node; raises InvalidInput.
 
-        labels: name -> value, or a list of values. reserved: further labels, which no user may set.
-        devices: kind -> indexes. of_devices: amounts of each device. shared: its devices keep no
-        tasks away that ask for none.
+        labels: {name: value or list of values}. reserved: further labels, which no user may set.
+        devices: {kind: indexes}. of_devices: amounts of each device. shared: tasks that need no
+        device may go to the node.
         """
         offer = cls._checked(slots, resources, labels, _values_of, reserved)
         if not devices and not of_devices:
@@ -120,9 +114,9 @@ class Resources:
         require: Mapping[str, object] | None = None,
         reserved: Iterable[tuple[str, str]] = (),
     ) -> "Resources":
-        """Return the needs of a task, checked; raises InvalidInput.
+        """Return the needs of a task; raises InvalidInput.
 
-        require: label -> what is required of it, see `conditions_of`. reserved: further labels,
+        require: {label: what the task requires}, see `conditions_of`. reserved: further labels,
         which no user may set.
         """
         return cls._checked(slots, resources, require, conditions_of, reserved, of_devices=True)
@@ -131,7 +125,7 @@ class Resources:
     def made(
         cls, slots: int, amounts: Iterable[tuple[str, int]], labels: Iterable[tuple[str, str]]
     ) -> "Resources":
-        """Return the resources of checked parts, in the order of the text."""
+        """Return the resources of these checked parts, sorted as in the text."""
         sizes = tuple(sorted(amounts))
         marks = tuple(sorted(labels))
         words = [
@@ -180,20 +174,21 @@ def amounts_text(amounts: Iterable[tuple[str, int]]) -> str:
 
 
 def read_amounts(text: str) -> dict[str, int]:
-    """Return the amounts of what is left or held, in thousandths; none of a text that cannot be
-    read.
-    """
+    """Return amounts in thousandths, {} for a text that cannot be read."""
     return dict(parse_resources(text).amounts) if is_resources(text) else {}
 
 
 def _resource_name(name: str, of_devices: bool) -> str:
-    """Check the name of a resource; of_devices: it may be an attribute of devices, 'gpu.mem'."""
+    """Return the checked name of a resource.
+
+    of_devices: whether an attribute of devices ('gpu.mem') is valid as well.
+    """
     if name == "slots":
         raise InvalidInput("resource name 'slots' is taken: use slots=N")
-    if name.startswith(PREFIX):
+    if name.startswith(APART_PREFIX):
         raise InvalidInput(
             f"resource name {shown(name)} is reserved: names of resources do not begin with "
-            f"{PREFIX}"
+            f"{APART_PREFIX}"
         )
     kind, point, attribute = name.partition(".")
     if (
@@ -208,33 +203,29 @@ def _resource_name(name: str, of_devices: bool) -> str:
 
 def _values_of(name: str, value: object) -> list[str]:
     """Return the values of a node's label, each once; raises InvalidInput."""
-    some = value if isinstance(value, list | tuple) else [value]
-    if not some:
+    values = value if isinstance(value, list | tuple) else [value]
+    if not values:
         raise InvalidInput(f"label {name} has no value: it must have at least one")
-    return sorted({check_name("label value", one) for one in some})
+    return sorted({check_name("label value", text) for text in values})
 
 
 def labels_of(offer: Resources) -> dict[str, str]:
-    """Return a node's labels that are not reserved, for people: several values of one have commas
-    between.
-    """
-    found: dict[str, str] = {}
+    """Return a node's labels without reserved labels, for people: {'zone': 'a,b'}."""
+    labels: dict[str, str] = {}
     for name, value in offer.labels:
         if not name.startswith(RESERVED):
-            found[name] = f"{found[name]},{value}" if name in found else value
-    return found
+            labels[name] = f"{labels[name]},{value}" if name in labels else value
+    return labels
 
 
 def without(resources: Resources, *names: str) -> Resources:
-    """Return resources without the labels of some names."""
+    """Return resources without the labels of these names."""
     labels = [pair for pair in resources.labels if pair[0] not in names]
     return Resources.made(resources.slots, resources.amounts, labels)
 
 
 def queue_label(queue: str) -> tuple[str, str]:
-    """Return the reserved label of a Celery queue; characters that a label's value may not have are
-    %XX.
-    """
+    """Return the reserved label of a Celery queue; special characters become %XX."""
     return QUEUE_LABEL, quote(queue, safe="").replace("~", "%7E")
 
 
@@ -243,28 +234,33 @@ def queues_of(resources: Resources) -> list[str]:
     return [unquote(value) for name, value in resources.labels if name == QUEUE_LABEL]
 
 
-_LINE: Final = r"(?:(?:(?:[a-z][a-z0-9_]*|{device})=-?{amount}|[A-Za-z][\w.-]*:{label})(?= |$)| )*"
-_OFFER: Final = re.compile(
-    _LINE.format(amount=AMOUNT, device=OFFERED, label=r"[\w./%-]+"), re.ASCII
+_RESOURCES_TEXT: Final = (
+    r"(?:(?:(?:[a-z][a-z0-9_]*|{device})=-?{amount}|[A-Za-z][\w.-]*:{label})(?= |$)| )*"
 )
-_NEEDS: Final = re.compile(_LINE.format(amount=AMOUNT, device=ASKED, label=PATTERN), re.ASCII)
+_OFFER: Final = re.compile(
+    _RESOURCES_TEXT.format(amount=AMOUNT_PATTERN, device=OFFER_AMOUNT, label=r"[\w./%-]+"), re.ASCII
+)
+_NEEDS_TEXT: Final = re.compile(
+    _RESOURCES_TEXT.format(amount=AMOUNT_PATTERN, device=NEEDED_ATTRIBUTE, label=CONDITION_PATTERN),
+    re.ASCII,
+)
 
 
 @lru_cache(maxsize=4096)
 def is_resources(text: str) -> bool:
-    """Return whether `parse_resources` reads a text: an offer, or what is left of one."""
+    """Return whether `parse_resources` reads a text: an offer, or a node's free resources."""
     return len(text) <= MAX_TEXT and _OFFER.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def are_needs(text: str) -> bool:
     """Return whether `parse_needs` reads a text."""
-    return len(text) <= MAX_TEXT and _NEEDS.fullmatch(text) is not None
+    return len(text) <= MAX_TEXT and _NEEDS_TEXT.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def parse_resources(text: str) -> Resources:
-    """Read an offer, or what is left of one; ValueError for any other text."""
+    """Read an offer, or a node's free resources; raises ValueError for any other text."""
     if not is_resources(text):
         raise ValueError(f"not an offer: {shown(text)}")
     return _parse(text)
@@ -272,7 +268,7 @@ def parse_resources(text: str) -> Resources:
 
 @lru_cache(maxsize=4096)
 def parse_needs(text: str) -> Resources:
-    """Read the needs of a task; ValueError for any other text."""
+    """Read the needs of a task; raises ValueError for any other text."""
     if not are_needs(text):
         raise ValueError(f"not needs: {shown(text)}")
     return _parse(text)

@@ -1,4 +1,4 @@
-"""A node, as its record in Redis says; the terms of its drain; a lease."""
+"""Nodes as their records in Redis say, terms of drains, and leases."""
 
 import re
 from collections.abc import Mapping
@@ -10,41 +10,37 @@ from ..errors import InvalidInput
 from .ids import check_name, readable, shown
 from .needs import Resources, parse_resources
 from .place import Place
-from .text import NODE, TERMS
+from .text import NODE_LINE, TERMS
 
 MAX_RECORD: Final = 70_000
-"""Characters of a node's record: scripts read no longer one. An offer has 65,536 bytes at most."""
+"""The maximum number of characters of a node's record; an offer has at most 65,536 bytes."""
 
 STANDS_STILL: Final = "its event loop stands still"
 NO_SIGN: Final = "its worker stands still"
 NO_PROCESS: Final = "its pool has no process"
 BY_ITSELF: Final = (STANDS_STILL, NO_SIGN, NO_PROCESS)
-"""The beginnings of the reasons for which a node is suspect by its own worker, which also ends the
-suspicion.
-"""
+"""The beginnings of the reasons of a suspicion that the node's own worker raises and ends."""
 
 
 _TRIAL: Final = re.compile(r"; after (\d{1,9}) s it gets a task on trial\Z", re.ASCII)
 
 
 def trial_note(reason: str, pause_s: float) -> str:
-    """Return the note of a suspect node that is tried again after a pause."""
+    """Return the note of a suspect node that gets a task on trial after a pause."""
     return f"{reason}; after {pause_s:.0f} s it gets a task on trial"
 
 
 def trial_s(note: str) -> float | None:
-    """Return after how many seconds a suspect node with this note is tried again; None if the note
-    does not say.
-    """
-    found = _TRIAL.search(note)
-    return float(found[1]) if found else None
+    """Return the seconds until a suspect node gets a trial; None if the note has no trial."""
+    match = _TRIAL.search(note)
+    return float(match[1]) if match else None
 
 
 class NodeState(StrEnum):
     """The state of a node.
 
-    `draining` is up and gets no new tasks, by an operator's order; `leaving` shuts down. A suspect
-    node is alive, but it did not start its tasks, or they fail, or its pool has no process.
+    draining: up, but an operator lets it get no new tasks. suspect: alive, but its tasks did not
+    start or fail, or its pool has no process. leaving: it shuts down.
     """
 
     UP = "up"
@@ -55,9 +51,9 @@ class NodeState(StrEnum):
 
 
 def trust_remedy(node: str, note: str) -> str:
-    """Return what lets a suspect node with this note take tasks for good.
+    """Return the command that lets a suspect node with this note take tasks for good.
 
-    An undrain alone may last for a moment.
+    `parsync undrain` alone may help for a moment only.
     """
     if trial_s(note) is not None:
         return (
@@ -76,13 +72,12 @@ def trust_remedy(node: str, note: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.
+    """A node; its slots have the bits first .. first + span - 1 of its partition's bitmap.
 
-    state: up, suspect (alive, but it did not start its tasks, or they fail), leaving or down.
-    drain: 0; 1 while an operator drains it; 2 when the deadline of the drain has passed. ahead: how
-    many waiting seats behind its slots are open, None if it has none; below 0, how many of its last
-    slots are shut, as its pool has fewer processes than it had, and what runs behind its slots has
-    theirs.
+    state: up, suspect, leaving or down. drain: 0; 1 while an operator drains the node; 2 when the
+    deadline of the drain has passed. ahead: the number of open waiting seats behind the slots; None
+    without such seats. A negative number counts closed slots: the pool has lost processes, and
+    tasks behind the slots use the remaining ones.
     """
 
     name: str
@@ -97,22 +92,22 @@ class Node:
 
     @property
     def has_waiting_seats(self) -> bool:
-        """True if it has waiting seats behind its slots, open or shut."""
+        """Return True if waiting seats, open or closed, are behind the node's slots."""
         return self.ahead is not None and self.ahead >= 0
 
     @property
     def waiting_seats(self) -> int:
-        """How many waiting seats are open."""
+        """Return the number of open waiting seats."""
         return max(0, self.ahead or 0)
 
     @property
     def shut_slots(self) -> int:
-        """How many of its last slots are shut."""
+        """Return the number of the last slots that are closed."""
         return max(0, -(self.ahead or 0))
 
     @property
     def draining(self) -> bool:
-        """True if new claims may not go there because an operator drains it."""
+        """Return True if an operator drains the node, so that it gets no new claims."""
         return self.drain != 0
 
     @property
@@ -123,21 +118,21 @@ class Node:
     @classmethod
     def of(cls, name: str, record: str) -> "Node":
         """Read the line that lua/lib/node/record.lua writes; raises ValueError."""
-        found = NODE.read(record) if len(record) <= MAX_RECORD else None
-        if found is None:
+        fields = NODE_LINE.read(record) if len(record) <= MAX_RECORD else None
+        if fields is None:
             raise ValueError(f"node {name}: not a node record: {record!r}")
-        offer = parse_resources(found["offer"])
-        span = int(found["span"])
-        ahead = int(found["ahead"]) if "ahead" in found else None
+        offer = parse_resources(fields["offer"])
+        span = int(fields["span"])
+        ahead = int(fields["ahead"]) if "ahead" in fields else None
         if max(0, ahead or 0) + offer.slots > span:
             raise ValueError(f"node {name}: more slots and waiting seats than its span: {record!r}")
         if offer.slots + (ahead or 0) < 0:
             raise ValueError(f"node {name}: more slots are shut than it has: {record!r}")
-        inc = int(found["inc"])
-        drain = int(found["drain"])
-        first = int(found["first"])
-        score = float(found["score"])
-        return cls(name, found["state"], inc, drain, first, span, score, offer, ahead)
+        inc = int(fields["inc"])
+        drain = int(fields["drain"])
+        first = int(fields["first"])
+        score = float(fields["score"])
+        return cls(name, fields["state"], inc, drain, first, span, score, offer, ahead)
 
 
 MAX_DEADLINE_S: Final = 1_000_000
@@ -145,10 +140,9 @@ MAX_REASON: Final = 200
 
 
 def drain_terms(deadline_s: float | None, reason: str) -> str:
-    """Return the terms of a drain as set_node takes them, 'deadline_s=600: a new disk' or 'no
-    deadline'.
+    """Return the terms of a drain, 'deadline_s=600: a new disk' or 'no deadline'.
 
-    Raises InvalidInput.
+    deadline_s: seconds, None for no deadline. Raises InvalidInput.
     """
     if deadline_s is not None and not (
         type(deadline_s) in (int, float) and 0 <= deadline_s <= MAX_DEADLINE_S
@@ -171,41 +165,39 @@ def drain_terms(deadline_s: float | None, reason: str) -> str:
 
 
 def deadline_s(terms: str) -> float | None:
-    """Return after how many seconds a drain of these terms is over; None if it has no deadline."""
+    """Return the seconds until the deadline of a drain; None if the terms have no deadline."""
     number = (TERMS.read(terms) or {"deadline": ""})["deadline"].removeprefix("deadline_s=")
     return float(number) if number[:1].isdigit() else None
 
 
 def drain_reason(terms: str) -> str:
-    """Return why a node is drained, as its operator said; '' if nothing was said."""
+    """Return the operator's reason for a drain; '' without one."""
     return (TERMS.read(terms) or {}).get("reason", "")
 
 
 def read_nodes(records: Mapping[bytes, bytes]) -> tuple[dict[str, Node], bool]:
-    """Read the records of a partition's nodes; returns them by name, and whether some could not be
-    read.
-    """
-    found: dict[str, Node] = {}
+    """Return a partition's nodes by name, and whether a record could not be read."""
+    nodes: dict[str, Node] = {}
     damaged = False
     for raw, record in records.items():
         try:
             name = check_name("node name", readable(raw))
-            found[name] = Node.of(name, readable(record))
+            nodes[name] = Node.of(name, readable(record))
         except ValueError:
             damaged = True
-    return found, damaged
+    return nodes, damaged
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A held slot, and the place of the task that holds it."""
+    """The lease of a slot, with the place of the task that holds the slot."""
 
     slot: int
     place: Place
 
     @classmethod
     def of(cls, node: str, slot: int, record: str) -> "Lease":
-        """Read what is in `slots` of this seat; raises ValueError."""
+        """Read a slot's field in `slots`; raises ValueError."""
         try:
             place = Place.of(record)
         except ValueError:
@@ -216,5 +208,5 @@ class Lease:
 
     @property
     def leads(self) -> bool:
-        """True if the slot is the first of its place: one lease of a place leads."""
+        """Return True if the slot is the first of its place: that lease leads the others."""
         return self.slot == self.place.slot

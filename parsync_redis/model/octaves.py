@@ -1,6 +1,6 @@
-"""Histograms of durations: how many took up to 1 ms, 2 ms, 4 ms, ...
+"""Histograms of durations, by powers of two: up to 1 ms, 2 ms, 4 ms, ... 70 minutes, and longer.
 
-to 70 minutes, and longer. Counts only grow.
+Counts only grow.
 """
 
 import re
@@ -10,18 +10,19 @@ from math import ceil
 from typing import Final, Self
 
 OCTAVES: Final = 23
-"""Octave n is of durations over 2^(n-1) ms and up to 2^n ms; number 0 is up to 1 ms, and number 23
-is all the rest.
+"""Octave n has durations over 2^(n-1) ms and up to 2^n ms.
+
+Octave 0 has durations up to 1 ms, octave 23 all longer durations.
 """
 
 BOUNDS_S: Final = tuple(2**octave / 1000 for octave in range(OCTAVES))
 """The longest duration of each octave but the last."""
 
-_PAIR: Final = r"[0-9]{1,3}:[0-9]{1,15}"
-LIST: Final = rf"{_PAIR}(?:,{_PAIR})*"
+_OCTAVE_COUNT: Final = r"[0-9]{1,3}:[0-9]{1,15}"
+OCTAVES_PATTERN: Final = rf"{_OCTAVE_COUNT}(?:,{_OCTAVE_COUNT})*"
 """The pattern of octaves as text: OCTAVE:NUMBER,OCTAVE:NUMBER."""
 
-_TEXT: Final = re.compile(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({LIST})")
+_HISTOGRAM_TEXT: Final = re.compile(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({OCTAVES_PATTERN})")
 
 
 def octave_of(ms: float) -> int:
@@ -30,22 +31,22 @@ def octave_of(ms: float) -> int:
 
 
 def no_octaves() -> list[int]:
-    """Return octaves with nothing in them."""
+    """Return empty octaves."""
     return [0] * (OCTAVES + 1)
 
 
 def octaves_text(octaves: Sequence[int]) -> str:
-    """Return octaves as text, without those that have nothing; '' if none has."""
+    """Return octaves as text without empty octaves; '' if all are empty."""
     return ",".join(f"{octave}:{number}" for octave, number in enumerate(octaves) if number)
 
 
 def read_octaves(text: str) -> list[int]:
-    """Read octaves that the pattern LIST matches; those that there are not count as the last."""
-    found = no_octaves()
+    """Read text that OCTAVES_PATTERN matches; unknown octaves count as the last one."""
+    octaves = no_octaves()
     for pair in text.split(","):
         octave, _, number = pair.partition(":")
-        found[min(int(octave), OCTAVES)] += int(number)
-    return found
+        octaves[min(int(octave), OCTAVES)] += int(number)
+    return octaves
 
 
 @dataclass(slots=True)
@@ -61,32 +62,36 @@ class TimeHistogram:
         return sum(self.octaves)
 
     def add(self, ms: float, times: int = 1) -> None:
-        """Add a duration, that often."""
+        """Add a duration as often as `times` says."""
         self.total_ms += ms * times
         self.octaves[octave_of(ms)] += times
 
-    def plus(self, other: "TimeHistogram") -> "TimeHistogram":
-        """Return the sum of both."""
-        octaves = [one + more for one, more in zip(self.octaves, other.octaves, strict=True)]
-        return TimeHistogram(self.total_ms + other.total_ms, octaves)
+    def plus(self, added: "TimeHistogram") -> "TimeHistogram":
+        """Return the sum of this histogram and `added`."""
+        octaves = [
+            count + added_count
+            for count, added_count in zip(self.octaves, added.octaves, strict=True)
+        ]
+        return TimeHistogram(self.total_ms + added.total_ms, octaves)
 
     def since(self, before: "TimeHistogram") -> "TimeHistogram":
-        """Return what came after an earlier state; all, if a number fell: it has begun again since
-        then.
+        """Return the octaves that were added after `before`.
+
+        If a number fell, the histogram was reset meanwhile, so the whole histogram counts.
         """
-        came = [now - was for now, was in zip(self.octaves, before.octaves, strict=True)]
-        if min(came) < 0:
+        octaves = [now - was for now, was in zip(self.octaves, before.octaves, strict=True)]
+        if min(octaves) < 0:
             return self
-        return TimeHistogram(max(0.0, self.total_ms - before.total_ms), came)
+        return TimeHistogram(max(0.0, self.total_ms - before.total_ms), octaves)
 
     @property
     def text(self) -> str:
-        """The histogram as text: 'TOTAL_MS OCTAVE:NUMBER,OCTAVE:NUMBER'; '' if it has nothing."""
+        """Return the text 'TOTAL_MS OCTAVE:NUMBER,OCTAVE:NUMBER'; '' for an empty histogram."""
         octaves = octaves_text(self.octaves)
         return f"{round(self.total_ms, 3):.15g} {octaves}" if octaves else ""
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read the text of a histogram; one that cannot be read has nothing."""
-        match = _TEXT.fullmatch(text)
+        """Read the text of a histogram; any other text gives an empty histogram."""
+        match = _HISTOGRAM_TEXT.fullmatch(text)
         return cls(float(match[1]), read_octaves(match[2])) if match else cls()

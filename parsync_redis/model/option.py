@@ -9,25 +9,22 @@ from ..errors import InvalidInput
 from .ids import shown
 
 CLOSE: Final = 0.7
-"""How alike two words are, by difflib's ratio, of which one may be the other misspelt, where only
-one is right.
-"""
+"""The difflib ratio from which a word may be a misspelling of a word that is right."""
 VERY_CLOSE: Final = 0.85
-"""The same, where a word of any meaning may stand: `async` is none of ours."""
+"""The same ratio where any other word is right as well: `async` is no misspelling."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """An option of a task.
 
-    default: its value if it is not asked for; None is as if it were not asked for, if that is the
-    default. valid and rule: what a value must be, as a check and in an error's words. flag, help:
-    of `parsync submit`; value: the type that the flag takes, Mapping for NAME=VALUE (repeat), list
-    for one of several texts (repeat). example: a value that is not the default.
-
-    stored: the task's record keeps it in a field of that name, so that a retry and a requeue have
-    it too; any other matters at the submit only, or is part of the record's needs. celerys: Celery
-    has an option of that name, which goes before it: the client takes that one.
+    default: the value without the option; None counts as not set if it is the default. valid, rule:
+    the check of a value, and the rule in words. flag, help: of `parsync submit`. value: the type of
+    the flag's value; Mapping for NAME=VALUE (repeat), list for one of several texts (repeat).
+    example: a value other than the default. stored: whether the task's record keeps the option in a
+    field of that name, so that a retry and a requeue have it too. An option that is not stored
+    matters at the submit only, or is part of the needs. celerys: whether Celery has an option of
+    that name, which goes first; only the client takes parsync's.
     """
 
     name: str
@@ -42,7 +39,7 @@ class Option:
     celerys: bool = False
 
     def check(self, value: object) -> Any:
-        """Return a value that was asked for; raises InvalidInput with the rule."""
+        """Return the checked value; raises InvalidInput with the rule."""
         if value is None and self.default in (None, ""):
             return self.default
         if not self.valid(value):
@@ -50,11 +47,9 @@ class Option:
         return value
 
 
-def close_to(word: object, known: Iterable[str], ratio: float = CLOSE) -> str:
-    """Return the known word that a word may be meant to be, '' if none is as alike, or if the word
-    is known.
-    """
-    words = list(known)
+def close_to(word: object, valid_words: Iterable[str], ratio: float = CLOSE) -> str:
+    """Return the valid word most like `word`; '' if none is close or `word` is valid."""
+    words = list(valid_words)
     close = (
         get_close_matches(word, words, 1, ratio)
         if isinstance(word, str) and word not in words
@@ -64,16 +59,16 @@ def close_to(word: object, known: Iterable[str], ratio: float = CLOSE) -> str:
 
 
 def unknown_option(
-    what: str, name: object, known: Iterable[str], value: object = None
+    noun: str, name: object, valid_words: Iterable[str], value: object = None
 ) -> InvalidInput:
-    """Return the error of an option that does not exist, with what it may be meant to be.
+    """Return the error of an unknown option, with a suggestion.
 
-    what: 'option' or 'parsync option'. value: of the option; one that begins with a digit may be
-    meant as an amount.
+    noun: 'option' or 'parsync option'. value: the option's value; if it begins with a digit, the
+    option may be meant as a resource.
     """
-    words = list(known)
+    words = list(valid_words)
     hint = f"; did you mean {close}?" if (close := close_to(name, words)) else ""
     if not hint and isinstance(name, str) and str(value)[:1].isdigit() and "resources" in words:
         amount = {name.removeprefix("num_").removesuffix("s"): value}
         hint = f"; did you mean resources={shown(amount)}?"
-    return InvalidInput(f"unknown {what} {shown(name)}: known are {', '.join(words)}{hint}")
+    return InvalidInput(f"unknown {noun} {shown(name)}: known are {', '.join(words)}{hint}")

@@ -1,11 +1,10 @@
-"""The one table of task options (model/option.py), and the options of one task, checked.
+"""The table of task options (model/option.py), and the checked options of a task.
 
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of
 `parsync submit` and the names that the client, `parsync={...}`, the rules [place] and a task's
-declaration may use. If the record keeps it (`stored`), it is also a field of TaskStatus, a word of
-the rows of lua/verbs/submit.lua, and one of lua/lib/task/resubmission.lua. docs/options.md has a
-line for each option, docs/keys.md for each that is stored. tests/unit/test_options.py finds
-omissions.
+declaration may use. A stored option (`stored`) is also a field of TaskStatus, a word in the rows of
+lua/verbs/submit.lua, and a word in lua/lib/task/resubmission.lua. docs/options.md has a line for
+each option, docs/keys.md for each stored option. tests/unit/test_options.py finds omissions.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
-from .apart import RULE, held_by, is_word
+from .apart import APART_RULE, held_by, is_word
 from .ids import MAX_ID
 from .limits import MAX_SLOTS
 from .needs import Resources, queue_label
@@ -31,9 +30,7 @@ class Strategy(StrEnum):
 
 
 MAX_SECONDS: Final = 3e11
-"""Seconds beyond which no countdown or expiry reaches: some 9,500 years, where Celery's datetimes
-end.
-"""
+"""The longest countdown or expiry in seconds, about 9,500 years: Celery's datetimes end there."""
 
 
 def is_seconds(value: object) -> bool:
@@ -54,7 +51,7 @@ def _is_mapping(value: object) -> bool:
 
 
 def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
 
 
 OPTIONS: Final = (
@@ -103,8 +100,8 @@ OPTIONS: Final = (
         "apart",
         "",
         is_word,
-        f"{RULE}: tasks with the same one are never on one node; apart by other labels does not "
-        "exist",
+        f"{APART_RULE}: tasks with the same one are never on one node; "
+        "apart by other labels does not exist",
         "--apart",
         str,
         "A word: no two tasks with the same one run on one node.",
@@ -190,22 +187,23 @@ OPTIONS: Final = (
 
 NAMES: Final = tuple(option.name for option in OPTIONS)
 CLIENT_NAMES: Final = tuple(option.name for option in OPTIONS if not option.celerys)
-"""The options that the client takes as parsync's; of the others it takes Celery's."""
+"""The options that the client takes as parsync's, because Celery has no such option."""
 
 ONE_SLOT: Final = Resources.of()
 
 STORED: Final = tuple(option.name for option in OPTIONS if option.stored)
-"""The options that a task's record keeps besides its needs, each in a field of its name."""
+"""The names of stored options: a task's record has a field for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """The options of one task, checked: `parsync={...}` in Celery, keyword arguments of the client,
-    flags of the CLI.
+    """The checked options of one task.
 
-    needs: its slots, resources, require, tolerate and apart. near: until it is submitted; then its
-    needs have the node. expires: seconds, None for never; only for a Celery task's own options:
-    everybody else says `expires` as Celery does. max_starts: None for the cluster's.
+    The options come from `parsync={...}` in Celery, keyword arguments of the client, or flags of
+    the CLI. needs: slots, resources, require, tolerate and apart. near: the task to be near to;
+    submit replaces it by a label in the needs. expires: seconds, None for never; only in a Celery
+    task's own options, because all other callers say `expires` as Celery does. max_starts: None for
+    the cluster's value.
     """
 
     needs: Resources = ONE_SLOT
@@ -219,9 +217,9 @@ class TaskOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":
-        """Check a mapping of options; raises InvalidInput naming what is known.
+        """Return the checked options; raises InvalidInput with the known names.
 
-        queue: the Celery queue that the task was routed to; only nodes that consume it are
+        queue: the Celery queue that the task was routed to; only nodes that consume the queue are
         candidates.
         """
         if not options and not queue:
@@ -231,23 +229,24 @@ class TaskOptions:
             raise InvalidInput(f"parsync options must be a mapping, not {type(options).__name__}")
         if unknown := [name for name in options if name not in NAMES]:
             raise unknown_option("parsync option", unknown[0], NAMES, options[unknown[0]])
-        found = {
+        checked = {
             option.name: option.check(options.get(option.name, option.default))
             for option in OPTIONS
         }
         reserved = [queue_label(queue)] if queue else []
-        reserved += tolerance(found.pop("tolerate"))
+        reserved += tolerance(checked.pop("tolerate"))
         needs = Resources.needed(
-            found.pop("slots"), found.pop("resources"), found.pop("require"), reserved
+            checked.pop("slots"), checked.pop("resources"), checked.pop("require"), reserved
         )
-        if held := held_by(found.pop("apart")):
-            needs = Resources.made(needs.slots, [*needs.amounts, *held], needs.labels)
-        return cls(needs, **found)
+        if apart_amounts := held_by(checked.pop("apart")):
+            needs = Resources.made(needs.slots, [*needs.amounts, *apart_amounts], needs.labels)
+        return cls(needs, **checked)
 
     @classmethod
     def stored(cls, needs: Resources, record: object) -> "TaskOptions":
-        """Return what a task's record keeps of its options, `record` having an attribute for each
-        of STORED.
+        """Return the options that a task's record keeps.
+
+        record: an object with an attribute for each name in STORED.
         """
         return cls(needs, **{name: getattr(record, name) for name in STORED})
 

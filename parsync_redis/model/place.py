@@ -9,33 +9,30 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from .amount import PATTERN as AMOUNT
-from .devices import NAME, read_devices
+from .amount import AMOUNT_PATTERN
+from .devices import PLACE_AMOUNT, read_devices
 
-_NUMBER: Final = r"0|[1-9]\d{0,14}"
+_INTEGER: Final = r"0|[1-9]\d{0,14}"
 _SLOT: Final = r"0|[1-9]\d{0,3}"
-_PLACE: Final = re.compile(
+_PLACE_TEXT: Final = re.compile(
     rf"([A-Za-z0-9%][A-Za-z0-9%_.:@+-]{{0,3059}}) (\d{{1,9}}@[!-~]{{1,300}}) p({_SLOT}) "
-    rf"([A-Za-z0-9][A-Za-z0-9_.@-]{{0,127}})/((?:{_SLOT})(?:,(?:{_SLOT}))*?) inc=({_NUMBER})"
-    rf"((?: {NAME}={AMOUNT})*?) since=({_NUMBER})",
+    rf"([A-Za-z0-9][A-Za-z0-9_.@-]{{0,127}})/((?:{_SLOT})(?:,(?:{_SLOT}))*?) inc=({_INTEGER})"
+    rf"((?: {PLACE_AMOUNT}={AMOUNT_PATTERN})*?) since=({_INTEGER})",
     re.ASCII,
 )
 
 
 MAX_PLACE: Final = 131_072
-"""Characters of a place: scripts read no longer one.
-
-That of 10,000 slots has less than half as many.
-"""
+"""The maximum number of characters of a place; 10,000 slots need less than half."""
 
 
 # frozen would be safe, and take twice the time to make one
 @dataclass(slots=True, unsafe_hash=True)
 class Place:
-    """The slots of one node that an attempt holds, the first of which leads.
+    """The slots of one node that an attempt holds; the first slot leads.
 
     inc: the node's incarnation. since_ms: when the claim was committed (server time). asked: the
-    amounts that it holds, 'gpu=1 mem=4096', or of devices 'gpu@1=0.5 mem=4096'.
+    amounts that the attempt holds, 'gpu=1 mem=4096', with devices 'gpu@1=0.5 mem=4096'.
     """
 
     task: str
@@ -50,37 +47,38 @@ class Place:
 
     @classmethod
     def of(cls, text: str) -> "Place":
-        """Read the text of a place; ValueError for any other."""
-        if (found := _PLACE.fullmatch(text) if len(text) <= MAX_PLACE else None) is None:
+        """Read the text of a place; raises ValueError for any other text."""
+        match = _PLACE_TEXT.fullmatch(text) if len(text) <= MAX_PLACE else None
+        if match is None:
             raise ValueError(f"not a place: {text[:200]!r}")
-        task, attempt, partition, node, named, inc, asked, since = found.groups()
+        task, attempt, partition, node, named, inc, amounts, since = match.groups()
         slots: tuple[int, ...] = (
             tuple(map(int, named.split(","))) if "," in named else (int(named),)
         )
         if len(slots) > 1 and len(set(slots)) < len(slots):
             raise ValueError(f"not a place, it names a slot twice: {text[:200]!r}")
-        place = cls(task, attempt, int(partition), node, slots, int(inc), int(since), asked[1:])
+        place = cls(task, attempt, int(partition), node, slots, int(inc), int(since), amounts[1:])
         place._text = text
         return place
 
     @property
     def slot(self) -> int:
-        """The slot that leads: the first."""
+        """Return the slot that leads, which is the first."""
         return self.slots[0]
 
     @property
     def devices(self) -> dict[str, list[int]]:
-        """The indexes of the devices that it holds, by kind."""
+        """Return {kind: indexes} of the devices that the attempt holds."""
         return read_devices(self.asked)
 
     @property
     def seat(self) -> str:
-        """The field of `slots` that leads, 'n1/3'."""
+        """Return the leading slot's field of `slots`, 'n1/3'."""
         return f"{self.node}/{self.slots[0]}"
 
     @property
     def text(self) -> str:
-        """The text of the place: its lease, and its doorbell."""
+        """Return the text of the place, which is its lease and its doorbell."""
         if not self._text:
             claim = claim_text(
                 self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked
@@ -90,20 +88,29 @@ class Place:
 
 
 def claim_text(
-    task: str, attempt: str, partition: int, node: str, slots: tuple[int, ...], inc: int, asked: str
+    task: str,
+    attempt: str,
+    partition: int,
+    node: str,
+    slots: tuple[int, ...],
+    inc: int,
+    amounts: str,
 ) -> str:
-    """Return the text of a place without its last word, which commit adds."""
+    """Return the text of a place without `since`, which commit adds."""
     named = slots[0] if len(slots) == 1 else ",".join(map(str, slots))
-    amounts = f" {asked}" if asked else ""
-    return f"{task} {attempt} p{partition} {node}/{named} inc={inc}{amounts}"
+    place = f"{task} {attempt} p{partition} {node}/{named} inc={inc}"
+    return f"{place} {amounts}" if amounts else place
 
 
 GiveBack = Literal["", "undo"]
-"""How a taken task goes back: its take counts (""), or is undone, because no claim of its attempt
-can have won.
+"""Whether a take counts when its task goes back: "" counts, "undo" does not.
+
+A take is undone if no claim of its attempt can have won.
 """
 
-Loss = Literal["", "unstarted", "recalled", "unbegun"]
-"""How an attempt was lost: with its lease (""), before it started, or because its run was ended on
-purpose or came too early (recalled). unbegun: its run did not begin, although its task was ready.
+HowLost = Literal["", "unstarted", "recalled", "unbegun"]
+"""How an attempt was lost.
+
+"": its lease lapsed. unstarted: its worker never started it. recalled: its run was ended on
+purpose, or came too early. unbegun: its run did not begin, although the task was ready.
 """

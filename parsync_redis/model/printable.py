@@ -1,23 +1,23 @@
-r"""Text from the state as terminals and logs may show it: whoever may submit a task chooses its
-name, and more.
+r"""Text from the state, made safe for terminals and logs.
 
-A control character, a line break or a character that turns the direction of writing is shown as an
-escape (\x1b).
+Whoever may submit a task chooses its name, so the text may have control characters, line breaks, or
+characters that turn the direction of writing. Such a character is shown as an escape (\x1b).
 """
 
 import logging
 from traceback import TracebackException
 from typing import Final
 
-_NAMES: Final = "agent bench client guard leader quarantine scheduler serve store"
-LOGGERS: Final = ("", *(f".{name}" for name in _NAMES.split()))
-"""The names of parsync's loggers behind 'parsync': a filter of a logger does not see the records of
-those below it.
+_LOGGER_NAMES: Final = "agent bench client guard leader quarantine scheduler serve store"
+LOGGER_SUFFIXES: Final = ("", *(f".{name}" for name in _LOGGER_NAMES.split()))
+"""The names of parsync's loggers below 'parsync'.
+
+A filter of a logger does not see the records of loggers below it, so each logger needs the filter.
 """
 
 
 def printable(text: object) -> str:
-    """Return a text on one line, each character that is not printable as an escape."""
+    """Return a text on one line, with an escape for each character that is not printable."""
     line = str(text)
     if line.isprintable():
         return line
@@ -25,8 +25,8 @@ def printable(text: object) -> str:
 
 
 def guard_logs() -> None:
-    """Let each record of parsync's loggers be printable, also the text of an exception."""
-    for name in LOGGERS:
+    """Make the records of parsync's loggers printable, with the texts of exceptions."""
+    for name in LOGGER_SUFFIXES:
         # a second time changes nothing
         logging.getLogger(f"parsync{name}").addFilter(_make_printable)
 
@@ -37,15 +37,13 @@ def _make_printable(record: logging.LogRecord) -> bool:
         record.msg = printable(message)
         record.args = ()
     if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
-        found = TracebackException.from_exception(record.exc_info[1]).format()
-        record.exc_text = "\n".join(_lines(chunk) for chunk in found)
+        traceback = TracebackException.from_exception(record.exc_info[1]).format()
+        record.exc_text = "\n".join(_lines(chunk) for chunk in traceback)
     return True
 
 
 def _lines(chunk: str) -> str:
-    """Return a part of a traceback: source lines as they are, and what the exception says on one
-    line.
-    """
+    """Return a part of a traceback: source lines unchanged, the exception's text on one line."""
     text = chunk.rstrip("\n")
     if text.startswith("  File "):
         return "\n".join(map(printable, text.split("\n")))

@@ -16,23 +16,24 @@ from .ids import readable
 from .place import Place
 from .task import Submission
 
-_LINE: Final = re.compile(
+_TASK_LINE: Final = re.compile(
     r"(?P<mark>\+?)(?P<takes>\d{1,9})@(?P<life>\d{1,15}) (?P<order>\d{1,15}) (?P<ready>\d{1,15}) "
     r"(?P<submitted>\d{1,15}) (?P<options>\S+) (?P<kind>\S+ slots=\d.*)",
     re.ASCII,
 )
 MAX_LINE: Final = 20_000
-"""Characters of a line: scripts read no longer one. A kind has 12,000 bytes at most."""
-_RUN: Final = re.compile(r"(.*? since=\d{1,15})(?: started=(\d{1,15}))?", re.ASCII)
-_END: Final = re.compile(r"[a-z]+ (\d{1,15})(?: (.*))?", re.ASCII | re.DOTALL)
-_OWNER: Final = re.compile(r"\d{1,9}@\d{1,15}\.(.+)\.\w+", re.ASCII)
+"""The maximum number of characters of a line; a kind has at most 12,000 bytes."""
+_RUN_TEXT: Final = re.compile(r"(.*? since=\d{1,15})(?: started=(\d{1,15}))?", re.ASCII)
+_END_TEXT: Final = re.compile(r"[a-z]+ (\d{1,15})(?: (.*))?", re.ASCII | re.DOTALL)
+_ATTEMPT_OWNER: Final = re.compile(r"\d{1,9}@\d{1,15}\.(.+)\.\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """The line of a task in `tasks`. Times are the server's, in ms.
+    """The line of a task in `tasks`; times are the server's, in ms.
 
-    takes: how often it was taken before it last began to wait; marked: it has rare fields.
+    takes: how often the task was taken before it last began to wait. marked: whether the task has
+    rare fields.
     """
 
     takes: int
@@ -46,38 +47,40 @@ class TaskLine:
 
     @classmethod
     def of(cls, line: str) -> "TaskLine":
-        """Read a line; ValueError for any other text."""
-        found = _LINE.fullmatch(line) if len(line) <= MAX_LINE else None
-        if found is None:
+        """Read a line; raises ValueError for any other text."""
+        match = _TASK_LINE.fullmatch(line) if len(line) <= MAX_LINE else None
+        if match is None:
             raise ValueError(f"not the line of a task: {line!r:.80}")
-        words = (word.partition("=") for word in found["options"].split(",") if word != "-")
+        words = (word.partition("=") for word in match["options"].split(",") if word != "-")
         names = ("takes", "life", "order", "ready", "submitted")
-        takes, life, order, ready_ms, submitted_ms = (int(found[name]) for name in names)
+        takes, life, order, ready_ms, submitted_ms = (int(match[name]) for name in names)
         options = {name: value for name, _, value in words}
         return cls(
-            takes, life, order, ready_ms, submitted_ms, options, found["kind"], bool(found["mark"])
+            takes, life, order, ready_ms, submitted_ms, options, match["kind"], bool(match["mark"])
         )
 
     @property
     def priority(self) -> int:
-        """Return the priority, 0 to 9: the order is (9 - priority) * 10^12 + the submission's
-        number.
+        """Return the priority, 0 to 9.
+
+        An order is (9 - priority) * 10^12 + the submission's number.
         """
         return 9 - min(self.order // 10**12, 9)
 
     def number(self, option: str) -> int | None:
-        """Return an option that is a number; None if the line does not have it."""
+        """Return a stored option as a number; None if the line lacks the option."""
         value = self.options.get(option, "")
         return int(value) if value.isdecimal() and value.isascii() and len(value) < 16 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The record of a task, of one moment; `state` is gone if there is none.
+    """The record of a task at one moment.
 
-    now_ms: the server's time then; text: the line as it stands; line: None if there is none or it
-    is damaged; place, started_ms: of its run, the last run of an ended task; ended_ms, why: of its
-    end; kind_line: the line of its kind if it is pending; extra: its rare fields.
+    state: `gone` without a record. now_ms: the server's time of the read. text: the line as stored.
+    line: the parsed line; None if missing or damaged. place, started_ms: of its run, or of the last
+    run if the task has ended. ended_ms, why: of its end. kind_line: the line of its kind if the
+    task is pending. extra: its rare fields.
     """
 
     id: str
@@ -95,14 +98,14 @@ class Record:
 
     @classmethod
     def of(cls, id: str, now_ms: int, row: Sequence[Any]) -> Self:
-        """Read the seven values that read_tasks returns of a task at this time."""
+        """Read the seven values that the script read_tasks returns for a task."""
         state, line, attempt, run, end, kind_line = (readable(_raw(word)) for word in row[:6])
         try:
-            known = TaskLine.of(line)
+            task_line = TaskLine.of(line)
         except ValueError:
-            known = None
+            task_line = None
         place, started_ms = read_run(run)
-        ended = _END.fullmatch(end)
+        ended = _END_TEXT.fullmatch(end)
         words = [readable(_raw(word)) for word in row[6]]
         extra = dict(zip(words[::2], words[1::2], strict=True))
         return cls(
@@ -110,7 +113,7 @@ class Record:
             state,
             now_ms,
             line,
-            known,
+            task_line,
             attempt or (place.attempt if place else ""),
             place,
             started_ms,
@@ -122,19 +125,17 @@ class Record:
 
     @property
     def scheduler(self) -> str | None:
-        """Return the scheduler that took it last, if it is known."""
+        """Return the scheduler that took the task last, None if unknown."""
         return owner_of(self.attempt) or None
 
 
 def read_run(text: str) -> tuple[Place | None, int | None]:
-    """Read an entry of `running`: its place, and when it started (ms); each None if it is missing
-    or damaged.
-    """
-    found = _RUN.fullmatch(text)
-    if found is None:
+    """Return the place and the start (ms) of an entry of `running`, None if not readable."""
+    match = _RUN_TEXT.fullmatch(text)
+    if match is None:
         return None, None
     try:
-        return Place.of(found[1]), int(found[2]) if found[2] else None
+        return Place.of(match[1]), int(match[2]) if match[2] else None
     except ValueError:
         return None, None
 
@@ -146,12 +147,12 @@ def place_text(run: str) -> str:
 
 def owner_of(attempt: str) -> str:
     """Return the scheduler that an attempt names, '' if it names none."""
-    found = _OWNER.fullmatch(attempt)
-    return found[1] if found else ""
+    match = _ATTEMPT_OWNER.fullmatch(attempt)
+    return match[1] if match else ""
 
 
 def options_text(task: Submission) -> str:
-    """Return the options of a row of submit: words NAME=VALUE."""
+    """Return a task's options for its row of `submit`: words NAME=VALUE."""
     options = task.options
     if (
         task.delay_ms is None

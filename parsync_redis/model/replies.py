@@ -1,4 +1,4 @@
-"""Replies of scripts that carry more than words."""
+"""The replies of scripts that have more than words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from typing import Final, Literal
 from .claim import Claim, Verdict
 from .task import Taken
 
-Waits = Literal["", "wait", "wake"]
-"""Of a take: "wait" asks to be woken by the next kind that begins to wait, "wake" wakes another
-scheduler now.
+AfterTake = Literal["", "wait", "wake"]
+"""What a take asks for besides tasks.
+
+wait: wake this scheduler at the next kind that begins to wait. wake: wake another scheduler now.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Reply of take: the tasks that were taken, and how the scheduler's copy of `kinds` becomes the
-    present one.
+    """The reply of `take` for one shard: the tasks that were taken, and the changes of `kinds`.
 
-    version: what the copy stands at after `changes`, to be given to the next take as `since`; it
-    tells nothing else. more: there are more changes, so ask again. anew: drop the copy before.
-    changes: (kind, line) in their order, the line '' if no task of that kind waits. failed: (id,
-    why) of tasks that ended because their records are damaged. due_ms: when the next delayed task
-    is due, None if there is none; all times are the server's. All is of one shard.
+    version: the version of the scheduler's copy after `changes`; the next take gets it as `since`.
+    more: further changes are there, so the scheduler asks again. anew: the scheduler drops its copy
+    before it applies the changes. changes: (kind, line) in order; the line is '' if no task of the
+    kind waits. failed: (id, why) of tasks that ended because their records are damaged. due_ms:
+    when the next delayed task is due, None without one. All times are the server's.
     """
 
     version: str
@@ -38,9 +38,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Reply of commit: the partition's version afterwards, the server's time, and one verdict per
-    claim.
-    """
+    """The reply of `commit`: the partition's new version, the server's time, the verdicts."""
 
     partition: int
     version: int
@@ -51,13 +49,12 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Reply of read_partition; `bits` is None if nothing changed.
+    """The reply of `read_partition`.
 
-    Bit 0 is the most significant of the first byte.
-
-    left: node -> its free amounts as text, '' for none. whole: of all nodes with amounts, else of
-    those whose amounts changed since the version that was asked for. damaged: some node's amounts
-    could not be read and are '' in `left`.
+    bits: the bitmap of free slots, None if nothing changed; bit 0 is the most significant of the
+    first byte. left: {node: free amounts as text, '' for none}. whole: whether `left` has all nodes
+    with amounts; otherwise it has the nodes whose amounts changed since the version of the copy.
+    damaged: some amounts could not be read and are ''.
     """
 
     partition: int
@@ -70,16 +67,16 @@ class Snapshot:
 
 
 LIFE: Final = 10**8
-"""A scheduler's counter starts at LIFE times the epoch in which it joined, so that no two
-memberships look alike.
+"""The factor of the epoch in a scheduler's first counter.
+
+A scheduler's counter starts at LIFE times the epoch in which it joined, so that no two memberships
+look alike.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Reply of renew_scheduler: the leader's text ('NAME moved=N'), the members' epoch, and each
-    member's counter.
-    """
+    """The reply of `renew_scheduler`: the leader's text, the epoch, and each member's counter."""
 
     leader: str
     epoch: int

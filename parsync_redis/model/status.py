@@ -12,7 +12,7 @@ from .options import DEFAULT_OPTIONS, TaskOptions
 from .record import Record, TaskLine
 from .task import StoredState, TaskState, state_word
 
-_STATES: Final = frozenset(StoredState)
+_STORED_STATES: Final = frozenset(StoredState)
 _STEPS: Final = ("submitted", "ready", "placed", "started", "finished")
 
 _SETBACK: Final = re.compile(
@@ -24,10 +24,9 @@ _SETBACK: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """A lost attempt: how far it had come (waiting, placed, running), where, from when until when,
-    and why it was lost.
+    """A lost attempt: its state (waiting, placed, running), place, begin, end and reason.
 
-    Times are the server's, in milliseconds since 1970.
+    Times are the server's, in ms since 1970.
     """
 
     attempt: str
@@ -41,9 +40,9 @@ class Setback:
 
     @classmethod
     def read(cls, history: str) -> Iterator["Setback"]:
-        """Read the lines that requeue.lua writes, '2@17 running n1/3 inc=3 since=...
+        """Read the lines that requeue.lua writes; skip other lines.
 
-        until=... why'; skip others.
+        A line: '2@17 running n1/3 inc=3 since=... until=... why'.
         """
         for match in _SETBACK.finditer(history):
             attempt, state, node, slot, inc, since, until, why = match.groups()
@@ -61,11 +60,9 @@ class Setback:
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """The status of a task.
+    """The status of a task; times are the server's, in ms since 1970, None for steps not reached.
 
-    Times are the server's, in milliseconds since 1970, None for steps not reached.
-
-    history: its last ten attempts that were lost, the oldest first.
+    history: the last ten lost attempts, the oldest first.
     """
 
     id: str
@@ -90,19 +87,19 @@ class TaskStatus:
 
     @property
     def kind(self) -> str:
-        """Return the kind of the task as text."""
+        """Return the stored text of the task's kind."""
         return kind_text(self.name, self.needs, self.strategy)
 
     @classmethod
     def of(cls, record: Record) -> "TaskStatus":
-        """Return the status of a task of which Redis has this record.
+        """Return the status that a record gives.
 
-        If its line cannot be read, `why` says so, and what the line tells is missing.
+        If the task's line cannot be read, `why` says so, and the fields of the line are missing.
         """
         id = decode_id(record.id)
         line = record.line
         place = record.place
-        if record.state not in _STATES or record.state == StoredState.GONE:
+        if record.state not in _STORED_STATES or record.state == StoredState.GONE:
             why = (
                 f"its record is damaged: state={record.state!r:.80}"
                 if record.state != StoredState.GONE
@@ -148,10 +145,10 @@ class TaskStatus:
 
 
 def _why(record: Record, line: TaskLine) -> str:
-    """Return why a pending task has no place, by its kind or else its last setback; why any other
-    task ended.
+    """Return why a task waits, or why it ended.
 
-    Of a task that is not due its last setback counts: if a worker put it off, that is why.
+    A pending task that is due has the reason of its kind, or else of its last setback. A pending
+    task that is not due has the reason of its last setback, because a worker may have put it off.
     """
     if record.state != StoredState.PENDING:
         return record.why
@@ -160,7 +157,7 @@ def _why(record: Record, line: TaskLine) -> str:
 
 
 def kept_options(status: TaskStatus) -> TaskOptions:
-    """Return the options that the task's record keeps; the default ones of a task that is gone."""
+    """Return the options that the task's record keeps, the default options for a gone task."""
     return (
         TaskOptions.stored(parse_needs(status.needs), status) if status.needs else DEFAULT_OPTIONS
     )

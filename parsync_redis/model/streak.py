@@ -1,6 +1,4 @@
-"""A streak: failures in a row of one name on one node, beside what other nodes report of that name
-in the meantime.
-"""
+"""Streaks: failures in a row of a task name on a node, compared with all other nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,36 +7,34 @@ from typing import Final, NamedTuple
 
 from .text import STREAK
 
-FEW: Final = 5
-"""With fewer runs on other nodes a streak says nothing."""
-TRIES: Final = 3
-"""A node must have gone on failing in so many reports."""
-IMPROBABLE: Final = 1e-4
-"""A node whose failures are less likely than this by the failure rate of the other nodes is a black
-hole.
-"""
+MIN_RUNS_ELSEWHERE: Final = 5
+"""The least number of runs on other nodes that make a streak meaningful."""
+MIN_TRIES: Final = 3
+"""The least number of reports in which a black hole's streak went on."""
+MAX_CHANCE: Final = 1e-4
+"""A node is a black hole if its failures are less likely than this by other nodes' failure rate."""
 
 
 def chance_of(failed: int, runs: int, tries: int) -> float:
-    """Return how likely so many failures in a row are, if of `runs` such tasks `failed` failed.
+    """Return the probability of `tries` failures in a row, if of `runs` tasks `failed` failed.
 
-    One failure and one success are added, so that few runs convince nobody.
+    Both counts are increased by 1, so that few runs prove little.
     """
     return float(((failed + 1) / (runs + 2)) ** tries)
 
 
 class Elsewhere(NamedTuple):
-    """The runs of a name that other nodes report while a streak goes on, and how many of them
-    failed.
-    """
+    """The runs and failures of a name that other nodes report while a streak goes on."""
 
     runs: int
     failed: int
 
 
 class Compared(NamedTuple):
-    """The answer to a node's report: the server's time (ms), whether there are other nodes, and
-    what these report.
+    """The answer to a node's report.
+
+    now_ms: the server's time. others: whether other nodes exist. elsewhere: what they report, by
+    task name.
     """
 
     now_ms: int
@@ -48,12 +44,12 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """A streak of one name on one node.
+    """A streak of a task name on a node.
 
-    at_ms: its last try. length: its failures. tries: the reports in which it had gone on, as
-    failures of one moment may have one cause in the tasks. runs, failed: counts of other nodes,
-    after it had begun. all_fail: nothing succeeds on the node. held_ms: until when the node holds
-    the name back (the server's time), 0 if it does not.
+    at_ms: the last report. length: the number of failures. tries: the number of reports in which
+    the streak went on; the failures of a report may have a common cause in the tasks. runs, failed:
+    the counts of other nodes since the streak began. all_fail: whether no task succeeds on the
+    node. held_ms: until when the node holds the name back (server time), 0 if the node does not.
     """
 
     name: str
@@ -70,8 +66,8 @@ class Streak:
 
     @classmethod
     def read(cls, name: str, text: str) -> "list[Streak]":
-        """Read the field of a name in `streaks`; leave out lines that cannot be read."""
-        found = []
+        """Read a name's field of `streaks`; leave out damaged lines."""
+        streaks = []
         for line in text.splitlines():
             if (fields := STREAK.read(line)) is not None:
                 length, tries, runs, failed = (
@@ -82,7 +78,7 @@ class Streak:
                 node = fields["name"]
                 inc = int(fields["inc"])
                 at_ms = int(fields["at"])
-                found.append(
+                streaks.append(
                     cls(
                         name,
                         p,
@@ -97,27 +93,31 @@ class Streak:
                         held_ms,
                     )
                 )
-        return found
+        return streaks
 
     @property
     def chance(self) -> float:
-        """The probability of its tries, if this node fails as the others do; 1 if they ran too few
-        such tasks.
+        """Return the probability of the streak if this node failed as often as other nodes do.
+
+        1 if other nodes ran too few tasks of the name.
         """
-        return chance_of(self.failed, self.runs, self.tries) if self.runs >= FEW else 1.0
+        return (
+            chance_of(self.failed, self.runs, self.tries)
+            if self.runs >= MIN_RUNS_ELSEWHERE
+            else 1.0
+        )
 
 
 def damning(streaks: list[Streak]) -> list[Streak]:
-    """Return those of one node's streaks that show that it is a black hole; [] if they do not.
+    """Return the streaks that prove a node a black hole, [] without proof.
 
-    Streaks of several names add up if nothing succeeds on the node.
+    streaks: of the node. Streaks of several names add up if nothing succeeds on the node.
     """
-    for some in (
-        *([streak] for streak in streaks),
-        [streak for streak in streaks if streak.all_fail],
-    ):
-        some = [streak for streak in some if streak.chance < 1]
-        enough = sum(streak.tries for streak in some) >= TRIES
-        if enough and prod(streak.chance for streak in some) < IMPROBABLE:
-            return some
+    comparable = [streak for streak in streaks if streak.chance < 1]
+    together = [streak for streak in comparable if streak.all_fail]
+    for suspects in (*([streak] for streak in comparable), together):
+        tries = sum(streak.tries for streak in suspects)
+        chance = prod(streak.chance for streak in suspects)
+        if tries >= MIN_TRIES and chance < MAX_CHANCE:
+            return suspects
     return []

@@ -3,8 +3,8 @@
     slots=4 parsync.taint:spot parsync.taint:old     an offer
     slots=1 parsync.taint:old|spot                   needs that tolerate both
 
-On both sides they are the reserved label `parsync.taint`. Needs have all that they tolerate in one
-word, as a condition "one of these" has. A task may tolerate a taint that no node has.
+Offers and needs have taints as the reserved label `parsync.taint`. Needs name all tolerated taints
+in one word, like a condition with several values. A task may tolerate a taint that no node has.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,11 +15,11 @@ from .limits import MAX_WORDS
 from .needs import TAINT_LABEL, Resources
 
 
-def check_taints(given: Collection[object]) -> list[str]:
-    """Return the names of taints, sorted, each once; raises InvalidInput."""
-    if len(given) > MAX_WORDS:
-        raise InvalidInput(f"{len(given)} taints are too many: there may be {MAX_WORDS}")
-    return sorted({check_name("taint", name) for name in given})
+def check_taints(taints: Collection[object]) -> list[str]:
+    """Return the sorted set of taints; raises InvalidInput."""
+    if len(taints) > MAX_WORDS:
+        raise InvalidInput(f"{len(taints)} taints are too many: there may be {MAX_WORDS}")
+    return sorted({check_name("taint", name) for name in taints})
 
 
 def offered_taints(taints: Collection[object]) -> list[tuple[str, str]]:
@@ -29,7 +29,7 @@ def offered_taints(taints: Collection[object]) -> list[tuple[str, str]]:
 
 def tolerance(taints: Collection[object]) -> list[tuple[str, str]]:
     """Return the reserved labels of needs that tolerate these taints; raises InvalidInput."""
-    return [(TAINT_LABEL, "|".join(found))] if (found := check_taints(taints)) else []
+    return [(TAINT_LABEL, "|".join(words))] if (words := check_taints(taints)) else []
 
 
 def taints_of(offer: Resources) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def taints_of(offer: Resources) -> tuple[str, ...]:
 
 
 def tolerated(needs: Resources) -> frozenset[str]:
-    """Return the taints that a task tolerates."""
+    """Return the taints that a task's needs tolerate."""
     return frozenset(
         taint for name, texts in needs.labels if name == TAINT_LABEL for taint in texts.split("|")
     )

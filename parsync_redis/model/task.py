@@ -1,4 +1,4 @@
-"""A task: its states, how it is submitted, and what a scheduler takes of it."""
+"""Tasks: their states, their submission, and what a scheduler takes of them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,8 +9,9 @@ from .options import DEFAULT_OPTIONS, TaskOptions
 
 
 class TaskState(StrEnum):
-    """The state of a task: `waiting` has no place yet; `gone` is that of an id of which nothing is
-    known.
+    """The state of a task for users.
+
+    waiting: the task has no place yet. gone: nothing is known of the id.
     """
 
     WAITING = "waiting"
@@ -24,15 +25,17 @@ class TaskState(StrEnum):
 
     @property
     def final(self) -> bool:
-        """True if the task has ended: its state changes no more, unless an operator revives a dead
-        task.
+        """Return True if the task has ended.
+
+        Only an operator who requeues a dead task changes such a state.
         """
         return self in FINAL
 
 
 class StoredState(StrEnum):
-    """The state of a task as scripts keep it: a waiting task is pending, or a scheduler has taken
-    it.
+    """The state of a task in the scripts.
+
+    A task that waits is pending, or taken by a scheduler.
     """
 
     PENDING = "pending"
@@ -47,7 +50,7 @@ class StoredState(StrEnum):
 
     @property
     def final(self) -> bool:
-        """True if the task has ended."""
+        """Return True if the task has ended."""
         return self.value in FINAL
 
 
@@ -89,19 +92,17 @@ A task whose record is damaged may fail in any state: take and repair_task say s
 
 
 def state_word(word: str) -> str:
-    """Return `waiting` for the stored states of a task that waits; any other word of a script stays
-    as it is.
-    """
+    """Return `waiting` for each stored state of a waiting task; other words stay unchanged."""
     return TaskState.WAITING if word in (StoredState.PENDING, StoredState.TAKEN) else word
 
 
 class Submission(NamedTuple):
-    """One task as `submit` takes it; `message` is the Celery message as kombu would put it on a
-    list.
+    """A task as `submit` takes it.
 
-    delay_ms, expiry_ms: for how long after the submit it must not be taken, and after how long it
-    expires. after: '' or the running attempt that submits what the same id does next. publication:
-    '' if the id is one task for ever, else the name of this publish of the id.
+    message: the Celery message as kombu would put it on a list. delay_ms: how long after the submit
+    the task must not be taken. expiry_ms: how long after the submit the task expires. after: '' or
+    the running attempt that submits the successor under the same id. publication: '' if an id is
+    one task for ever, else the name of this publish of the id.
     """
 
     id: str
@@ -120,11 +121,11 @@ class Submission(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A task that a scheduler has taken; `attempt` is the fence ('2@17': the second attempt of
-    submission 17).
+    """A task that a scheduler has taken.
 
-    ready_ms: since when it could be taken (server time): submitted, due, or put back. last: the
-    node that it ran on last, if it should rather go to another.
+    attempt: the fence, '2@17' is the second attempt of submission 17. ready_ms: since when the task
+    could be taken (server time): submitted, due, or put back. last: the node of the last run, if
+    the task should rather go to another node.
     """
 
     id: str
@@ -135,6 +136,6 @@ class Taken(NamedTuple):
 
     @classmethod
     def of(cls, id: str, attempt: str, kind: Kind, since: str) -> "Taken":
-        """Read what take says: READY_MS, and behind a space the last node."""
+        """Read a task of a reply of `take`: READY_MS, then the last node if there is one."""
         ready_ms, _, last = since.partition(" ")
         return cls(id, attempt, kind, int(ready_ms), last)

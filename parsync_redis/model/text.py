@@ -1,17 +1,17 @@
-"""Every line of text that Redis stores about nodes, the leader and damage: how it is read and how
-it is written.
+"""The lines of text that Redis stores about nodes, kinds, the leader and damage.
 
-A template has fields in braces; a part in brackets may be missing as a whole. FIELDS has the
-pattern of each field, so that a field looks the same in every line. The scripts read and write the
-same lines, most of them in lua/lib; a test (tests/model/test_text.py) holds the two together. Needs
-and offers have a module of their own, model/needs.py.
+A line is read and written by its template. A template has fields in braces; a part in brackets may
+be missing as a whole. FIELD_PATTERNS has the pattern of each field, so that a field looks the same
+in every line. The scripts read and write the same lines, most of them in lua/lib; a test
+(tests/model/test_text.py) compares both. Needs and offers have a module of their own,
+model/needs.py.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
-FIELDS: Final[Mapping[str, str]] = {
+FIELD_PATTERNS: Final[Mapping[str, str]] = {
     "ahead": r"-?\d{1,5}",
     "all": "[01]",
     "at": r"\d{1,15}",
@@ -47,11 +47,11 @@ FIELDS: Final[Mapping[str, str]] = {
     "who": r"\S+",
     "why": ".*",
 }
-"""The pattern of each field."""
+"""{field: pattern}."""
 
 
-class Line:
-    """A stored line."""
+class LineTemplate:
+    """The form of a stored line: it reads and writes lines by a template."""
 
     def __init__(self, template: str) -> None:
         self.template = template
@@ -69,9 +69,7 @@ class Line:
         self._bytes = re.compile(pattern.encode(), re.ASCII)
 
     def read(self, text: str) -> dict[str, str] | None:
-        """Return the fields of a text, without those that are missing; None if it is not such a
-        line.
-        """
+        """Return {field: text} without missing fields; None for a text that is no such line."""
         match = self._text.fullmatch(text)
         if match is None:
             return None
@@ -83,11 +81,11 @@ class Line:
         )
 
     def match(self, raw: bytes) -> re.Match[bytes] | None:
-        """Match a whole line as the server has it, for readers that look at thousands."""
+        """Return the match of a line in bytes, for readers of thousands of lines."""
         return self._bytes.fullmatch(raw)
 
     def write(self, **fields: object) -> str:
-        """Return the line of these fields; the bracketed part whose field is None is left out."""
+        """Return the line of these fields, without each bracketed part whose field is None."""
         written = []
         for part, optional in self._parts:
             if not optional or all(
@@ -98,62 +96,62 @@ class Line:
 
 
 def _pattern(part: str) -> str:
-    """Return the pattern of a part of a template: its fields as named groups, all else as it
-    stands.
-    """
+    """Return the pattern of a template's part, with each field as a named group."""
     words = re.split(r"\{(\w+)\}", part)
     return "".join(
-        f"(?P<{word}>{FIELDS[word]})" if at % 2 else re.escape(word)
-        for at, word in enumerate(words)
+        f"(?P<{word}>{FIELD_PATTERNS[word]})" if position % 2 else re.escape(word)
+        for position, word in enumerate(words)
     )
 
 
-NODE: Final = Line(
+NODE_LINE: Final = LineTemplate(
     "{state} inc={inc} drain={drain} first={first} span={span}[ ahead={ahead}] score={score} "
     "{offer}"
 )
 """A node's record in `nodes`: see model/node.py."""
 
-COUNTER: Final = Line("inc={inc} moved={moved}[ since={since} down]")
+COUNTER: Final = LineTemplate("inc={inc} moved={moved}[ since={since} down]")
 """A node's heartbeat counter in `alive`; once the node is down also the server's time (ms) of that.
 """
 
-TERMS: Final = Line("{deadline}[: {reason}]")
+TERMS: Final = LineTemplate("{deadline}[: {reason}]")
 """The terms of a node's drain, in `notes`. The note of a suspect node is any other text."""
 
-LEADER: Final = Line("{name} moved={moved}")
+LEADER: Final = LineTemplate("{name} moved={moved}")
 """The leader's lease, in `leader`."""
 
-DEALT: Final = Line("p{partition} slots={slots} score={score} {labels}")
+DEALT: Final = LineTemplate("p{partition} slots={slots} score={score} {labels}")
 """A node in `dealt`: its partition, and what it adds to the sums there.
 
 Only lua/verbs/deal_node.lua uses it.
 """
 
-LOSS: Final = Line("{name} {numbers}")
-"""A loss, in `losses`: who saw it, numbers of the server that went back, and what replicas took
-over, at which offset: 'submitted=150->120 p0=77->70 failover@4711=q3,p1'.
+LOSS: Final = LineTemplate("{name} {numbers}")
+"""A loss, in `losses`: who saw it, and what the server forgot.
+
+numbers: counters that went back, and what a replica took over at which offset: 'submitted=150->120
+p0=77->70 failover@4711=q3,p1'.
 """
 
-BOOKING: Final = Line("from={since}[ at={at}] task={task} {kind}")
-"""The booking of a node, in `bookings`: from when on, since when, the task, and its kind; see
-model/booking.py.
+BOOKING: Final = LineTemplate("from={since}[ at={at}] task={task} {kind}")
+"""The booking of a node, in `bookings`: expected start, booking time, task id, kind.
+
+See model/booking.py.
 """
 
-DAMAGE: Final = Line("{who} {where} {size} {why}")
+DAMAGE: Final = LineTemplate("{who} {where} {size} {why}")
 """The first line of an entry of `quarantine`; behind it are the first bytes of what was damaged."""
 
-DECLARED: Final = Line("{task} {options}")
-"""A task that the workers of an app know, with its declared options as JSON, in `names`: see
-model/apps.py.
+DECLARED: Final = LineTemplate("{task} {options}")
+"""A task name of an app with its declared options as JSON, in `names`; see model/apps.py."""
+
+KIND_LINE: Final = LineTemplate("{waiting} {head} {tail}[ {reason}]")
+"""A kind in `kinds`: the number of waiting tasks, first and last order, and the reason.
+
+See model/kind.py.
 """
 
-KIND: Final = Line("{waiting} {head} {tail}[ {reason}]")
-"""A kind of task in `kinds`: how many wait, the orders of the first and of the last, and why; see
-model/kind.py.
-"""
-
-STREAK: Final = Line(
+STREAK: Final = LineTemplate(
     "p{partition} {name} inc={inc} since={since} at={at} "
     "length={length} tries={tries} runs={runs} failed={failed} all={all}[ held={held}]"
 )
@@ -162,7 +160,7 @@ STREAK: Final = Line(
 TASK_NAME: Final = re.compile("[!-~]{1,255}")
 """The name of a task."""
 
-LINES: Final[Mapping[str, Line]] = {
-    name: line for name, line in globals().items() if isinstance(line, Line)
+LINES: Final[Mapping[str, LineTemplate]] = {
+    name: line for name, line in globals().items() if isinstance(line, LineTemplate)
 }
 """The table: every line by its name."""

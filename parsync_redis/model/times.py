@@ -10,20 +10,19 @@ from random import Random
 from typing import Final
 
 from .needs import Resources, amounts_text, labels_of
-from .octaves import LIST, no_octaves, octave_of, octaves_text, read_octaves
+from .octaves import OCTAVES_PATTERN, no_octaves, octave_of, octaves_text, read_octaves
 
 _PER_OCTAVE: Final = 4
 _LEAST_MS: Final = 0.125
-_BIN: Final = r"[0-9]{1,3}:[0-9]{1,15}"
-_TEXT: Final = re.compile(
-    rf"([0-9]{{1,15}}) ([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({_BIN}(?:,{_BIN})*)(?: ({LIST}))?"
+_BIN_TEXT: Final = r"[0-9]{1,3}:[0-9]{1,15}"
+_RUN_TIMES_TEXT: Final = re.compile(
+    r"([0-9]{1,15}) ([0-9]{1,15}(?:\.[0-9]{1,3})?) "
+    rf"({_BIN_TEXT}(?:,{_BIN_TEXT})*)(?: ({OCTAVES_PATTERN}))?"
 )
-KEPT: Final = 1000
-"""With more runs than this in its quarter octaves, a name forgets half of them, so that recent runs
-count.
-"""
+HALVE_ABOVE: Final = 1000
+"""The number of runs at which a name's counts are halved, so that recent runs weigh more."""
 P95: Final = 0.95
-LEARNT: Final = 10
+MIN_LEARNT_RUNS: Final = 10
 """Runs of a name, at least, before people read how long a run may take."""
 
 
@@ -33,8 +32,9 @@ def bin_of(ms: float) -> int:
 
 
 def end_of(number: float) -> float:
-    """Return the longest run time (ms) of a quarter octave; of a fraction, the run time that far
-    through the next.
+    """Return the longest run time (ms) of a quarter octave.
+
+    number: a fraction gives a run time within the following quarter octave.
     """
     return float(_LEAST_MS * 2 ** ((number + 1) / _PER_OCTAVE))
 
@@ -59,7 +59,7 @@ class RunTimes:
         self.total_ms += ms
         self.bins[bin_of(ms)] += 1
         self.octaves[octave_of(ms)] += 1
-        if self.bins.total() > KEPT:
+        if self.bins.total() > HALVE_ABOVE:
             self.bins = Counter(
                 {number: runs // 2 for number, runs in self.bins.items() if runs > 1}
             )
@@ -71,21 +71,20 @@ class RunTimes:
 
     @property
     def p95_ms(self) -> float:
-        """The end of the quarter octave in which 95 % of the latest runs have ended; 0 without
-        runs.
-        """
-        left = P95 * self.bins.total()
+        """Return the 95th percentile of the learnt runs (ms), rounded up; 0 without runs."""
+        runs_above = P95 * self.bins.total()
         for number in sorted(self.bins):
-            left -= self.bins[number]
-            if left <= 0:
+            runs_above -= self.bins[number]
+            if runs_above <= 0:
                 return end_of(number)
         return 0.0
 
     def end_ms(self, since_ms: float, now_ms: float) -> int:
-        """Return when a run is expected to end that has its slots since then: as the latest that
-        ran as long at least.
+        """Return when a run is expected to end (server time, ms).
 
-        One that has taken longer than all of them is expected to take as long again.
+        since_ms: when the run got its slots. The expected run time is the mean of the learnt run
+        times that exceed the run's time so far. A run that exceeds all of them is expected to take
+        as long again.
         """
         ran_ms = now_ms - since_ms
         longer = {
@@ -101,8 +100,9 @@ class RunTimes:
 
     @property
     def text(self) -> str:
-        """The field of `times`: COUNT TOTAL_MS BINS, and OCTAVES if there are any; the time with
-        three decimals.
+        """Return the field of `times`: COUNT TOTAL_MS BINS, then OCTAVES if there are any.
+
+        TOTAL_MS has three decimals.
         """
         bins = ",".join(f"{number}:{runs}" for number, runs in sorted(self.bins.items()))
         return f"{self.count} {self.total_ms:.3f} {bins} {octaves_text(self.octaves)}".rstrip()
@@ -110,7 +110,7 @@ class RunTimes:
     @classmethod
     def of(cls, text: str) -> "RunTimes":
         """Read a field of `times`; raises ValueError."""
-        if (match := _TEXT.fullmatch(text)) is None:
+        if (match := _RUN_TIMES_TEXT.fullmatch(text)) is None:
             raise ValueError(f"not the times of a name: {text!r:.200}")
         pairs = [pair.split(":") for pair in match[3].split(",")]
         bins = Counter({int(number): int(runs) for number, runs in pairs})
@@ -123,13 +123,12 @@ class RunTimes:
 
 
 class PossibleTimes:
-    """Run times that a name may have, by what is learnt of it: each object is one possibility (a
-    Bayesian bootstrap).
+    """Possible run times of a name, drawn from its learnt runs (a Bayesian bootstrap).
 
-    Each run that is learnt is as likely to be followed by a longer one as any other: of N runs, one
-    of N + 1 that come lies between two neighbours, and one is longer than all. So the runs, and the
-    room between them, get random weights. A run that is longer than all has no known bound: it
-    takes X times as long with probability 1/X.
+    Each object is one possibility. The next run is equally likely to fall into each gap between N
+    learnt runs, below the shortest or above the longest. So the runs, and the gaps between them,
+    get random weights. A run that is longer than all learnt runs has no known bound: it takes X
+    times as long with probability 1/X.
     """
 
     def __init__(self, learnt: RunTimes, dice: Random) -> None:
@@ -162,8 +161,10 @@ def _read_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
     right = bisect_right(xs, x)
     if right == len(xs):
         return ys[-1]
-    left = right - 1
-    return ys[left] + (ys[right] - ys[left]) * (x - xs[left]) / (xs[right] - xs[left])
+    left_bin = right - 1
+    return ys[left_bin] + (ys[right] - ys[left_bin]) * (x - xs[left_bin]) / (
+        xs[right] - xs[left_bin]
+    )
 
 
 CLASS: Final = 128
@@ -171,10 +172,10 @@ CLASS: Final = 128
 
 
 def class_of(offer: Resources) -> str:
-    """Return the class of a node: its amounts and labels, 'gpu=2 gpu_model:a100'; '' for one that
-    has slots only.
+    """Return the class of a node, 'gpu=2 gpu_model:a100': its amounts and labels.
 
-    Tasks of a name run equally long on the nodes of a class, as far as anybody can tell.
+    '' is the class of nodes that have slots only. Tasks of a name are taken to run equally long on
+    all nodes of a class.
     """
     labels = (f"{name}:{value}" for name, value in labels_of(offer).items())
     return " ".join(filter(None, (amounts_text(offer.amounts), *labels)))[:CLASS].rstrip()
@@ -184,15 +185,11 @@ class LearntTimes(dict[str, RunTimes]):
     """Run times by NAME, of all nodes, and by 'NAME CLASS'."""
 
     def of(self, name: str, offer: Resources) -> RunTimes | None:
-        """Return the run times of a name on nodes of this offer; where none ran there, on all
-        nodes.
-        """
+        """Return the run times of a name on nodes of this offer's class, or else on all nodes."""
         return self.get(field_of(name, offer)) or self.get(name)
 
     def enough_of(self, name: str, offer: Resources, runs: int) -> RunTimes | None:
-        """Return the run times as `of` does, if at least so many runs are learnt; None if there are
-        fewer.
-        """
+        """Return the same as `of`, but None if fewer than `runs` runs are learnt."""
         fields = (field_of(name, offer), name)
         learnt = (times for field in fields if (times := self.get(field)) is not None)
         return next((times for times in learnt if times.bins.total() >= runs), None)

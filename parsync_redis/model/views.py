@@ -1,4 +1,4 @@
-"""Nodes, partitions and what waits, for people; and how evenly nodes are dealt to partitions."""
+"""Views of nodes, partitions, kinds and run times for people, and the evenness of partitions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,34 +8,34 @@ from typing import Final
 from .node import NodeState
 
 VIEW_AGES: Final = "view_ages_ms"
-"""The figure of a scheduler that has the ages of its copies, in ms, in the order of the partitions.
-"""
+"""The scheduler's figure with the ages of its partition copies, in ms, in order of partitions."""
 
 AGES_TOLD: Final = 256
-"""Partitions whose age a scheduler tells."""
+"""The maximum number of partitions whose ages a scheduler reports."""
 
 DELAYS: Final = "delays"
-"""The figure of a scheduler that has its scheduling delays, as a `TimeHistogram`."""
+"""The scheduler's figure with its scheduling delays, a `TimeHistogram`."""
 
 WAITS: Final = "waits"
-"""The figure of a scheduler that has the same by the names of the tasks, as `NamedTimes`."""
+"""The scheduler's figure with its scheduling delays by task name, a `NamedTimes`."""
 
 LONG_FIGURES: Final = frozenset((VIEW_AGES, DELAYS, WAITS))
-"""Figures of a scheduler that no table shows: JSON has them."""
+"""The scheduler's figures that no table shows; JSON has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node: `slots` that it declares, `free` that may be claimed now, `held` that have a lease.
+    """A node.
 
-    state: up, draining (up, and an operator drained it), suspect, leaving or down; `draining`: an
-    operator drained it, whatever its state is. resources is what it declares, left what is not held
-    of it. note: of its drain (deadline and reason), or why it is suspect. queues: the Celery queues
-    that its worker consumes. labels: several values of one have commas between. taints: only tasks
-    that tolerate all of them go there. down_ms: when it was found to be down (server time), None
-    for a node that is not down. waiting: the waiting seats that are held, by tasks that wait at its
-    worker or begin; ahead: those that are open. reserved: the large task for which it is kept, ''
-    if none.
+    slots: the declared slots. free: the slots that may be claimed now. held: the slots with a
+    lease. state: up, draining, suspect, leaving or down. draining: whether an operator drains the
+    node, whatever its state. resources: the declared amounts. left: the amounts that no task holds.
+    note: the terms of the drain (deadline and reason), or why the node is suspect. queues: the
+    Celery queues that its worker consumes. labels: several values of a label have commas between.
+    taints: a task must tolerate all of them to go there. down_ms: when the node was found to be
+    down (server time), None for any other state. waiting: the waiting seats that tasks hold. ahead:
+    the waiting seats that are open. reserved: the large task for which the node is kept, '' if
+    there is none.
     """
 
     name: str
@@ -61,11 +61,10 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A partition: its nodes, their slots in all, those that are free, the mean score of a slot
-    (None if it has none).
+    """A partition: its nodes, all slots, free slots, and mean score.
 
-    labels: label ('zone:a') -> slots on nodes that have it. version grows with every change, epoch
-    with its nodes.
+    mean_score: of a slot; None without slots. labels: label ('zone:a') -> slots on nodes with that
+    label. version: grows with every change. epoch: grows with every change of a node.
     """
 
     number: int
@@ -80,12 +79,11 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class KindView:
-    """A kind of which tasks wait: tasks of equal name, needs and strategy.
+    """A kind of waiting tasks: equal name, needs and strategy.
 
-    `kind` is all three as one text.
-
-    needs: with the labels of its routing. strategy: '' is the scheduler's. waiting: how many.
-    priority: the highest. why: why they wait, as a scheduler found last; '' if none has looked.
+    kind: all three as one text. needs: with the labels of the routing. strategy: '' is the
+    scheduler's. waiting: the number of tasks. priority: the highest of the tasks. why: the reason
+    that a scheduler wrote last, '' if no scheduler has looked.
     """
 
     kind: str
@@ -99,11 +97,9 @@ class KindView:
 
 @dataclass(frozen=True, slots=True)
 class NameView:
-    """The run times of a name, as nodes have learnt them: the number of runs, their mean, and their
-    95th percentile.
+    """The run times of a task name: number of runs, mean, and 95th percentile of the latest runs.
 
-    p95_ms: of the latest runs, to within a fifth. node_class: the amounts and labels of the nodes
-    where they ran; '' is all nodes.
+    p95_ms: within a fifth. node_class: amounts and labels of the nodes; '' for all nodes.
     """
 
     name: str
@@ -115,11 +111,10 @@ class NameView:
 
 @dataclass(frozen=True, slots=True)
 class Evenness:
-    """How unlike partitions are: (max - min) / mean over the partitions, 0 is even; None where
-    there is no mean.
+    """The unevenness of the partitions: (max - min) / mean; 0 is even, None without a mean.
 
-    slots over all partitions; mean_score and each label's share of the slots over those that have
-    slots.
+    slots: over all partitions. mean_score, and each label's share of the slots: over the partitions
+    with slots.
     """
 
     slots: float | None
@@ -130,7 +125,7 @@ class Evenness:
 def gather_partition(
     number: int, version: int, epoch: int, nodes: Sequence[NodeView]
 ) -> PartitionView:
-    """Return a partition's view from those of its nodes; nodes that are down are left out."""
+    """Return a partition's view from its nodes' views; nodes that are down do not count."""
     present = [node for node in nodes if node.state != "down"]
     slots = sum(node.slots for node in present)
     alike = Counter[tuple[tuple[str, str], ...]]()
@@ -148,18 +143,23 @@ def gather_partition(
 
 
 def measure_evenness(partitions: Sequence[PartitionView]) -> Evenness:
-    """Return the spread of slots, of mean score and of each label's share over the partitions."""
+    """Return the evenness of slots, mean scores, and each label's share over the partitions."""
     filled = [p for p in partitions if p.slots]
     labels = sorted({label for p in filled for label in p.labels})
+    scores = [p.mean_score for p in filled if p.mean_score is not None]
+
+    def spread_of(label: str) -> float | None:
+        return spread(p.labels.get(label, 0) / p.slots for p in filled)
+
     return Evenness(
         spread(p.slots for p in partitions),
-        spread(p.mean_score for p in filled if p.mean_score is not None),
-        {label: spread(p.labels.get(label, 0) / p.slots for p in filled) for label in labels},
+        spread(scores),
+        {label: spread_of(label) for label in labels},
     )
 
 
 def spread(values: Iterable[float]) -> float | None:
-    """Return (max - min) / mean; None if there are no values or their mean is 0."""
+    """Return (max - min) / mean; None without values or with a mean of 0."""
     numbers = list(values)
     mean = sum(numbers) / len(numbers) if numbers else 0
     return (max(numbers) - min(numbers)) / abs(mean) if mean else None

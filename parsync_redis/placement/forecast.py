@@ -20,7 +20,7 @@ from ..model.apart import undeclared
 from ..model.devices import hold
 from ..model.explanation import Forecast
 from ..model.needs import Resources
-from ..model.times import KEPT, LEARNT, LearntTimes, PossibleTimes
+from ..model.times import HALVE_ABOVE, MIN_LEARNT_RUNS, LearntTimes, PossibleTimes
 from .facts import Holder, NodeFacts
 
 MOST_AHEAD: Final = 1000
@@ -165,7 +165,9 @@ def forecast_start(
     runs = Counter[str]()
     for waiting in ahead:
         runs[waiting.name] += len(waiting.orders)
-    least = {name: max(LEARNT, min(runs[name], KEPT // 4)) for name, _ in names_on_nodes}
+    least = {
+        name: max(MIN_LEARNT_RUNS, min(runs[name], HALVE_ABOVE // 4)) for name, _ in names_on_nodes
+    }
     learnt = {
         (name, node): times.enough_of(name, nodes[node].offer, least[name])
         for name, node in names_on_nodes
@@ -210,7 +212,7 @@ def forecast_end(
 
     Returns None if too little is known of the task's name.
     """
-    learnt = times.enough_of(name, offer, LEARNT)
+    learnt = times.enough_of(name, offer, MIN_LEARNT_RUNS)
     if learnt is None:
         return None
     dice = random.Random(holder.task)

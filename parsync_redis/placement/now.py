@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..model.amount import THOUSANDTHS, shown_amount
-from ..model.apart import PREFIX, undeclared
+from ..model.apart import APART_PREFIX, undeclared
 from ..model.devices import hold, share_of
 from ..model.explanation import Obstacle
 from ..model.near import near_of
@@ -109,7 +109,7 @@ def _free_resources(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
             why = f"is short of {name}: the task needs {shown_amount(amount)}"
             if undeclared(name):
                 rule = "apart"
-                why = f"has a task with apart={name.removeprefix(PREFIX)}"
+                why = f"has a task with apart={name.removeprefix(APART_PREFIX)}"
             obstacles_of_node.append(
                 Obstacle(rule, False, name, why, (amount - available) / THOUSANDTHS)
             )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from ..model.amount import exact_text
-from ..model.apart import PREFIX, undeclared
+from ..model.apart import APART_PREFIX, undeclared
 from ..model.devices import hold
 from ..model.explanation import NodeClass, Obstacle
 from ..model.human import needs_shown
@@ -90,7 +90,8 @@ def _more(obstacle: Obstacle, needs: Resources, node: NodeFacts) -> str:
             f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {node.name}"
         )
     if obstacle.rule == "apart":
-        return f"the end of the task with apart={obstacle.what.removeprefix(PREFIX)} on {node.name}"
+        word = obstacle.what.removeprefix(APART_PREFIX)
+        return f"the end of the task with apart={word} on {node.name}"
     if obstacle.rule == "free devices":
         return f"{obstacle.short:g} more {obstacle.what} with enough left on {node.name}"
     missing = dict(needs.amounts)[obstacle.what] - node.amounts_left.get(obstacle.what, 0)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..model.named_times import CHOOSE_S, read_named_times
+from ..model.named_times import CHOOSE_EVERY_S, read_named_times
 from ..model.octaves import TimeHistogram
 from ..model.views import WAITS
 from .history import Moment, Ring
@@ -59,7 +59,7 @@ class SurveyCounter:
         if survey.runs is not self._last_runs:
             self._last_runs = survey.runs
             self._runs.add([("times", survey.runs)])
-        if at_s - self._chosen_s >= CHOOSE_S:
+        if at_s - self._chosen_s >= CHOOSE_EVERY_S:
             self._chosen_s = at_s
             self._waits.choose()
             self._runs.choose()

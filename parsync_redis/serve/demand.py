@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..model.devices import fold, whole_of
-from ..model.needs import OWN, QUEUE_LABEL, TAINT_LABEL, Resources, are_needs, parse_needs
+from ..model.needs import (
+    QUEUE_LABEL,
+    RESERVED_PREFIX,
+    TAINT_LABEL,
+    Resources,
+    are_needs,
+    parse_needs,
+)
 from ..model.taints import offered_taints
 from ..model.views import KindView, NodeView
 from ..placement.fits import fits
@@ -101,7 +108,7 @@ def _needs_of_machine(needs: Resources) -> Resources:
     labels = [
         (name, value)
         for name, value in needs.labels
-        if name == TAINT_LABEL or not (name == QUEUE_LABEL or name.startswith(OWN))
+        if name == TAINT_LABEL or not (name == QUEUE_LABEL or name.startswith(RESERVED_PREFIX))
     ]
     return Resources.made(needs.slots, needs.amounts, labels)
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from ..cli.common import plain
 from ..client import ParsyncClient
-from ..model.events import WORDS, Event, Wanted
+from ..model.events import EVENT_IN_WORDS, Event, Wanted
 from ..model.moments import read_moment
 from ..store.repair.lost_leases import now_ms
 from . import answers
@@ -34,7 +34,7 @@ AFTER: Final = Param(
 FILTER_PARAMS: Final = (
     Param("task", "a81f", "Only events of this task."),
     Param("node", "n1", "Only events of this node."),
-    Param("event", "failed", "Only such events.", words=tuple(WORDS), repeated=True),
+    Param("event", "failed", "Only such events.", words=tuple(EVENT_IN_WORDS), repeated=True),
 )
 
 

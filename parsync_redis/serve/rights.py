@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from ..model.amount import parse_amount, shown_amount
-from ..model.apart import PREFIX
+from ..model.apart import APART_PREFIX
 from ..model.condition import wanted_of
 from ..model.ids import shown
 from ..model.limits import MAX_BATCH, MAX_BATCH_BYTES, MAX_SLOTS
@@ -140,8 +140,8 @@ def judge(rights: Rights, task: Submission) -> None:
 
 
 def _judge_amount(rights: Rights, name: str, amount: int) -> None:
-    if name.startswith(PREFIX):
-        if not _fits(word := name.removeprefix(PREFIX), rights.apart):
+    if name.startswith(APART_PREFIX):
+        if not _fits(word := name.removeprefix(APART_PREFIX), rights.apart):
             raise Forbidden(
                 f"you may not use apart={shown(word)}: {_yours(rights.apart, 'words of apart')}"
             )

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Eager", "TestCluster"]
 
-_MODULE_OF_NAME = {"Eager": "eager", "TestCluster": "cluster"}
+_MODULE_OF_TEST_NAME = {"Eager": "eager", "TestCluster": "cluster"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used: pytest imports this package in each of its runs."""
-    if name not in _MODULE_OF_NAME:
+    if name not in _MODULE_OF_TEST_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_MODULE_OF_NAME[name]}", __name__), name)
+    value = globals()[name] = getattr(
+        import_module(f".{_MODULE_OF_TEST_NAME[name]}", __name__), name
+    )
     return value

@@ -26,7 +26,7 @@ LONGEST_PAUSE_S: Final = 30.0
 LONG_RUN_S: Final = 60.0
 """After a run of this length the pause before the next start is FIRST_PAUSE_S again."""
 
-STOP_GRACE_S: Final = 10.0
+CHILD_GRACE_S: Final = 10.0
 """How long a scheduler may take to stop before it is killed."""
 
 
@@ -86,14 +86,14 @@ class SchedulerBeside(threading.Thread):
         return child
 
     def stop(self) -> None:
-        """Stop the child; kill it if that takes longer than STOP_GRACE_S."""
+        """Stop the child; kill it if that takes longer than CHILD_GRACE_S."""
         self._done.set()
         child = self._child
         if child is None or child.poll() is not None:
             return
         child.terminate()
         try:
-            child.wait(STOP_GRACE_S)
+            child.wait(CHILD_GRACE_S)
         except subprocess.TimeoutExpired:
             log.warning("the scheduler beside this worker does not stop: it is killed")
             child.kill()

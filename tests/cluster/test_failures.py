@@ -126,7 +126,7 @@ def test_people_see_what_the_live_primaries_have(
         requests = Requests(own, 0.0)
         requests.store = store
         made = [requests.make_ids()() for _ in range(100)]
-        made += [Submitter(requests).one({"name": "k"}) for _ in range(50)]
+        made += [Submitter(requests).submit_one({"name": "k"}) for _ in range(50)]
         assert not {store.keys.shard_of(id) for id in made} & shards, (
             "no id is of a shard that is away"
         )

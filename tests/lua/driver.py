@@ -7,9 +7,9 @@ from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim, Verdict
 from parsync_redis.model.needs import Resources, parse_needs, parse_resources
 from parsync_redis.model.options import TaskOptions
-from parsync_redis.model.place import Loss, Place
+from parsync_redis.model.place import HowLost, Place
 from parsync_redis.model.record import Record, TaskLine
-from parsync_redis.model.replies import Took, Waits
+from parsync_redis.model.replies import AfterTake, Took
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import StoredState, Submission, Taken
 from parsync_redis.store import Call, Store
@@ -188,7 +188,7 @@ class Driver:
         return [(kind, limit) for kind in dict.fromkeys([*due, *(kind for kind, _ in lines)])]
 
     def taking(
-        self, scheduler: str = "s1", limit: int = 100, salt: str = "", waits: Waits = ""
+        self, scheduler: str = "s1", limit: int = 100, salt: str = "", waits: AfterTake = ""
     ) -> Call[Took]:
         """Return a take of up to `limit` tasks of each kind in the first shard, by no copy of
         `kinds`.
@@ -196,7 +196,7 @@ class Driver:
         return self._taking(0, scheduler, limit, salt, waits)
 
     def _taking(
-        self, shard: int, scheduler: str, limit: int, salt: str = "", waits: Waits = ""
+        self, shard: int, scheduler: str, limit: int, salt: str = "", waits: AfterTake = ""
     ) -> Call[Took]:
         return self.commands.take(
             scheduler, self.demand(limit, shard), salt=salt, waits=waits, shard=shard
@@ -236,7 +236,7 @@ class Driver:
         self,
         place: Place,
         why: str = "its node was lost",
-        how: Loss = "",
+        how: HowLost = "",
         delay_ms: int | None = None,
     ) -> str:
         """Requeue one lost lease and return its word."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.booking import Booking
-from parsync_redis.model.events import WORDS, Event, Wanted
+from parsync_redis.model.events import EVENT_IN_WORDS, Event, Wanted
 from parsync_redis.model.task import StoredState
 from parsync_redis.store.reads.events import Follower, read_events
 from tests.lua.driver import Driver
@@ -227,5 +227,5 @@ def test_a_stream_is_capped(drive: Driver) -> None:
 
 
 def test_each_word_has_a_sentence() -> None:
-    for word in WORDS:
+    for word in EVENT_IN_WORDS:
         assert Event("q0/1-0", 1, word, "a", "work", "n1", "1@1.s1.0", "s1", "why", "s2").text

@@ -10,7 +10,7 @@ import pytest
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.octaves import TimeHistogram
-from parsync_redis.model.times import CLASS, KEPT, RunTimes, bin_of, class_of, end_of
+from parsync_redis.model.times import CLASS, HALVE_ABOVE, RunTimes, bin_of, class_of, end_of
 from parsync_redis.store.reads.times import read_names, read_times, read_times_of, runs_of
 
 from .driver import Driver
@@ -36,19 +36,23 @@ def test_what_two_nodes_learnt_adds_up(drive: Driver):
 
 
 def test_a_name_forgets_half_of_what_it_knows(drive: Driver):
-    drive.run(drive.commands.learn_times({"work": RunTimes(KEPT, 5.0, Counter({3: KEPT}))}))
+    drive.run(
+        drive.commands.learn_times({"work": RunTimes(HALVE_ABOVE, 5.0, Counter({3: HALVE_ABOVE}))})
+    )
     drive.run(drive.commands.learn_times({"work": RunTimes(3, 5.0, Counter({3: 2, 9: 1}))}))
     found = read_times(drive.store)["work"]
-    assert (found.count, dict(found.bins)) == (KEPT + 3, {3: KEPT // 2 + 1})
+    assert (found.count, dict(found.bins)) == (HALVE_ABOVE + 3, {3: HALVE_ABOVE // 2 + 1})
 
 
 def test_octaves_add_up_and_are_never_halved(drive: Driver):
-    many = RunTimes(KEPT, 5.0, Counter({3: KEPT}), times(*[1] * 900, *[3] * 100).octaves)
+    many = RunTimes(
+        HALVE_ABOVE, 5.0, Counter({3: HALVE_ABOVE}), times(*[1] * 900, *[3] * 100).octaves
+    )
     for _ in range(2):
         drive.run(drive.commands.learn_times({"work": many, "work zone:a": times(1)}))
     drive.run(drive.commands.learn_times({"work": RunTimes(1, 1.0, Counter({3: 1}))}))
     found = read_times(drive.store)
-    assert (found["work"].bins[3], found["work"].octaves[:3]) == (KEPT // 2, [1800, 0, 200])
+    assert (found["work"].bins[3], found["work"].octaves[:3]) == (HALVE_ABOVE // 2, [1800, 0, 200])
     assert runs_of(found) == {"work": TimeHistogram(11.0, found["work"].octaves)}
 
 

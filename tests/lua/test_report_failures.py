@@ -6,7 +6,7 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.streak import Compared, Elsewhere, Streak
-from parsync_redis.model.text import STREAK, Line
+from parsync_redis.model.text import STREAK, LineTemplate
 from parsync_redis.store.reads.views import read_holds
 
 from .driver import Driver
@@ -99,7 +99,9 @@ def test_holds_end_and_only_lines_with_one_are_parsed(
     report(drive, "n1", 0, 2, 2, length=2, held=60_000)
     report(drive, "n2", 0, 2, 2, length=2)
     read: list[str] = []
-    monkeypatch.setattr(STREAK, "read", lambda line: read.append(line) or Line.read(STREAK, line))
+    monkeypatch.setattr(
+        STREAK, "read", lambda line: read.append(line) or LineTemplate.read(STREAK, line)
+    )
     assert read_holds(drive.store) == {"work": {("n1", 1)}}
     assert [line.split()[1] for line in read] == ["n1"]
     text = drive.store.hash(key)["work"]

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.model.named_times import COUNTED, OTHER, TOP_NAMES, NamedTimes, read_named_times
+from parsync_redis.model.named_times import (
+    MAX_COUNTED_NAMES,
+    OTHER_NAMES,
+    TOP_NAMES,
+    NamedTimes,
+    read_named_times,
+)
 from parsync_redis.model.octaves import BOUNDS_S, OCTAVES, TimeHistogram, octave_of
 
 
@@ -61,25 +67,25 @@ def test_the_most_used_names_have_histograms_and_the_others_one_together() -> No
     for number in range(TOP_NAMES + 10):
         for _ in range(1 + number):
             times.add(f"n{number:02d}", 1)
-    assert times.by_name()[OTHER].count == sum(range(TOP_NAMES + 1, TOP_NAMES + 11))
+    assert times.by_name()[OTHER_NAMES].count == sum(range(TOP_NAMES + 1, TOP_NAMES + 11))
     before = times.by_name()
     times.choose()
     times.add("n29", 1)
     times.add("n00", 1)
     found = times.by_name()
-    assert sorted(found.keys() - {OTHER}) == [f"n{number}" for number in range(10, 30)]
+    assert sorted(found.keys() - {OTHER_NAMES}) == [f"n{number}" for number in range(10, 30)]
     assert found["n29"] == histogram(1), "what came before it was chosen is in the others"
     assert found["n15"] == before["n15"], "one that stays goes on"
-    assert found[OTHER].count == before[OTHER].count + 1
+    assert found[OTHER_NAMES].count == before[OTHER_NAMES].count + 1
 
 
 def test_many_names_that_come_once_take_no_room() -> None:
     times = NamedTimes()
-    for number in range(3 * COUNTED):
+    for number in range(3 * MAX_COUNTED_NAMES):
         times.add(f"n{number}", 1)
     times.choose()
     assert len(times.by_name()) == TOP_NAMES + 1
-    assert times.all.count == 3 * COUNTED
+    assert times.all.count == 3 * MAX_COUNTED_NAMES
     times.choose()
     for _ in range(3):
         times.add("often", 1)

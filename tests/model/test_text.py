@@ -55,11 +55,11 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
 }
 
 
-def lines(line: text.Line) -> st.SearchStrategy[dict[str, str]]:
+def lines(line: text.LineTemplate) -> st.SearchStrategy[dict[str, str]]:
     """Draw the fields of a line, sometimes without the optional ones."""
     fields = {
         field: VALUES.get(field, NUMBERS)
-        for field in text.FIELDS
+        for field in text.FIELD_PATTERNS
         if f"{{{field}}}" in line.template
     }
     optional = "".join(re.findall(r"\[.*?\]", line.template))
@@ -80,10 +80,10 @@ DAMAGE = st.tuples(st.integers(0, 200), st.sampled_from(PIECES), st.integers(0, 
 
 
 @pytest.mark.parametrize("line", text.LINES.values(), ids=text.LINES)
-def test_a_line_reads_back_what_was_written(line: text.Line) -> None:
+def test_a_line_reads_back_what_was_written(line: text.LineTemplate) -> None:
     @given(lines(line))
     def one(fields: dict[str, str]) -> None:
-        written = line.write(**{**dict.fromkeys(text.FIELDS), **fields})
+        written = line.write(**{**dict.fromkeys(text.FIELD_PATTERNS), **fields})
         assert line.read(written) == fields
         assert line.match(written.encode())
 
@@ -91,7 +91,7 @@ def test_a_line_reads_back_what_was_written(line: text.Line) -> None:
 
 
 @pytest.mark.parametrize("line", text.LINES.values(), ids=text.LINES)
-def test_a_line_of_anything_else_is_not_read(line: text.Line) -> None:
+def test_a_line_of_anything_else_is_not_read(line: text.LineTemplate) -> None:
     assert line.read("") is None
     assert line.read("no such line\nat all") is None
 
@@ -99,7 +99,7 @@ def test_a_line_of_anything_else_is_not_read(line: text.Line) -> None:
 # -- beside the scripts ----------------------------------------------------------------------------
 
 LUA: dict[str, tuple[str, str]] = {
-    "NODE": (
+    "NODE_LINE": (
         "node/record",
         "local n = parse_node('n1', ARGV[1])\n"
         "if not n then return false end\n"
@@ -112,7 +112,7 @@ LUA: dict[str, tuple[str, str]] = {
         "local inc, moved, since = parse_counter(ARGV[1])\nreturn inc and counter_text(inc, "
         "moved, since)",
     ),
-    "KIND": (
+    "KIND_LINE": (
         "kind/line",
         "local count, _, _, why = parse_kind(ARGV[1])\nreturn count and string.sub(ARGV[1], 1, "
         "#ARGV[1] - #why) .. why",
@@ -140,7 +140,7 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None
 
     @given(lines(line), DAMAGE | st.none())
     def one(fields: dict[str, str], damage: tuple[int, str, int] | None) -> None:
-        written = line.write(**{**dict.fromkeys(text.FIELDS), **fields})
+        written = line.write(**{**dict.fromkeys(text.FIELD_PATTERNS), **fields})
         if damage is not None:
             written = damaged(written, *damage)
         answer = again(client, written)
@@ -155,7 +155,7 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None
     ("name", "written", "sound"),
     [
         ("TERMS", "deadline_s=600: a new disk\nin n1", True),
-        ("NODE", "up inc=1 drain=0 first=0 span=4 score=1 slots=4 \ngpu=2", False),
+        ("NODE_LINE", "up inc=1 drain=0 first=0 span=4 score=1 slots=4 \ngpu=2", False),
     ],
 )
 def test_a_line_break_is_the_same_for_the_scripts(
@@ -173,9 +173,9 @@ def reads(name: str, written: str) -> bool:
     """Return whether Python reads a line, but for a node's offer, of which a script judges no more
     than the slots.
     """
-    if name != "NODE":
+    if name != "NODE_LINE":
         return text.LINES[name].read(written) is not None
-    fields = text.NODE.read(written)
+    fields = text.NODE_LINE.read(written)
     try:
         Node.of("n1", written)
     except ValueError:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import parsync_redis
 from parsync_redis.cli import app
 from parsync_redis.cli.common import make_client
-from parsync_redis.model.printable import LOGGERS, guard_logs, printable
+from parsync_redis.model.printable import LOGGER_SUFFIXES, guard_logs, printable
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import LAYOUT_VERSION
 from parsync_redis.store.repair.losses import KEEP_S
@@ -179,7 +179,7 @@ def test_each_of_our_loggers_is_guarded_and_no_listing_prints_by_itself() -> Non
         for text in sources.values()
         for name in re.findall(r'getLogger\("(parsync[^"{]*)"\)', text)
     }
-    assert names <= {f"parsync{name}" for name in LOGGERS}
+    assert names <= {f"parsync{name}" for name in LOGGER_SUFFIXES}
     guard_logs()
     assert len(logging.getLogger("parsync.leader").filters) == 1
     printing = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from parsync_redis.model.node import drain_terms, trial_note, trial_s
 from parsync_redis.model.place import Place
-from parsync_redis.model.streak import TRIES, Compared, Elsewhere, Streak, damning
+from parsync_redis.model.streak import MIN_TRIES, Compared, Elsewhere, Streak, damning
 from parsync_redis.scheduler.leader.black_holes import BlackHoleDuty, reason
 from parsync_redis.store import Store
 from parsync_redis.store.repair.lost_leases import now_ms
@@ -35,7 +35,7 @@ def test_a_streak_while_others_succeed_shows_a_black_hole():
 @pytest.mark.parametrize(
     "streak",
     [
-        replace(SURE, tries=TRIES - 1, runs=10**6),
+        replace(SURE, tries=MIN_TRIES - 1, runs=10**6),
         replace(SURE, length=1000, tries=0),
         replace(SURE, runs=4),
         replace(SURE, failed=10),

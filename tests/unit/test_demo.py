@@ -6,7 +6,7 @@ import pytest
 
 from examples.demo.driver import Gathered
 from examples.demo.measure import list_modules, measure, read_module, stdlib_folder
-from examples.demo.nodes import NODES, options_of
+from examples.demo.nodes import DEMO_NODES, options_of
 from examples.demo.report import (
     delays_ms,
     is_clean,
@@ -154,7 +154,7 @@ def test_the_summary_counts_what_was_lost_failed_or_ran_twice():
         ],
         {"a": 1, "b": 2, "c": 1},
     )
-    summary = summarize(found, NODES, "Redis 7", 3)
+    summary = summarize(found, DEMO_NODES, "Redis 7", 3)
     assert {
         name: summary[name] for name in ("submitted", "succeeded", "failed", "lost", "ran_twice")
     } == {
@@ -177,12 +177,12 @@ def test_the_summary_counts_what_was_lost_failed_or_ran_twice():
 def test_a_task_that_succeeded_but_left_no_result_has_failed():
     found = gathered([status("a", TaskState.SUCCEEDED)], {"a": 1})
     found.results.clear()
-    summary = summarize(found, NODES, "", 3)
+    summary = summarize(found, DEMO_NODES, "", 3)
     assert (summary["succeeded"], summary["failed"], is_clean(summary)) == (0, 1, False)
 
 
 def test_a_run_in_which_all_went_well_is_clean():
-    summary = summarize(gathered([status("a", TaskState.SUCCEEDED)], {"a": 1}), NODES, "", 3)
+    summary = summarize(gathered([status("a", TaskState.SUCCEEDED)], {"a": 1}), DEMO_NODES, "", 3)
     assert is_clean(summary)
     assert mean_scores(summary) == (pytest.approx((4 * 9.5 + 3 * 6 + 2 * 4 + 1) / 10), 9.5)  # type: ignore[comparison-overlap]
 
@@ -209,4 +209,4 @@ def test_sums_and_the_most_complex_functions():
 def test_what_draws_windows_needs_a_screen_and_there_are_nodes_with_one():
     assert options_of("tkinter/ttk.py") == {"require": {"screen": "yes"}}
     assert options_of("ast.py") == {}
-    assert sum(node.slots for node in NODES if node.labels["screen"] == "yes") >= 2
+    assert sum(node.slots for node in DEMO_NODES if node.labels["screen"] == "yes") >= 2

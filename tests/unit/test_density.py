@@ -15,10 +15,12 @@ from tests.offenders import none_wrong
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = sorted((ROOT / "parsync_redis").rglob("*.py"))
+LAB = sorted((ROOT / "lab/parsync_lab").rglob("*.py"))
 
 DATA = tomllib.loads((ROOT / "tests/unit/density.toml").read_text(encoding="utf-8"))
 NO_NAMES = frozenset(DATA["no_names"].split())
 SHARED_CONSTANTS = frozenset(DATA["shared_constants"].split())
+LAB_SHARED_CONSTANTS = frozenset(DATA["lab_shared_constants"].split())
 OFFENDERS: dict[str, int] = DATA["names"]
 
 
@@ -47,7 +49,7 @@ def tuple_assignments(tree: ast.AST) -> Iterator[ast.Assign]:
 def test_a_line_assigns_one_thing():
     wrong = [
         f"{file.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
-        for file in PACKAGE
+        for file in [*PACKAGE, *LAB]
         for node in tuple_assignments(ast.parse(file.read_text(encoding="utf-8")))
     ]
     none_wrong(
@@ -57,8 +59,9 @@ def test_a_line_assigns_one_thing():
 
 def test_a_name_says_what_it_is():
     places: dict[str, list[str]] = defaultdict(list)
-    for file in PACKAGE:
-        folder = file.relative_to(ROOT / "parsync_redis").parts[0]
+    for file in [*PACKAGE, *LAB]:
+        home, inner = file.relative_to(ROOT).parts[:2]
+        folder = inner if home == "parsync_redis" else home
         for name, line in stored(ast.parse(file.read_text(encoding="utf-8"))):
             if name.strip("_").lower() in NO_NAMES:
                 places[folder].append(f"{file.relative_to(ROOT)}:{line}: {name}")
@@ -69,6 +72,26 @@ def test_a_name_says_what_it_is():
             )
     count = {folder: len(offenders) for folder, offenders in places.items()}
     assert count == OFFENDERS, "fewer are left: write the new counts into density.toml"
+
+
+SUMMARIES = [
+    *sorted((ROOT / "parsync_redis/model").rglob("*.py")),
+    *sorted((ROOT / "parsync_redis/client").rglob("*.py")),
+    *sorted((ROOT / "examples").rglob("*.py")),
+    *LAB,
+]
+"""The files in which each docstring's summary fits on its line; further folders follow."""
+
+
+def test_a_summary_fits_on_its_line():
+    wrong = [
+        f"{file.relative_to(ROOT)}: {summary}"
+        for file in SUMMARIES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and "\n" in (summary := (ast.get_docstring(node) or "").split("\n\n")[0])
+    ]
+    none_wrong("the first line of a docstring is a whole sentence, and a blank line follows", wrong)
 
 
 def constants(file: Path) -> Iterator[str]:
@@ -87,3 +110,11 @@ def test_a_constant_has_its_name_alone():
     several = {name for name, count in homes.items() if count > 1}
     none_wrong("the name of a constant has one home", sorted(several - SHARED_CONSTANTS))
     assert several == SHARED_CONSTANTS, "they have one home now: take them out of density.toml"
+
+
+def test_a_constant_of_the_lab_has_its_name_alone():
+    of_lab = Counter(name for file in LAB for name in set(constants(file)))
+    of_package = {name for file in PACKAGE for name in constants(file)}
+    several = {name for name, count in of_lab.items() if count > 1 or name in of_package}
+    none_wrong("the name of a constant has one home", sorted(several - LAB_SHARED_CONSTANTS))
+    assert several == LAB_SHARED_CONSTANTS, "they have one home now: take them out of density.toml"

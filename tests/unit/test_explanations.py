@@ -14,7 +14,7 @@ from parsync_redis.model.explanation import Explanation, Forecast, Obstacle, Out
 from parsync_redis.model.needs import SHARED_LABEL, TAINT_LABEL, Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.taints import tolerated
-from parsync_redis.model.times import LEARNT, LearntTimes, RunTimes, bin_of
+from parsync_redis.model.times import MIN_LEARNT_RUNS, LearntTimes, RunTimes, bin_of
 from parsync_redis.placement.classes import classify
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import (
@@ -292,7 +292,7 @@ def test_tasks_of_other_needs_count_if_they_come_first_on_its_nodes() -> None:
     assert elsewhere.p95_ms < 1100
 
 
-@pytest.mark.parametrize("times", [learnt(), learnt(LEARNT - 1, work=1000)])
+@pytest.mark.parametrize("times", [learnt(), learnt(MIN_LEARNT_RUNS - 1, work=1000)])
 def test_without_enough_runs_of_a_name_it_says_that_the_start_is_not_known(
     times: LearntTimes,
 ) -> None:

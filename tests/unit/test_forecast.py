@@ -12,7 +12,7 @@ import pytest
 
 from parsync_redis.model.explanation import Forecast
 from parsync_redis.model.needs import Resources
-from parsync_redis.model.times import LEARNT, LearntTimes, RunTimes
+from parsync_redis.model.times import MIN_LEARNT_RUNS, LearntTimes, RunTimes
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import WaitingTasks, forecast_end, forecast_start
 
@@ -118,7 +118,7 @@ def main() -> None:
         "   end",
     )
     for name, law in LAWS.items():
-        for learnt in (LEARNT, 30, 300):
+        for learnt in (MIN_LEARNT_RUNS, 30, 300):
             told = [(ahead, slots) for ahead, slots in columns if learnt >= ahead]
             found = [shares(law, learnt, ahead, slots, cases) for ahead, slots in told]
             ends = sum(end for _, end in found) / len(found)

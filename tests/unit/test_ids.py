@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
-from parsync_redis.model.ids import _RULES, MAX_ENCODED_ID, check_name, decode_id, encode_id, new_id
+from parsync_redis.model.ids import (
+    _NAME_RULES,
+    MAX_ENCODED_ID,
+    check_name,
+    decode_id,
+    encode_id,
+    new_id,
+)
 
-KINDS = sorted(_RULES)
+KINDS = sorted(_NAME_RULES)
 
 
 @pytest.mark.parametrize(

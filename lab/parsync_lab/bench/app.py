@@ -1,8 +1,7 @@
-"""The bench's Celery app: two no-op tasks, one for plain Celery and one that parsync places,
-otherwise equal.
+"""The bench's Celery app: two equal no-op tasks, of which parsync places the second.
 
-Neither stores a result. A run leaves two numbers in the memory of its worker, which must have the
-solo pool; the remote control command `bench_stamps` returns them.
+No task stores a result. A run leaves two numbers in the memory of its worker, which must have the
+solo pool; the remote control command `bench_stamps` returns the numbers.
 """
 
 import os
@@ -15,11 +14,11 @@ from celery.worker.control import inspect_command
 
 from parsync_redis.integration.app import Parsync
 
-QUEUE: Final = "bench"
-"""The queue of plain Celery; workers consume it only while they are told to."""
+BENCH_QUEUE: Final = "bench"
+"""The Celery queue of the plain task; workers consume it only while the bench lets them."""
 
-PLAIN = "bench.plain"
-PLACED = "bench.placed"
+PLAIN_TASK = "bench.plain"
+PLACED_TASK = "bench.placed"
 PLAIN_STAMP = "bench.plain_stamp"
 PLACED_STAMP = "bench.placed_stamp"
 
@@ -28,15 +27,15 @@ url = os.environ.get("PARSYNC_URL", "redis://127.0.0.1:6379/0")
 
 def make_app(url: str, cluster: str | None = None) -> Celery:
     """Make the app on the server at `url`."""
-    made = Celery("parsync_bench", broker=url, set_as_current=False)
-    made.conf.update(
+    app = Celery("parsync_bench", broker=url, set_as_current=False)
+    app.conf.update(
         task_ignore_result=True,
         task_serializer="json",
         accept_content=["json"],
-        task_default_queue=QUEUE,
+        task_default_queue=BENCH_QUEUE,
         broker_connection_retry_on_startup=True,
     )
-    parsync = Parsync(made, url, cluster)
+    parsync = Parsync(app, url, cluster)
 
     def noop(ms: float = 0) -> None:
         if ms:
@@ -47,18 +46,16 @@ def make_app(url: str, cluster: str | None = None) -> Celery:
         now_s = time.time()
         parsync.client.store.client.rpush(key, repr(now_s))
 
-    made.task(name=PLAIN, shared=False)(noop)
-    made.task(name=PLACED, shared=False, parsync={})(noop)
-    made.task(name=PLAIN_STAMP, shared=False)(stamp)
-    made.task(name=PLACED_STAMP, shared=False, parsync={})(stamp)
-    return made
+    app.task(name=PLAIN_TASK, shared=False)(noop)
+    app.task(name=PLACED_TASK, shared=False, parsync={})(noop)
+    app.task(name=PLAIN_STAMP, shared=False)(stamp)
+    app.task(name=PLACED_STAMP, shared=False, parsync={})(stamp)
+    return app
 
 
 @dataclass(slots=True)
 class Stamps:
-    """The tasks that this process ran since the last reset: their number, first and last time (Unix
-    seconds).
-    """
+    """The runs of this process since the last reset: number, first and last time (Unix seconds)."""
 
     runs: int = 0
     first_s: float = 0.0
@@ -77,12 +74,12 @@ _stamps = Stamps()
 
 @inspect_command(default_timeout=5.0)  # type: ignore[untyped-decorator]
 def bench_stamps(state: Any, reset: bool = False) -> dict[str, Any]:
-    """Return what this worker ran; `reset` clears the counts after the answer."""
+    """Return the stamps of this worker; `reset` clears them after the answer."""
     global _stamps
-    found = asdict(_stamps)
+    stamps = asdict(_stamps)
     if reset:
         _stamps = Stamps()
-    return found
+    return stamps
 
 
 app = make_app(url)

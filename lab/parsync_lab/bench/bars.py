@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from .markdown import Runs, rungs_of, table
+from .markdown import BenchRuns, rungs_of, table
 
 
-def bars(runs: Runs) -> list[str]:
-    """Render the targets and the figures reached."""
+def target_lines(runs: BenchRuns) -> list[str]:
+    """Return the lines of the table: target, bar, measured figure, and whether it is reached."""
     rows: list[Sequence[object]] = []
-    held = [run["found"] for run in rungs_of(runs) if run["found"]["sustained"]]
-    if held:
-        best = held[-1]
+    sustained = [run["found"] for run in rungs_of(runs) if run["found"]["sustained"]]
+    if sustained:
+        best = sustained[-1]
         share = best["placed_per_s"] / best["baseline_claims_per_s"]
         rows.append(
             (
@@ -32,19 +32,21 @@ def bars(runs: Runs) -> list[str]:
             )
         )
     if "eased" in runs:
-        seen = runs["eased"]["found"]["delay_ms"]["p99"]
-        rows.append(("delay p99 at 80 % of that rate", "80 ms", f"{seen:.0f} ms", seen <= 80))
-    for name, key, what, most in (
+        measured = runs["eased"]["found"]["delay_ms"]["p99"]
+        rows.append(
+            ("delay p99 at 80 % of that rate", "80 ms", f"{measured:.0f} ms", measured <= 80)
+        )
+    for name, key, target, highest in (
         ("scale", "ratio_slots", "Redis CPU per placement, 200,000 slots / 2,000", 1.3),
         ("scale", "ratio_schedulers", "Redis CPU per placement, 20 schedulers / 1", 1.5),
     ):
         if name in runs and runs[name]["found"][key] is not None:
             rows.append(
                 (
-                    what,
-                    f"{most}",
+                    target,
+                    f"{highest}",
                     f"{runs[name]['found'][key]:.2f}",
-                    runs[name]["found"][key] <= most,
+                    runs[name]["found"][key] <= highest,
                 )
             )
     if "cost" in runs and runs["cost"]["found"]["by"] == "callgrind":
@@ -59,9 +61,9 @@ def bars(runs: Runs) -> list[str]:
             )
         )
     if "memory" in runs:
-        found = runs["memory"]["found"]["memory"]["plain"]
-        waiting = found["waiting"]["bytes"]
-        running = found["running"]["bytes"]
+        figures = runs["memory"]["found"]["memory"]["plain"]
+        waiting = figures["waiting"]["bytes"]
+        running = figures["running"]["bytes"]
         rows.append(
             (
                 "memory of a waiting task / of a running one",
@@ -70,61 +72,66 @@ def bars(runs: Runs) -> list[str]:
                 waiting <= 1000 and running <= 1400,
             )
         )
-    for name, key, what, least in (
+    for name, key, target, lowest in (
         ("read", "server_ratio", "HGETALL of 10,000 held / reading the partition", 30),
         ("submit", "ratio", "submit_many / apply_async", 8),
     ):
         if name in runs:
             rows.append(
                 (
-                    what,
-                    f"{least}",
+                    target,
+                    f"{lowest}",
                     f"{runs[name]['found'][key]:.1f}",
-                    runs[name]["found"][key] >= least,
+                    runs[name]["found"][key] >= lowest,
                 )
             )
     if "celery" in runs:
-        found = runs["celery"]["found"]
-        ratio = next(iter(found["drain_per_s"].values()))["ratio"]
-        late = found["start_ms"]["parsync"]["p50"] - found["start_ms"]["plain"]["p50"]
+        figures = runs["celery"]["found"]
+        ratio = next(iter(figures["drain_per_s"].values()))["ratio"]
+        later_ms = figures["start_ms"]["parsync"]["p50"] - figures["start_ms"]["plain"]["p50"]
         rows.append(("Celery no-op tasks/s, parsync / plain", "0.8", f"{ratio:.2f}", ratio >= 0.8))
         rows.append(
             (
                 "one at a time, submit to start, ours minus plain, p50",
                 "15 ms",
-                f"{late:.1f} ms",
-                late <= 15,
+                f"{later_ms:.1f} ms",
+                later_ms <= 15,
             )
         )
     if "idle" in runs:
-        found = runs["idle"]["found"]
-        seen = found["requests_per_scheduler_and_s"]
-        due = found["partitions_per_gap"]
+        figures = runs["idle"]["found"]
+        measured = figures["requests_per_scheduler_and_s"]
+        due = figures["partitions_per_gap"]
         rows.append(
             (
                 "idle: requests per second of one scheduler",
                 f"{3 * due:g}",
-                f"{seen:g}",
-                seen <= 3 * due,
+                f"{measured:g}",
+                measured <= 3 * due,
             )
         )
     for row in runs["scale"]["found"]["by_slots"] if "scale" in runs else ():
         if row["slots"] == 10**6:
-            found = [row | {"offered_per_s": runs["scale"]["found"]["rate"]}]
-            found += [run["found"] for name, run in runs.items() if name == "million"]
-            seen = "; ".join(
-                f"{one['placed_per_s']:,.0f} of {one['offered_per_s']:,.0f}/s, "
-                f"{one['memory_mb']:,.0f} MiB"
-                for one in found
+            figures = [row | {"offered_per_s": runs["scale"]["found"]["rate"]}]
+            figures += [run["found"] for name, run in runs.items() if name == "million"]
+            measured = "; ".join(
+                f"{figure_row['placed_per_s']:,.0f} of {figure_row['offered_per_s']:,.0f}/s, "
+                f"{figure_row['memory_mb']:,.0f} MiB"
+                for figure_row in figures
             )
-            well = row["sustained"] and all(one["memory_mb"] < 1024 for one in found)
+            reached = row["sustained"] and all(
+                figure_row["memory_mb"] < 1024 for figure_row in figures
+            )
             rows.append(
                 (
                     "1,000,000 slots, few of them held: memory of the server",
                     "works, 1,024 MiB",
-                    seen,
-                    well,
+                    measured,
+                    reached,
                 )
             )
-    shown = [(what, bar, seen, "yes" if well else "**no**") for what, bar, seen, well in rows]
+    shown = [
+        (target, bar, measured, "yes" if reached else "**no**")
+        for target, bar, measured, reached in rows
+    ]
     return ["## Targets\n", table(("what", "target", "measured", "reached"), shown)] if rows else []

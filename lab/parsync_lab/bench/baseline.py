@@ -8,11 +8,11 @@ from parsync_redis.store.server.connection import connect
 from .processes import cpu_of
 
 BATCH: Final = 100
-SLOTS: Final = 10_000
+BASELINE_SLOTS: Final = 10_000
 _KEY: Final = "baseline:seats"
-"""A key of the first primary of an embedded cluster with 16 primaries at most."""
+"""A key whose slot the first primary has, in a cluster of at most 16 primaries."""
 
-_LOOP: Final = """
+_CLAIM_LOOP: Final = """
 local won = 0
 for i = 1, #ARGV do won = won + redis.call('HSETNX', KEYS[1], ARGV[i], 'x') end
 return won
@@ -20,15 +20,15 @@ return won
 
 
 def measure_baseline(url: str, pid: int, seconds: float = 1.0) -> tuple[float, float]:
-    """Claims/s of one client that sends batches of 100, one after the other; and claims a second of
-    the server's CPU.
+    """Return the claims per second of a bare client, and its claims per second of server CPU.
 
-    Every claim wins; when all slots are held, all are freed at once. pid: of the server.
+    The client sends batches of 100, one after another. Every claim wins; when all slots are held,
+    all are freed at once. pid: the server's process.
     """
     with connect(url) as client:
-        script = client.register_script(_LOOP)
-        slots = [f"n{number // 100}/{number % 100}" for number in range(SLOTS)]
-        batches = [slots[at : at + BATCH] for at in range(0, SLOTS, BATCH)]
+        script = client.register_script(_CLAIM_LOOP)
+        slots = [f"n{number // 100}/{number % 100}" for number in range(BASELINE_SLOTS)]
+        batches = [slots[first : first + BATCH] for first in range(0, BASELINE_SLOTS, BATCH)]
         claims = 0
         began_s = time.perf_counter()
         began_cpu_s = cpu_of(pid)

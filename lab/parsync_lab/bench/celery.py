@@ -1,6 +1,4 @@
-"""Plain Celery and parsync side by side on the same workers: drain rate, submit rate,
-submit-to-start latency.
-"""
+"""Plain Celery and parsync on the same workers: rates of submits and runs, and latency."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,16 +15,14 @@ from parsync_redis.placement.strategy import Floats
 
 from . import app as bench
 
-POLL_S: Final = 0.02
-PATIENCE_S: Final = 120.0
-"""How long no task may run before a round is given up."""
+ROUND_POLL_S: Final = 0.02
+ROUND_LIMIT_S: Final = 120.0
+"""The time without a run after which a round is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of one system: tasks/s submitted, and tasks/s run from the first to the last of
-    all.
-    """
+    """A round of one system: tasks per second that were submitted, and that were run."""
 
     system: str
     slots: int
@@ -37,19 +33,17 @@ class Round:
 
     @property
     def submit_rate(self) -> float:
-        """Tasks submitted a second."""
+        """Return the rate of submits, in tasks/s."""
         return self.tasks / self.submit_s
 
     @property
     def drain_rate(self) -> float:
-        """Tasks run a second."""
+        """Return the rate of runs, in tasks/s."""
         return (self.tasks - 1) / self.drain_s
 
 
 class Bench:
-    """Drives rounds on a stack whose workers are up, drained as nodes and not consuming the plain
-    queue.
-    """
+    """Drives rounds on workers that are up, drained as nodes, and not consuming the plain queue."""
 
     def __init__(
         self, client: ParsyncClient, workers: Sequence[str], slots: int, stop: Event
@@ -61,27 +55,25 @@ class Bench:
         self.app = bench.make_app(client.settings.url, client.settings.cluster)
 
     def until_heard(self) -> None:
-        """Wait until every worker answers: a worker is a node a moment before it listens to remote
-        control.
-        """
-        deadline = time.monotonic() + PATIENCE_S
+        """Wait until every worker answers to remote control, which begins after its node is up."""
+        deadline = time.monotonic() + ROUND_LIMIT_S
         count = len(self.workers)
         while (heard := len(self.app.control.ping(timeout=1, limit=count))) < count:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{heard} of {count} workers answer after {PATIENCE_S:g} s")
-            self.pause(POLL_S)
+                raise RuntimeError(f"{heard} of {count} workers answer after {ROUND_LIMIT_S:g} s")
+            self.pause(ROUND_POLL_S)
 
     def open(self, system: str) -> None:
-        """Lets the workers run what waits for them."""
+        """Let the workers run the waiting tasks of a system."""
         if system == "plain":
-            self._tell("add_consumer", queue=bench.QUEUE)
+            self._tell("add_consumer", queue=bench.BENCH_QUEUE)
         else:
             self._set_nodes("undrain")
 
     def close(self, system: str) -> None:
-        """Lets the workers run nothing more of a system."""
+        """Let the workers run no more tasks of a system."""
         if system == "plain":
-            self._tell("cancel_consumer", queue=bench.QUEUE)
+            self._tell("cancel_consumer", queue=bench.BENCH_QUEUE)
         else:
             self._set_nodes("drain")
 
@@ -94,12 +86,13 @@ class Bench:
         self._stamps(reset=True)
         began_s = time.perf_counter()
         if system == "plain":
-            task = self.app.tasks[bench.PLAIN]
+            task = self.app.tasks[bench.PLAIN_TASK]
             for _ in range(tasks):
                 task.apply_async(args)
         else:
             self.client.submit_many(
-                {"name": bench.PLACED, "args": args, "ignore_result": True} for _ in range(tasks)
+                {"name": bench.PLACED_TASK, "args": args, "ignore_result": True}
+                for _ in range(tasks)
             )
         submit_s = time.perf_counter() - began_s
         self.open(system)
@@ -111,8 +104,9 @@ class Bench:
         return Round(system, self.slots, tasks, submit_s, last_s - first_s, ms)
 
     def latency_ms(self, system: str) -> float:
-        """From just before one task is submitted until its first line runs, in milliseconds; the
-        gate must be open.
+        """Return the latency from a submit to the first line of the task, in ms.
+
+        The system's gate must be open.
         """
         task = self.app.tasks[bench.PLAIN_STAMP if system == "plain" else bench.PLACED_STAMP]
         key = f"bench:stamp:{time.time_ns()}"
@@ -124,18 +118,18 @@ class Bench:
         return (float(answer[1]) - began_s) * 1e3
 
     def pause(self, seconds: float) -> None:
-        """Sleeps, or raises Stopped."""
+        """Sleep, or raise Stopped."""
         if self.stop.wait(seconds):
             raise Stopped
 
     def _wait_until_run(self, system: str, tasks: int) -> None:
         client = self.client.store.client
         keys = self.client.store.keys
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + ROUND_LIMIT_S
 
         def waiting() -> int:
             if system == "plain":
-                counts: list[Any] = [client.llen(bench.QUEUE)]
+                counts: list[Any] = [client.llen(bench.BENCH_QUEUE)]
             else:
                 counts = [client.hlen(keys.queue("kinds")), client.hlen(keys.queue("taken"))]
                 counts.append(client.hlen(keys.queue("running")))
@@ -145,19 +139,19 @@ class Bench:
         while waiting() or self._stamps()[2] < tasks:
             if time.monotonic() > deadline:
                 raise RuntimeError(
-                    f"{system}: {self._stamps()[2]} of {tasks} tasks ran within {PATIENCE_S:g} s"
+                    f"{system}: {self._stamps()[2]} of {tasks} tasks ran within {ROUND_LIMIT_S:g} s"
                 )
-            self.pause(POLL_S)
+            self.pause(ROUND_POLL_S)
 
     def _stamps(self, reset: bool = False) -> tuple[float, float, int]:
-        """(first, last, runs) over all workers, in Unix seconds."""
-        found = [row for row in self._tell("bench_stamps", reset=reset) if row["runs"]]
-        if not found:
+        """Return (first, last, runs) over all workers; times in Unix seconds."""
+        stamps = [row for row in self._tell("bench_stamps", reset=reset) if row["runs"]]
+        if not stamps:
             return 0.0, 0.0, 0
         return (
-            min(r["first_s"] for r in found),
-            max(r["last_s"] for r in found),
-            sum(r["runs"] for r in found),
+            min(r["first_s"] for r in stamps),
+            max(r["last_s"] for r in stamps),
+            sum(r["runs"] for r in stamps),
         )
 
     def _tell(self, command: str, **arguments: Any) -> list[dict[str, Any]]:
@@ -176,48 +170,55 @@ class Bench:
 
 
 def run_rounds(
-    one: Bench, tasks: int, rounds: int, say: Callable[[Round], None], ms: float = 0.0
+    bench: Bench, tasks: int, rounds: int, say: Callable[[Round], None], ms: float = 0.0
 ) -> list[Round]:
     """Run rounds by turns, plain and parsync, after a short uncounted warm-up round of each."""
-    found = []
+    results = []
     for system in ("plain", "parsync"):
-        one.round(system, min(tasks, 200), ms)
+        bench.round(system, min(tasks, 200), ms)
     for _ in range(rounds):
         for system in ("plain", "parsync"):
-            found.append(one.round(system, tasks, ms))
-            say(found[-1])
-    return found
+            results.append(bench.round(system, tasks, ms))
+            say(results[-1])
+    return results
 
 
-def run_latencies(one: Bench, samples: int) -> dict[str, Floats]:
-    """Latencies of single tasks, by turns; 20 ms apart, so that each finds the cluster idle.
+def run_latencies(bench: Bench, samples: int) -> dict[str, Floats]:
+    """Return the latencies of single tasks, in ms, measured by turns.
 
-    Milliseconds.
+    Tasks come 20 ms apart, so that each finds the cluster idle.
     """
-    found: dict[str, list[float]] = {"plain": [], "parsync": []}
-    for system in found:
-        one.open(system)
+    latencies_ms: dict[str, list[float]] = {"plain": [], "parsync": []}
+    for system in latencies_ms:
+        bench.open(system)
     for sample in range(samples + 5):
-        for system, values in found.items():
-            ms = one.latency_ms(system)
+        for system, values in latencies_ms.items():
+            ms = bench.latency_ms(system)
             if sample >= 5:
                 values.append(ms)
-            one.pause(0.02)
-    for system in found:
-        one.close(system)
-    return {system: np.array(values) for system, values in found.items()}
+            bench.pause(0.02)
+    for system in latencies_ms:
+        bench.close(system)
+    return {system: np.array(values) for system, values in latencies_ms.items()}
 
 
-def rate(rounds: Iterable[Round], system: str, what: str) -> float:
-    """Return the median rate of a system's rounds, in tasks/s; what: drain_rate or submit_rate."""
-    return float(median(getattr(one, what) for one in rounds if one.system == system))
+def rate(rounds: Iterable[Round], system: str, measure: str) -> float:
+    """Return the median of a system's drain_rate or submit_rate (the measure), in tasks/s."""
+    return float(median(getattr(round, measure) for round in rounds if round.system == system))
 
 
-def ratio(rounds: Sequence[Round], what: str) -> float:
-    """Parsync's rate over plain Celery's: the median over the pairs of rounds that ran one after
-    the other, so that what else the machine does meanwhile weighs on both.
+def ratio(rounds: Sequence[Round], measure: str) -> float:
+    """Return parsync's rate divided by plain Celery's: the median over pairs of rounds.
+
+    The rounds of a pair ran one after the other, so that other load on the machine affects both.
     """
     plain, parsync = (
-        [getattr(r, what) for r in rounds if r.system == system] for system in ("plain", "parsync")
+        [getattr(r, measure) for r in rounds if r.system == system]
+        for system in ("plain", "parsync")
     )
-    return float(median(ours / theirs for ours, theirs in zip(parsync, plain, strict=True)))
+    return float(
+        median(
+            parsync_rate / plain_rate
+            for parsync_rate, plain_rate in zip(parsync, plain, strict=True)
+        )
+    )

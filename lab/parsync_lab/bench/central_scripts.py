@@ -1,15 +1,14 @@
-"""The scripts of the rival *central*: no schedulers; one script has perfect knowledge and takes the
-best free slot.
+"""The scripts of the rival *central*, of which one sees all slots and takes the best free slot.
 
-All tasks see the same score of a slot, so a sorted set has the best one. For 50 kinds of task there
-is no such order: the script walks through the nodes inside Redis, best first, until one fits.
-Records and doorbells are minimal. It promises less than parsync: no leases, no attempts, no repair
-after a lost process.
+All tasks see the same score of a slot, so a sorted set has the best slot. 50 kinds of task have no
+common order: the script walks through the nodes, best first, until a node fits. Records and
+doorbells are minimal. The rival promises less than parsync: no leases, no attempts, no repair after
+a lost process.
 """
 
 from typing import Final
 
-PREFIX: Final = "bench:central:"
+CENTRAL_PREFIX: Final = "bench:central:"
 
 _SHARED: Final = """
 local P = 'bench:central:'
@@ -106,7 +105,7 @@ redis.call('DECRBY', P .. 'open', #ARGV)
 
 
 def scripts(kinds: int) -> dict[str, str]:
-    """submit, start and finish, for one kind of task or for many."""
+    """Return the scripts submit, start and finish, for one kind of task or for many."""
     how = _BEST_SLOT if kinds == 1 else _BEST_FIT
     return {
         "submit": _SHARED + how + _SUBMIT,

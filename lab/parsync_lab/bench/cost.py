@@ -1,8 +1,8 @@
-"""The server's cost of each verb of a task's life, by the size of its calls; the same on a busy
-machine.
+"""The server's cost of each verb in a task's life, by the number of tasks in a call.
 
-Of several servers the cost is their sum. They have the settings that a cluster should have, and
-some held slots and running tasks, so that their hashes are as in a large cluster.
+The figures do not depend on other load of the machine. The cost of several servers is their sum.
+The servers have the settings of a production cluster, and some running tasks, so that their hashes
+are as in a large cluster.
 """
 
 import threading
@@ -22,19 +22,19 @@ from parsync_redis.store.server.server_info import LIST_SETTINGS
 from parsync_redis.store.store import Store
 
 from ..flags import check_flag
-from .cost_life import CASES, VERBS, WITH_CONFIRM, Life
+from .cost_life import COST_CASES, VERBS, WITH_CONFIRM, Life
 from .meters import Instructions, Meter, Microseconds, callgrind_words, find_valgrind
 from .placement import Say, facts_of
 from .servers import Servers, start_servers
 
 CALLGRIND = "callgrind"
 COMMANDSTATS = "commandstats"
-SIZES: Final = (100, 10, 1)
-ROUNDS: Final = {CALLGRIND: 5, COMMANDSTATS: 20}
-"""Some rounds, because Lua collects its garbage in some calls and not in others."""
+CALL_SIZES: Final = (100, 10, 1)
+ROUNDS_BY_METER: Final = {CALLGRIND: 5, COMMANDSTATS: 20}
+"""The number of rounds: Lua collects its garbage in some calls only."""
 
 _TIMEOUT_S: Final = 60.0
-"""Callgrind makes a server some fifty times slower."""
+"""The time-out of calls; callgrind makes a server some fifty times slower."""
 
 _QUIET: Final = {"hz": 1, "activerehashing": "no"}
 """Settings of a server under callgrind: it does little by itself between calls."""
@@ -45,21 +45,21 @@ _QUIET_PEERS: Final = {**_QUIET, "cluster-node-timeout": 60_000}
 
 @dataclass(frozen=True, slots=True)
 class CostParameters:
-    """The size of the measurement: `tasks` at most in each round, in calls of `sizes`, while `held`
-    others run.
+    """The parameters of the measurement.
 
-    calls: the most of a verb in a round; a server has Lua collect its garbage once in 50 calls, so
-    each verb gets its part. by: '' is callgrind if there is one. program: the server, '' for the
-    usual one. options: of the server, besides the usual ones. primaries: of a cluster; 1 is a
-    server without one. shards: of the queue, 0 is the usual number. mixed: the tasks of a call are
-    of any shards, as Celery's ids are; else of one, as a client makes ids.
+    tasks: the most tasks of a round. sizes: the numbers of tasks in a call. held: the tasks that
+    run meanwhile. calls: the most calls of a verb in a round; a server collects Lua's garbage once
+    in 50 calls, so each verb gets its part. by: '' is callgrind if it is installed. program: the
+    server, '' for the usual server. options: further settings of the server. primaries: of a
+    cluster; 1 is a single server. shards: of the queue, 0 is the usual number. mixed: the tasks of
+    a call are of any shards, as Celery's ids are; otherwise of one shard, as a client makes ids.
     """
 
     tasks: int = 200
     calls: int = 50
     held: int = 600
     rounds: int = 0
-    sizes: tuple[int, ...] = SIZES
+    sizes: tuple[int, ...] = CALL_SIZES
     by: str = ""
     program: str = ""
     options: Mapping[str, object] = field(default_factory=dict)
@@ -68,8 +68,9 @@ class CostParameters:
     mixed: bool = False
 
     def meter(self) -> str:
-        """Return how to measure; raise InvalidInput for an unknown way, ServerUnfit for a missing
-        valgrind.
+        """Return the name of the meter.
+
+        Raises InvalidInput for an unknown name, ServerUnfit if valgrind is missing.
         """
         if self.by not in ("", CALLGRIND, COMMANDSTATS):
             raise InvalidInput(
@@ -99,60 +100,62 @@ class CostParameters:
 
 
 @contextmanager
-def metered(asked: CostParameters) -> Iterator[tuple[Servers, Meter]]:
+def metered(parameters: CostParameters) -> Iterator[tuple[Servers, Meter]]:
     """Start the servers and their meter."""
-    valgrind = find_valgrind() if asked.meter() == CALLGRIND else None
-    program = asked.program or None
-    quiet = _QUIET if asked.primaries == 1 else _QUIET_PEERS
+    valgrind = find_valgrind() if parameters.meter() == CALLGRIND else None
+    program = parameters.program or None
+    quiet = _QUIET if parameters.primaries == 1 else _QUIET_PEERS
     if not valgrind:
-        with start_servers(asked.primaries, program, asked.options) as servers:
+        with start_servers(parameters.primaries, program, parameters.options) as servers:
             yield servers, Microseconds(servers.all)
         return
     with ExitStack() as stack:
         folders = [
             Path(stack.enter_context(TemporaryDirectory(prefix="parsync-cost-")))
-            for _ in range(asked.primaries)
+            for _ in range(parameters.primaries)
         ]
         launchers = [callgrind_words(valgrind, folder) for folder in folders]
         servers = stack.enter_context(
-            start_servers(asked.primaries, program, {**quiet, **asked.options}, launchers)
+            start_servers(parameters.primaries, program, {**quiet, **parameters.options}, launchers)
         )
         yield servers, Instructions(dict(zip(folders, servers.all, strict=True)))
 
 
-def run_cost(asked: CostParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+def run_cost(parameters: CostParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
     """Measure each verb; costs are for one task. Raise InvalidInput, ServerUnfit or Stopped."""
-    asked.check()
-    by = asked.meter()
-    rounds = asked.rounds or ROUNDS[by]
-    with metered(asked) as (servers, meter):
+    parameters.check()
+    by = parameters.meter()
+    rounds = parameters.rounds or ROUNDS_BY_METER[by]
+    with metered(parameters) as (servers, meter):
         costs: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
-        for name, case in CASES.items():
-            say(f"{name}: {asked.held} tasks start")
+        for name, case in COST_CASES.items():
+            say(f"{name}: {parameters.held} tasks start")
             store = Store.from_url(servers.url, f"cost-{name}")
             set_timeouts(store.client, _TIMEOUT_S)
             store.load_scripts()
-            life = Life(store, case, asked.shards)
-            _bring(life, asked.held, ("submit", "take", "commit", "start"))
-            _bring(life, min(100, asked.tasks), WITH_CONFIRM)
+            life = Life(store, case, parameters.shards)
+            _bring(life, parameters.held, ("submit", "take", "commit", "start"))
+            _bring(life, min(100, parameters.tasks), WITH_CONFIRM)
             costs[name] = {}
-            for size in asked.sizes:
-                found: dict[str, list[float]] = {}
+            for size in parameters.sizes:
+                costs_by_verb: dict[str, list[float]] = {}
                 for number in range(rounds):
                     if stop.is_set():
                         raise Stopped
                     say(f"{name}, calls of {size}: round {number + 1} of {rounds}")
-                    _add_round(found, life, meter, asked, size)
-                costs[name][str(size)] = {verb: _figure(values) for verb, values in found.items()}
+                    _add_round(costs_by_verb, life, meter, parameters, size)
+                costs[name][str(size)] = {
+                    verb: _figure(values) for verb, values in costs_by_verb.items()
+                }
         return {
             "by": by,
             "unit": meter.unit,
-            "tasks": asked.tasks,
+            "tasks": parameters.tasks,
             "rounds": rounds,
-            "primaries": asked.primaries,
+            "primaries": parameters.primaries,
             "shards": life.shards,
-            "mixed": asked.mixed,
-            "options": {**LIST_SETTINGS, **asked.options},
+            "mixed": parameters.mixed,
+            "options": {**LIST_SETTINGS, **parameters.options},
             "cost": costs,
             "facts": facts_of(servers.all[0]),
         }
@@ -165,24 +168,26 @@ def _bring(life: Life, count: int, verbs: tuple[str, ...]) -> None:
 
 
 def _add_round(
-    found: dict[str, list[float]], life: Life, meter: Meter, asked: CostParameters, size: int
+    costs_by_verb: dict[str, list[float]],
+    life: Life,
+    meter: Meter,
+    parameters: CostParameters,
+    size: int,
 ) -> None:
-    """Measure a life without `confirm`, then `confirm` in a short one with it; add each verb's cost
-    for one task.
-    """
-    count = min(asked.tasks, asked.calls * size)
-    of_one = 0 if asked.mixed else size
+    """Measure a life without `confirm`, then a short life for `confirm`; add each cost per task."""
+    count = min(parameters.tasks, parameters.calls * size)
+    of_one = 0 if parameters.mixed else size
     life.begin(count, of_one)
     costs = {verb: meter.measure(partial(life.step, verb, size)) / count for verb in VERBS}
     costs["life"] = sum(costs.values())
-    some = min(count, max(asked.calls, size))
-    life.begin(some, of_one)
+    confirmed = min(count, max(parameters.calls, size))
+    life.begin(confirmed, of_one)
     for verb in WITH_CONFIRM:
         spent = meter.measure(partial(life.step, verb, size))
         if verb == "confirm":
-            costs[verb] = spent / some
+            costs[verb] = spent / confirmed
     for verb, cost in costs.items():
-        found.setdefault(verb, []).append(cost)
+        costs_by_verb.setdefault(verb, []).append(cost)
 
 
 def _figure(values: list[float]) -> dict[str, float]:

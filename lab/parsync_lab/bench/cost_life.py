@@ -1,7 +1,6 @@
-"""The life of tasks, one verb at a time, through the product's own calls: what `bench cost`
-measures.
+"""The life of tasks, verb by verb, through parsync's own calls: what `bench cost` measures.
 
-Only this module knows how a verb is called: a changed signature is an edit of one function here.
+Only this module knows how a verb is called: a changed signature needs one edit here.
 """
 
 import random
@@ -23,58 +22,59 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission, Taken
 from parsync_redis.store.store import Store
 
-from .load import TASK
+from .load import BENCH_TASK
 from .ours import set_up
 from .parameters import BenchParameters
 from .standins import batches
 
 VERBS: Final = ("submit", "take", "commit", "start", "finish", "release")
-"""A life. A task that its worker starts soon needs no `confirm`, so that is not part of it."""
+"""The verbs of a life, without `confirm`: a task that its worker starts soon needs none."""
 
 WITH_CONFIRM: Final = ("submit", "take", "commit", "confirm", "start", "finish", "release")
 
-NODES: Final = 100
-NODE_SLOTS: Final = 100
+COST_NODES: Final = 100
+COST_NODE_SLOTS: Final = 100
 MESSAGE: Final = b"m" * 700
-"""As long as the message of a small Celery task."""
+"""A message as long as that of a small Celery task."""
 
-_SALT: Final = ".482913"
+_ATTEMPT_SALT: Final = ".482913"
 _SCHEDULER: Final = "s1"
 
 
 @dataclass(frozen=True, slots=True)
 class CostCase:
-    """A task whose life is measured: its options, and what each node offers besides its slots."""
+    """A case: the options of its tasks, and each node's resources besides its slots."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     resources: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
 
 
-CASES: Final[Mapping[str, CostCase]] = {
+COST_CASES: Final[Mapping[str, CostCase]] = {
     "plain": CostCase(),
     "needs": CostCase(
         {"resources": {"mem": 4, "gpu": 1}, "require": {"zone": "a"}},
-        {"mem": 4 * NODE_SLOTS, "gpu": NODE_SLOTS},
+        {"mem": 4 * COST_NODE_SLOTS, "gpu": COST_NODE_SLOTS},
         {"zone": "a"},
     ),
 }
-"""A task without needs, and one with two amounts and a label."""
+"""The cases: tasks without needs, and tasks with two amounts and a label."""
 
 
 class Life:
-    """Takes tasks of one case through their life, in one partition: `begin`, then a `step` for each
-    verb.
+    """Takes tasks of one case through their life in one partition: `begin`, then `step` per verb.
 
     shards: of the queue, 0 is the usual number.
     """
 
-    def __init__(self, store: Store, case: CostCase, shards: int = 0, nodes: int = NODES) -> None:
+    def __init__(
+        self, store: Store, case: CostCase, shards: int = 0, nodes: int = COST_NODES
+    ) -> None:
         self.store = store
         self.commands = store.commands
         self._options = TaskOptions.of(case.options)
         self._dice = random.Random(1)
-        self._kind = Kind(TASK, self._options.needs.text)
+        self._kind = Kind(BENCH_TASK, self._options.needs.text)
         self._submissions: list[Submission] = []
         self._taken: list[Taken] = []
         self._places: list[Place] = []
@@ -84,33 +84,35 @@ class Life:
         self._next = 0
         self._nodes = self._register(case, nodes)
         self._epoch = store.run(self.commands.read_partition(0)).epoch
-        self._seats = [(name, slot) for name in self._nodes for slot in range(NODE_SLOTS)]
+        self._seats = [(name, slot) for name in self._nodes for slot in range(COST_NODE_SLOTS)]
         self._dice.shuffle(self._seats)
 
     def _register(self, case: CostCase, nodes: int) -> dict[str, tuple[int, int]]:
         """Register the nodes; return the incarnation and the first bit of each."""
-        known = KnownTasks.of({TASK: None})
-        offer = offer_with(Resources.of(NODE_SLOTS, case.resources, case.labels), known).text
+        known_tasks = KnownTasks.of({BENCH_TASK: None})
+        offer = offer_with(
+            Resources.of(COST_NODE_SLOTS, case.resources, case.labels), known_tasks
+        ).text
         names = [f"n{number}" for number in range(nodes)]
-        self.store.run_all([self.commands.offer(name, offer, known) for name in names])
-        found = self.store.run_all(
+        self.store.run_all([self.commands.offer(name, offer, known_tasks) for name in names])
+        registrations = self.store.run_all(
             [self.commands.register_node(0, name, 0, 1.0, offer) for name in names]
         )
-        return dict(zip(names, found, strict=True))
+        return dict(zip(names, registrations, strict=True))
 
     def begin(self, count: int, of_one: int = 0) -> None:
-        """Make so many new tasks; the verbs that follow are about them.
+        """Make `count` new tasks, which the following verbs are about.
 
-        of_one: so many in turn are of one shard.
+        of_one: the number of consecutive tasks of one shard; 0 for any shard.
         """
         ids = [str(UUID(int=self._dice.getrandbits(128))) for _ in range(count)]
         if of_one and self.shards > 1:
             ids = [
-                id_in_shard((self._next + at // of_one) % self.shards, self.shards)
-                for at in range(count)
+                id_in_shard((self._next + position // of_one) % self.shards, self.shards)
+                for position in range(count)
             ]
             self._next += -(-count // of_one)
-        self._submissions = [Submission(id, TASK, MESSAGE, self._options) for id in ids]
+        self._submissions = [Submission(id, BENCH_TASK, MESSAGE, self._options) for id in ids]
         self._taken = []
         self._places = []
 
@@ -128,30 +130,30 @@ class Life:
         steps[verb](size)
 
     def _submit(self, size: int) -> None:
-        for some in batches(self._submissions, size):
-            words = self.store.run(self.commands.submit(some))
+        for batch in batches(self._submissions, size):
+            words = self.store.run(self.commands.submit(batch))
             _expect("submit", "submitted", words)
 
     def _take(self, size: int) -> None:
-        """Take from one shard a call, because that is all that a call can; shards in turn, as
-        schedulers do.
-        """
+        """Take from the shards in turn, one shard a call, as schedulers do."""
         for shard, tasks in self.store.keys.by_shard(self._submissions, attrgetter("id")):
-            for some in batches(tasks, size):
-                rows = [(self._kind.text, len(some))]
+            for batch in batches(tasks, size):
+                rows = [(self._kind.text, len(batch))]
                 since = self._since[shard]
-                call = self.commands.take(_SCHEDULER, rows, since, MAX_BATCH, _SALT, "wait", shard)
+                call = self.commands.take(
+                    _SCHEDULER, rows, since, MAX_BATCH, _ATTEMPT_SALT, "wait", shard
+                )
                 took = self.store.run(call)
                 self._since[shard] = took.version
                 self._taken += took.tasks
-                _expect("take", True, [len(took.tasks) == len(some)])
+                _expect("take", True, [len(took.tasks) == len(batch)])
 
     def _commit(self, size: int) -> None:
-        for some in batches(self._taken, size):
-            seats = [self._seats.pop() for _ in some]
+        for batch in batches(self._taken, size):
+            seats = [self._seats.pop() for _ in batch]
             claims = [
                 self._claim(task, node, slot)
-                for task, (node, slot) in zip(some, seats, strict=True)
+                for task, (node, slot) in zip(batch, seats, strict=True)
             ]
             verdicts = self.store.run(self.commands.commit(0, claims)).verdicts
             _expect("commit", "held", [verdict.word for verdict in verdicts])
@@ -174,22 +176,22 @@ class Life:
         )
 
     def _confirm(self, size: int) -> None:
-        for some in batches(self._places, size):
-            words = self.store.run(self.commands.confirm(some))
+        for batch in batches(self._places, size):
+            words = self.store.run(self.commands.confirm(batch))
             _expect("confirm", "placed", words)
 
     def _start(self, size: int) -> None:
-        for some in batches(self._places, size):
-            _expect("start", "ok", [word for word, _ in self.store.run(self.commands.start(some))])
+        for batch in batches(self._places, size):
+            _expect("start", "ok", [word for word, _ in self.store.run(self.commands.start(batch))])
 
     def _finish(self, size: int) -> None:
-        for some in batches(self._places, size):
-            words = self.store.run(self.commands.finish([(p, "succeeded", "") for p in some]))
+        for batch in batches(self._places, size):
+            words = self.store.run(self.commands.finish([(p, "succeeded", "") for p in batch]))
             _expect("finish", "ok", words)
 
     def _release(self, size: int) -> None:
-        for some in batches(self._places, size):
-            words = self.store.run(self.commands.release(0, some))
+        for batch in batches(self._places, size):
+            words = self.store.run(self.commands.release(0, batch))
             _expect("release", "freed", words)
         self._seats = [(p.node, p.slot) for p in self._places] + self._seats
 

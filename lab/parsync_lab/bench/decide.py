@@ -1,6 +1,4 @@
-"""The CPU time of a decision in a scheduler's core: from the line of a waiting kind to the claims.
-No server.
-"""
+"""The CPU time of a scheduler's decision, from a kind's line to the claims, without a server."""
 
 import threading
 import time
@@ -26,9 +24,9 @@ from .figures import ratio
 from .placement import Say
 
 SLOTS_OF_NODE: Final = 10
-PARTITIONS: Final = 20
+DECIDER_PARTITIONS: Final = 20
 
-STEPS: Final = (
+DECISION_STEPS: Final = (
     "name",
     "near",
     *(rule.name for rule in PLACEMENT_RULES),
@@ -40,8 +38,9 @@ STEPS: Final = (
 
 
 def offer_of(number: int) -> Resources:
-    """Return what a node offers: every third has four GPUs, every fourth is a spot node; labels
-    differ.
+    """Return the offer of node `number`.
+
+    Every third node has four GPUs, every fourth is a spot node; labels differ.
     """
     labels = {"zone": "abc"[number % 3 - 1], "arch": ("x86", "arm")[number % 10 == 0]}
     gpus = number % 3 == 0
@@ -56,7 +55,7 @@ def offer_of(number: int) -> Resources:
 
 
 def needs_of(number: int) -> Resources:
-    """Return needs on which each rule has something to judge; no two numbers have the same."""
+    """Return needs that each rule has to judge; each number gives different needs."""
     return Resources.needed(
         1,
         {"cpu": 1, "mem": round(4 + number / 1000, 3), "gpu.mem": 5},
@@ -66,54 +65,50 @@ def needs_of(number: int) -> Resources:
 
 
 class Decider:
-    """A core with a view of so many slots."""
+    """A scheduler's core with a view of `slots` slots."""
 
     def __init__(self, slots: int) -> None:
-        self.core = Core("s1", PARTITIONS, Strategy.QUALITY, 1.5, np.random.default_rng(1))
+        self.core = Core("s1", DECIDER_PARTITIONS, Strategy.QUALITY, 1.5, np.random.default_rng(1))
         self._reads = 0
         self._shots = list[tuple[int, bytes, dict[str, str]]]()
         rng = np.random.default_rng(2)
         nodes = [offer_of(number) for number in range(slots // SLOTS_OF_NODE)]
-        for p in range(PARTITIONS):
-            mine = list(enumerate(nodes))[p::PARTITIONS]
-            made = [
+        for p in range(DECIDER_PARTITIONS):
+            offers = list(enumerate(nodes))[p::DECIDER_PARTITIONS]
+            partition_nodes = [
                 Node(
                     f"n{n}",
                     "up",
                     1,
                     False,
-                    at * SLOTS_OF_NODE,
+                    position * SLOTS_OF_NODE,
                     SLOTS_OF_NODE,
                     float(rng.normal(9.5, 1.4)),
                     offer,
                 )
-                for at, (n, offer) in enumerate(mine)
+                for position, (n, offer) in enumerate(offers)
             ]
-            self.core.on_nodes(p, made, 1)
-            bits = np.packbits(np.ones(len(made) * SLOTS_OF_NODE, dtype=bool)).tobytes()
-            self._shots.append((p, bits, {one.name: one.offer.asked for one in made}))
+            self.core.on_nodes(p, partition_nodes, 1)
+            bits = np.packbits(np.ones(len(partition_nodes) * SLOTS_OF_NODE, dtype=bool)).tobytes()
+            self._shots.append((p, bits, {node.name: node.offer.asked for node in partition_nodes}))
 
-        for _ in range(PARTITIONS):
+        for _ in range(DECIDER_PARTITIONS):
             self.read_next()
 
     def read_next(self) -> None:
-        """Read the next partition, whose slots are all free again, as one tick lets a
-        scheduler do.
-        """
-        p, bits, left = self._shots[self._reads % PARTITIONS]
+        """Read the next partition with all slots free again, as a tick makes a scheduler do."""
+        p, bits, free_amounts = self._shots[self._reads % DECIDER_PARTITIONS]
         self._reads += 1
-        self.core.on_snapshot(Snapshot(p, self._reads, 1, bits, left), float(self._reads))
+        self.core.on_snapshot(Snapshot(p, self._reads, 1, bits, free_amounts), float(self._reads))
         self.core.plan(place=False, confirm=False)
 
     def decide(self, kinds: list[Kind], count: int) -> float:
-        """Let `count` tasks of each kind wait, and return the seconds of CPU until they are
-        claimed.
-        """
+        """Return the CPU seconds in which the core claims slots for `count` tasks of each kind."""
         core = self.core
         waiting = {kind.text: kind for kind in kinds}
-        came = [(text, str(KindLine(count, 1, count))) for text in waiting]
+        changes = [(text, str(KindLine(count, 1, count))) for text in waiting]
         began_s = time.process_time()
-        core.on_took(Took("1", 0, changes=came))
+        core.on_took(Took("1", 0, changes=changes))
         plan = core.plan(confirm=False, room=len(kinds) * count)
         tasks = [
             Taken(f"{text} {number}", f"1@{number}", waiting[text], 0)
@@ -135,10 +130,9 @@ class Decider:
 def run_decide(
     slots: int, batch: int, rounds: int, stop: threading.Event, say: Say
 ) -> dict[str, Any]:
-    """Decide about one task of a new kind, one of a known kind, and batches, with a partition read
-    before each round.
+    """Return the median CPU time per task (ms) of decisions about new and known kinds.
 
-    Medians, in ms of CPU a task.
+    A partition is read before each round.
     """
     decider = Decider(slots)
     numbers = iter(range(1, 10**9))
@@ -149,28 +143,28 @@ def run_decide(
             for number, _ in zip(numbers, range(count), strict=False)
         ]
 
-    known = kinds(1)
+    known_kinds = kinds(1)
     cases: dict[str, tuple[int, Iterator[list[Kind]]]] = {
         "one task, new kind": (1, iter(lambda: kinds(1), None)),
-        "one task, known kind": (1, iter(lambda: known, None)),
+        "one task, known kind": (1, iter(lambda: known_kinds, None)),
         f"{batch} tasks of one new kind": (batch, iter(lambda: kinds(1), None)),
         f"{batch} tasks of 50 new kinds in turn": (batch // 50, iter(lambda: kinds(50), None)),
     }
-    found: dict[str, float] = {}
-    for case, (count, some) in cases.items():
+    ms_by_case: dict[str, float] = {}
+    for case, (count, kinds_of_rounds) in cases.items():
         took_s = list[float]()
         for number in range(rounds + 1):
             if stop.is_set():
                 raise Stopped
             say(f"{case}: round {number} of {rounds}")
             decider.read_next()
-            chosen = next(some)
+            chosen = next(kinds_of_rounds)
             took_s.append(decider.decide(chosen, count) / (len(chosen) * count))
-        found[case] = ratio(1000 * median(took_s[1:]), 1, 4)
+        ms_by_case[case] = ratio(1000 * median(took_s[1:]), 1, 4)
     return {
         "slots": slots,
         "nodes": slots // SLOTS_OF_NODE,
-        "partitions": PARTITIONS,
-        "rules": STEPS,
-        "ms": found,
+        "partitions": DECIDER_PARTITIONS,
+        "rules": DECISION_STEPS,
+        "ms": ms_by_case,
     }

@@ -9,11 +9,11 @@ import numpy as np
 from parsync_redis.placement.strategy import Floats
 
 QUANTILES = (("p50", 500), ("p95", 950), ("p99", 990), ("p999", 999))
-"""Names and how many in a thousand."""
+"""{name of a percentile: its thousandths}."""
 
 
 def quantiles(values: Floats) -> dict[str, float]:
-    """p50, p95, p99 and p99.9 by nearest rank, in the unit of the values; 0 for none."""
+    """Return p50, p95, p99 and p99.9 by nearest rank, in the values' unit; 0 without values."""
     if not len(values):
         return {name: 0.0 for name, _ in QUANTILES}
     ordered = np.sort(values)
@@ -26,49 +26,49 @@ def quantiles(values: Floats) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """An open loop: of the tasks of all generators, number k is due k / rate seconds after the
-    beginning.
+    """An open loop: task k of all generators is due k / rate seconds after the beginning.
 
-    Generator `which` of `generators` has the numbers which, which + generators, ...
+    Generator k of `generators` has the tasks k, k + generators, ...
     """
 
     rate: float
     seconds: float
-    which: int = 0
+    generator: int = 0
     generators: int = 1
 
     @property
     def total(self) -> int:
         """Return the number of this generator's tasks."""
-        return max(0, ceil((floor(self.rate * self.seconds) - self.which) / self.generators))
+        return max(0, ceil((floor(self.rate * self.seconds) - self.generator) / self.generators))
 
     def due(self, elapsed_s: float) -> int:
-        """Return the number of this generator's tasks that are due after so many seconds."""
+        """Return the number of this generator's tasks that are due after `elapsed_s`."""
         if elapsed_s < 0:
             return 0
         return min(
             self.total,
-            max(0, ceil((floor(self.rate * elapsed_s) + 1 - self.which) / self.generators)),
+            max(0, ceil((floor(self.rate * elapsed_s) + 1 - self.generator) / self.generators)),
         )
 
-    def number(self, own: int) -> int:
-        """Return the number, among all tasks, of this generator's own-th task."""
-        return self.which + own * self.generators
+    def number(self, position: int) -> int:
+        """Return the number among all tasks of this generator's task at `position`."""
+        return self.generator + position * self.generators
 
     def due_s(self, number: int) -> float:
-        """When task `number` is due, in seconds after the beginning."""
+        """Return when task `number` is due, in seconds after the beginning."""
         return number / self.rate
 
 
 def rate_within(stamps_ms: Floats, begin_ms: float, end_ms: float) -> float:
-    """Events a second within a window, by their times."""
+    """Return the events per second within a window."""
     inside = np.count_nonzero((stamps_ms >= begin_ms) & (stamps_ms < end_ms))
     return round(float(inside) / (end_ms - begin_ms) * 1e3, 1)
 
 
 def grows(delays_ms: Floats) -> bool:
-    """Return True if delays, in order of due time, grow: the last third's median is far above the
-    first's.
+    """Return True if the delays grow: the median of the last third far exceeds the first third's.
+
+    delays_ms: in order of due time.
     """
     third = len(delays_ms) // 3
     if not third:
@@ -77,10 +77,10 @@ def grows(delays_ms: Floats) -> bool:
 
 
 def ratio(part: float, whole: float, digits: int = 6) -> float:
-    """Part / whole, 0 for a whole of 0."""
+    """Return part / whole, 0 for a whole of 0."""
     return round(part / whole, digits) if whole else 0.0
 
 
 def longest(rows: Sequence[Floats]) -> Floats:
-    """Several arrays as one."""
+    """Return several arrays as one array."""
     return np.concatenate(rows) if rows else np.zeros(0)

@@ -1,6 +1,4 @@
-"""A load generator: submits tasks open loop, through ParsyncClient; a late submit adds to the
-delay.
-"""
+"""A load generator: it submits tasks in an open loop, so that a late submit counts as delay."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,55 +12,55 @@ from parsync_redis.model.ids import shard_of
 
 from .figures import Pace
 
-POLL_S: Final = 0.01
-AT_ONCE: Final = 2000
-"""The most tasks in one call of submit_many; it makes a round trip for every 500."""
+GENERATOR_POLL_S: Final = 0.01
+MAX_TASKS_PER_SUBMIT: Final = 2000
+"""The maximum number of tasks in a call of submit_many, which sends 500 a round trip."""
 
-TASK: Final = "bench.hold"
+BENCH_TASK: Final = "bench.hold"
 
-Submit = Callable[[Sequence[int]], None]
-"""Submits the tasks of these numbers."""
+SubmitNumbers = Callable[[Sequence[int]], None]
+"""A function that submits the tasks of these numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A generator's result: the number of submitted tasks, and the latest one's lateness in
-    seconds.
-    """
+    """The result of a generator: the number of submitted tasks, and the largest lateness in s."""
 
     submitted: int
     late_s: float
 
 
-OF_ONE: Final = 100
-"""So many tasks in turn are of one shard: a client that makes the ids of a batch does so too."""
+TASKS_OF_ONE_SHARD: Final = 100
+"""The number of consecutive tasks of one shard, as a client makes the ids of a batch."""
 
 
 def task_id(number: int, shards: int = 1) -> str:
-    """Return the id of task `number` in a queue with so many shards."""
+    """Return the id of task `number` in a queue with `shards` shards."""
     if shards == 1:
         return f"b{number}"
-    wanted = number // OF_ONE % shards
+    shard = number // TASKS_OF_ONE_SHARD % shards
     return next(
-        id for id in (f"b{number}-{salt}" for salt in count()) if shard_of(id, shards) == wanted
+        id for id in (f"b{number}-{salt}" for salt in count()) if shard_of(id, shards) == shard
     )
 
 
 def through_client(
     url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]
-) -> Callable[[], Submit]:
-    """Submit by `ParsyncClient.submit_many`; task `number` is of kind `number` modulo the number of
-    kinds.
+) -> Callable[[], SubmitNumbers]:
+    """Return a connector whose generators submit with `ParsyncClient.submit_many`.
+
+    Task `number` is of kind `number` modulo the number of kinds.
     """
 
-    def connect() -> Submit:
+    def connect() -> SubmitNumbers:
         client = ParsyncClient.from_url(url, cluster)
         client.check()
 
         def submit(numbers: Sequence[int]) -> None:
             shards = client.store.keys.shards
             client.submit_many(
-                {"name": TASK, "id": task_id(n, shards), **kinds[n % len(kinds)]} for n in numbers
+                {"name": BENCH_TASK, "id": task_id(n, shards), **kinds[n % len(kinds)]}
+                for n in numbers
             )
 
         return submit
@@ -71,13 +69,12 @@ def through_client(
 
 
 def generator(
-    connect: Callable[[], Submit], pace: Pace, begin_s: float
+    connect: Callable[[], SubmitNumbers], pace: Pace, begin_s: float
 ) -> Callable[[Event, Callable[[Any], None]], Sent]:
-    """Make a generator's job: task k is due k / rate seconds after `begin_s`, on the machine's
-    monotonic clock.
+    """Return the job of a generator: task k is due k / rate seconds after `begin_s` (monotonic).
 
-    It ends `pace.seconds` after the beginning, or when it is told to; what is due then and not
-    submitted is left out.
+    The job ends `pace.seconds` after the beginning, or on a stop. Due tasks that are not submitted
+    by then are left out.
     """
 
     def job(stop: Event, tell: Callable[[Any], None]) -> Sent:
@@ -88,11 +85,11 @@ def generator(
             elapsed_s = time.monotonic() - begin_s
             if elapsed_s > pace.seconds + 1.0:
                 break
-            due = min(pace.due(elapsed_s), sent + AT_ONCE)
+            due = min(pace.due(elapsed_s), sent + MAX_TASKS_PER_SUBMIT)
             if due == sent:
-                stop.wait(POLL_S)
+                stop.wait(GENERATOR_POLL_S)
                 continue
-            submit([pace.number(own) for own in range(sent, due)])
+            submit([pace.number(position) for position in range(sent, due)])
             late_s = max(late_s, time.monotonic() - begin_s - pace.due_s(pace.number(sent)))
             sent = due
         return Sent(sent, late_s)

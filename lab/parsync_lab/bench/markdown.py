@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Runs = Mapping[str, Mapping[str, Any]]
-"""By name: the command's words, and what it printed."""
+BenchRuns = Mapping[str, Mapping[str, Any]]
+"""{name of a run: {"command": its words, "found": its figures}}."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -19,15 +19,17 @@ def cell_of(value: object) -> str:
     """Render a value as the text of a cell."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "-" if value is None else str(value)
 
 
-def named(runs: Runs, prefix: str) -> list[Mapping[str, Any]]:
+def named(runs: BenchRuns, prefix: str) -> list[Mapping[str, Any]]:
     """Return the runs whose names begin with `prefix`."""
     return [run for name, run in runs.items() if name.startswith(prefix)]
 
 
-def rungs_of(runs: Runs) -> list[Mapping[str, Any]]:
+def rungs_of(runs: BenchRuns) -> list[Mapping[str, Any]]:
     """Return the runs of the ladder, lowest rate first."""
     return sorted(named(runs, "ladder-"), key=lambda run: float(run["found"]["rate"]))
 
@@ -37,6 +39,6 @@ def command_of(run: Mapping[str, Any]) -> str:
     return f"`parsync bench {' '.join(run['command'])}`"
 
 
-def audit_of(found: Mapping[str, Any]) -> int:
+def audit_of(figures: Mapping[str, Any]) -> int:
     """Count the faults that the audit of a run found."""
-    return sum(value for value in found["audit"].values() if isinstance(value, int))
+    return sum(value for value in figures["audit"].values() if isinstance(value, int))

@@ -1,4 +1,4 @@
-"""The server's memory for a task: while it waits, while it runs, and after its end."""
+"""The server's memory for a task that waits, runs or has ended."""
 
 import threading
 from typing import Any, Final
@@ -8,44 +8,45 @@ from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 
-from .cost_life import CASES, MESSAGE, NODE_SLOTS, VERBS, Life
+from .cost_life import COST_CASES, COST_NODE_SLOTS, MESSAGE, VERBS, Life
 from .placement import Say, facts_of
 
-PARTS: Final = {
+VERBS_BY_STATE: Final = {
     "waiting": ("submit",),
     "running": ("take", "commit", "start"),
     "ended": ("finish", "release"),
 }
-"""The states in which tasks are measured, and the verbs that bring them there."""
+"""{measured state of a task: the verbs that lead to it}."""
 
 
 def run_memory(tasks: int, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Measure what each case takes, with so many tasks of it at once: bytes a task and MB of all.
-    Raise Stopped.
+    """Return the memory of `tasks` tasks for each case: bytes per task, and MB in all.
+
+    Raises Stopped.
     """
     with EmbeddedServer() as server:
-        found: dict[str, dict[str, dict[str, float]]] = {}
-        for name, case in CASES.items():
+        memory: dict[str, dict[str, dict[str, float]]] = {}
+        for name, case in COST_CASES.items():
             store = Store.from_url(server.url, f"memory-{name}")
-            life = Life(store, case, nodes=-(-tasks // NODE_SLOTS))
+            life = Life(store, case, nodes=-(-tasks // COST_NODE_SLOTS))
             life.begin(MAX_BATCH)
             for verb in VERBS:
                 life.step(verb, MAX_BATCH)  # the server's buffers have grown
             before = _used(store)
             life.begin(tasks)
-            found[name] = {}
-            for state, verbs in PARTS.items():
+            memory[name] = {}
+            for state, verbs in VERBS_BY_STATE.items():
                 for verb in verbs:
                     if stop.is_set():
                         raise Stopped
                     say(f"{name}: {verb}")
                     life.step(verb, MAX_BATCH)
                 used = _used(store) - before
-                found[name][state] = {"bytes": round(used / tasks, 1), "mb": round(used / 1e6, 1)}
+                memory[name][state] = {"bytes": round(used / tasks, 1), "mb": round(used / 1e6, 1)}
         return {
             "tasks": tasks,
             "message_bytes": len(MESSAGE),
-            "memory": found,
+            "memory": memory,
             "facts": facts_of(server),
         }
 

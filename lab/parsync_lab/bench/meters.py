@@ -1,6 +1,4 @@
-"""Meters of the server's work: instructions, counted by callgrind, or microseconds, as the server
-counts them.
-"""
+"""Meters of the server's work: instructions (callgrind), or microseconds (the server's count)."""
 
 import shutil
 import time
@@ -12,15 +10,13 @@ from parsync_redis.errors import ServerUnfit
 from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
 
-Work = Callable[[], None]
+MeteredWork = Callable[[], None]
 
 _MARK: Final = "echoCommand"
-"""The server's function for ECHO: when the server enters it, callgrind writes the count so far and
-begins anew.
-"""
+"""The server's function for ECHO: at each call callgrind writes its count and starts anew."""
 
 _QUIET_S: Final = 3.0
-"""How long the servers do nothing, so that what that costs is known."""
+"""The seconds for which idle servers are measured, to know the cost of doing nothing."""
 
 
 class Meter(Protocol):
@@ -28,7 +24,7 @@ class Meter(Protocol):
 
     unit: str
 
-    def measure(self, work: Work) -> float:
+    def measure(self, work: MeteredWork) -> float:
         """Do the work; return what the server spent on it."""
 
 
@@ -38,9 +34,7 @@ def find_valgrind() -> str | None:
 
 
 def callgrind_words(valgrind: str, folder: Path) -> list[str]:
-    """Return the words before a server's command that count its instructions in files of the
-    folder.
-    """
+    """Return the words before a server's command that make callgrind write counts into `folder`."""
     return [
         valgrind,
         "--tool=callgrind",
@@ -52,10 +46,9 @@ def callgrind_words(valgrind: str, folder: Path) -> list[str]:
 
 
 class Instructions:
-    """Counts the instructions of servers that run under callgrind, without those of the marks and
-    of doing nothing.
+    """Counts the instructions of servers under callgrind, without those of marks and idle time.
 
-    servers: the folder of the counts of each. The servers of a cluster talk to each other all the
+    servers: {folder of the counts: server}. The servers of a cluster talk to each other all the
     time.
     """
 
@@ -72,7 +65,7 @@ class Instructions:
         quiet = self.measure(lambda: time.sleep(_QUIET_S))
         self._a_second = max(0.0, quiet / (time.monotonic() - began_s))
 
-    def measure(self, work: Work) -> float:
+    def measure(self, work: MeteredWork) -> float:
         """Do the work; return the instructions that the servers ran for it."""
         self._mark()
         began_s = time.monotonic()
@@ -91,10 +84,10 @@ class Instructions:
                 f"callgrind does not find the function {_MARK} in this server: measure --by "
                 "commandstats"
             )
-        found = _total(counts[-1])
+        total = _total(counts[-1])
         for path in counts:
             path.unlink()
-        return found
+        return total
 
 
 def _total(path: Path) -> float:
@@ -106,21 +99,19 @@ def _total(path: Path) -> float:
 
 
 class Microseconds:
-    """Reads how long scripts ran, by the servers' own count (INFO commandstats): without reading
-    and replying.
-    """
+    """Reads the run times of scripts from INFO commandstats, without reading and replying."""
 
     unit = "microseconds"
 
     def __init__(self, servers: Sequence[EmbeddedServer]) -> None:
         self._clients: list[Any] = [connect(server.url) for server in servers]
 
-    def measure(self, work: Work) -> float:
+    def measure(self, work: MeteredWork) -> float:
         """Do the work; return the microseconds of the scripts that it ran."""
         before = self._used()
         work()
         return self._used() - before
 
     def _used(self) -> float:
-        found = [client.info("commandstats").get("cmdstat_evalsha", {}) for client in self._clients]
-        return sum(float(stats.get("usec", 0)) for stats in found)
+        stats = [client.info("commandstats").get("cmdstat_evalsha", {}) for client in self._clients]
+        return sum(float(row.get("usec", 0)) for row in stats)

@@ -18,53 +18,56 @@ from parsync_redis.store.store import Store
 
 from . import app as plain
 from .figures import ratio
-from .load import TASK
-from .ours import CLUSTER, Ours, set_up
+from .load import BENCH_TASK
+from .ours import BENCH_CLUSTER, ParsyncContender, set_up
 from .parameters import BenchParameters
 from .placement import Say, facts_of
 from .processes import Processes, cpu_of
 
 WARM: Final = 3
-"""Rounds that are not counted."""
+"""The number of warm-up rounds, which do not count."""
 
 
 def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Compare a snapshot of a fully held partition with HGETALL of its leases: server time and
-    total time in us.
+    """Compare a read of a fully held partition with HGETALL of its leases.
+
+    Returns server time and total time, in us.
     """
     nodes = max(1, slots // 100)
     with EmbeddedServer() as server:
-        store = Store.from_url(server.url, CLUSTER)
+        store = Store.from_url(server.url, BENCH_CLUSTER)
         set_up(store, BenchParameters(schedulers=1, partitions=1))
         homes = [(f"n{number}", slots // nodes) for number in range(nodes)]
-        made = store.run_all(
+        registrations = store.run_all(
             [store.commands.register_node(0, name, 0, 1.0, f"slots={size}") for name, size in homes]
         )
         epoch = store.run(store.commands.read_partition(0)).epoch
         claims = [
             Claim(f"t-{name}-{slot}", "1@1.000000", 0, name, (slot,), inc, "", first, epoch)
-            for (name, size), (inc, first) in zip(homes, made, strict=True)
+            for (name, size), (inc, first) in zip(homes, registrations, strict=True)
             for slot in range(size)
         ]
-        held = 0
-        for at in range(0, len(claims), MAX_BATCH):
-            held += sum(
+        won = 0
+        for start in range(0, len(claims), MAX_BATCH):
+            won += sum(
                 v.won
-                for v in store.run(store.commands.commit(0, claims[at : at + MAX_BATCH])).verdicts
+                for v in store.run(
+                    store.commands.commit(0, claims[start : start + MAX_BATCH])
+                ).verdicts
             )
         key = store.keys.partition(0, "slots")
         ways: dict[str, Callable[[], Any]] = {
             "snapshot": lambda: store.run(store.commands.read_partition(0)),
             "hgetall": lambda: store.client.hgetall(key),
         }
-        found: dict[str, Any] = {"slots": slots, "held": held, "facts": facts_of(server)}
-        for way, ask in ways.items():
-            say(way)
-            found[way] = _timed(store, server, ask, rounds, stop)
-    shot = found["snapshot"]
-    whole = found["hgetall"]
+        figures: dict[str, Any] = {"slots": slots, "held": won, "facts": facts_of(server)}
+        for read, ask in ways.items():
+            say(read)
+            figures[read] = _timed(store, server, ask, rounds, stop)
+    shot = figures["snapshot"]
+    whole = figures["hgetall"]
     return {
-        **found,
+        **figures,
         "server_ratio": ratio(whole["server_us"], shot["server_us"], 1),
         "client_ratio": ratio(whole["client_us"], shot["client_us"], 1),
     }
@@ -73,12 +76,10 @@ def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[s
 def _timed(
     store: Store, server: EmbeddedServer, ask: Callable[[], Any], rounds: int, stop: threading.Event
 ) -> dict[str, float]:
-    """Medians of what a call takes: by the server's own count of microseconds, and from asking to
-    having it parsed.
-    """
+    """Return a call's median times in us: the server's, and that until the reply is parsed."""
     client: Any = store.client
-    own: list[float] = []
-    whole: list[float] = []
+    server_us: list[float] = []
+    client_us: list[float] = []
     for number in range(rounds + WARM):
         if stop.is_set():
             raise Stopped
@@ -92,65 +93,65 @@ def _timed(
             stats[name]["usec"] for name in ("cmdstat_evalsha", "cmdstat_hgetall") if name in stats
         ]
         if number >= WARM:
-            own.append(float(rows[0]))
-            whole.append(took_s * 1e6)
-    return {"server_us": round(median(own), 1), "client_us": round(median(whole), 1)}
+            server_us.append(float(rows[0]))
+            client_us.append(took_s * 1e6)
+    return {"server_us": round(median(server_us), 1), "client_us": round(median(client_us), 1)}
 
 
 def run_submit(tasks: int, rounds: int, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Messages/s of submit_many and of apply_async in a loop, by turns; one process."""
+    """Return the messages per second of submit_many and apply_async, measured by turns."""
     with EmbeddedServer() as server:
-        store = Store.from_url(server.url, CLUSTER)
+        store = Store.from_url(server.url, BENCH_CLUSTER)
         set_up(store, BenchParameters(schedulers=1, partitions=1))
-        known = KnownTasks.of({TASK: None, plain.PLACED: None})
-        store.run(store.commands.offer("n1", offer_with(Resources.of(4), known).text, known))
-        celery = plain.make_app(server.url, CLUSTER)
+        known_tasks = KnownTasks.of({BENCH_TASK: None, plain.PLACED_TASK: None})
+        store.run(
+            store.commands.offer("n1", offer_with(Resources.of(4), known_tasks).text, known_tasks)
+        )
+        celery = plain.make_app(server.url, BENCH_CLUSTER)
         rates: dict[str, list[float]] = {"submit_many": [], "apply_async": []}
-        with ParsyncClient.from_url(server.url, CLUSTER) as client:
+        with ParsyncClient.from_url(server.url, BENCH_CLUSTER) as client:
             ways: dict[str, Callable[[], Any]] = {
                 "submit_many": lambda: client.submit_many(
-                    {"name": plain.PLACED} for _ in range(tasks)
+                    {"name": plain.PLACED_TASK} for _ in range(tasks)
                 ),
                 "apply_async": lambda: [
-                    celery.tasks[plain.PLAIN].apply_async() for _ in range(tasks)
+                    celery.tasks[plain.PLAIN_TASK].apply_async() for _ in range(tasks)
                 ],
             }
             for number in range(rounds + 1):
-                for way, submit in ways.items():
+                for call, submit in ways.items():
                     if stop.is_set():
                         raise Stopped
-                    say(f"round {number} of {rounds}: {way}")
+                    say(f"round {number} of {rounds}: {call}")
                     began_s = time.perf_counter()
                     submit()
                     if number:
-                        rates[way].append(tasks / (time.perf_counter() - began_s))
-                store.client.unlink(plain.QUEUE)
-        found = {way: round(median(values), 1) for way, values in rates.items()}
+                        rates[call].append(tasks / (time.perf_counter() - began_s))
+                store.client.unlink(plain.BENCH_QUEUE)
+        rates_per_s = {call: round(median(values), 1) for call, values in rates.items()}
         pairs = zip(rates["submit_many"], rates["apply_async"], strict=True)
         return {
             "tasks": tasks,
             "rounds": rounds,
-            **found,
+            **rates_per_s,
             "ratio": round(median(a / b for a, b in pairs), 2),
             "facts": facts_of(server),
         }
 
 
-def run_idle(asked: BenchParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Run an idle cluster for `asked.seconds`; return its requests a second and its CPU time.
+def run_idle(parameters: BenchParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+    """Run an idle cluster; return its requests per second and its CPU time.
 
-    requests: scripts that schedulers run; nodes' renewals, which come at a fixed rate, are taken
-    off. commands: with those inside scripts.
+    requests: scripts that schedulers run, without nodes' renewals, which come at a fixed rate.
+    commands: all commands, with those inside scripts.
     """
-    asked.check()
-    with (
-        EmbeddedServer(find_wheel()) as server,
-        Processes(stop) as processes,
-    ):  # Redis does not count the commands of a client
-        one = Ours(server.url, asked, processes, idle=True)
-        one.start(say)
-        processes.pause(2 * asked.gap_s)
-        client: Any = one.store.client
+    parameters.check()
+    # the wheel has Valkey: Redis does not count the commands of each client
+    with EmbeddedServer(find_wheel()) as server, Processes(stop) as processes:
+        contender = ParsyncContender(server.url, parameters, processes, idle=True)
+        contender.start(say)
+        processes.pause(2 * parameters.gap_s)
+        client: Any = contender.store.client
 
         def look() -> tuple[float, dict[str, int], dict[str, float], float, int]:
             counts: dict[str, int] = {}
@@ -166,7 +167,7 @@ def run_idle(asked: BenchParameters, stop: threading.Event, say: Say) -> dict[st
             return time.monotonic(), counts, processes.cpu_s(), cpu_of(server.process.pid), scripts
 
         began = look()
-        until_s = time.monotonic() + asked.seconds
+        until_s = time.monotonic() + parameters.seconds
         while (rest_s := until_s - time.monotonic()) > 0:
             processes.pause(min(1.0, rest_s))
             say(f"{max(0.0, until_s - time.monotonic()):.0f} s to go")
@@ -175,19 +176,21 @@ def run_idle(asked: BenchParameters, stop: threading.Event, say: Say) -> dict[st
         a_second = {
             kind: round((ended[1][kind] - began[1].get(kind, 0)) / seconds, 1) for kind in ended[1]
         }
-        renewals = asked.nodes / (asked.lease_s / 5)
+        renewals = parameters.nodes / (parameters.lease_s / 5)
         scripts = (ended[4] - began[4]) / seconds - renewals
-        one.end([])
+        contender.end([])
         return {
-            "schedulers": asked.schedulers,
-            "nodes": asked.nodes,
-            "partitions": asked.partitions,
-            "gap_s": asked.gap_s,
-            "seconds": asked.seconds,
+            "schedulers": parameters.schedulers,
+            "nodes": parameters.nodes,
+            "partitions": parameters.partitions,
+            "gap_s": parameters.gap_s,
+            "seconds": parameters.seconds,
             "commands_per_s": a_second,
-            "requests_per_scheduler_and_s": round(scripts / asked.schedulers, 1),
-            "commands_per_scheduler_and_s": round(a_second["schedulers"] / asked.schedulers, 1),
-            "partitions_per_gap": asked.partitions / asked.gap_s,
+            "requests_per_scheduler_and_s": round(scripts / parameters.schedulers, 1),
+            "commands_per_scheduler_and_s": round(
+                a_second["schedulers"] / parameters.schedulers, 1
+            ),
+            "partitions_per_gap": parameters.partitions / parameters.gap_s,
             "cpu_share": {
                 **{
                     kind: round((ended[2][kind] - began[2][kind]) / seconds, 3) for kind in ended[2]

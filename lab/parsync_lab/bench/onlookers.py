@@ -12,23 +12,26 @@ import numpy as np
 from parsync_redis.client import ParsyncClient
 
 from .figures import quantiles
-from .load import TASK
+from .load import BENCH_TASK
 
-OVERVIEW = "/"
-NODES = "/view/nodes"
-EVENTS = "/events"
-PATHS: Final = (OVERVIEW, NODES, "/view/schedulers")
-"""Pages that viewers follow, the first one the first, and so on."""
+OVERVIEW_PATH = "/"
+NODES_PATH = "/view/nodes"
+EVENTS_PATH = "/events"
+PATHS: Final = (OVERVIEW_PATH, NODES_PATH, "/view/schedulers")
+"""The pages that viewers follow: viewer k follows page k modulo their number."""
 
-NODE: Final = "n0"
-"""The node that is drained and undrained: it is on the first page of nodes."""
+DRAINED_NODE: Final = "n0"
+"""The node to drain and undrain; it is on the first page of nodes."""
 
-LATE_S: Final = 60.0
-"""A change must be shown within this time."""
+CHANGE_LIMIT_S: Final = 60.0
+"""The time within which viewers must show a change."""
 
 
 class Onlooker(threading.Thread):
-    """A viewer who follows a path, as a browser does. messages: how many have come."""
+    """A viewer who follows a path, as a browser does.
+
+    messages: the number of received messages.
+    """
 
     def __init__(self, url: str, path: str) -> None:
         super().__init__(daemon=True)
@@ -42,8 +45,8 @@ class Onlooker(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Read until the service ends."""
-        with urllib.request.urlopen(self._request, timeout=LATE_S) as answer:  # noqa: S310  our own server
+        """Read messages until the service ends."""
+        with urllib.request.urlopen(self._request, timeout=CHANGE_LIMIT_S) as answer:  # noqa: S310  our own server
             for line in answer:
                 self.messages += line == b"\n"
                 if self._wanted and self._wanted in line:
@@ -52,19 +55,19 @@ class Onlooker(threading.Thread):
                     self._found.set()
 
     def want(self, text: str) -> None:
-        """Look out for a text from now on."""
+        """Begin to look for a text in new messages."""
         self._found.clear()
         self._wanted = text.encode()
 
     def wait(self) -> float:
-        """Wait for the text and return when it had come, in monotonic seconds."""
-        if not self._found.wait(LATE_S):
-            raise TimeoutError(f"{self.path} has not shown a change after {LATE_S:g} s")
+        """Wait for the text; return when it came, in monotonic seconds."""
+        if not self._found.wait(CHANGE_LIMIT_S):
+            raise TimeoutError(f"{self.path} has not shown a change after {CHANGE_LIMIT_S:g} s")
         return self.found_s
 
 
 class Changes:
-    """Changes the state: submits a task, drains a node, and so on, and times what viewers show."""
+    """Changes the state (submits a task, drains a node, ...) and times when viewers show it."""
 
     def __init__(
         self, client: ParsyncClient, onlookers: Sequence[Onlooker], stop: threading.Event
@@ -75,9 +78,7 @@ class Changes:
         self._waiting = sum(kind.waiting for kind in client.demand())
 
     def timed(self, seconds: float) -> dict[str, Any]:
-        """Change the state for so long, and return how late viewers of pages and of events were, in
-        ms.
-        """
+        """Change the state for `seconds`; return how late viewers of pages and events were (ms)."""
         late: dict[str, list[float]] = {"pages": [], "events": []}
         dice = random.Random(1)
         until_s = time.monotonic() + seconds
@@ -91,27 +92,29 @@ class Changes:
         submits = number % 2 == 0
         reason = f"change {number};"
         text = f">{self._waiting + 1:,}<" if submits else reason
-        paths = (OVERVIEW,) if submits else (NODES, EVENTS)
-        onlookers = [one for one in self._onlookers if one.path in paths]
-        for one in onlookers:
-            one.want(text)
+        paths = (OVERVIEW_PATH,) if submits else (NODES_PATH, EVENTS_PATH)
+        onlookers = [onlooker for onlooker in self._onlookers if onlooker.path in paths]
+        for onlooker in onlookers:
+            onlooker.want(text)
         if not submits and number > 1:
-            self._client.undrain(NODE)
+            self._client.undrain(DRAINED_NODE)
         began_s = time.monotonic()
         if submits:
-            self._client.submit(TASK)
+            self._client.submit(BENCH_TASK)
             self._waiting += 1
         else:
-            self._client.drain(NODE, reason=reason)
-        for one in onlookers:
-            late["events" if one.path == EVENTS else "pages"].append((one.wait() - began_s) * 1000)
+            self._client.drain(DRAINED_NODE, reason=reason)
+        for onlooker in onlookers:
+            late["events" if onlooker.path == EVENTS_PATH else "pages"].append(
+                (onlooker.wait() - began_s) * 1000
+            )
 
 
 def spread(times: Sequence[float]) -> dict[str, float]:
-    """Return median, 99th percentile and maximum of times."""
-    found = quantiles(np.array(times))
+    """Return the median, 99th percentile and maximum of times."""
+    percentiles = quantiles(np.array(times))
     return {
-        "p50_ms": found["p50"],
-        "p99_ms": found["p99"],
+        "p50_ms": percentiles["p50"],
+        "p99_ms": percentiles["p99"],
         "max_ms": round(max(times, default=0.0), 2),
     }

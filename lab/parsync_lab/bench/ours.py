@@ -1,6 +1,4 @@
-"""parsync in the placement bench: schedulers, stand-ins for agents, generators; and the rival
-*state*.
-"""
+"""The contender *parsync* (schedulers, stand-ins for agents, generators) and the rival *state*."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from parsync_redis.inspect.audit import audit
+from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
 from parsync_redis.placement.strategy import Floats
 from parsync_redis.scheduler.core.core import Core
@@ -21,20 +20,20 @@ from parsync_redis.store.reads.demand import read_kinds
 from parsync_redis.store.store import Store
 
 from ..simulate.modes import whole_state
-from .load import TASK, Submit, task_id, through_client
+from .load import BENCH_TASK, SubmitNumbers, task_id, through_client
 from .parameters import BenchParameters, System
 from .processes import Member, Processes
 from .standins import stand_in
 
-CLUSTER: Final = "bench"
-START_S: Final = 120.0
-STEPS: Final = ("submitted", "placed", "started", "finished")
-CHUNK: Final = 2000
+BENCH_CLUSTER: Final = "bench"
+CLUSTER_START_S: Final = 120.0
+TIMED_STEPS: Final = ("submitted", "placed", "started", "finished")
+TASKS_PER_READ: Final = 2000
 
 
 @dataclass(slots=True)
 class TaskTimes:
-    """Server times of each task, by number, in ms (nan: never), and the audit's findings."""
+    """The times of each task (server ms, nan for never), and the findings of the audit."""
 
     submitted_ms: Floats
     placed_ms: Floats
@@ -46,109 +45,110 @@ class TaskTimes:
 def read_times(
     store: Store, numbers: Sequence[int]
 ) -> tuple[list[tuple[TaskState, int]], list[Floats]]:
-    """Return state and starts of each task, and its four times as arrays."""
-    found = [
-        status
-        for at in range(0, len(numbers), CHUNK)
-        for status in store.statuses(
-            task_id(n, store.keys.shards) for n in numbers[at : at + CHUNK]
-        )
+    """Return (state, starts) of each task, and its four times as arrays."""
+    ids = [task_id(number, store.keys.shards) for number in numbers]
+    statuses: list[TaskStatus] = []
+    for first in range(0, len(ids), TASKS_PER_READ):
+        statuses += store.statuses(ids[first : first + TASKS_PER_READ])
+    stamps = [
+        [float(status.times.get(step) or "nan") for step in TIMED_STEPS] for status in statuses
     ]
-    stamps = [[float(status.times.get(step) or "nan") for step in STEPS] for status in found]
-    times = np.array(stamps, dtype=float).reshape(len(numbers), len(STEPS))
-    return [(status.state, status.starts) for status in found], [
-        times[:, column] for column in range(len(STEPS))
+    times = np.array(stamps, dtype=float).reshape(len(numbers), len(TIMED_STEPS))
+    return [(status.state, status.starts) for status in statuses], [
+        times[:, column] for column in range(len(TIMED_STEPS))
     ]
 
 
-def settings_of(url: str, asked: BenchParameters) -> Settings:
+def settings_of(url: str, parameters: BenchParameters) -> Settings:
     """Return the settings of a bench's cluster."""
     return Settings.load(
         url=url,
-        cluster=CLUSTER,
-        partitions=asked.partitions,
-        shards=asked.shards or None,
-        gap_s=asked.gap_s,
-        lease_s=asked.lease_s,
-        strategy=asked.strategy,
+        cluster=BENCH_CLUSTER,
+        partitions=parameters.partitions,
+        shards=parameters.shards or None,
+        gap_s=parameters.gap_s,
+        lease_s=parameters.lease_s,
+        strategy=parameters.strategy,
     )
 
 
-def set_up(store: Store, asked: BenchParameters) -> None:
-    """Create the cluster, without any process."""
-    join_cluster(store, settings_of("redis://127.0.0.1", asked), create=True)
+def set_up(store: Store, parameters: BenchParameters) -> None:
+    """Create the cluster without starting a process."""
+    join_cluster(store, settings_of("redis://127.0.0.1", parameters), create=True)
 
 
 def named(url: str, kind: str) -> str:
-    """Add a client name to the URL, so that the server's client list tells the processes apart."""
+    """Return the URL with a client name, which tells the processes apart in the server's list."""
     return f"{url}?client_name={kind}"
 
 
-class Ours:
-    """The product under load; with `system` state its schedulers read the whole state every gap,
-    each by itself.
+class ParsyncContender:
+    """parsync under load; the schedulers of the rival *state* read the whole state once a gap.
 
-    idle: there will be no tasks, so that nobody looks into inboxes.
+    idle: no tasks will come, so that stand-ins do not read inboxes.
     """
 
     def __init__(
-        self, url: str, asked: BenchParameters, processes: Processes, idle: bool = False
+        self, url: str, parameters: BenchParameters, processes: Processes, idle: bool = False
     ) -> None:
         self.url = url
-        self.asked = asked
+        self.parameters = parameters
         self.processes = processes
         self.idle = idle
-        self.store = Store.from_url(url, CLUSTER)
-        self.settings = settings_of(named(url, "schedulers"), asked)
+        self.store = Store.from_url(url, BENCH_CLUSTER)
+        self.settings = settings_of(named(url, "schedulers"), parameters)
         self._schedulers: list[Member] = []
 
     def start(self, say: Callable[[str], None]) -> None:
         """Create the cluster, register all nodes, and wait until every scheduler sees all slots."""
-        asked = self.asked
+        parameters = self.parameters
         join_cluster(self.store, self.settings, create=True)
-        plans = asked.node_plans()
+        plans = parameters.node_plans()
         agents = [
             self.processes.start(
                 "agents",
                 stand_in(
                     named(self.url, "agents"),
-                    CLUSTER,
-                    plans[which :: asked.agents],
-                    asked.partitions,
-                    asked.duration_s,
-                    asked.lease_s,
-                    TASK,
+                    BENCH_CLUSTER,
+                    plans[number :: parameters.agents],
+                    parameters.partitions,
+                    parameters.duration_s,
+                    parameters.lease_s,
+                    BENCH_TASK,
                     self.idle,
                 ),
             )
-            for which in range(asked.agents)
+            for number in range(parameters.agents)
         ]
-        say(f"{asked.nodes} nodes register")
+        say(f"{parameters.nodes} nodes register")
         for agent in agents:
-            self.processes.hear(agent, START_S + asked.nodes / 20)
-        names = [f"s{number:02d}" for number in range(asked.schedulers)]
+            self.processes.hear(agent, CLUSTER_START_S + parameters.nodes / 20)
+        names = [f"s{number:02d}" for number in range(parameters.schedulers)]
         self._schedulers = [
-            self.processes.start("schedulers", scheduler_job(self.settings, n, asked.system))
+            self.processes.start("schedulers", scheduler_job(self.settings, n, parameters.system))
             for n in names
         ]
-        say(f"{asked.schedulers} schedulers read them")
-        deadline = time.monotonic() + START_S
-        while [row.get("free") for row in self.stats()] != [str(asked.slots)] * asked.schedulers:
+        say(f"{parameters.schedulers} schedulers read them")
+        deadline = time.monotonic() + CLUSTER_START_S
+        while [row.get("free") for row in self.stats()] != [
+            str(parameters.slots)
+        ] * parameters.schedulers:
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"after {START_S:g} s not every scheduler sees all {asked.slots} slots"
+                    f"after {CLUSTER_START_S:g} s not every scheduler sees all "
+                    f"{parameters.slots} slots"
                 )
             self.processes.pause(0.2)
 
-    def connect(self) -> Callable[[], Submit]:
+    def connect(self) -> Callable[[], SubmitNumbers]:
         """Return a function that a generator calls to get its submit function."""
-        return through_client(self.url, CLUSTER, self.asked.task_kinds())
+        return through_client(self.url, BENCH_CLUSTER, self.parameters.task_kinds())
 
     def stats(self) -> list[dict[str, str]]:
         """Return the schedulers' own figures."""
         return [
             self.store.hash(self.store.keys.stats(f"s{n:02d}"))
-            for n in range(self.asked.schedulers)
+            for n in range(self.parameters.schedulers)
         ]
 
     def open(self) -> int:
@@ -160,27 +160,25 @@ class Ours:
         return sum(counts) + sum(line.count for line in read_kinds(self.store).values())
 
     def end(self, numbers: Sequence[int]) -> tuple[TaskTimes, dict[str, Any]]:
-        """Stop schedulers and stand-ins, and audit the state; return the tasks' times
-        and counts.
-        """
+        """Stop all processes and audit the state; return the times of the tasks, and counts."""
         counters: list[dict[str, int]] = self.processes.finish("schedulers")
         runs = self.processes.finish("agents")
         states, times = read_times(self.store, numbers)
         started = [id for ran in runs for id in ran.started]
         facts = audit(self.store)
         keys = self.store.keys
-        partitions = range(self.asked.partitions)
+        partitions = range(self.parameters.partitions)
         client: Any = self.store.client
         free = sum(client.bitcount(keys.partition(p, "free")) for p in partitions)
         counted = sum(int(client.hget(keys.partition(p, "meta"), "free") or 0) for p in partitions)
         placed = sum(row["placed"] for row in counters)
-        said = {
+        audit_counts = {
             "lost": sum(state != (TaskState.SUCCEEDED, 1) for state in states),
             "ran_twice": len(started) - len(set(started)),
             "leaked_slots": sum(client.hlen(keys.partition(p, "slots")) for p in partitions),
-            "bitmap_mismatches": abs(self.asked.slots - free)
+            "bitmap_mismatches": abs(self.parameters.slots - free)
             + sum("free bit" in fact for fact in facts),
-            "counter_mismatches": abs(self.asked.slots - counted)
+            "counter_mismatches": abs(self.parameters.slots - counted)
             + abs(len(numbers) - sum(r.finished for r in runs)),
             "facts": len(facts),
             "first_facts": facts[:5],
@@ -194,13 +192,13 @@ class Ours:
             "refused": sum(r.refused for r in runs),
             "lapsed": sum(r.lapsed for r in runs),
         }
-        return TaskTimes(times[0], times[1], times[2], times[3], said), counts
+        return TaskTimes(times[0], times[1], times[2], times[3], audit_counts), counts
 
 
 def scheduler_job(
     settings: Settings, name: str, system: str = System.PARSYNC
 ) -> Callable[[Event, Callable[[Any], None]], dict[str, int]]:
-    """Make a scheduler's job: run until stopped; its result are its counters."""
+    """Return the job of a scheduler, which runs until stopped and returns its counters."""
 
     def job(stop: Event, tell: Callable[[Any], None]) -> dict[str, int]:
         store = Store.from_url(
@@ -221,8 +219,8 @@ def scheduler_job(
                 asks=False,
                 shards=config.shards,
             )
-        one = Scheduler(store, config, settings, name, core=core)
-        one.run(stop)
-        return asdict(one.core.counters)
+        scheduler = Scheduler(store, config, settings, name, core=core)
+        scheduler.run(stop)
+        return asdict(scheduler.core.counters)
 
     return job

@@ -16,9 +16,7 @@ from .standins import NodePlan
 
 
 class System(StrEnum):
-    """The system that places: parsync; the same with whole-state reads; one script; nothing (one
-    queue per class).
-    """
+    """The contender: parsync, parsync with whole-state reads, one script, or a queue per class."""
 
     PARSYNC = "parsync"
     STATE = "state"
@@ -28,17 +26,16 @@ class System(StrEnum):
 
 GPUS = 5
 ZONES = 5
-SIZES = 2
-KINDS = GPUS * ZONES * SIZES
+MEMORY_SIZES = 2
+MAX_TASK_KINDS = GPUS * ZONES * MEMORY_SIZES
 
 
 @dataclass(frozen=True, slots=True)
 class BenchParameters:
-    """A placement bench; check() raises InvalidInput.
+    """The parameters of a placement bench; check() raises InvalidInput.
 
-    `kinds`: 1, or 50 unlike kinds of task on labelled nodes.
-
-    primaries: of a cluster; 1 is a server without one. shards: of the queue, 0 is the usual number.
+    kinds: 1, or 50 different kinds of task on labelled nodes. primaries: of a cluster; 1 is a
+    single server. shards: of the queue, 0 is the usual number.
     """
 
     schedulers: int = 20
@@ -79,14 +76,14 @@ class BenchParameters:
             check_flag(
                 "--" + name.removesuffix("_s").replace("_", "-"), getattr(self, name), least, most
             )
-        for flag, value, known in (
+        for flag, value, valid_values in (
             ("--strategy", self.strategy, list(Strategy)),
             ("--system", self.system, list(System)),
-            ("--kinds", self.kinds, [1, KINDS]),
+            ("--kinds", self.kinds, [1, MAX_TASK_KINDS]),
         ):
-            if value not in known:
+            if value not in valid_values:
                 raise InvalidInput(
-                    f"{flag} {value!r} is not known: known are {', '.join(map(str, known))}"
+                    f"{flag} {value!r} is not known: known are {', '.join(map(str, valid_values))}"
                 )
         if self.slots % self.node_slots:
             raise InvalidInput(
@@ -126,11 +123,12 @@ class BenchParameters:
         return self.rate * self.duration_s / self.slots
 
     def node_plans(self) -> list[NodePlan]:
-        """Make the nodes: scores nearly normal, mean 9.5, variance 2; for 50 kinds with labels and
-        amounts.
+        """Return the nodes; scores are nearly normal (mean 9.5, variance 2).
+
+        With 50 kinds of task the nodes have labels and amounts.
         """
         scores = np.random.default_rng(1).normal(9.5, 2**0.5, self.nodes)
-        found = []
+        plans = []
         for number in range(self.nodes):
             labels = dict[str, str]()
             resources = dict[str, object]()
@@ -138,8 +136,8 @@ class BenchParameters:
                 labels = {"gpu_model": f"g{number % GPUS}", "zone": f"z{number // GPUS % ZONES}"}
                 resources = {"mem": 4 * self.node_slots}
             offer = Resources.of(self.node_slots, resources, labels)
-            found.append(NodePlan(f"n{number}", offer, round(float(scores[number]), 3)))
-        return found
+            plans.append(NodePlan(f"n{number}", offer, round(float(scores[number]), 3)))
+        return plans
 
     def task_kinds(self) -> Sequence[Mapping[str, Any]]:
         """Return the options of each kind of task: a GPU model, a zone and an amount of memory."""
@@ -152,5 +150,5 @@ class BenchParameters:
             }
             for gpu in range(GPUS)
             for zone in range(ZONES)
-            for size in range(SIZES)
+            for size in range(MEMORY_SIZES)
         ]

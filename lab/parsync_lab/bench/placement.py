@@ -1,6 +1,4 @@
-"""The placement bench: real schedulers, open-loop load, stand-ins for agents; measured, then
-audited.
-"""
+"""The placement bench: real schedulers, an open-loop load, stand-ins for agents, and an audit."""
 
 import os
 import platform
@@ -22,64 +20,67 @@ from .baseline import measure_baseline
 from .central import Central
 from .figures import Pace, grows, quantiles, rate_within, ratio
 from .load import Sent, generator
-from .ours import Ours, TaskTimes
+from .ours import ParsyncContender, TaskTimes
 from .parameters import BenchParameters, System
 from .processes import Processes
 from .queues import Queues
 from .servers import start_servers
-from .watch import Contender, Say, Watch
+from .watch import Contender, RunWatch, Say
 
 
-def contender(url: str, asked: BenchParameters, processes: Processes) -> Contender:
-    """Make the system that `asked` names."""
+def contender(url: str, parameters: BenchParameters, processes: Processes) -> Contender:
+    """Return the contender that `parameters` name."""
     rivals: dict[str, Callable[[str, BenchParameters, Processes], Contender]]
     rivals = {System.CENTRAL: Central, System.QUEUES: Queues}
-    return rivals.get(asked.system, Ours)(url, asked, processes)
+    return rivals.get(parameters.system, ParsyncContender)(url, parameters, processes)
 
 
-def run_placement(asked: BenchParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+def run_placement(parameters: BenchParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
     """Run one load; return the figures of docs/performance.md.
 
     Raise InvalidInput, Stopped or TimeoutError.
     """
-    asked.check()
+    parameters.check()
     load = round(os.getloadavg()[0], 1)
-    with start_servers(asked.primaries, aof=asked.aof) as servers, Processes(stop) as processes:
+    with (
+        start_servers(parameters.primaries, aof=parameters.aof) as servers,
+        Processes(stop) as processes,
+    ):
         say("baseline")
         server = servers.all[0]
         baseline = measure_baseline(server.url, server.process.pid)
-        one = contender(servers.url, asked, processes)
-        one.start(say)
-        watch = Watch(servers.all, processes, one)
+        system = contender(servers.url, parameters, processes)
+        system.start(say)
+        watch = RunWatch(servers.all, processes, system)
         begin_s = time.monotonic() + 1.0
         paces = [
-            Pace(asked.rate, asked.seconds, which, asked.generators)
-            for which in range(asked.generators)
+            Pace(parameters.rate, parameters.seconds, generator_number, parameters.generators)
+            for generator_number in range(parameters.generators)
         ]
         for pace in paces:
-            processes.start("generators", generator(one.connect(), pace, begin_s))
+            processes.start("generators", generator(system.connect(), pace, begin_s))
         begin_ms = watch.server_ms(begin_s)
-        warm_s = min(asked.duration_s, max(asked.seconds / 2, asked.seconds - 15))
+        warm_s = min(parameters.duration_s, max(parameters.seconds / 2, parameters.seconds - 15))
         watch.until(begin_s + warm_s, say)
         before = watch.look()
-        watch.until(begin_s + asked.seconds, say)
+        watch.until(begin_s + parameters.seconds, say)
         after = watch.look()
         sent: list[Sent] = processes.finish("generators")
         watch.drain(say)
         say("audit")
         numbers = sorted(
-            pace.number(own)
-            for pace, made in zip(paces, sent, strict=True)
-            for own in range(made.submitted)
+            pace.number(position)
+            for pace, sent_by_one in zip(paces, sent, strict=True)
+            for position in range(sent_by_one.submitted)
         )
-        times, counts = one.end(numbers)
-        due_ms = begin_ms + np.array(numbers, dtype=float) / asked.rate * 1e3
-        window = (begin_ms + warm_s * 1e3, begin_ms + asked.seconds * 1e3)
+        times, counts = system.end(numbers)
+        due_ms = begin_ms + np.array(numbers, dtype=float) / parameters.rate * 1e3
+        window = (begin_ms + warm_s * 1e3, begin_ms + parameters.seconds * 1e3)
         return {
-            **asdict(asked),
-            "load": round(asked.load, 4),
-            **_rates(times, due_ms, window, asked),
-            "late_s": round(max(one.late_s for one in sent), 3),
+            **asdict(parameters),
+            "load": round(parameters.load, 4),
+            **_rates(times, due_ms, window, parameters),
+            "late_s": round(max(system.late_s for system in sent), 3),
             "conflicts_per_claim": ratio(
                 after["conflicts"] - before["conflicts"], after["claims"] - before["claims"]
             ),
@@ -94,18 +95,17 @@ def run_placement(asked: BenchParameters, stop: threading.Event, say: Say) -> di
 
 
 def _rates(
-    times: TaskTimes, due_ms: Floats, window: tuple[float, float], asked: BenchParameters
+    times: TaskTimes, due_ms: Floats, window: tuple[float, float], parameters: BenchParameters
 ) -> dict[str, Any]:
     inside = (due_ms >= window[0]) & (due_ms < window[1])
     delays = (times.placed_ms - due_ms)[inside]
     delays = np.maximum(delays[~np.isnan(delays)], 0.0)
     placed = rate_within(times.placed_ms, *window)
     all_delays = (times.placed_ms - due_ms)[due_ms < window[1]]
-    growing = grows(
-        all_delays[~np.isnan(all_delays)]
-    )  # of the whole run: what piled up before the window is growth too
+    # of the whole run: delays that grew before the window count as well
+    growing = grows(all_delays[~np.isnan(all_delays)])
     return {
-        "offered_per_s": asked.rate,
+        "offered_per_s": parameters.rate,
         "submitted_per_s": None
         if np.isnan(times.submitted_ms).all()
         else rate_within(times.submitted_ms, *window),
@@ -115,7 +115,7 @@ def _rates(
         "tasks": len(due_ms),
         "delay_ms": quantiles(delays),
         "delay_grows": growing,
-        "sustained": placed >= 0.98 * asked.rate and not growing,
+        "sustained": placed >= 0.98 * parameters.rate and not growing,
     }
 
 

@@ -1,12 +1,10 @@
-"""Sections of docs/performance.md on placing: rates, rivals, kinds of task, and cost by the size of
-the cluster.
-"""
+"""The sections of docs/performance.md on placing: rates, rivals, kinds, and cost by size."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from .figures import ratio
-from .markdown import Runs, audit_of, cell_of, command_of, named, rungs_of, table
+from .markdown import BenchRuns, audit_of, cell_of, command_of, named, rungs_of, table
 
 _RATES = (
     "offered/s",
@@ -24,18 +22,18 @@ _RATES = (
 
 
 def _rates(run: Mapping[str, Any]) -> list[object]:
-    found = run["found"]
+    figures = run["found"]
     return [
-        found["offered_per_s"],
-        found["placed_per_s"],
-        found["placed_per_s"] / found["baseline_claims_per_s"],
-        "yes" if found["sustained"] else "no",
-        found["delay_ms"]["p50"],
-        found["delay_ms"]["p99"],
-        f"{found['conflicts_per_claim']:.3%}",
-        found["redis_us_per_placement"],
-        found["redis_cpu_share"],
-        audit_of(found),
+        figures["offered_per_s"],
+        figures["placed_per_s"],
+        figures["placed_per_s"] / figures["baseline_claims_per_s"],
+        "yes" if figures["sustained"] else "no",
+        figures["delay_ms"]["p50"],
+        figures["delay_ms"]["p99"],
+        f"{figures['conflicts_per_claim']:.3%}",
+        figures["redis_us_per_placement"],
+        figures["redis_cpu_share"],
+        audit_of(figures),
         command_of(run),
     ]
 
@@ -54,22 +52,22 @@ _LIVES = (
 
 
 def _lives(run: Mapping[str, Any]) -> list[object]:
-    found = run["found"]
-    clients = found["us_per_placement"]
-    placed = ratio(1e6, found["redis_us_per_placement"])
-    baseline = found["baseline_claims_per_cpu_s"]
+    figures = run["found"]
+    clients = figures["us_per_placement"]
+    placed = ratio(1e6, figures["redis_us_per_placement"])
+    baseline = figures["baseline_claims_per_cpu_s"]
     return [
-        found["offered_per_s"],
+        figures["offered_per_s"],
         *(clients.get(kind) for kind in ("agents", "schedulers", "generators")),
         sum(clients.values()),
-        found["redis_us_per_placement"],
+        figures["redis_us_per_placement"],
         placed,
         baseline,
         ratio(placed, baseline),
     ]
 
 
-def ladder(runs: Runs) -> list[str]:
+def ladder(runs: BenchRuns) -> list[str]:
     """Render the runs at growing rates."""
     rungs = [*rungs_of(runs), *named(runs, "eased"), *named(runs, "million")]
     if not rungs:
@@ -123,12 +121,12 @@ def ladder(runs: Runs) -> list[str]:
     ]
 
 
-def rivals(runs: Runs) -> list[str]:
+def rivals(runs: BenchRuns) -> list[str]:
     """Render the runs of other systems under the same load."""
     rows = named(runs, "rival-")
     if not rows:
         return []
-    found = [run["found"] for run in rows]
+    figures = [run["found"] for run in rows]
     return [
         "## Other systems under the same load\n",
         "*state*: our schedulers, but each reads the whole state once a gap. *central*: no "
@@ -164,7 +162,7 @@ def rivals(runs: Runs) -> list[str]:
                     audit_of(f),
                     command_of(run),
                 ]
-                for f, run in zip(found, rows, strict=True)
+                for f, run in zip(figures, rows, strict=True)
             ],
         ),
         "*central* wins if all tasks see the same scores and one server suffices: it decides with "
@@ -177,7 +175,7 @@ def rivals(runs: Runs) -> list[str]:
     ]
 
 
-def kinds(runs: Runs) -> list[str]:
+def kinds(runs: BenchRuns) -> list[str]:
     """Render the runs with 50 kinds of task."""
     rows = named(runs, "kinds-")
     if not rows:
@@ -232,11 +230,11 @@ def _cheaper(rows: list[Mapping[str, Any]]) -> str:
     )
 
 
-def scale(runs: Runs) -> list[str]:
+def scale(runs: BenchRuns) -> list[str]:
     """Render the cost of a placement by slots and by schedulers."""
     if "scale" not in runs:
         return []
-    found = runs["scale"]["found"]
+    figures = runs["scale"]["found"]
     head = (
         "slots",
         "schedulers",
@@ -260,16 +258,16 @@ def scale(runs: Runs) -> list[str]:
             r["memory_mb"],
             audit_of(r),
         ]
-        for r in (*found["by_slots"], *found["by_schedulers"])
+        for r in (*figures["by_slots"], *figures["by_schedulers"])
     ]
     return [
         "## Cost of a placement by the size of the cluster\n",
-        f"CPU microseconds per placement, at {found['rate']:,.0f} tasks/s of "
-        f"{found['duration_s']:g} s: "
+        f"CPU microseconds per placement, at {figures['rate']:,.0f} tasks/s of "
+        f"{figures['duration_s']:g} s: "
         f"{command_of(runs['scale'])}. The figures include the reads and renewals that do not "
         "depend on the rate. "
-        f"Redis at 200,000 slots / at 2,000: **{cell_of(found['ratio_slots'])}** (target 1.3); "
+        f"Redis at 200,000 slots / at 2,000: **{cell_of(figures['ratio_slots'])}** (target 1.3); "
         "with 20 schedulers / "
-        f"with 1: **{cell_of(found['ratio_schedulers'])}** (target 1.5).\n",
+        f"with 1: **{cell_of(figures['ratio_schedulers'])}** (target 1.5).\n",
         table(head, rows),
     ]

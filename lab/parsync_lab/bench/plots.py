@@ -3,37 +3,42 @@
 from pathlib import Path
 
 from ..simulate.plots import finish_axes, line, new_figure, save
-from .markdown import Runs, rungs_of
+from .markdown import BenchRuns, rungs_of
 
 
-def draw_plots(runs: Runs, folder: Path) -> list[str]:
-    """Rate and delay along the ladder; costs along the scale."""
+def draw_plots(runs: BenchRuns, folder: Path) -> list[str]:
+    """Draw rate and delay along the ladder, and costs along the scale; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
+    files = []
     rungs = [run["found"] for run in rungs_of(runs)]
     if rungs:
         figure = new_figure()
-        left, right = figure.subplots(1, 2)
-        offered = [found["offered_per_s"] for found in rungs]
+        left_axes, right_axes = figure.subplots(1, 2)
+        offered = [figures["offered_per_s"] for figures in rungs]
         line(
-            left, [found["placed_per_s"] for found in rungs], "placed/s", "tab:blue", "o-", offered
+            left_axes,
+            [figures["placed_per_s"] for figures in rungs],
+            "placed/s",
+            "tab:blue",
+            "o-",
+            offered,
         )
-        line(left, offered, "offered/s", "tab:gray", "--", offered)
+        line(left_axes, offered, "offered/s", "tab:gray", "--", offered)
         for name, colour in (("p50", "tab:green"), ("p99", "tab:red")):
             line(
-                right,
-                [found["delay_ms"][name] for found in rungs],
+                right_axes,
+                [figures["delay_ms"][name] for figures in rungs],
                 f"delay {name}, ms",
                 colour,
                 "o-",
                 offered,
             )
-        right.set_yscale("log")
-        for axes in (left, right):
+        right_axes.set_yscale("log")
+        for axes in (left_axes, right_axes):
             axes.set_xlabel("offered, tasks/s")
-        finish_axes(left, right)
+        finish_axes(left_axes, right_axes)
         save(figure, "20 schedulers, 200,000 slots", folder, "rates")
-        made.append("rates")
+        files.append("rates")
     if "scale" in runs:
         figure = new_figure()
         for axes, by in zip(figure.subplots(1, 2), ("slots", "schedulers"), strict=True):
@@ -57,5 +62,5 @@ def draw_plots(runs: Runs, folder: Path) -> list[str]:
                 axes.set_xscale("log")
             finish_axes(axes)
         save(figure, "What a placement costs", folder, "scale")
-        made.append("scale")
-    return made
+        files.append("scale")
+    return files

@@ -27,10 +27,8 @@ from parsync_redis.errors import ServerUnreachable
 _FORK: Final = multiprocessing.get_context("fork")
 _TICKS: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 Tell = Callable[[Any], None]
-Job = Callable[[threading.Event, Tell], Any]
-"""The work of a process: it watches the event, may tell something at any time, and its result is
-told last.
-"""
+ProcessJob = Callable[[threading.Event, Tell], Any]
+"""The work of a process: it watches the event, may send messages, and sends its result last."""
 
 
 class _Failed(str):
@@ -39,7 +37,10 @@ class _Failed(str):
 
 @dataclass(slots=True)
 class Member:
-    """A process; `ended` is what it returned."""
+    """A process of the bench.
+
+    ended: its result, once it has ended.
+    """
 
     role: str
     process: BaseProcess
@@ -54,75 +55,78 @@ class Member:
 
 
 class Processes:
-    """Starts processes in several roles and stops them; a context manager that leaves nothing
-    running.
+    """Starts and stops processes in several roles.
+
+    As a context manager it leaves no process running.
     """
 
     def __init__(self, stop: threading.Event) -> None:
         self.stop_asked = stop
         self.members: list[Member] = []
 
-    def start(self, role: str, job: Job) -> Member:
+    def start(self, role: str, job: ProcessJob) -> Member:
         """Fork a process. Call it before this process has threads that hold locks."""
         heard = _FORK.Queue()
-        theirs, ours = _FORK.Pipe(duplex=False)
+        child_end, parent_end = _FORK.Pipe(duplex=False)
         process = _FORK.Process(
-            target=_run, args=(job, theirs, heard, os.getpid()), name=f"bench {role}", daemon=True
+            target=_run,
+            args=(job, child_end, heard, os.getpid()),
+            name=f"bench {role}",
+            daemon=True,
         )
         process.start()
-        self.members.append(Member(role, process, ours, heard))
+        self.members.append(Member(role, process, parent_end, heard))
         return self.members[-1]
 
     def pause(self, seconds: float) -> None:
-        """Sleep; raise Stopped if the bench is to end, ServerUnreachable if a process
-        has failed.
-        """
+        """Sleep; raise Stopped if the bench has to end, ServerUnreachable if a process failed."""
         if self.stop_asked.wait(seconds):
             raise Stopped
-        for one in self.members:
-            if not one.process.is_alive() and not one.ended and one.process.exitcode:
-                self.hear(one, 1.0)
+        for member in self.members:
+            if not member.process.is_alive() and not member.ended and member.process.exitcode:
+                self.hear(member, 1.0)
                 raise ServerUnreachable(
-                    f"a process of the bench ({one.role}) ended with {one.process.exitcode}"
+                    f"a process of the bench ({member.role}) ended with {member.process.exitcode}"
                 )
 
-    def hear(self, one: Member, timeout_s: float) -> Any:
-        """Return the next message of a process; raise Stopped, or ServerUnreachable if it fails or
-        stays silent.
+    def hear(self, member: Member, timeout_s: float) -> Any:
+        """Return the next message of a process.
+
+        Raises Stopped, or ServerUnreachable if the process fails or stays silent.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self.stop_asked.is_set():
                 raise Stopped
             try:
-                told = one.heard.get(timeout=0.1)
+                message = member.heard.get(timeout=0.1)
             except queue.Empty:
-                if not one.process.is_alive() and one.heard.empty():
+                if not member.process.is_alive() and member.heard.empty():
                     break
                 continue
-            if isinstance(told, _Failed):
-                raise ServerUnreachable(f"a process of the bench ({one.role}) failed: {told}")
-            return told
+            if isinstance(message, _Failed):
+                raise ServerUnreachable(f"a process of the bench ({member.role}) failed: {message}")
+            return message
         raise ServerUnreachable(
-            f"a process of the bench ({one.role}) said nothing for {timeout_s:g} s"
+            f"a process of the bench ({member.role}) said nothing for {timeout_s:g} s"
         )
 
     def finish(self, role: str, timeout_s: float = 60.0) -> list[Any]:
         """Ask all processes of a role to end; return their results in the order of their start."""
-        mine = [one for one in self.members if one.role == role]
-        for one in mine:
-            one.stop()
-        for one in mine:
-            one.ended.append(self.hear(one, timeout_s))
-            one.process.join(10)
-        return [one.ended[-1] for one in mine]
+        members = [member for member in self.members if member.role == role]
+        for member in members:
+            member.stop()
+        for member in members:
+            member.ended.append(self.hear(member, timeout_s))
+            member.process.join(10)
+        return [member.ended[-1] for member in members]
 
     def cpu_s(self) -> dict[str, float]:
-        """Return the CPU seconds, user and system, of each role so far."""
-        found: dict[str, float] = {}
-        for one in self.members:
-            found[one.role] = found.get(one.role, 0.0) + cpu_of(one.process.pid or 0)
-        return found
+        """Return {role: CPU seconds so far, user and system}."""
+        seconds: dict[str, float] = {}
+        for member in self.members:
+            seconds[member.role] = seconds.get(member.role, 0.0) + cpu_of(member.process.pid or 0)
+        return seconds
 
     def __enter__(self) -> "Processes":
         return self
@@ -133,15 +137,15 @@ class Processes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for one in self.members:
-            one.stop()
+        for member in self.members:
+            member.stop()
         deadline = time.monotonic() + (5.0 if kind is None else 1.0)
-        for one in self.members:
-            one.process.join(max(0.0, deadline - time.monotonic()))
-            if one.process.is_alive():
-                one.process.kill()
-                one.process.join()
-            one.heard.close()
+        for member in self.members:
+            member.process.join(max(0.0, deadline - time.monotonic()))
+            if member.process.is_alive():
+                member.process.kill()
+                member.process.join()
+            member.heard.close()
 
 
 def cpu_of(pid: int) -> float:
@@ -153,7 +157,7 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def _run(job: Job, line: Any, heard: "Queue[Any]", parent: int) -> None:
+def _run(job: ProcessJob, line: Any, heard: "Queue[Any]", parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.freeze()  # the garbage collector need not scan what the fork inherited

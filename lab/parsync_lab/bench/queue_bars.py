@@ -1,6 +1,4 @@
-"""The figures of the queue by kind, each beside its bar and its goal: what tasks without a seat
-cost the others.
-"""
+"""The figures of `bench queue`, each beside its bar and its goal."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final
 
-from .markdown import Runs, command_of, table
+from .markdown import BenchRuns, command_of, table
 from .placement import Say
 from .queue_blocked import many_kinds, measure_blocked, measure_reasons, one_kind
 from .queue_order import measure_order, measure_priority
@@ -17,38 +15,41 @@ from .queue_parameters import QueueParameters
 Measure = Callable[[QueueParameters, threading.Event, Say], dict[str, Any]]
 
 
-def _blocked_kind(asked: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
-    return measure_blocked(asked, one_kind(asked.waiting), stop, say)
+def _blocked_kind(parameters: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+    return measure_blocked(parameters, one_kind(parameters.waiting), stop, say)
 
 
-def _blocked_kinds(asked: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
-    return measure_blocked(asked, many_kinds(asked.kinds), stop, say)
+def _blocked_kinds(parameters: QueueParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+    return measure_blocked(parameters, many_kinds(parameters.kinds), stop, say)
 
 
-PARTS: Final[dict[str, Measure]] = {
+QUEUE_PARTS: Final[dict[str, Measure]] = {
     "blocked-kind": _blocked_kind,
     "blocked-kinds": _blocked_kinds,
     "priority": measure_priority,
     "order": measure_order,
     "reasons": measure_reasons,
 }
-"""The parts of the bench, each on a server of its own."""
+"""{part of the bench: its measurement}; each part has a server of its own."""
 
 
 def run_queue(
-    asked: QueueParameters, stop: threading.Event, say: Say, only: Collection[str] = tuple(PARTS)
+    parameters: QueueParameters,
+    stop: threading.Event,
+    say: Say,
+    only: Collection[str] = tuple(QUEUE_PARTS),
 ) -> dict[str, Any]:
     """Measure each part; return its figures, and the rows of the table."""
-    asked.check()
+    parameters.check()
     parts = {
-        name: measure(asked, stop, partial(_say, say, name))
-        for name, measure in PARTS.items()
+        name: measure(parameters, stop, partial(_say, say, name))
+        for name, measure in QUEUE_PARTS.items()
         if name in only
     }
     facts = [part.pop("facts") for part in parts.values()][-1]
-    rows = [asdict(row) | {"reached": row.reached} for row in bars_of(parts, asked.schedulers)]
+    rows = [asdict(row) | {"reached": row.reached} for row in bars_of(parts, parameters.schedulers)]
     return {
-        "asked": asdict(asked),
+        "asked": asdict(parameters),
         **parts,
         "rows": rows,
         "audit": sum(part["audit"] for part in parts.values()),
@@ -62,9 +63,10 @@ def _say(say: Say, part: str, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure with its bar and its goal; None was never reached. at_least: more is better.
+    """A figure with its bar and its goal; a measured None means never.
 
-    without: the same figure of a cluster where nothing else waits.
+    at_least: whether larger is better. without: the same figure of a cluster where nothing else
+    waits.
     """
 
     what: str
@@ -90,17 +92,22 @@ def bars_of(parts: Mapping[str, Mapping[str, Any]], schedulers: int) -> list[Tar
     """Return the figures of these parts."""
     rows: list[Target] = []
     for name, bar, goal in (("blocked-kind", 100, 20), ("blocked-kinds", 1000, 200)):
-        if found := parts.get(name):
-            count = f"{found['kinds']:,} blocked kind{'s' * (found['kinds'] != 1)}"
-            behind = f"delay of a task that fits, behind {found['waiting']:,} tasks of {count}"
-            seen = found["delay_ms"]
-            before = found["delay_before_ms"]
-            cores = round(sum(found["cores"].values()), 4)
-            worst = None if found["not_placed"] else seen["worst"]
-            without = round(sum(found["cores_before"].values()), 4)
+        if figures := parts.get(name):
+            count = f"{figures['kinds']:,} blocked kind{'s' * (figures['kinds'] != 1)}"
+            behind = f"delay of a task that fits, behind {figures['waiting']:,} tasks of {count}"
+            delay_ms = figures["delay_ms"]
+            before = figures["delay_before_ms"]
+            cores = round(sum(figures["cores"].values()), 4)
+            worst = None if figures["not_placed"] else delay_ms["worst"]
+            without = round(sum(figures["cores_before"].values()), 4)
             rows += [
                 Target(
-                    f"{behind}: median", seen["median"], bar, goal, "ms", without=before["median"]
+                    f"{behind}: median",
+                    delay_ms["median"],
+                    bar,
+                    goal,
+                    "ms",
+                    without=before["median"],
                 ),
                 Target("the same: worst", worst, bar, goal, "ms", without=before["worst"]),
                 Target(
@@ -111,29 +118,29 @@ def bars_of(parts: Mapping[str, Mapping[str, Any]], schedulers: int) -> list[Tar
                     without=without,
                 ),
             ]
-    if found := parts.get("priority"):
-        for what, counts in found["started_before"].items():
+    if figures := parts.get("priority"):
+        for urgent, counts in figures["started_before"].items():
             text = (
-                f"started before one of priority 9, of {found['waiting']:,} on 2 slots, {what}: "
-                "most"
+                f"started before one of priority 9, of {figures['waiting']:,} on 2 slots, "
+                f"{urgent}: most"
             )
             rows.append(
                 Target(text, None if None in counts else max(counts), schedulers + 1, 1, "tasks")
             )
-    if found := parts.get("order"):
-        equal = f"{found['tasks']} equal tasks, 1 slot, {found['schedulers']} schedulers"
-        pairs, late = (max(row[name] for row in found["rounds"]) for name in ("pairs", "late"))
+    if figures := parts.get("order"):
+        equal = f"{figures['tasks']} equal tasks, 1 slot, {figures['schedulers']} schedulers"
+        pairs, late = (max(row[name] for row in figures["rounds"]) for name in ("pairs", "late"))
         rows += [
-            Target(f"{equal}: pairs out of order of {found['of_pairs']:,}, most", pairs, 30, 0),
+            Target(f"{equal}: pairs out of order of {figures['of_pairs']:,}, most", pairs, 30, 0),
             Target("the same: places that one is late, most", late, 3, 0),
         ]
-    if found := parts.get("reasons"):
-        text = f"true reason after 1 s, {found['waiting']:,} tasks of {found['kinds']} kinds"
-        rows.append(Target(text, 100 * found["with_true_reason"], 100, 100, "%", at_least=True))
+    if figures := parts.get("reasons"):
+        text = f"true reason after 1 s, {figures['waiting']:,} tasks of {figures['kinds']} kinds"
+        rows.append(Target(text, 100 * figures["with_true_reason"], 100, 100, "%", at_least=True))
     return rows
 
 
-HEAD: Final = ("WHAT", "MEASURED", "WITHOUT", "BAR", "GOAL", "REACHED")
+QUEUE_COLUMNS: Final = ("WHAT", "MEASURED", "WITHOUT", "BAR", "GOAL", "REACHED")
 
 
 def cells(row: Mapping[str, Any]) -> Sequence[object]:
@@ -151,17 +158,17 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def queue(runs: Runs) -> list[str]:
+def queue(runs: BenchRuns) -> list[str]:
     """Render the section of docs/performance.md."""
     if "queue" not in runs:
         return []
-    found = runs["queue"]["found"]
+    figures = runs["queue"]["found"]
     command = command_of(runs["queue"])
     return [
         "## Tasks without a seat\n",
         "The delay and the CPU that tasks without a seat cost the others, by the server's clock; "
         "*without*: the same "
         "figure while nothing waits. "
-        f"{command}, audit {found['audit']}.\n",
-        table([name.lower() for name in HEAD], map(cells, found["rows"])),
+        f"{command}, audit {figures['audit']}.\n",
+        table([name.lower() for name in QUEUE_COLUMNS], map(cells, figures["rows"])),
     ]

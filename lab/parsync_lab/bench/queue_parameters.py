@@ -8,12 +8,12 @@ from ..flags import check_flag
 
 @dataclass(frozen=True, slots=True)
 class QueueParameters:
-    """How many tasks wait, and how often each figure is measured; check() raises InvalidInput.
+    """The parameters of `bench queue`; check() raises InvalidInput.
 
-    waiting: tasks of the blocked kind. kinds: blocked kinds, of a task each. probes: single tasks
-    behind them. tasks: how many wait when one of priority 9 comes. unseated: tasks that are to have
-    a reason. rounds: how often priority and order are measured. quiet_s: for how long the cores
-    are.
+    waiting: tasks of the blocked kind. kinds: blocked kinds, with a task each. probes: single tasks
+    behind them. tasks: the waiting tasks when an urgent task comes. unseated: tasks that must get a
+    reason. rounds: measurements of priority and order. quiet_s: the time for which the cores are
+    measured.
     """
 
     waiting: int = 200_000
@@ -47,4 +47,4 @@ LIMITS: Final[dict[str, tuple[float, float]]] = {
 SHORT: Final = QueueParameters(
     waiting=2000, kinds=200, probes=3, tasks=1000, unseated=1000, rounds=1, quiet_s=0.5
 )
-"""Sizes for a look in some seconds: the figures of cores and delays mean little then."""
+"""Parameters for a run of some seconds, whose cores and delays mean little."""

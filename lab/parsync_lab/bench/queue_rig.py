@@ -1,6 +1,4 @@
-"""The cluster of the queue bench: a server, schedulers, and a stand-in for the agent of
-each node.
-"""
+"""The cluster of `bench queue`: a server, schedulers, and a stand-in for each node's agent."""
 
 import threading
 import time
@@ -18,24 +16,24 @@ from parsync_redis.placement.strategy import Floats
 from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.server.embedded import EmbeddedServer
 
-from .load import TASK, task_id
-from .ours import CLUSTER, START_S, named, read_times, scheduler_job, settings_of
+from .load import BENCH_TASK, task_id
+from .ours import BENCH_CLUSTER, CLUSTER_START_S, named, read_times, scheduler_job, settings_of
 from .parameters import BenchParameters
 from .placement import facts_of
 from .processes import Processes, cpu_of
 from .standins import NodePlan, stand_in
 
-PARTITIONS: Final = 8
+RIG_PARTITIONS: Final = 8
 FOR_EVER_S: Final = 3600.0
-"""How long the tasks of a busy node last: longer than any bench."""
+"""The run time of the busy node's tasks, longer than any bench."""
 
-Options = Mapping[str, Any]
+TaskFields = Mapping[str, Any]
 """The options of a task, as in `parsync={...}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A node: its offer, and how long it holds each of its tasks."""
+    """A node of the rig: its offer, and the run time of its tasks."""
 
     name: str
     offer: Resources
@@ -43,7 +41,10 @@ class Home:
 
 
 class Rig:
-    """A running cluster. Tasks have numbers; it counts them as they are submitted."""
+    """A running cluster.
+
+    It numbers the tasks in the order of their submits.
+    """
 
     def __init__(
         self, server: EmbeddedServer, processes: Processes, homes: Sequence[Home], schedulers: int
@@ -53,10 +54,9 @@ class Rig:
         self._homes = homes
         self._names = [f"s{number}" for number in range(schedulers)]
         self._slots = sum(home.offer.slots for home in homes)
-        self._asked = BenchParameters(
-            partitions=PARTITIONS, strategy=Strategy.ADAPTIVE
-        )  # as a new cluster has it
-        self._settings = settings_of(server.url, self._asked)
+        # the strategy of a new cluster
+        self._parameters = BenchParameters(partitions=RIG_PARTITIONS, strategy=Strategy.ADAPTIVE)
+        self._settings = settings_of(server.url, self._parameters)
         self.client = ParsyncClient(self._settings)
         self.store = self.client.store
         self.submitted = 0
@@ -65,56 +65,57 @@ class Rig:
         """Create the cluster, register the nodes, and wait until every scheduler sees all slots."""
         join_cluster(self.store, self._settings, create=True)
         url = named(self._server.url, "agents")
-        lease_s = self._asked.lease_s
+        lease_s = self._parameters.lease_s
         agents = [
             stand_in(
                 url,
-                CLUSTER,
+                BENCH_CLUSTER,
                 [NodePlan(home.name, home.offer, 1.0)],
-                PARTITIONS,
+                RIG_PARTITIONS,
                 home.hold_s,
                 lease_s,
-                TASK,
+                BENCH_TASK,
             )
             for home in self._homes
         ]
         for agent in [self.processes.start("agents", job) for job in agents]:
-            self.processes.hear(agent, START_S)
+            self.processes.hear(agent, CLUSTER_START_S)
         for name in self._names:
             self.processes.start("schedulers", scheduler_job(self._settings, name))
         self._until_all_see(self._slots)
 
     def _until_all_see(self, free: int) -> None:
-        """Wait until so many slots are free in every scheduler's copy of the state."""
-        deadline = time.monotonic() + START_S
+        """Wait until every scheduler's copy has `free` free slots."""
+        deadline = time.monotonic() + CLUSTER_START_S
         while any(
             self.store.hash(self.store.keys.stats(name)).get("free") != str(free)
             for name in self._names
         ):
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"after {START_S:g} s not every scheduler sees {free} free slots"
+                    f"after {CLUSTER_START_S:g} s not every scheduler sees {free} free slots"
                 )
             self.processes.pause(0.1)
 
-    def submit(self, tasks: Sequence[Options]) -> range:
-        """Submit tasks as fast as it goes; return their numbers."""
+    def submit(self, tasks: Sequence[TaskFields]) -> range:
+        """Submit tasks without pauses; return their numbers."""
         numbers = range(self.submitted, self.submitted + len(tasks))
         self.submitted += len(tasks)
         pairs = zip(numbers, tasks, strict=True)
         self.client.submit_many(
-            {"name": TASK, "id": task_id(number), **options} for number, options in pairs
+            {"name": BENCH_TASK, "id": task_id(number), **options} for number, options in pairs
         )
         return numbers
 
     def times(self, numbers: Sequence[int]) -> list[Floats]:
-        """Return when each task was submitted, placed, started and finished: server time in ms, nan
-        for never.
+        """Return when each task was submitted, placed, started and finished.
+
+        Server times in ms, nan for never.
         """
         return read_times(self.store, numbers)[1]
 
     def until(self, numbers: Sequence[int], state: TaskState, most_s: float) -> bool:
-        """Wait until tasks are in a state; return False if they are not after `most_s` seconds."""
+        """Wait until all tasks are in a state; return False if not after `most_s` seconds."""
         ids = [task_id(number) for number in numbers]
         deadline = time.monotonic() + most_s
         while any(task.state is not state for task in self.client.statuses(ids)):
@@ -123,20 +124,16 @@ class Rig:
             self.processes.pause(0.1)
         return True
 
-    def occupy(self, options: Options) -> None:
-        """Submit a task of one slot; wait until it runs and all schedulers know: it holds what the
-        others wait for.
-        """
-        if not self.until(self.submit([options]), TaskState.RUNNING, START_S):
+    def occupy(self, options: TaskFields) -> None:
+        """Submit a task that holds what other tasks wait for; return once all schedulers know."""
+        if not self.until(self.submit([options]), TaskState.RUNNING, CLUSTER_START_S):
             raise TimeoutError(
-                f"after {START_S:g} s the task that holds the busy node does not run"
+                f"after {CLUSTER_START_S:g} s the task that holds the busy node does not run"
             )
         self._until_all_see(self._slots - 1)
 
     def cores(self, seconds: float) -> dict[str, float]:
-        """Return the CPU seconds a second of the schedulers and of the server, for so
-        many seconds.
-        """
+        """Return the cores that the schedulers and the server use during `seconds`."""
         began_s = time.monotonic()
         before = self._cpu_s()
         self.processes.pause(seconds)
@@ -151,9 +148,7 @@ class Rig:
         }
 
     def end(self) -> list[str]:
-        """Stop the schedulers, then the stand-ins, whose tasks end; return what an audit finds
-        wrong.
-        """
+        """Stop all processes; return the facts that an audit finds wrong."""
         self.processes.finish("schedulers")
         self.processes.finish("agents")
         return audit(self.store)
@@ -165,7 +160,7 @@ class Rig:
 
 @contextmanager
 def running(homes: Sequence[Home], schedulers: int, stop: threading.Event) -> Iterator[Rig]:
-    """Run a cluster on a server of its own; it leaves nothing running."""
+    """Yield a running cluster on a server of its own, and stop it at the end."""
     with EmbeddedServer() as server, Processes(stop) as processes:
         rig = Rig(server, processes, homes, schedulers)
         rig.start()

@@ -16,65 +16,69 @@ import numpy as np
 from parsync_redis.placement.strategy import Floats
 from parsync_redis.store.server.connection import connect
 
-from .load import TASK, Submit, task_id
+from .load import BENCH_TASK, SubmitNumbers, task_id
 from .ours import TaskTimes
 from .parameters import BenchParameters
 from .processes import Processes
-from .standins import POLL_S, batches, turn_until
+from .standins import STAND_IN_POLL_S, batches, turn_until
 from .wire import Wire, pack
 
-CLASSES: Final = 5
-"""Classes of machine, each with its queue."""
+MACHINE_CLASSES: Final = 5
+"""The number of machine classes, each with a queue."""
 
-_ID: Final = re.compile(rb'"id": ?"b(\d+)"')
+_MESSAGE_ID: Final = re.compile(rb'"id": ?"b(\d+)"')
 _QUEUE_STATE: Final = ("unacked", "unacked_index")
 
 
 @dataclass(slots=True)
-class Times:
-    """The result of a stand-in for plain workers: (number, begun, ended), monotonic seconds."""
+class WorkerRuns:
+    """The runs of a stand-in for plain workers: (number, begun, ended), monotonic seconds."""
 
     runs: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 class Queues:
-    """Plain Celery: who submits chooses the class of machine; whichever machine of the class is
-    free takes the next.
-    """
+    """Plain Celery with a queue per machine class: the submitter chooses the class."""
 
-    def __init__(self, url: str, asked: BenchParameters, processes: Processes) -> None:
+    def __init__(self, url: str, parameters: BenchParameters, processes: Processes) -> None:
         self.url = url
-        self.asked = asked
+        self.parameters = parameters
         self.processes = processes
         self.client: Any = connect(url, timeout_s=60)
 
     def start(self, say: Callable[[str], None]) -> None:
         """Start the stand-ins for workers; each has its share of the slots of every class."""
-        for _ in range(self.asked.agents):
+        for _ in range(self.parameters.agents):
             self.processes.start(
-                "agents", self._agent(self.asked.slots // CLASSES // self.asked.agents)
+                "agents",
+                self._agent(self.parameters.slots // MACHINE_CLASSES // self.parameters.agents),
             )
 
-    def _agent(self, slots: int) -> Callable[[Event, Callable[[Any], None]], Times]:
-        """Workers with `slots` slots of each class; as kombu does, a message is unacked until its
-        task has ended.
+    def _agent(self, slots: int) -> Callable[[Event, Callable[[Any], None]], WorkerRuns]:
+        """Return the job of workers with `slots` slots of each class.
+
+        As with kombu, a message stays unacknowledged until its task has ended.
         """
 
-        def job(stop: Event, tell: Callable[[Any], None]) -> Times:
+        def job(stop: Event, tell: Callable[[Any], None]) -> WorkerRuns:
             wire = Wire(self.url)
-            made = Times()
-            room = [slots] * CLASSES
-            held: list[tuple[float, int, int, float]] = []
+            times = WorkerRuns()
+            room = [slots] * MACHINE_CLASSES
+            running: list[tuple[float, int, int, float]] = []
 
             def turn(now_s: float) -> None:
-                asks = [("RPOP", _queue(c), max(1, room[c])) for c in range(CLASSES) if room[c] > 0]
-                classes = [c for c in range(CLASSES) if room[c] > 0]
+                asks = [
+                    ("RPOP", _queue(c), max(1, room[c]))
+                    for c in range(MACHINE_CLASSES)
+                    if room[c] > 0
+                ]
+                classes = [c for c in range(MACHINE_CLASSES) if room[c] > 0]
                 commands: list[Sequence[Any]] = []
                 for c, messages in zip(
                     classes, wire.ask(pack(asks), len(asks)) if asks else (), strict=True
                 ):
                     for message in messages or ():
-                        match = _ID.search(message)
+                        match = _MESSAGE_ID.search(message)
                         assert match, message
                         number = int(match[1])
                         begun_s = time.monotonic()
@@ -82,27 +86,27 @@ class Queues:
                             ("ZADD", "unacked_index", begun_s, number),
                             ("HSET", "unacked", number, message),
                         ]
-                        heapq.heappush(held, (begun_s + self.asked.duration_s, number, c, begun_s))
+                        heapq.heappush(
+                            running, (begun_s + self.parameters.duration_s, number, c, begun_s)
+                        )
                         room[c] -= 1
-                while held and held[0][0] <= now_s:
-                    _, number, c, begun_s = heapq.heappop(held)
+                while running and running[0][0] <= now_s:
+                    _, number, c, begun_s = heapq.heappop(running)
                     commands += [("ZREM", "unacked_index", number), ("HDEL", "unacked", number)]
-                    made.runs.append((number, begun_s, time.monotonic()))
+                    times.runs.append((number, begun_s, time.monotonic()))
                     room[c] += 1
-                for some in batches(commands, 1000):
-                    wire.ask(pack(some), len(some))
+                for batch in batches(commands, 1000):
+                    wire.ask(pack(batch), len(batch))
 
-            turn_until(stop, POLL_S, turn)
-            return made
+            turn_until(stop, STAND_IN_POLL_S, turn)
+            return times
 
         return job
 
-    def connect(self) -> Callable[[], Submit]:
-        """Return a generator's connection; it publishes with Celery, one message at a time, as
-        apply_async does.
-        """
+    def connect(self) -> Callable[[], SubmitNumbers]:
+        """Return a connector that publishes with Celery, one message at a time."""
 
-        def connect_one() -> Submit:
+        def connect_one() -> SubmitNumbers:
             from celery import Celery
 
             app = Celery("bench", broker=self.url, set_as_current=False)
@@ -112,9 +116,9 @@ class Queues:
             def send(numbers: Sequence[int]) -> None:
                 for number in numbers:
                     app.send_task(
-                        TASK,
+                        BENCH_TASK,
                         task_id=task_id(number),
-                        queue=_queue(number % CLASSES),
+                        queue=_queue(number % MACHINE_CLASSES),
                         producer=producer,
                     )
 
@@ -128,7 +132,7 @@ class Queues:
 
     def open(self) -> int:
         """Count the messages that wait or are not acknowledged."""
-        waiting = sum(self.client.llen(_queue(c)) for c in range(CLASSES))
+        waiting = sum(self.client.llen(_queue(c)) for c in range(MACHINE_CLASSES))
         return int(waiting + self.client.hlen("unacked"))
 
     def end(self, numbers: Sequence[int]) -> tuple[TaskTimes, dict[str, Any]]:
@@ -136,16 +140,16 @@ class Queues:
 
         A task counts as placed once a worker took its message.
         """
-        runs = [run for made in self.processes.finish("agents") for run in made.runs]
+        runs = [run for times in self.processes.finish("agents") for run in times.runs]
         seconds, micros = self.client.time()
         offset_ms = seconds * 1e3 + micros / 1e3 - time.monotonic() * 1e3
-        at = {number: which for which, number in enumerate(numbers)}
+        position_of = {number: position for position, number in enumerate(numbers)}
         begun = np.full(len(numbers), np.nan)
         ended = np.full(len(numbers), np.nan)
         for number, begun_s, ended_s in runs:
-            begun[at[number]] = begun_s * 1e3 + offset_ms
-            ended[at[number]] = ended_s * 1e3 + offset_ms
-        said = {
+            begun[position_of[number]] = begun_s * 1e3 + offset_ms
+            ended[position_of[number]] = ended_s * 1e3 + offset_ms
+        audit = {
             "lost": int(np.count_nonzero(np.isnan(ended))),
             "ran_twice": len(runs) - len({number for number, _, _ in runs}),
             "leaked_slots": sum(self.client.exists(key) for key in _QUEUE_STATE),
@@ -155,7 +159,7 @@ class Queues:
             "first_facts": [],
         }
         unknown: Floats = np.full(len(numbers), np.nan)
-        return TaskTimes(unknown, begun, begun, ended, said), {"placed": len(runs)}
+        return TaskTimes(unknown, begun, begun, ended, audit), {"placed": len(runs)}
 
 
 def _queue(number: int) -> str:

@@ -16,22 +16,16 @@ from .placement import Say
 from .tables import render
 
 LADDER: Final = (8_000, 10_000, 12_000, 14_000, 16_000, 18_000, 20_000, 24_000, 30_000, 38_000)
-"""Rates that are tried one after the other, until one is not sustained, twice: others have the
-machine as well.
-"""
+"""The rates to try in turn, until a rate twice fails: other users share the machine."""
 
-TRIES: Final = ("", "-again")
-SLOTS: Final = 200_000
-LOAD: Final = 0.95
-"""The share of the slots that the tasks hold in the end: they hold them for as long as
-that takes.
-"""
+RUN_SUFFIXES: Final = ("", "-again")
+LADDER_SLOTS: Final = 200_000
+LADDER_LOAD: Final = 0.95
+"""The share of the slots that tasks hold at the end; the duration of a task follows from it."""
 
 RIVALS: Final = ("parsync", "state", "central", "queues")
 TABLE_RATE: Final = 600
-"""The load offered to all rivals: little enough for plain Celery's publisher, the slowest part of
-them.
-"""
+"""The load of all rivals: low enough for plain Celery's publisher, their slowest part."""
 
 KINDS_RATE: Final = 2_000
 CLUSTER_RATE: Final = 2_000
@@ -60,21 +54,23 @@ RUNS: Final[dict[str, list[str]]] = {
 }
 
 
-def measure_all(keep: Path, again: bool, most: float, stop: threading.Event, say: Say) -> None:
-    """Run every bench; each leaves a file with its command and its output."""
+def measure_all(
+    keep: Path, measure_anew: bool, highest_rate: float, stop: threading.Event, say: Say
+) -> None:
+    """Run every bench; each writes a file with its command and its output."""
     keep.mkdir(parents=True, exist_ok=True)
     best = 0.0
-    for rate in (rate for rate in LADDER if rate <= most):
+    for rate in (rate for rate in LADDER if rate <= highest_rate):
         if not any(
-            _keep(keep, f"ladder-{rate}{n}", _full(rate), again, stop, say)["sustained"]
-            for n in TRIES
+            _keep(keep, f"ladder-{rate}{n}", _full(rate), measure_anew, stop, say)["sustained"]
+            for n in RUN_SUFFIXES
         ):
             break
         best = float(rate)
     if best:
-        _keep(keep, "eased", _full(0.8 * best), again, stop, say)
+        _keep(keep, "eased", _full(0.8 * best), measure_anew, stop, say)
         million = _placement(0.8 * best, ["--seconds", "20", "--slots", "1000000"])
-        _keep(keep, "million", million, again, stop, say)
+        _keep(keep, "million", million, measure_anew, stop, say)
     for system in RIVALS:
         words = [
             *_placement(TABLE_RATE, ["--seconds", "12"]),
@@ -83,7 +79,7 @@ def measure_all(keep: Path, again: bool, most: float, stop: threading.Event, say
             "--slots",
             "4000",
         ]
-        _keep(keep, f"rival-{system}", words, again, stop, say)
+        _keep(keep, f"rival-{system}", words, measure_anew, stop, say)
     for system in ("parsync", "central"):
         words = [
             *_placement(KINDS_RATE, ["--seconds", "20"]),
@@ -98,40 +94,40 @@ def measure_all(keep: Path, again: bool, most: float, stop: threading.Event, say
             keep,
             f"kinds-{system}",
             [*words, "--node-slots", "4", "--duration", "15"],
-            again,
+            measure_anew,
             stop,
             say,
         )
     for primaries in (1, 2):
         words = _placement(CLUSTER_RATE, ["--seconds", "20", "--primaries", f"{primaries}"])
-        _keep(keep, f"primaries-{primaries}", words, again, stop, say)
+        _keep(keep, f"primaries-{primaries}", words, measure_anew, stop, say)
     for name, words in RUNS.items():
-        _keep(keep, name, words, again, stop, say)
+        _keep(keep, name, words, measure_anew, stop, say)
 
 
-def _placement(rate: float, more: Sequence[str]) -> list[str]:
-    return ["placement", "--rate", f"{rate:g}", *more]
+def _placement(rate: float, options: Sequence[str]) -> list[str]:
+    return ["placement", "--rate", f"{rate:g}", *options]
 
 
 def _full(rate: float) -> list[str]:
-    duration_s = LOAD * SLOTS / rate
+    duration_s = LADDER_LOAD * LADDER_SLOTS / rate
     return _placement(
         rate, ["--seconds", f"{max(30, duration_s + 15):.4g}", "--duration", f"{duration_s:.4g}"]
     )
 
 
 def _keep(
-    keep: Path, name: str, words: list[str], again: bool, stop: threading.Event, say: Say
+    keep: Path, name: str, words: list[str], measure_anew: bool, stop: threading.Event, say: Say
 ) -> dict[str, Any]:
-    """Return a command's JSON output, from the file of an earlier run unless `again`."""
+    """Return a command's JSON output, from the file of an earlier run unless `measure_anew`."""
     path = keep / f"{name}.json"
-    if again or not path.exists():
+    if measure_anew or not path.exists():
         say(f"{name}: parsync bench {' '.join(words)}")
         path.write_text(
             json.dumps({"command": words, "found": _run(words, stop)}, indent=1), encoding="utf-8"
         )
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["found"]
-    return found
+    figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["found"]
+    return figures
 
 
 def _run(words: list[str], stop: threading.Event) -> dict[str, Any]:
@@ -139,9 +135,9 @@ def _run(words: list[str], stop: threading.Event) -> dict[str, Any]:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-    told: list[str] = []
+    outputs: list[str] = []
     reader = threading.Thread(
-        target=lambda: told.append(process.stdout.read() if process.stdout else "")
+        target=lambda: outputs.append(process.stdout.read() if process.stdout else "")
     )
     reader.start()
     while reader.is_alive():
@@ -150,12 +146,12 @@ def _run(words: list[str], stop: threading.Event) -> dict[str, Any]:
             process.wait()
             raise Stopped
         time.sleep(0.1)
-    if process.wait() not in (0, 1) or not told[0].strip():
+    if process.wait() not in (0, 1) or not outputs[0].strip():
         raise ServerUnreachable(
             f"parsync bench {' '.join(words)} ended with {process.returncode} and told nothing"
         )
-    found: dict[str, Any] = json.loads(told[0])
-    return found
+    figures: dict[str, Any] = json.loads(outputs[0])
+    return figures
 
 
 def write_report(keep: Path, out: Path) -> None:

@@ -1,6 +1,4 @@
-"""The cost of a placement by the number of slots and by the number of schedulers; the rest is
-constant.
-"""
+"""The cost of a placement by the number of slots, and by the number of schedulers."""
 
 import threading
 from collections.abc import Sequence
@@ -12,9 +10,9 @@ from .figures import ratio
 from .parameters import BenchParameters
 from .placement import Say, run_placement
 
-SLOTS: Final = (2_000, 20_000, 200_000, 1_000_000)
+SCALE_SLOTS: Final = (2_000, 20_000, 200_000, 1_000_000)
 SCHEDULERS: Final = (1, 2, 5, 10, 20)
-SHOWN: Final = (
+SCALE_COLUMNS: Final = (
     "slots",
     "schedulers",
     "placed_per_s",
@@ -34,35 +32,35 @@ def _say_of(say: Say, run: str, text: str) -> None:
 
 
 def run_scale(
-    asked: BenchParameters,
+    parameters: BenchParameters,
     slots: Sequence[int],
     schedulers: Sequence[int],
     stop: threading.Event,
     say: Say,
 ) -> dict[str, Any]:
-    """Run each number of slots with the asked schedulers, then each number of schedulers."""
-    plans = [replace(asked, slots=n, node_slots=max(10, n // 2000)) for n in slots]
-    plans += [replace(asked, schedulers=n) for n in schedulers]
+    """Run each number of slots, then each number of schedulers; return both tables."""
+    plans = [replace(parameters, slots=n, node_slots=max(10, n // 2000)) for n in slots]
+    plans += [replace(parameters, schedulers=n) for n in schedulers]
     for plan in plans:
         plan.check()
     rows = []
     facts = {}
     for number, plan in enumerate(plans, 1):
-        what = f"{plan.slots:,} slots, {plan.schedulers} schedulers"
-        found = run_placement(
+        size = f"{plan.slots:,} slots, {plan.schedulers} schedulers"
+        figures = run_placement(
             plan,
             stop,
-            partial(_say_of, say, f"{number} of {len(plans)}: {what}"),
+            partial(_say_of, say, f"{number} of {len(plans)}: {size}"),
         )
-        facts = found["facts"]
-        rows.append({name: found[name] for name in SHOWN})
+        facts = figures["facts"]
+        rows.append({name: figures[name] for name in SCALE_COLUMNS})
     by_slots = rows[: len(slots)]
     by_schedulers = rows[len(slots) :]
     return {
-        "rate": asked.rate,
-        "duration_s": asked.duration_s,
-        "seconds": asked.seconds,
-        "partitions": asked.partitions,
+        "rate": parameters.rate,
+        "duration_s": parameters.duration_s,
+        "seconds": parameters.seconds,
+        "partitions": parameters.partitions,
         "by_slots": by_slots,
         "by_schedulers": by_schedulers,
         "ratio_slots": _ratio(by_slots, "slots", 200_000, 2_000),
@@ -72,8 +70,9 @@ def run_scale(
 
 
 def _ratio(rows: Sequence[dict[str, Any]], by: str, most: int, least: int) -> float | None:
-    """Redis CPU a placement at `most` over that at `least`; None if one of them was not
-    measured.
+    """Return the Redis CPU per placement at `most` divided by that at `least`.
+
+    None if one of the two was not measured.
     """
     cost = {row[by]: row["redis_us_per_placement"] for row in rows}
     return ratio(cost[most], cost[least], 2) if {most, least} <= cost.keys() else None

@@ -1,4 +1,4 @@
-"""Measure the CPU time of `parsync serve` and of the server, and how soon a page shows a change.
+"""The bench of `parsync serve`: its cores, and how soon a page shows a change.
 
 Nodes and waiting tasks are only records.
 """
@@ -19,35 +19,36 @@ from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.server.embedded import EmbeddedServer
 
-from .load import TASK
-from .onlookers import EVENTS, PATHS, Changes, Onlooker
+from .load import BENCH_TASK
+from .onlookers import EVENTS_PATH, PATHS, Changes, Onlooker
 from .placement import Say, facts_of
 from .processes import cpu_of
 from .standins import NodePlan, StandIn
 
-CLUSTER: Final = "serve"
-PARTITIONS: Final = 8
-START_S: Final = 60.0
+SERVE_BENCH_CLUSTER: Final = "serve"
+SERVE_BENCH_PARTITIONS: Final = 8
+SERVE_START_S: Final = 60.0
 CHANGING: Final = 3
-"""The state changes for so many times `seconds`."""
+"""The factor by which the phase of changes is longer than the other phases."""
 
 
 def run_serve(
     nodes: int, tasks: int, viewers: int, seconds: float, stop: threading.Event, say: Say
 ) -> dict[str, Any]:
-    """Fill a cluster, serve it without and with viewers, and return the cores that both processes
-    take.
+    """Measure the cores of `parsync serve` and its server, without and with viewers.
 
-    With viewers the state stands still first. Then it changes, and the changes are timed until all
-    viewers show them.
+    With viewers the state stands still first. Then it changes, and each change is timed until all
+    viewers show it.
     """
     with EmbeddedServer() as server:
-        settings = Settings.load(url=server.url, cluster=CLUSTER, partitions=PARTITIONS)
+        settings = Settings.load(
+            url=server.url, cluster=SERVE_BENCH_CLUSTER, partitions=SERVE_BENCH_PARTITIONS
+        )
         with ParsyncClient(settings) as client:
             join_cluster(client.store, settings, create=True)
             StandIn(
                 client.store, [NodePlan(f"n{n}", _offer(n), 1.0) for n in range(nodes)], 1.0, 10.0
-            ).register(PARTITIONS, TASK)
+            ).register(SERVE_BENCH_PARTITIONS, BENCH_TASK)
             say(f"submits {tasks:,} tasks")
             client.submit_many(_tasks(tasks))
             kinds = len(client.demand())
@@ -61,7 +62,9 @@ def run_serve(
             "--url",
             server.url,
         ]
-        process = Process("serve", [*command, "--cluster", CLUSTER], os.environ, None, None)
+        process = Process(
+            "serve", [*command, "--cluster", SERVE_BENCH_CLUSTER], os.environ, None, None
+        )
         try:
             url = _url(process)
 
@@ -69,14 +72,17 @@ def run_serve(
                 began_s = time.monotonic()
                 pids = (process.popen.pid, server.process.pid)
                 before = [*map(cpu_of, pids)]
-                came = sum(one.messages for one in onlookers)
+                messages_before = sum(onlooker.messages for onlooker in onlookers)
                 during()
                 took_s = time.monotonic() - began_s
                 after = [*map(cpu_of, pids)]
                 used = [
-                    round((now - then) / took_s, 4) for now, then in zip(after, before, strict=True)
+                    round((after_s - before_s) / took_s, 4)
+                    for after_s, before_s in zip(after, before, strict=True)
                 ]
-                messages = round((sum(one.messages for one in onlookers) - came) / took_s, 1)
+                messages = round(
+                    (sum(onlooker.messages for onlooker in onlookers) - messages_before) / took_s, 1
+                )
                 return {"serve": used[0], "server": used[1], "messages_per_s": messages}
 
             onlookers: list[Onlooker] = []
@@ -89,7 +95,7 @@ def run_serve(
             viewed = cores(lambda: stop.wait(seconds))
             say(f"changes the state for {CHANGING * seconds:g} s")
             fresh: dict[str, Any] = {}
-            events = Onlooker(url, EVENTS)
+            events = Onlooker(url, EVENTS_PATH)
             with ParsyncClient(settings) as client:
                 changes = Changes(client, [*onlookers, events], stop)
                 changing = cores(lambda: fresh.update(changes.timed(CHANGING * seconds)))
@@ -100,9 +106,15 @@ def run_serve(
             process.send(15)
             process.end(time.monotonic() + 10)
         facts = facts_of(server)
-    asked = {"nodes": nodes, "tasks": tasks, "kinds": kinds, "viewers": viewers, "seconds": seconds}
-    found = {"idle": idle, "viewed": viewed, "changing": changing, "fresh": fresh}
-    return {**asked, **found, "read_s": float(took_s[0]), "facts": facts}
+    parameters = {
+        "nodes": nodes,
+        "tasks": tasks,
+        "kinds": kinds,
+        "viewers": viewers,
+        "seconds": seconds,
+    }
+    phases = {"idle": idle, "viewed": viewed, "changing": changing, "fresh": fresh}
+    return {**parameters, **phases, "read_s": float(took_s[0]), "facts": facts}
 
 
 def _offer(number: int) -> Resources:
@@ -111,14 +123,14 @@ def _offer(number: int) -> Resources:
 
 
 def _tasks(count: int) -> Iterator[Mapping[str, Any]]:
-    """Yield tasks of 100 kinds, three priorities in each."""
+    """Yield tasks of 100 kinds, with three priorities in each."""
     for number in range(count):
         resources = {"gpu": 1 + number % 4, "mem": f"{1 + number % 25}GiB"}
-        yield {"name": TASK, "priority": number % 3, "resources": resources}
+        yield {"name": BENCH_TASK, "priority": number % 3, "resources": resources}
 
 
 def _url(process: Process) -> str:
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + SERVE_START_S
     while time.monotonic() < deadline:
         urls = [
             match[1]
@@ -129,7 +141,7 @@ def _url(process: Process) -> str:
             return urls[0]
         time.sleep(0.2)
     raise TimeoutError(
-        f"parsync serve has not begun after {START_S:g} s: {' / '.join(process.lines)}"
+        f"parsync serve has not begun after {SERVE_START_S:g} s: {' / '.join(process.lines)}"
     )
 
 

@@ -10,7 +10,7 @@ from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Servers that run, and the address at which the product finds them."""
+    """The running servers of a bench, and the address by which parsync finds them."""
 
     url: str
     all: Sequence[EmbeddedServer]
@@ -24,7 +24,7 @@ def start_servers(
     launchers: Sequence[Sequence[str]] = (),
     aof: bool = False,
 ) -> Iterator[Servers]:
-    """Start them, and end them in the end.
+    """Start the servers, and stop them at the end.
 
     launchers: for each server the words before its program.
     """

@@ -2,62 +2,61 @@
 
 from collections.abc import Sequence
 
-from .markdown import Runs, command_of, table
+from .markdown import BenchRuns, command_of, table
 
 
-def small(runs: Runs) -> list[str]:
+def small(runs: BenchRuns) -> list[str]:
     """Render the benches of single costs: read, submit, idle."""
     rows: list[Sequence[object]] = []
     if "read" in runs:
-        found = runs["read"]["found"]
+        figures = runs["read"]["found"]
         rows.append(
             (
-                f"reading a partition of {found['slots']:,} held slots: server time in us, "
+                f"reading a partition of {figures['slots']:,} held slots: server time in us, "
                 "HGETALL / snapshot",
-                found["hgetall"]["server_us"],
-                found["snapshot"]["server_us"],
-                found["server_ratio"],
+                figures["hgetall"]["server_us"],
+                figures["snapshot"]["server_us"],
+                figures["server_ratio"],
                 command_of(runs["read"]),
             )
         )
         rows.append(
             (
                 "the same, time until the client has the reply",
-                found["hgetall"]["client_us"],
-                found["snapshot"]["client_us"],
-                found["client_ratio"],
+                figures["hgetall"]["client_us"],
+                figures["snapshot"]["client_us"],
+                figures["client_ratio"],
                 command_of(runs["read"]),
             )
         )
     if "submit" in runs:
-        found = runs["submit"]["found"]
+        figures = runs["submit"]["found"]
         rows.append(
             (
                 "messages/s, apply_async / submit_many",
-                found["apply_async"],
-                found["submit_many"],
-                found["ratio"],
+                figures["apply_async"],
+                figures["submit_many"],
+                figures["ratio"],
                 command_of(runs["submit"]),
             )
         )
     if "idle" in runs:
-        found = runs["idle"]["found"]
+        figures = runs["idle"]["found"]
         rows.append(
             (
-                f"idle, {found['schedulers']} schedulers and {found['nodes']:,} nodes: partitions "
-                "due per second / "
-                "requests per second of one scheduler",
-                found["partitions_per_gap"],
-                found["requests_per_scheduler_and_s"],
-                found["requests_per_scheduler_and_s"] / found["partitions_per_gap"],
+                f"idle, {figures['schedulers']} schedulers and {figures['nodes']:,} nodes: "
+                "partitions due per second / requests per second of one scheduler",
+                figures["partitions_per_gap"],
+                figures["requests_per_scheduler_and_s"],
+                figures["requests_per_scheduler_and_s"] / figures["partitions_per_gap"],
                 command_of(runs["idle"]),
             )
         )
         rows.append(
             (
                 "idle: CPU cores of the server / of all schedulers",
-                found["cpu_share"]["redis"],
-                found["cpu_share"]["schedulers"],
+                figures["cpu_share"]["redis"],
+                figures["cpu_share"]["schedulers"],
                 None,
                 command_of(runs["idle"]),
             )
@@ -69,23 +68,23 @@ def small(runs: Runs) -> list[str]:
     )
 
 
-def cost(runs: Runs) -> list[str]:
+def cost(runs: BenchRuns) -> list[str]:
     """Render what each verb costs the server, and the memory of a task."""
     parts: list[str] = []
     if "cost" in runs:
-        found = runs["cost"]["found"]
-        thousand = 1000 if found["by"] == "callgrind" else 1
+        figures = runs["cost"]["found"]
+        thousand = 1000 if figures["by"] == "callgrind" else 1
         unit = (
             "thousand instructions, by callgrind"
             if thousand > 1
             else "microseconds, by commandstats"
         )
-        columns = [(case, size) for case, sizes in found["cost"].items() for size in sizes]
-        verbs = found["cost"][columns[0][0]][columns[0][1]]
+        columns = [(case, size) for case, sizes in figures["cost"].items() for size in sizes]
+        verbs = figures["cost"][columns[0][0]][columns[0][1]]
         parts += [
             "## Cost of each verb\n",
             f"{command_of(runs['cost'])}: {unit}, of the server for one task; medians of "
-            f"{found['rounds']} rounds. "
+            f"{figures['rounds']} rounds. "
             "*life* is the sum of the verbs above it. *needs* are two amounts and a label.\n",
             table(
                 ("verb", *(f"{case}, {size} a call" for case, size in columns)),
@@ -93,7 +92,7 @@ def cost(runs: Runs) -> list[str]:
                     (
                         verb,
                         *(
-                            f"{found['cost'][case][size][verb]['median'] / thousand:,.1f}"
+                            f"{figures['cost'][case][size][verb]['median'] / thousand:,.1f}"
                             for case, size in columns
                         ),
                     )
@@ -102,17 +101,17 @@ def cost(runs: Runs) -> list[str]:
             ),
         ]
     if "memory" in runs:
-        found = runs["memory"]["found"]
+        figures = runs["memory"]["found"]
         parts += [
             "## Memory of a task\n",
-            f"{command_of(runs['memory'])}: {found['tasks']:,} tasks, messages of "
-            f"{found['message_bytes']} bytes; "
-            f"{found['facts']['server']}, allocator {found['facts']['allocator']}.\n",
+            f"{command_of(runs['memory'])}: {figures['tasks']:,} tasks, messages of "
+            f"{figures['message_bytes']} bytes; "
+            f"{figures['facts']['server']}, allocator {figures['facts']['allocator']}.\n",
             table(
                 ("case", "state", "bytes a task", "MB of all"),
                 [
                     (case, state, figure["bytes"], figure["mb"])
-                    for case, states in found["memory"].items()
+                    for case, states in figures["memory"].items()
                     for state, figure in states.items()
                 ],
             ),
@@ -120,22 +119,24 @@ def cost(runs: Runs) -> list[str]:
     return parts
 
 
-def celery(runs: Runs) -> list[str]:
+def celery(runs: BenchRuns) -> list[str]:
     """Render the bench through real workers."""
     if "celery" not in runs:
         return []
-    found = runs["celery"]["found"]
+    figures = runs["celery"]["found"]
     command = command_of(runs["celery"])
     rows: list[Sequence[object]] = [
         (f"no-op tasks run/s, {slots} slots per worker", row["plain"], row["parsync"], row["ratio"])
-        for slots, row in found["drain_per_s"].items()
+        for slots, row in figures["drain_per_s"].items()
     ]
-    row = found["drain_10ms_per_s"]
+    row = figures["drain_10ms_per_s"]
     rows.append(("tasks of 10 ms run/s", row["plain"], row["parsync"], row["ratio"]))
     for name in ("p50", "p99"):
-        plain = found["start_ms"]["plain"][name]
-        ours = found["start_ms"]["parsync"][name]
-        rows.append((f"one at a time, submit to start, {name} ms", plain, ours, ours / plain))
+        plain = figures["start_ms"]["plain"][name]
+        parsync_ms = figures["start_ms"]["parsync"][name]
+        rows.append(
+            (f"one at a time, submit to start, {name} ms", plain, parsync_ms, parsync_ms / plain)
+        )
     return [
         "## Through real workers\n",
         f"{command}\n",

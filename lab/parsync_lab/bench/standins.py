@@ -26,16 +26,14 @@ from .wire import Wire, pack
 log = logging.getLogger("parsync.bench")
 
 T = TypeVar("T")
-POLL_S: Final = 0.02
-"""A stand-in looks into the inboxes of its nodes that often at most."""
+STAND_IN_POLL_S: Final = 0.02
+"""The shortest interval between two looks into the inboxes of a stand-in's nodes."""
 
-LOOK_S: Final = 1e-4
-"""A look into one inbox at most that often: a worker waits for its doorbells in the server, which
-costs nothing.
-"""
+POLL_S_PER_NODE: Final = 1e-4
+"""The polling interval per node; real workers wait for doorbells without polling."""
 
-AT_ONCE: Final = 100
-"""The most doorbells that it takes from one inbox at a time."""
+DOORBELLS_PER_POP: Final = 100
+"""The maximum number of doorbells that a stand-in takes from an inbox at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class NodePlan:
 
 @dataclass(slots=True)
 class Ran:
-    """A stand-in's result: the ids of the accepted starts, and counts."""
+    """The result of a stand-in: the ids of the accepted starts, and counts."""
 
     started: list[str] = field(default_factory=list)
     finished: int = 0
@@ -60,19 +58,17 @@ class Ran:
 
 def batches(rows: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
     """Yield the rows in batches of `size`."""
-    for at in range(0, len(rows), size):
-        yield rows[at : at + size]
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
 
 
 def poll_every_s(nodes: int) -> float:
     """Return the polling interval of a stand-in for so many nodes, in seconds."""
-    return max(POLL_S, LOOK_S * nodes)
+    return max(STAND_IN_POLL_S, POLL_S_PER_NODE * nodes)
 
 
 def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> None:
-    """Call `turn(now)` every `poll_s` until stopped; then call it once with infinity, so that every
-    task ends.
-    """
+    """Call `turn(now_s)` every `poll_s` until stopped, then once with infinity to end all tasks."""
     next_s = time.monotonic()
     while not stop.is_set():
         turn(time.monotonic())
@@ -82,9 +78,9 @@ def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> Non
 
 
 class StandIn:
-    """The agents of some nodes.
+    """A stand-in for the agents of some nodes.
 
-    `duration_s`: how long each task is held. `idle`: do not read inboxes.
+    duration_s: how long each task holds its slots. idle: whether inboxes are not read.
     """
 
     def __init__(
@@ -96,12 +92,10 @@ class StandIn:
         self.plans = nodes
         self.idle = False
         self._homes: list[tuple[str, int, int]] = []  # name, partition, incarnation
-        self._inboxes: list[
-            tuple[Wire, bytes, int]
-        ] = []  # a server, the requests for what is there, how many
-        self._held: deque[tuple[float, Place]] = (
-            deque()
-        )  # each is held equally long: the first ends first
+        # of each server: its connection, the packed requests for its inboxes, their number
+        self._inboxes: list[tuple[Wire, bytes, int]] = []
+        # (end, place) in order of the ends, because all tasks are held equally long
+        self._held: deque[tuple[float, Place]] = deque()
         self._renewed = 0
         self.ran = Ran()
 
@@ -110,7 +104,7 @@ class StandIn:
         commands = self.store.commands
         tasks = KnownTasks.of({task_name: None})
         offers = {n.name: offer_with(n.offer, tasks).text for n in self.plans}
-        for some in batches(self.plans, 100):
+        for batch in batches(self.plans, 100):
             dealt = self.store.run_all(
                 [
                     commands.deal_node(
@@ -120,27 +114,29 @@ class StandIn:
                         n.offer.slots,
                         n.score,
                     )
-                    for n in some
+                    for n in batch
                 ]
             )
-            self.store.run_all([commands.offer(n.name, offers[n.name], tasks) for n in some])
-            rows = list(zip(some, dealt, strict=True))
-            found = self.store.run_all(
+            self.store.run_all([commands.offer(n.name, offers[n.name], tasks) for n in batch])
+            rows = list(zip(batch, dealt, strict=True))
+            registrations = self.store.run_all(
                 [commands.register_node(p, n.name, 0, n.score, offers[n.name]) for n, p in rows]
             )
-            self._homes += [(n.name, p, inc) for (n, p), (inc, _) in zip(rows, found, strict=True)]
+            self._homes += [
+                (n.name, p, inc) for (n, p), (inc, _) in zip(rows, registrations, strict=True)
+            ]
         keys = [self.store.keys.inbox(p, name) for name, p, _ in self._homes]
         by_server: dict[tuple[str, int], list[str]] = {}
         for key, pool in self.store.pools_of(keys).items():
-            where = pool.connection_kwargs
-            by_server.setdefault((where["host"], where["port"]), []).append(key)
+            address = pool.connection_kwargs
+            by_server.setdefault((address["host"], address["port"]), []).append(key)
         self._inboxes = [
             (
-                Wire(f"redis://{where[0]}:{where[1]}"),
-                pack([("RPOP", key, AT_ONCE) for key in some]),
-                len(some),
+                Wire(f"redis://{address[0]}:{address[1]}"),
+                pack([("RPOP", key, DOORBELLS_PER_POP) for key in batch]),
+                len(batch),
             )
-            for where, some in by_server.items()
+            for address, batch in by_server.items()
         ]
 
     def run(self, stop: Event) -> Ran:
@@ -162,7 +158,7 @@ class StandIn:
         """Renew each node five times a lease, as an agent does, spread over that time."""
         due = int(elapsed_s / (self.lease_s / 5) * len(self._homes))
         due = min(due, self._renewed + len(self._homes))
-        homes = [self._homes[at % len(self._homes)] for at in range(self._renewed, due)]
+        homes = [self._homes[position % len(self._homes)] for position in range(self._renewed, due)]
         self._renewed = due
         for words in self.store.run_all(
             [self.store.commands.renew(p, name, inc) for name, p, inc in homes]
@@ -176,10 +172,10 @@ class StandIn:
         answers = chain.from_iterable(wire.read(count) for wire, _, count in self._inboxes)
         places = [read_doorbell(bell) for bells in answers for bell in bells or ()]
         refused = []
-        for some in batches(places):
-            words = self.store.run(self.store.commands.start(some))
+        for batch in batches(places):
+            words = self.store.run(self.store.commands.start(batch))
             end_s = time.monotonic() + self.duration_s
-            for place, (word, _) in zip(some, words, strict=True):
+            for place, (word, _) in zip(batch, words, strict=True):
                 if word == "refused":
                     refused.append(place)
                     continue
@@ -194,9 +190,9 @@ class StandIn:
         over = []
         while self._held and self._held[0][0] <= now_s:
             over.append(self._held.popleft()[1])
-        for some in batches(over):
+        for batch in batches(over):
             words = self.store.run(
-                self.store.commands.finish([(place, "succeeded", "") for place in some])
+                self.store.commands.finish([(place, "succeeded", "") for place in batch])
             )
             self.ran.finished += words.count("ok")
             self.ran.stale += words.count("stale")
@@ -207,9 +203,9 @@ class StandIn:
         for place in places:
             by_partition[place.partition].append(place)
         calls: list[Call[Any]] = [
-            self.store.commands.release(p, some)
+            self.store.commands.release(p, batch)
             for p, all_of in by_partition.items()
-            for some in batches(all_of)
+            for batch in batches(all_of)
         ]
         self.store.run_all(calls)
 
@@ -229,10 +225,10 @@ def stand_in(
     def job(stop: Event, tell: Callable[[Any], None]) -> Ran:
         store = Store.from_url(url, cluster)
         store.config()  # which tells the number of shards
-        one = StandIn(store, nodes, duration_s, lease_s)
-        one.register(partitions, task_name)
-        one.idle = idle
+        agents = StandIn(store, nodes, duration_s, lease_s)
+        agents.register(partitions, task_name)
+        agents.idle = idle
         tell("ready")
-        return one.run(stop)
+        return agents.run(stop)
 
     return job

@@ -5,15 +5,15 @@ Pure, except for the files of the plots.
 
 from pathlib import Path
 
-from .bars import bars
+from .bars import target_lines
 from .cluster_tables import cluster
-from .markdown import Runs
+from .markdown import BenchRuns
 from .placement_tables import kinds, ladder, rivals, scale
 from .plots import draw_plots
 from .queue_bars import queue
 from .small_tables import celery, cost, small
 
-HEAD = """\
+PERFORMANCE_PAGE_HEAD = """\
 # Performance
 
 Written by `make bench` from the output of the commands below; nothing here is written by hand. All processes of a run,
@@ -31,16 +31,27 @@ including the server, share the cores of the machine named here.
 """
 
 
-def render(runs: Runs, out: Path) -> str:
+def render(runs: BenchRuns, out: Path) -> str:
     """Render the document, and write the plots beside it."""
-    parts = [HEAD, _machine(runs)]
-    for section in (bars, ladder, rivals, kinds, queue, scale, cost, cluster, small, celery):
+    parts = [PERFORMANCE_PAGE_HEAD, _machine(runs)]
+    for section in (
+        target_lines,
+        ladder,
+        rivals,
+        kinds,
+        queue,
+        scale,
+        cost,
+        cluster,
+        small,
+        celery,
+    ):
         parts += section(runs)
     plots = draw_plots(runs, out.parent / "performance")
     return "\n".join([*parts, *(f"![{name}](performance/{name}.svg)" for name in plots), ""])
 
 
-def _machine(runs: Runs) -> str:
+def _machine(runs: BenchRuns) -> str:
     facts = [
         run["found"]["facts"]
         for run in runs.values()
@@ -48,13 +59,13 @@ def _machine(runs: Runs) -> str:
     ]
     if not facts:
         return ""
-    one = facts[0]
+    machine = facts[0]
     loads = [row["load_average"] for row in facts]
-    allocator = f", allocator {one['allocator']}" if "allocator" in one else ""
+    allocator = f", allocator {machine['allocator']}" if "allocator" in machine else ""
     names = ("python", "celery", "redis", "hiredis", "numpy")
     return (
-        f"Machine: {one['machine']}; {one['server']}{allocator}; "
-        + ", ".join(f"{n} {one[n]}" for n in names if n in one)
+        f"Machine: {machine['machine']}; {machine['server']}{allocator}; "
+        + ", ".join(f"{n} {machine[n]}" for n in names if n in machine)
         + f".\\\nLoad average when the runs began: {min(loads):g} to {max(loads):g}"
         + (
             ": the previous run had just ended, or **other work was running**; then rates are too "

@@ -1,6 +1,6 @@
-"""A connection for commands that are sent many times: packed once, replies read by hiredis.
+"""A connection that packs repeated commands once and reads replies by hiredis.
 
-It carries the bench's own traffic cheaply, so that it does not count as the product's cost.
+The bench's own traffic is cheap that way, and hardly adds to the measured cost.
 """
 
 import socket
@@ -24,9 +24,7 @@ class Wire:
         self.ask(pack([("SELECT", int(where.get("db") or 0))]), 1)
 
     def ask(self, packed: bytes, count: int) -> list[Any]:
-        """Send packed commands and return their `count` replies; raise the first error
-        among them.
-        """
+        """Send packed commands; return their `count` replies, or raise the first error of them."""
         self.send(packed)
         return self.read(count)
 
@@ -36,9 +34,9 @@ class Wire:
 
     def read(self, count: int) -> list[Any]:
         """Return the next `count` replies; raise the first error among them."""
-        found: list[Any] = []
+        replies: list[Any] = []
         gets = self._reader.gets
-        while len(found) < count:
+        while len(replies) < count:
             reply = gets()
             if reply is False:
                 data = self._socket.recv(1 << 20)
@@ -48,8 +46,8 @@ class Wire:
             elif isinstance(reply, Exception):
                 raise reply
             else:
-                found.append(reply)
-        return found
+                replies.append(reply)
+        return replies
 
     def close(self) -> None:
         """Close the connection."""
@@ -57,5 +55,5 @@ class Wire:
 
 
 def pack(commands: Sequence[Sequence[str | int | float | bytes]]) -> bytes:
-    """Commands as the bytes that are sent."""
+    """Return commands as the bytes to send."""
     return b"".join(hiredis.pack_command(tuple(words)) for words in commands)  # type: ignore[arg-type]

@@ -1,6 +1,4 @@
-"""`parsync bench`: the group of all benches, and `bench celery`, which compares parsync with plain
-Celery.
-"""
+"""The group `parsync bench`, and `bench celery`, which compares parsync with plain Celery."""
 
 import json
 import os
@@ -29,8 +27,8 @@ from .bench_small import decide, idle, memory, read, report, serve, submit
 if TYPE_CHECKING:
     from ..bench.celery import Bench, Round
 
-CLUSTER: Final = "bench"
-START_S: Final = 60.0
+CELERY_BENCH_CLUSTER: Final = "bench"
+WORKERS_START_S: Final = 60.0
 DRAIN_BAR: Final = 0.8
 LONG_MS: Final = 10.0
 SUBMIT_BAR = 8.0
@@ -73,40 +71,45 @@ def celery(
     samples: Annotated[int, typer.Option(min=10, help="Single tasks for the latency.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """Compare with plain Celery on the same workers, by turns: no-op tasks run and submitted a
-    second, and latency.
+    """Compare parsync with plain Celery on the same workers: runs, submits, and latency.
+
+    Both run no-op tasks by turns.
     """
     from ..bench.celery import run_latencies, run_rounds
     from ..bench.figures import quantiles
 
     say = Console(stderr=True, highlight=False, soft_wrap=True)
-    found: dict[int, list[Round]] = {}
+    rounds_by_slots: dict[int, list[Round]] = {}
     long: list[Round] = []
     latencies: dict[str, dict[str, float]] = {}
-    with stop_by_signal() as (stop, came):
+    with stop_by_signal() as (stop, signals):
         try:
-            with LocalStack(CLUSTER) as stack:
+            with LocalStack(CELERY_BENCH_CLUSTER) as stack:
                 facts = _facts(stack.server(), schedulers, workers, tasks, rounds)
                 stack.scheduler(schedulers)
-                for own in dict.fromkeys((slots, 1)):
-                    say.print(f"{workers} solo workers, {own} slots each")
-                    with _workers(stack, workers, own, stop) as one:
-                        found[own] = run_rounds(
-                            one, tasks, rounds, lambda r: say.print(f"  {_line(r)}")
+                for slots_each in dict.fromkeys((slots, 1)):
+                    say.print(f"{workers} solo workers, {slots_each} slots each")
+                    with _workers(stack, workers, slots_each, stop) as bench:
+                        rounds_by_slots[slots_each] = run_rounds(
+                            bench, tasks, rounds, lambda r: say.print(f"  {_line(r)}")
                         )
-                        if own == slots:
+                        if slots_each == slots:
                             say.print(f"the same with tasks of {LONG_MS:g} ms")
-                            some = max(100, tasks // 2)
+                            long_tasks = max(100, tasks // 2)
                             long = run_rounds(
-                                one, some, rounds, lambda r: say.print(f"  {_line(r)}"), LONG_MS
+                                bench,
+                                long_tasks,
+                                rounds,
+                                lambda r: say.print(f"  {_line(r)}"),
+                                LONG_MS,
                             )
                             latencies = {
                                 name: quantiles(ms)
-                                for name, ms in run_latencies(one, samples).items()
+                                for name, ms in run_latencies(bench, samples).items()
                             }
         except Stopped:
-            raise typer.Exit(130 if 2 in came else 143) from None
-    result = _result(facts, found, long, latencies)
+            raise typer.Exit(130 if 2 in signals else 143) from None
+    result = _result(facts, rounds_by_slots, long, latencies)
     print(json.dumps(result, indent=2)) if as_json else _print(result)
 
 
@@ -126,30 +129,30 @@ def _workers(stack: LocalStack, count: int, slots: int, stop: Event) -> "Iterato
             concurrency=1,
             extra=("-Q", "bench-idle"),
         )
-    with ParsyncClient.from_url(stack.url or "", CLUSTER) as client:
+    with ParsyncClient.from_url(stack.url or "", CELERY_BENCH_CLUSTER) as client:
         waited_s = 0.0
         while {n.name for n in client.nodes() if n.state == "up"} < set(names):
             ended = [
                 name for name in stack.processes if name not in stack.alive() and name in names
             ]
-            if waited_s > START_S or ended:
+            if waited_s > WORKERS_START_S or ended:
                 lines = list(stack.processes[(ended or names)[0]].lines)[-5:]
                 raise ServerUnreachable(
-                    f"the workers did not come up within {START_S:g} s\n" + "\n".join(lines)
+                    f"the workers did not come up within {WORKERS_START_S:g} s\n" + "\n".join(lines)
                 )
             if stop.wait(0.1):
                 raise Stopped
             waited_s += 0.1
-        one = Bench(client, names, slots, stop)
-        one.until_heard()
-        one.close("parsync")
-        yield one
+        bench = Bench(client, names, slots, stop)
+        bench.until_heard()
+        bench.close("parsync")
+        yield bench
     for name in names:
         stack.terminate(name)
 
 
 def _facts(url: str, schedulers: int, workers: int, tasks: int, rounds: int) -> dict[str, Any]:
-    with ParsyncClient.from_url(url, CLUSTER) as client:
+    with ParsyncClient.from_url(url, CELERY_BENCH_CLUSTER) as client:
         info = client.store.check_server()
     return {
         "machine": (
@@ -169,33 +172,37 @@ def _facts(url: str, schedulers: int, workers: int, tasks: int, rounds: int) -> 
 
 def _result(
     facts: dict[str, Any],
-    found: dict[int, list["Round"]],
+    rounds_by_slots: dict[int, list["Round"]],
     long: list["Round"],
     latencies: dict[str, dict[str, float]],
 ) -> dict[str, Any]:
     from ..bench.celery import rate, ratio
 
-    def both(rounds: list["Round"], what: str) -> dict[str, float]:
-        plain = rate(rounds, "plain", what)
-        parsync = rate(rounds, "parsync", what)
+    def compared(rounds: list["Round"], measure: str) -> dict[str, float]:
+        plain = rate(rounds, "plain", measure)
+        parsync = rate(rounds, "parsync", measure)
         return {
             "plain": round(plain, 1),
             "parsync": round(parsync, 1),
-            "ratio": round(ratio(rounds, what), 3),
+            "ratio": round(ratio(rounds, measure), 3),
         }
 
-    every = [one for rounds in found.values() for one in rounds]
+    all_rounds = [round_ for rounds in rounds_by_slots.values() for round_ in rounds]
     return {
         "facts": facts,
-        "drain_per_s": {str(slots): both(rounds, "drain_rate") for slots, rounds in found.items()},
-        "drain_10ms_per_s": both(long, "drain_rate"),
-        "submit_per_s": both(every, "submit_rate"),
+        "drain_per_s": {
+            str(slots): compared(rounds, "drain_rate") for slots, rounds in rounds_by_slots.items()
+        },
+        "drain_10ms_per_s": compared(long, "drain_rate"),
+        "submit_per_s": compared(all_rounds, "submit_rate"),
         "start_ms": latencies,
     }
 
 
-def _line(one: "Round") -> str:
-    return f"{one.system:<8} submitted {one.submit_rate:8.0f}/s, ran {one.drain_rate:6.0f}/s"
+def _line(round_: "Round") -> str:
+    return (
+        f"{round_.system:<8} submitted {round_.submit_rate:8.0f}/s, ran {round_.drain_rate:6.0f}/s"
+    )
 
 
 def _print(result: dict[str, Any]) -> None:

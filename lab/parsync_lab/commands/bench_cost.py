@@ -8,7 +8,7 @@ import typer
 from parsync_redis.cli.common import Json, print_table
 from parsync_redis.errors import InvalidInput
 
-from .measuring import Primaries, Shards, measuring
+from .measuring import BenchPrimaries, BenchShards, measuring
 
 
 def cost(
@@ -35,8 +35,8 @@ def cost(
         list[str] | None,
         typer.Option(help="A setting of the server; repeatable.", metavar="NAME=VALUE"),
     ] = None,
-    primaries: Primaries = 1,
-    shards: Shards = 0,
+    primaries: BenchPrimaries = 1,
+    shards: BenchShards = 0,
     mixed: Annotated[
         bool,
         typer.Option(
@@ -46,17 +46,15 @@ def cost(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure what each verb costs the server for one task, in instructions, by the size of the
-    calls.
-    """
+    """Measure what each verb costs the server for one task, by the number of tasks in a call."""
     from ..bench.cost import CostParameters, run_cost
 
-    given = _sizes(sizes), by, server, _options(option or [])
-    asked = CostParameters(tasks, calls, held, rounds, *given, primaries, shards, mixed)
-    asked.check()
+    choices = _sizes(sizes), by, server, _options(option or [])
+    parameters = CostParameters(tasks, calls, held, rounds, *choices, primaries, shards, mixed)
+    parameters.check()
     with measuring() as (stop, line):
-        found = run_cost(asked, stop, line)
-    print(json.dumps(found, indent=2)) if as_json else _print(found)
+        figures = run_cost(parameters, stop, line)
+    print(json.dumps(figures, indent=2)) if as_json else _print(figures)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -68,8 +66,8 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def _options(given: list[str]) -> dict[str, object]:
-    pairs = [word.partition("=") for word in given]
+def _options(words: list[str]) -> dict[str, object]:
+    pairs = [word.partition("=") for word in words]
     for name, equals, value in pairs:
         if not (name and equals and value):
             raise InvalidInput(
@@ -78,17 +76,17 @@ def _options(given: list[str]) -> dict[str, object]:
     return {name: value for name, _, value in pairs}
 
 
-def _print(found: dict[str, Any]) -> None:
-    facts = found["facts"]
+def _print(figures: dict[str, Any]) -> None:
+    facts = figures["facts"]
     print(f"machine     {facts['machine']}, load at the start {facts['load_average']}")
     print(f"server      {facts['server']}, allocator {facts['allocator']}")
-    if found["primaries"] > 1 or found["shards"] > 1:
-        mixed = "of any shards" if found["mixed"] else "of one shard each"
+    if figures["primaries"] > 1 or figures["shards"] > 1:
+        mixed = "of any shards" if figures["mixed"] else "of one shard each"
         print(
-            f"cluster     {found['primaries']} primaries, whose sum is told; {found['shards']} "
+            f"cluster     {figures['primaries']} primaries, whose sum is told; {figures['shards']} "
             f"shards; calls {mixed}"
         )
-    if found["by"] == "callgrind":
+    if figures["by"] == "callgrind":
         print(
             "unit        thousand instructions of the server for one task, by callgrind: median of "
             "the rounds"
@@ -102,16 +100,16 @@ def _print(found: dict[str, Any]) -> None:
         "life        the sum of the verbs above it; confirm is for tasks that their worker does "
         "not start at once\n"
     )
-    columns = [(case, size) for case, sizes in found["cost"].items() for size in sizes]
-    verbs = list(found["cost"][columns[0][0]][columns[0][1]])
+    columns = [(case, size) for case, sizes in figures["cost"].items() for size in sizes]
+    verbs = list(figures["cost"][columns[0][0]][columns[0][1]])
     rows = [
-        (verb, *(_cell(found, found["cost"][case][size][verb]) for case, size in columns))
+        (verb, *(_cell(figures, figures["cost"][case][size][verb]) for case, size in columns))
         for verb in verbs
     ]
     print_table(("VERB", *(f"{case.upper()}, {size} A CALL" for case, size in columns)), rows, "")
 
 
-def _cell(found: dict[str, Any], figure: dict[str, float]) -> str:
-    if found["by"] == "callgrind":
+def _cell(figures: dict[str, Any], figure: dict[str, float]) -> str:
+    if figures["by"] == "callgrind":
         return f"{figure['median'] / 1000:.1f}"
     return f"{figure['least']:.1f} / {figure['median']:.1f}"

@@ -1,6 +1,4 @@
-"""`parsync bench placement` and `scale`: what a placement costs, at which rate, next to rivals and
-by size.
-"""
+"""The commands `parsync bench placement` and `scale`: the cost of a placement, by rate and size."""
 
 import json
 from typing import Annotated, Any
@@ -12,29 +10,29 @@ from parsync_redis.errors import InvalidInput
 
 from .measuring import (
     Agents,
-    Gap,
+    BenchGap,
+    BenchPartitions,
+    BenchPrimaries,
+    BenchSchedulers,
+    BenchShards,
+    BenchSlots,
+    BenchStrategy,
     Generators,
     NodeSlots,
-    Partitions,
-    Primaries,
-    Schedulers,
     Seconds,
-    Shards,
-    Slots,
-    Strategy,
     measuring,
 )
 
 
 def placement(
-    schedulers: Schedulers = 20,
-    slots: Slots = 200_000,
-    partitions: Partitions = 20,
-    gap: Gap = 0.5,
+    schedulers: BenchSchedulers = 20,
+    slots: BenchSlots = 200_000,
+    partitions: BenchPartitions = 20,
+    gap: BenchGap = 0.5,
     rate: Annotated[float, typer.Option(help="Tasks offered a second, open loop.")] = 38_000,
     duration: Annotated[float, typer.Option(help="How long each task is held, seconds.")] = 5.0,
     seconds: Seconds = 30.0,
-    strategy: Strategy = "latency",
+    strategy: BenchStrategy = "latency",
     system: Annotated[
         str, typer.Option(help="parsync, or a rival: state, central, queues.")
     ] = "parsync",
@@ -46,8 +44,8 @@ def placement(
     aof: Annotated[
         bool, typer.Option(help="The server keeps its append-only file (fsync every second).")
     ] = False,
-    primaries: Primaries = 1,
-    shards: Shards = 0,
+    primaries: BenchPrimaries = 1,
+    shards: BenchShards = 0,
     as_json: Json = False,
 ) -> None:
     """Put schedulers under open-loop load: rates, delays, conflicts, costs.
@@ -57,7 +55,7 @@ def placement(
     from ..bench.parameters import BenchParameters
     from ..bench.placement import run_placement
 
-    asked = BenchParameters(
+    parameters = BenchParameters(
         schedulers,
         slots,
         partitions,
@@ -76,70 +74,69 @@ def placement(
         primaries,
         shards,
     )
-    asked.check()
+    parameters.check()
     with measuring() as (stop, line):
-        found = run_placement(asked, stop, line)
-    print(json.dumps(found, indent=2)) if as_json else print_placement(found)
+        figures = run_placement(parameters, stop, line)
+    print(json.dumps(figures, indent=2)) if as_json else print_placement(figures)
     if any(
-        found["audit"][name]
+        figures["audit"][name]
         for name in ("lost", "ran_twice", "leaked_slots", "bitmap_mismatches", "facts")
     ):
         raise typer.Exit(1)
 
 
-def print_placement(found: dict[str, Any]) -> None:
+def print_placement(figures: dict[str, Any]) -> None:
     """Print the figures of a run."""
-    facts = found["facts"]
-    delay = found["delay_ms"]
-    audit = found["audit"]
+    facts = figures["facts"]
+    delay = figures["delay_ms"]
+    audit = figures["audit"]
     print(f"machine     {facts['machine']}, load at the start {facts['load_average']}")
     print(f"server      {facts['server']}, allocator {facts['allocator']}")
     print(
-        f"asked       {found['system']}: {found['schedulers']} schedulers, {found['slots']:,} "
-        "slots, "
-        f"{found['partitions']} partitions, {found['rate']:,.0f} tasks/s of "
-        f"{found['duration_s']:g} s: "
-        f"load {found['load']:.2f}, for {found['seconds']:g} s"
+        f"asked       {figures['system']}: {figures['schedulers']} schedulers, "
+        f"{figures['slots']:,} slots, {figures['partitions']} partitions, "
+        f"{figures['rate']:,.0f} tasks/s of {figures['duration_s']:g} s: "
+        f"load {figures['load']:.2f}, for {figures['seconds']:g} s"
     )
     names = ("offered", "submitted", "placed", "started", "finished")
     print(
         "per second  "
-        + ", ".join(f"{name} {found[f'{name}_per_s'] or 0:,.0f}" for name in names)
-        + (": sustained" if found["sustained"] else ": NOT sustained")
+        + ", ".join(f"{name} {figures[f'{name}_per_s'] or 0:,.0f}" for name in names)
+        + (": sustained" if figures["sustained"] else ": NOT sustained")
     )
     print(
         "delay ms    "
         + ", ".join(f"{name} {value:.1f}" for name, value in delay.items())
-        + (", growing" if found["delay_grows"] else "")
+        + (", growing" if figures["delay_grows"] else "")
     )
     print(
-        f"conflicts   {found['conflicts_per_claim']:.4%} of claims; views on average "
-        f"{found['staleness_ms'].get('mean', 0):.0f} ms old"
+        f"conflicts   {figures['conflicts_per_claim']:.4%} of claims; views on average "
+        f"{figures['staleness_ms'].get('mean', 0):.0f} ms old"
     )
-    share = found["placed_per_s"] / found["baseline_claims_per_s"]
-    bare = found["baseline_claims_per_s"]
-    of_cpu = found["baseline_claims_per_cpu_s"]
+    share = figures["placed_per_s"] / figures["baseline_claims_per_s"]
+    bare = figures["baseline_claims_per_s"]
+    of_cpu = figures["baseline_claims_per_cpu_s"]
     print(
         f"baseline    {bare:,.0f} bare claims/s, {of_cpu:,.0f} a second of CPU; placed {share:.3f} "
         "of the first"
     )
     print(
-        f"its cost    {found['redis_us_per_placement']:.0f} us a placement, "
-        f"{found['redis_cpu_share']:.0%} of a core, "
-        f"{found['commands_per_placement']:.1f} commands, {found['bytes_per_placement']:.0f} "
+        f"its cost    {figures['redis_us_per_placement']:.0f} us a placement, "
+        f"{figures['redis_cpu_share']:.0%} of a core, "
+        f"{figures['commands_per_placement']:.1f} commands, {figures['bytes_per_placement']:.0f} "
         "bytes, "
-        f"{found['memory_mb']:.0f} MiB"
+        f"{figures['memory_mb']:.0f} MiB"
     )
-    if found["primaries"] > 1:
-        each = found["primaries_us_per_placement"]
-        rest = ", ".join(f"{us:.0f}" for us in each)
+    if figures["primaries"] > 1:
+        us_of_primaries = figures["primaries_us_per_placement"]
+        listed = ", ".join(f"{us:.0f}" for us in us_of_primaries)
         print(
-            f"primaries   {rest} us a placement, {max(each):.0f} on the busiest; each has its part "
-            "of the cost above"
+            f"primaries   {listed} us a placement, {max(us_of_primaries):.0f} on the busiest; "
+            "each has its part of the cost above"
         )
     print(
         "cores       "
-        + ", ".join(f"{kind} {value:.2f}" for kind, value in found["cpu_share"].items())
+        + ", ".join(f"{kind} {value:.2f}" for kind, value in figures["cpu_share"].items())
     )
     print(
         "audit       "
@@ -164,23 +161,23 @@ def scale(
     rate: Annotated[float, typer.Option(help="Tasks offered a second.")] = 1000,
     duration: Annotated[float, typer.Option(help="How long each task is held, seconds.")] = 1.0,
     seconds: Seconds = 10.0,
-    partitions: Partitions = 20,
+    partitions: BenchPartitions = 20,
     as_json: Json = False,
 ) -> None:
     """Measure the cost of a placement by the number of slots and by the number of schedulers."""
     from ..bench.parameters import BenchParameters
     from ..bench.scale import run_scale
 
-    asked = BenchParameters(
+    parameters = BenchParameters(
         10, 20_000, partitions, rate=rate, duration_s=duration, seconds=seconds, node_slots=100
     )
-    many = _numbers("--slots", slots)
+    slot_counts = _numbers("--slots", slots)
     crowds = _numbers("--schedulers", schedulers)
-    asked.check()
+    parameters.check()
     with measuring() as (stop, line):
-        found = run_scale(asked, many, crowds, stop, line)
+        figures = run_scale(parameters, slot_counts, crowds, stop, line)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
     rows = [
         (
@@ -192,7 +189,7 @@ def scale(
             row["delay_ms"]["p99"],
             row["memory_mb"],
         )
-        for row in (*found["by_slots"], *found["by_schedulers"])
+        for row in (*figures["by_slots"], *figures["by_schedulers"])
     ]
     print_table(
         ("SLOTS", "SCHEDULERS", "PLACED/S", "REDIS US", "SCHEDULER US", "DELAY P99 MS", "MIB"),

@@ -1,6 +1,4 @@
-"""`parsync bench queue`: what tasks that find no seat cost the others, and the order in which tasks
-start.
-"""
+"""The command `parsync bench queue`: the cost of tasks without a seat, and the order of starts."""
 
 import json
 from dataclasses import replace
@@ -13,16 +11,16 @@ from parsync_redis.errors import InvalidInput
 
 from .measuring import measuring
 
-Waiting = Annotated[
+BlockedTasks = Annotated[
     int | None, typer.Option(help="Tasks of the blocked kind: 200,000.", show_default=False)
 ]
-Kinds = Annotated[
+BlockedKinds = Annotated[
     int | None, typer.Option(help="Blocked kinds, of a task each: 10,000.", show_default=False)
 ]
 Probes = Annotated[
     int | None, typer.Option(help="Single tasks behind what is blocked: 30.", show_default=False)
 ]
-Tasks = Annotated[
+TasksBefore = Annotated[
     int | None, typer.Option(help="Tasks before one of priority 9: 300,000.", show_default=False)
 ]
 Unseated = Annotated[
@@ -48,10 +46,10 @@ Only = Annotated[
 
 
 def queue(
-    waiting: Waiting = None,
-    kinds: Kinds = None,
+    waiting: BlockedTasks = None,
+    kinds: BlockedKinds = None,
     probes: Probes = None,
-    tasks: Tasks = None,
+    tasks: TasksBefore = None,
     unseated: Unseated = None,
     rounds: Rounds = None,
     quiet: Quiet = None,
@@ -66,10 +64,10 @@ def queue(
 
     Audits end it.
     """
-    from ..bench.queue_bars import PARTS, run_queue
+    from ..bench.queue_bars import QUEUE_PARTS, run_queue
     from ..bench.queue_parameters import SHORT, QueueParameters
 
-    given: dict[str, Any] = {
+    choices: dict[str, Any] = {
         "waiting": waiting,
         "kinds": kinds,
         "probes": probes,
@@ -79,26 +77,28 @@ def queue(
         "quiet_s": quiet,
         "schedulers": schedulers,
     }
-    asked = replace(
-        SHORT if short else QueueParameters(), **{n: v for n, v in given.items() if v is not None}
+    parameters = replace(
+        SHORT if short else QueueParameters(), **{n: v for n, v in choices.items() if v is not None}
     )
-    parts = only.split(",") if only else list(PARTS)
-    if unknown := [part for part in parts if part not in PARTS]:
-        raise InvalidInput(f"--only {unknown[0]!r} is not known: known are {', '.join(PARTS)}")
+    parts = only.split(",") if only else list(QUEUE_PARTS)
+    if unknown := [part for part in parts if part not in QUEUE_PARTS]:
+        raise InvalidInput(
+            f"--only {unknown[0]!r} is not known: known are {', '.join(QUEUE_PARTS)}"
+        )
     with measuring() as (stop, line):
-        found = run_queue(asked, stop, line, parts)
-    print(json.dumps(found, indent=2)) if as_json else _print(found)
-    if found["audit"]:
+        figures = run_queue(parameters, stop, line, parts)
+    print(json.dumps(figures, indent=2)) if as_json else _print(figures)
+    if figures["audit"]:
         raise typer.Exit(1)
 
 
-def _print(found: dict[str, Any]) -> None:
-    from ..bench.queue_bars import HEAD, cells
+def _print(figures: dict[str, Any]) -> None:
+    from ..bench.queue_bars import QUEUE_COLUMNS, cells
 
-    facts = found["facts"]
+    facts = figures["facts"]
     print(
         f"machine     {facts['machine']}, load average at the end {facts['load_average']}, "
         f"{facts['server']}"
     )
-    print(f"audit       {found['audit']} facts\n")
-    print_table(HEAD, map(cells, found["rows"]), "")
+    print(f"audit       {figures['audit']} facts\n")
+    print_table(QUEUE_COLUMNS, map(cells, figures["rows"]), "")

@@ -1,6 +1,4 @@
-"""`parsync bench read`, `submit`, `memory`, `idle`, `serve`, `decide`: single costs; `report`: all
-on one page.
-"""
+"""The commands of `parsync bench` that measure one cost, and `report`, which runs all benches."""
 
 import json
 from pathlib import Path
@@ -10,7 +8,7 @@ import typer
 
 from parsync_redis.cli.common import Json, print_table
 
-from .measuring import Agents, Gap, Partitions, Schedulers, Seconds, measuring
+from .measuring import Agents, BenchGap, BenchPartitions, BenchSchedulers, Seconds, measuring
 
 
 def read(
@@ -24,14 +22,15 @@ def read(
     from ..bench.micro import run_read
 
     with measuring() as (stop, line):
-        found = run_read(slots, rounds, stop, line)
+        figures = run_read(slots, rounds, stop, line)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
     rows = [
-        (way, found[way]["server_us"], found[way]["client_us"]) for way in ("snapshot", "hgetall")
+        (name, figures[name]["server_us"], figures[name]["client_us"])
+        for name in ("snapshot", "hgetall")
     ]
-    rows.append(("ratio", found["server_ratio"], found["client_ratio"]))
+    rows.append(("ratio", figures["server_ratio"], figures["client_ratio"]))
     print_table((f"{slots:,} HELD SLOTS", "SERVER US", "CLIENT US"), rows, "")
 
 
@@ -44,11 +43,11 @@ def submit(
     from ..bench.micro import run_submit
 
     with measuring() as (stop, line):
-        found = run_submit(tasks, rounds, stop, line)
+        figures = run_submit(tasks, rounds, stop, line)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
-    rows = [("messages/s", found["apply_async"], found["submit_many"], found["ratio"])]
+    rows = [("messages/s", figures["apply_async"], figures["submit_many"], figures["ratio"])]
     print_table(("", "APPLY_ASYNC", "SUBMIT_MANY", "RATIO"), rows, "")
 
 
@@ -60,25 +59,25 @@ def memory(
     from ..bench.memory import run_memory
 
     with measuring() as (stop, line):
-        found = run_memory(tasks, stop, line)
+        figures = run_memory(tasks, stop, line)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
     rows = [
         (case, state, f"{figure['bytes']:,}", f"{figure['mb']:,}")
-        for case, states in found["memory"].items()
+        for case, states in figures["memory"].items()
         for state, figure in states.items()
     ]
-    print(f"server      {found['facts']['server']}, allocator {found['facts']['allocator']}")
-    print(f"tasks       {tasks:,} of each case, messages of {found['message_bytes']} bytes\n")
+    print(f"server      {figures['facts']['server']}, allocator {figures['facts']['allocator']}")
+    print(f"tasks       {tasks:,} of each case, messages of {figures['message_bytes']} bytes\n")
     print_table(("CASE", "STATE", "BYTES A TASK", "MB OF ALL"), rows, "")
 
 
 def idle(
-    schedulers: Schedulers = 20,
+    schedulers: BenchSchedulers = 20,
     nodes: Annotated[int, typer.Option(min=1, help="Nodes, of 100 slots each.")] = 1000,
-    partitions: Partitions = 20,
-    gap: Gap = 0.5,
+    partitions: BenchPartitions = 20,
+    gap: BenchGap = 0.5,
     seconds: Seconds = 15.0,
     agents: Agents = 2,
     as_json: Json = False,
@@ -87,22 +86,22 @@ def idle(
     from ..bench.micro import run_idle
     from ..bench.parameters import BenchParameters
 
-    asked = BenchParameters(
+    parameters = BenchParameters(
         schedulers, 100 * nodes, partitions, gap, rate=1, seconds=seconds, agents=agents
     )
-    asked.check()
+    parameters.check()
     with measuring() as (stop, line):
-        found = run_idle(asked, stop, line)
+        figures = run_idle(parameters, stop, line)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
-    per_gap = found["partitions_per_gap"]
-    requests = found["requests_per_scheduler_and_s"]
+    per_gap = figures["partitions_per_gap"]
+    requests = figures["requests_per_scheduler_and_s"]
     print(f"requests/s of a scheduler     {requests} ({per_gap:g} partitions a second are due)")
-    print(f"commands/s, also in scripts   {found['commands_per_scheduler_and_s']}")
+    print(f"commands/s, also in scripts   {figures['commands_per_scheduler_and_s']}")
     print(
         "cores                         "
-        + ", ".join(f"{k} {v:.3f}" for k, v in found["cpu_share"].items())
+        + ", ".join(f"{k} {v:.3f}" for k, v in figures["cpu_share"].items())
     )
 
 
@@ -115,19 +114,17 @@ def serve(
     seconds: Seconds = 15.0,
     as_json: Json = False,
 ) -> None:
-    """Measure the CPU time of `parsync serve` and of its server, and how soon a page shows a
-    change.
-    """
+    """Measure the cores of `parsync serve` and its server, and how soon a page shows a change."""
     from ..bench.serve import run_serve
 
     with measuring() as (stop, line):
-        found = run_serve(nodes, tasks, viewers, seconds, stop, line)
+        figures = run_serve(nodes, tasks, viewers, seconds, stop, line)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
     print(
-        f"{nodes:,} nodes, {tasks:,} tasks of {found['kinds']} kinds; a survey takes "
-        f"{found['read_s']:.3f} s\n"
+        f"{nodes:,} nodes, {tasks:,} tasks of {figures['kinds']} kinds; a survey takes "
+        f"{figures['read_s']:.3f} s\n"
     )
     phases = (
         (0, "stands still", "idle"),
@@ -138,17 +135,17 @@ def serve(
         (
             count,
             state,
-            found[phase]["messages_per_s"],
-            found[phase]["serve"],
-            found[phase]["server"],
+            figures[phase]["messages_per_s"],
+            figures[phase]["serve"],
+            figures[phase]["server"],
         )
         for count, state, phase in phases
     ]
     print_table(
         ("VIEWERS", "STATE", "MESSAGES/S", "CORES OF SERVE", "CORES OF THE SERVER"), rows, ""
     )
-    print(f"\n{found['fresh']['changes']} changes, until viewers had them:")
-    late = [(what, *map(round, found["fresh"][what].values())) for what in ("pages", "events")]
+    print(f"\n{figures['fresh']['changes']} changes, until viewers had them:")
+    late = [(name, *map(round, figures["fresh"][name].values())) for name in ("pages", "events")]
     print_table(("VIEWERS OF", "P50 MS", "P99 MS", "MAX MS"), late, "")
 
 
@@ -160,23 +157,21 @@ def decide(
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds; medians are told.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Measure what one scheduler takes to decide, without a server: from a kind that waits to the
-    claims.
-    """
+    """Measure the CPU time of a scheduler's decision, without a server."""
     from ..bench.decide import run_decide
 
     with measuring() as (stop, line):
-        found = run_decide(slots, batch, rounds, stop, line)
+        figures = run_decide(slots, batch, rounds, stop, line)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
-    rules = ", ".join(found["rules"])
+    rules = ", ".join(figures["rules"])
     print(
-        f"{slots:,} slots, {found['nodes']:,} nodes, {found['partitions']} partitions; rules: "
+        f"{slots:,} slots, {figures['nodes']:,} nodes, {figures['partitions']} partitions; rules: "
         f"{rules}\n"
     )
     print_table(
-        ("CASE", "CPU MS A TASK"), [(case, f"{ms:.3f}") for case, ms in found["ms"].items()], ""
+        ("CASE", "CPU MS A TASK"), [(case, f"{ms:.3f}") for case, ms in figures["ms"].items()], ""
     )
 
 

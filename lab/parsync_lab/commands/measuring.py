@@ -13,26 +13,27 @@ from parsync_lab import Stopped
 from parsync_redis.cli.run import stop_by_signal
 from parsync_redis.errors import ParsyncError
 
-Schedulers = Annotated[int, typer.Option(help="Scheduler processes.")]
-Slots = Annotated[int, typer.Option(help="Slots of all nodes together.")]
-Partitions = Annotated[int, typer.Option(help="Partitions, at least as many as schedulers.")]
-Gap = Annotated[float, typer.Option(help="Synchronisation gap, seconds.")]
+BenchSchedulers = Annotated[int, typer.Option(help="Scheduler processes.")]
+BenchSlots = Annotated[int, typer.Option(help="Slots of all nodes together.")]
+BenchPartitions = Annotated[int, typer.Option(help="Partitions, at least as many as schedulers.")]
+BenchGap = Annotated[float, typer.Option(help="Synchronisation gap, seconds.")]
 Seconds = Annotated[float, typer.Option(help="How long the load lasts.")]
-Strategy = Annotated[str, typer.Option(help="latency, quality or adaptive.")]
+BenchStrategy = Annotated[str, typer.Option(help="latency, quality or adaptive.")]
 NodeSlots = Annotated[int, typer.Option(help="Slots of each node.")]
 Agents = Annotated[int, typer.Option(help="Processes that stand in for the nodes' agents.")]
-Primaries = Annotated[
+BenchPrimaries = Annotated[
     int, typer.Option(help="Primaries of a Redis Cluster; 1: one server without a cluster.")
 ]
-Shards = Annotated[
+BenchShards = Annotated[
     int, typer.Option(help="Shards of the queue; 0: 1 on one server, 16 on a cluster.")
 ]
 Generators = Annotated[int, typer.Option(help="Processes that submit.")]
 
 
 class ProgressLine:
-    """Reports progress on stderr: one line of a terminal, overwritten; elsewhere a line every few
-    seconds.
+    """Shows progress on stderr.
+
+    On a terminal it overwrites one line; elsewhere it writes a line every few seconds.
     """
 
     def __init__(self) -> None:
@@ -59,11 +60,11 @@ class ProgressLine:
 def measuring() -> Iterator[tuple[Event, ProgressLine]]:
     """Run a bench: Ctrl-C ends it in order; an error is one line."""
     line = ProgressLine()
-    with stop_by_signal() as (stop, came):
+    with stop_by_signal() as (stop, signals):
         try:
             yield stop, line
         except Stopped:
-            raise typer.Exit(130 if 2 in came else 143) from None
+            raise typer.Exit(130 if 2 in signals else 143) from None
         except TimeoutError as error:
             raise ParsyncError(str(error)) from None
         finally:

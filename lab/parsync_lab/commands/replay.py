@@ -61,9 +61,7 @@ def _gpu(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Replay Alibaba's GPU nodes and pods: how many are placed, the GPU share used, why the rest
-    waits.
-    """
+    """Replay Alibaba's GPU nodes and pods: placed pods, GPU share used, reasons to wait."""
     from ..replay.gpu_trace import read_gpu_trace
     from ..replay.replay import ReplayParameters
     from ..replay.result import as_json as text_of

@@ -1,6 +1,4 @@
-"""`parsync simulate EXPERIMENT`: the paper's experiments with our own schedulers, in
-virtual time.
-"""
+"""The command `parsync simulate`: the paper's experiments with parsync's schedulers."""
 
 import sys
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from ..simulate.experiment import Outcome
     from ..simulate.simulation import Progress as Tell
 
-EXPERIMENTS: Final = {
+EXPERIMENT_HELP: Final = {
     "strategies": (
         "Experiment 1 (figure 4): latency-first, quality-first, adaptive; two groups, three phases."
     ),
@@ -51,12 +49,12 @@ def _number(flag: str, help: str, kind: type = float) -> Any:
     return typer.Option(flag, help=help, show_default=False, metavar="N" if kind is int else "X")
 
 
-Schedulers = Annotated[int | None, _number("--schedulers", "N, how many schedulers.", int)]
-Partitions = Annotated[
+SimSchedulers = Annotated[int | None, _number("--schedulers", "N, how many schedulers.", int)]
+SimPartitions = Annotated[
     int | None, _number("--partitions", "P, how many partitions; at least N.", int)
 ]
-Gap = Annotated[float | None, _number("--gap", "G, the synchronisation gap, in seconds.")]
-Slots = Annotated[int | None, _number("--slots", "S, how many slots at scale 1.", int)]
+SimGap = Annotated[float | None, _number("--gap", "G, the synchronisation gap, in seconds.")]
+SimSlots = Annotated[int | None, _number("--slots", "S, how many slots at scale 1.", int)]
 Rate = Annotated[float | None, _number("--rate", "R, tasks a second at scale 1, at full load.")]
 Duration = Annotated[
     float | None, _number("--duration", "d, how many seconds a task holds its slot.")
@@ -110,10 +108,10 @@ NoPlots = Annotated[
 
 def _experiment(
     context: typer.Context,
-    schedulers: Schedulers = None,
-    partitions: Partitions = None,
-    gap_s: Gap = None,
-    slots: Slots = None,
+    schedulers: SimSchedulers = None,
+    partitions: SimPartitions = None,
+    gap_s: SimGap = None,
+    slots: SimSlots = None,
     rate: Rate = None,
     duration_s: Duration = None,
     score_mean: ScoreMean = None,
@@ -133,7 +131,7 @@ def _experiment(
     no_plots: NoPlots = False,
     as_json: Json = False,
 ) -> None:
-    given = {
+    choices = {
         "schedulers": schedulers,
         "partitions": partitions,
         "gap_s": gap_s,
@@ -152,10 +150,10 @@ def _experiment(
         "scale": scale,
         "seed": seed,
     }
-    simulate(str(context.info_name), given, repeat, jobs, out, not no_plots, as_json)
+    simulate(str(context.info_name), choices, repeat, jobs, out, not no_plots, as_json)
 
 
-for _name, _help in EXPERIMENTS.items():
+for _name, _help in EXPERIMENT_HELP.items():
     app.command(_name, help=_help)(_experiment)
 
 
@@ -168,10 +166,10 @@ def _trace(
     load: Annotated[
         float | None, _number("--load", "The share of slots and schedulers that is busy; 0.8.")
     ] = None,
-    schedulers: Schedulers = None,
-    partitions: Partitions = None,
-    gap_s: Gap = None,
-    slots: Slots = None,
+    schedulers: SimSchedulers = None,
+    partitions: SimPartitions = None,
+    gap_s: SimGap = None,
+    slots: SimSlots = None,
     rate: Rate = None,
     score_mean: ScoreMean = None,
     score_variance: ScoreVariance = None,
@@ -191,7 +189,7 @@ def _trace(
     as_json: Json = False,
 ) -> None:
     """Replay a real trace, with its time compressed."""
-    given = {
+    choices = {
         "trace": str(file),
         "load": load,
         "schedulers": schedulers,
@@ -211,7 +209,7 @@ def _trace(
         "scale": scale,
         "seed": seed,
     }
-    simulate("trace", given, repeat, jobs, out, not no_plots, as_json)
+    simulate("trace", choices, repeat, jobs, out, not no_plots, as_json)
 
 
 @app.command("report")
@@ -231,7 +229,7 @@ def _report(
 
 def simulate(
     name: str,
-    given: dict[str, Any],
+    choices: dict[str, Any],
     repeat: int,
     jobs: int,
     out: Path | None,
@@ -243,7 +241,7 @@ def simulate(
     from ..simulate.experiment import run_experiment, write_result
     from ..simulate.plots import new_figure
 
-    chosen = checked(given)
+    chosen = checked(choices)
     plots = plots and out is not None
     if plots:
         new_figure()  # fails at once if matplotlib is missing, not after minutes
@@ -266,13 +264,11 @@ def simulate(
         say.print("written: " + ", ".join(map(str, files)))
 
 
-def checked(given: dict[str, Any]) -> dict[str, Any]:
-    """Convert the given strategy and synchronisation to enums; raise InvalidInput for an unknown
-    one.
-    """
+def checked(choices: dict[str, Any]) -> dict[str, Any]:
+    """Return the choices that were made, with enums; raises InvalidInput for an unknown word."""
     from ..simulate.parameters import SimStrategy, Sync
 
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen = {name: value for name, value in choices.items() if value is not None}
     for name, words in (("strategy", SimStrategy), ("sync", Sync)):
         if name in chosen:
             if chosen[name] not in list(words):
@@ -284,7 +280,7 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def progress_bar(what: str) -> "Iterator[Tell]":
+def progress_bar(title: str) -> "Iterator[Tell]":
     """Show a progress bar on stderr, if that is a terminal."""
     columns = (
         TextColumn("{task.description}"),
@@ -295,7 +291,7 @@ def progress_bar(what: str) -> "Iterator[Tell]":
     with Progress(
         *columns, console=Console(stderr=True), disable=not sys.stderr.isatty()
     ) as progress:
-        bar = progress.add_task(what, total=1.0)
+        bar = progress.add_task(title, total=1.0)
         yield lambda done: progress.update(bar, completed=done)
 
 

@@ -1,5 +1,4 @@
-"""Read a trace of GPU nodes and pods, as in Alibaba's trace of 2023 (openb), and say what each
-offers and needs.
+"""The reader of traces of GPU nodes and pods, as in Alibaba's trace of 2023 (openb).
 
 A node offers its CPU, its memory and its GPUs as devices. A pod needs amounts of CPU and memory,
 and a share of one GPU or whole GPUs; `gpu_spec` names the models that it accepts.
@@ -22,8 +21,8 @@ from parsync_redis.model.needs import Resources
 
 from ..simulate.trace import open_text
 
-NODES: Final = "openb_node_list*.csv*"
-PODS: Final = "openb_pod_list*.csv*"
+NODE_FILES: Final = "openb_node_list*.csv*"
+POD_FILES: Final = "openb_pod_list*.csv*"
 NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS: Final = (
     "name",
@@ -36,10 +35,10 @@ POD_COLUMNS: Final = (
     "deletion_time",
 )
 MOST_GPUS: Final = 32
-"""GPUs of a node: with its other amounts and labels it has at most 64 words."""
+"""The maximum number of GPUs of a node: with other amounts and labels it has 64 words."""
 
 MOST_TIME_S: Final = 10**12
-WHOLE: Final = "a whole number, 0 or more"
+WHOLE_NUMBER_RULE: Final = "a whole number, 0 or more"
 
 T = TypeVar("T", "GpuNode", "Pod")
 
@@ -90,9 +89,9 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class GpuTrace:
-    """The nodes of a trace, and its pods in the order in which they were created.
+    """The nodes of a trace, and its pods in the order of their creation.
 
-    limit: only so many of them.
+    limit: the maximum number of pods.
     """
 
     nodes: Sequence[GpuNode]
@@ -105,7 +104,7 @@ class GpuTrace:
         return THOUSANDTHS * sum(node.gpus for node in self.nodes)
 
     def offers(self) -> dict[str, Resources]:
-        """Return the offer of each node. It has so many slots that no pod ever lacks one."""
+        """Return {node: offer}, with so many slots that no pod lacks a slot."""
         smallest = {
             have: _smallest([pod for pod in self.pods if bool(pod.gpu_milli) is have])
             for have in (True, False)
@@ -117,14 +116,14 @@ class GpuTrace:
 
 
 def _smallest(pods: Sequence[Pod]) -> tuple[int, tuple[int, int, int]]:
-    """Return the number of some pods, and the smallest need of each resource among them."""
+    """Return the number of pods, and the smallest need of each resource among them."""
     needs = [(pod.cpu_milli, pod.memory_mib, pod.gpu_milli) for pod in pods] or [(0, 0, 0)]
     cpu, memory, gpu = map(min, zip(*needs, strict=True))
     return len(pods), (cpu, memory, gpu)
 
 
 def _enough_slots(node: GpuNode, pods: int, smallest: tuple[int, int, int]) -> int:
-    """Return the most of these pods that the node could hold at once.
+    """Return the maximum number of these pods that the node could hold at once.
 
     Only pods with GPUs go to a node with GPUs.
     """
@@ -134,31 +133,29 @@ def _enough_slots(node: GpuNode, pods: int, smallest: tuple[int, int, int]) -> i
 
 
 def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:
-    """Read the nodes and the first `limit` pods of a folder; raise InvalidInput that says what
-    would be right.
-    """
+    """Read the nodes and the first `limit` pods of a folder; raises InvalidInput."""
     if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
+        fault = "is not a folder" if folder.exists() else "does not exist"
         raise InvalidInput(
-            f"folder {folder} {what}: it must have one file {NODES} and one file {PODS}"
+            f"folder {folder} {fault}: it must have one file {NODE_FILES} and one file {POD_FILES}"
         )
-    nodes = _read(_only(folder, NODES), NODE_COLUMNS, _node)
-    pods = sorted(_read(_only(folder, PODS), POD_COLUMNS, _pod), key=lambda pod: pod.at_s)
+    nodes = _read(_only(folder, NODE_FILES), NODE_COLUMNS, _node)
+    pods = sorted(_read(_only(folder, POD_FILES), POD_COLUMNS, _pod), key=lambda pod: pod.at_s)
     return GpuTrace(nodes, pods[:limit], limit)
 
 
 def _only(folder: Path, pattern: str) -> Path:
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        has = (
-            f"has {len(found)}: {', '.join(path.name for path in found[:4])}"
-            if found
+    files = sorted(folder.glob(pattern))
+    if len(files) != 1:
+        content = (
+            f"has {len(files)}: {', '.join(path.name for path in files[:4])}"
+            if files
             else "has none"
         )
         raise InvalidInput(
-            f"folder {folder} must have one file {pattern}, .csv or .csv.gz; it {has}"
+            f"folder {folder} must have one file {pattern}, .csv or .csv.gz; it {content}"
         )
-    return found[0]
+    return files[0]
 
 
 def _read(path: Path, columns: Sequence[str], make: Callable[["_Row"], T]) -> list[T]:
@@ -179,13 +176,13 @@ def _read(path: Path, columns: Sequence[str], make: Callable[["_Row"], T]) -> li
         raise InvalidInput(
             f"{path} is empty: below the names of its columns it must have a line for each of them"
         )
-    found: dict[str, T] = {}
+    records: dict[str, T] = {}
     for row in rows:
-        one = make(row)
-        if one.name in found:
-            raise row.error(f"{one.name} is there twice: each must have a name of its own")
-        found[one.name] = one
-    return list(found.values())
+        record = make(row)
+        if record.name in records:
+            raise row.error(f"{record.name} is there twice: each must have a name of its own")
+        records[record.name] = record
+    return list(records.values())
 
 
 def _rows(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Iterator["_Row"]:
@@ -208,15 +205,15 @@ class _Row:
     number: int
     values: Mapping[str, str]
 
-    def error(self, what: str) -> InvalidInput:
-        return InvalidInput(f"{self.path}, line {self.number}: {what}")
+    def error(self, fault: str) -> InvalidInput:
+        return InvalidInput(f"{self.path}, line {self.number}: {fault}")
 
     def text(self, column: str) -> str:
         if column not in self.values:
             raise self.error(f"there is no {column}: a line must have a value for each column")
         return self.values[column].strip()
 
-    def whole(self, column: str, most: int = 10**12, right: str = WHOLE) -> int:
+    def whole(self, column: str, most: int = 10**12, right: str = WHOLE_NUMBER_RULE) -> int:
         text = self.text(column)
         if not (text.isascii() and text.isdecimal() and len(text) <= 13 and int(text) <= most):
             raise self.error(f"{column} {text[:40]!r} is not valid: it must be {right}")

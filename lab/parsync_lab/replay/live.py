@@ -1,6 +1,4 @@
-"""A cluster of its own on a real server, for a replay through the real scripts; nothing of it stays
-there.
-"""
+"""A temporary cluster on a real server, for a replay through the real scripts."""
 
 import secrets
 from collections.abc import Iterator
@@ -14,14 +12,12 @@ from parsync_redis.store.store import Store
 
 from .replay import ReplayParameters
 
-AT_ONCE: Final = 500
+KEYS_PER_DELETE: Final = 500
 
 
 @contextmanager
 def live_store(url: str | None, parameters: ReplayParameters) -> Iterator[Store]:
-    """Yield the store of a new cluster on the server at `url`, or on a server that is started for
-    it.
-    """
+    """Yield the store of a new cluster on the server at `url`, or on a server started for it."""
     with ExitStack() as stack:
         address = url or stack.enter_context(EmbeddedServer()).url
         cluster = f"replay-{secrets.token_hex(4)}"
@@ -36,14 +32,12 @@ def live_store(url: str | None, parameters: ReplayParameters) -> Iterator[Store]
 
 
 def _delete_keys(store: Store) -> None:
-    """Delete every key of the cluster: those of shards, of partitions, and of the cluster as a
-    whole.
-    """
+    """Delete every key of the cluster, of its shards and of its partitions."""
     patterns = [store.keys.pattern(kind) for kind in ("q:*", "p:*", ":*")]
     names = [
         name
         for pattern in patterns
-        for name in store.client.scan_iter(match=pattern, count=AT_ONCE)
+        for name in store.client.scan_iter(match=pattern, count=KEYS_PER_DELETE)
     ]
-    for at in range(0, len(names), AT_ONCE):
-        store.pipe([("unlink", name) for name in names[at : at + AT_ONCE]])
+    for first in range(0, len(names), KEYS_PER_DELETE):
+        store.pipe([("unlink", name) for name in names[first : first + KEYS_PER_DELETE]])

@@ -11,7 +11,7 @@ from parsync_redis.errors import InvalidInput
 
 from .replay import ReplayParameters
 
-HEAD: Final = """# Replay of a GPU cluster: Alibaba's nodes and pods of 2023
+REPLAY_PAGE_HEAD: Final = """# Replay of a GPU cluster: Alibaba's nodes and pods of 2023
 
 Made by `make replay TRACE=DIR`; do not edit. The trace is `cluster-trace-gpu-v2023` of
 [alibaba/clusterdata](https://github.com/alibaba/clusterdata). It is not part of the project. The trace has
@@ -42,7 +42,7 @@ The GPU share is the share of all GPUs that placed pods hold. Its mean is over t
 late. Seconds were measured on a machine that did other work too.
 """
 
-COLUMNS: Final = (
+REPLAY_COLUMNS: Final = (
     "replay",
     "pods placed",
     "wait",
@@ -66,11 +66,9 @@ REASONS: Final = ("pods wait", "accepted models", "nodes fit", "obstacle at the 
 
 
 def write_page(results: Path, document: Path) -> list[str]:
-    """Write the document, and the figures into a folder beside it; return the names of
-    the replays.
-    """
-    found = {path.parent.name: path for path in sorted(results.glob("*/result.json"))}
-    if not found:
+    """Write the document, and the figures into a folder beside it; return the replays' names."""
+    paths = {path.parent.name: path for path in sorted(results.glob("*/result.json"))}
+    if not paths:
         raise InvalidInput(
             f"no results in {results}: parsync replay gpu DIR --out {results}/NAME makes them"
         )
@@ -79,7 +77,7 @@ def write_page(results: Path, document: Path) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
         rows = []
         parts = []
-        for name, path in found.items():
+        for name, path in paths.items():
             result, speed = (
                 json.loads(path.with_name(file).read_text("utf-8"))
                 for file in ("result.json", "speed.json")
@@ -97,11 +95,12 @@ def write_page(results: Path, document: Path) -> list[str]:
                 )
             )
         document.write_text(
-            "\n\n".join([f"{HEAD}\n{_table(COLUMNS, rows)}", *parts]) + "\n", encoding="utf-8"
+            "\n\n".join([f"{REPLAY_PAGE_HEAD}\n{_table(REPLAY_COLUMNS, rows)}", *parts]) + "\n",
+            encoding="utf-8",
         )
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(f"the report of {results} cannot be written: {error}") from None
-    return list(found)
+    return list(paths)
 
 
 def _row(name: str, result: Mapping[str, Any], speed: Mapping[str, Any]) -> tuple[str, ...]:
@@ -110,7 +109,7 @@ def _row(name: str, result: Mapping[str, Any], speed: Mapping[str, Any]) -> tupl
         f"[{name}](#{name})",
         f"{result['placed']:,} of {result['trace']['pods']:,}",
         f"{result['waiting']:,}",
-        *(f"{100 * share[which]:.1f} %" for which in ("last", "most", "mean")),
+        *(f"{100 * share[moment]:.1f} %" for moment in ("last", "most", "mean")),
         f"{result['claims']:,}",
         f"{result['lost_claims']:,}",
         f"`{result['decisions']}`",
@@ -121,7 +120,7 @@ def _row(name: str, result: Mapping[str, Any], speed: Mapping[str, Any]) -> tupl
 
 def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
     trace = result["trace"]
-    given = result["parameters"]
+    parameters = result["parameters"]
     lines = [
         f"## {name}",
         "",
@@ -129,9 +128,9 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
         "",
         f"{trace['nodes']:,} nodes with {trace['gpus']:,} GPUs; {trace['pods']:,} pods, which ask "
         "for "
-        f"{trace['gpus_asked']:,.1f} GPUs. {given['schedulers']} schedulers, {given['partitions']} "
+        f"{trace['gpus_asked']:,.1f} GPUs. {parameters['schedulers']} schedulers, {parameters['partitions']} "
         "partitions, "
-        f"a gap of {given['gap_s']:g} s.",
+        f"a gap of {parameters['gap_s']:g} s.",
     ]
     if "audit" in result:
         lines += [

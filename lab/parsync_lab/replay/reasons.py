@@ -14,12 +14,11 @@ MOST_REASONS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class WhyWaiting:
-    """A reason.
+    """A reason why pods wait.
 
-    why: the obstacle at the nearest node. fitting: how many nodes could hold such a pod when empty.
-
-    models: the GPU models that the pods accept, '' for any. sentence: a scheduler wrote it to the
-    pods of one kind.
+    why: the obstacle at the nearest node. fitting: the number of nodes that could hold such a pod
+    when empty. models: the GPU models that the pods accept, '' for any. sentence: the sentence that
+    a scheduler wrote to the pods of one kind.
     """
 
     pods: int
@@ -30,18 +29,19 @@ class WhyWaiting:
 
 
 def count_reasons(core: Core) -> list[WhyWaiting]:
-    """Return the reasons why pods wait, by a scheduler's own copies of queue and nodes; the most
-    frequent first.
+    """Return the reasons why pods wait, from a scheduler's copies of queue and nodes.
+
+    The reason of most pods comes first.
     """
-    found: defaultdict[tuple[str, int, str], list[WaitingKind]] = defaultdict(list)
-    for kinds in core.queue.kinds:
-        for waiting in kinds.values():
-            found[_cause(core.view, waiting)].append(waiting)
+    kinds_by_reason: defaultdict[tuple[str, int, str], list[WaitingKind]] = defaultdict(list)
+    for shard_kinds in core.queue.kinds:
+        for waiting in shard_kinds.values():
+            kinds_by_reason[_cause(core.view, waiting)].append(waiting)
     reasons = []
-    for (models, nodes, why), some in found.items():
-        most = max(some, key=lambda one: one.count)
-        sentence = core.view.explain(most.group.needs, most.group.knowers)
-        reasons.append(WhyWaiting(sum(one.count for one in some), models, nodes, why, sentence))
+    for (models, nodes, why), kinds in kinds_by_reason.items():
+        commonest = max(kinds, key=lambda kind: kind.count)
+        sentence = core.view.explain(commonest.group.needs, commonest.group.knowers)
+        reasons.append(WhyWaiting(sum(kind.count for kind in kinds), models, nodes, why, sentence))
     return sorted(reasons, key=lambda reason: (-reason.pods, reason.models, reason.why))
 
 

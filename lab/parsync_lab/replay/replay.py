@@ -9,7 +9,7 @@ memory or a real server: the same calls go to both. Times in which nothing happe
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
@@ -25,36 +25,35 @@ from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.process.plan_runner import PlanRunner
 from parsync_redis.store.store import Store
 
+from ..bench.watch import Say
 from ..flags import check_flag
 from ..simulate.parameters import LEAST_GAP_S, MOST_GAP_S
 from .gpu_trace import GpuTrace, Pod
 from .timeline import Timeline
 from .virtual_store import VirtualStore
 
-TASK: Final = "trace.pod"
+POD_TASK: Final = "trace.pod"
 SCORE: Final = 1.0
 """The score of each node: a trace does not say which are better."""
 
 MOST_ROUNDS: Final = 1000
-"""Round trips of a tick; a scheduler that has still something to do then goes on at the
-next tick.
-"""
+"""The most round trips of a tick; a scheduler with more to do goes on at the next tick."""
 
 STRATEGY: Final = Strategy.QUALITY
-"""*adaptive* uses it while delays are short.
+"""The strategy that *adaptive* uses while delays are short.
 
-It is fixed, for delays on a server are not those of virtual time.
+It is fixed, because delays on a server are not those of virtual time.
 """
 
 T = TypeVar("T")
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayParameters:
-    """speedup: the trace's time runs so many times faster.
+    """The parameters of a replay.
 
-    ends: pods end when the trace says; else they stay.
+    speedup: the factor by which the trace's time runs faster. ends: whether pods end when the trace
+    says; otherwise they stay.
     """
 
     schedulers: int = 4
@@ -81,7 +80,7 @@ class ReplayParameters:
 
 
 class Replay:
-    """One replay; `timeline` says what happened."""
+    """A replay; `timeline` has the events."""
 
     def __init__(
         self, trace: GpuTrace, store: Store | VirtualStore, parameters: ReplayParameters
@@ -91,10 +90,13 @@ class Replay:
         self.timeline = Timeline()
         self._virtual = store if isinstance(store, VirtualStore) else None
         self._store = cast(Store, store)
-        dice, *own = np.random.SeedSequence(parameters.seed).spawn(1 + parameters.schedulers)
+        dice, *scheduler_seeds = np.random.SeedSequence(parameters.seed).spawn(
+            1 + parameters.schedulers
+        )
         self._rng = np.random.default_rng(dice)
         self.cores = [
-            self._core(f"s{number}", np.random.default_rng(seed)) for number, seed in enumerate(own)
+            self._core(f"s{number}", np.random.default_rng(seed))
+            for number, seed in enumerate(scheduler_seeds)
         ]
         self._runners = [PlanRunner(self._store, core) for core in self.cores]
         self._needs = {
@@ -103,9 +105,8 @@ class Replay:
         self._pods = {pod.name: pod for pod in trace.pods}
         self._begin_s = trace.pods[0].at_s if trace.pods else 0.0
         self._arrived = 0
-        self._running: list[
-            tuple[float, int, Place]
-        ] = []  # a heap: end, number of the placement, place
+        # a heap of (end, number of the placement, place)
+        self._running: list[tuple[float, int, Place]] = []
         self._quiet = 0  # ticks since anything happened
         self.ticks = 0
 
@@ -158,12 +159,12 @@ class Replay:
         happened += len(self.timeline.places) - placed
         self._quiet = 0 if happened else self._quiet + 1
 
-    def _turn(self, which: int, now_s: float) -> bool:
+    def _turn(self, number: int, now_s: float) -> bool:
         """Carry out one plan of a scheduler; return whether there was something to do."""
-        core = self.cores[which]
+        core = self.cores[number]
         plan = core.plan(confirm=False)
         if plan:
-            self._runners[which].carry_out(plan, lambda: now_s)
+            self._runners[number].carry_out(plan, lambda: now_s)
             self._start(core, now_s)
         return bool(plan)
 
@@ -180,11 +181,11 @@ class Replay:
     def _register(self, say: Say) -> None:
         """Register all nodes as their workers would."""
         commands = self._store.commands
-        tasks = KnownTasks.of({TASK: None})
+        tasks = KnownTasks.of({POD_TASK: None})
         partitions = self.parameters.partitions
-        for some in _batches([*self.trace.offers().items()], 100):
+        for batch in _batches([*self.trace.offers().items()], 100):
             say(f"{len(self.trace.nodes):,} nodes register")
-            offers = {name: offer_with(offer, tasks) for name, offer in some}
+            offers = {name: offer_with(offer, tasks) for name, offer in batch}
             deals = [
                 commands.deal_node(
                     name,
@@ -193,7 +194,7 @@ class Replay:
                     offer.slots,
                     SCORE,
                 )
-                for name, offer in some
+                for name, offer in batch
             ]
             dealt = dict(zip(offers, self._store.run_all(deals), strict=True))
             self._store.run_all(
@@ -215,26 +216,26 @@ class Replay:
         ):
             self._arrived += 1
         pods = self.trace.pods[begin : self._arrived]
-        for some in _batches(pods):
-            tasks = [Submission(pod.name, TASK, b"{}", self._needs[pod.name]) for pod in some]
+        for batch in _batches(pods):
+            tasks = [Submission(pod.name, POD_TASK, b"{}", self._needs[pod.name]) for pod in batch]
             words = self._store.run(self._store.commands.submit(tasks))
             if set(words) != {"submitted"}:
                 raise BrokenContract(f"a pod was not submitted: {', '.join(sorted(set(words)))}")
         for pod in pods:
             at_s = self._at_s(pod) * self.parameters.speedup
             self.timeline.arrived.add(at_s, 1)
-            self.timeline.asked.add(at_s, pod.gpu_milli)
+            self.timeline.requested.add(at_s, pod.gpu_milli)
         return len(pods)
 
     def _start(self, core: Core, now_s: float) -> None:
         """Start the tasks of won claims, as their nodes' workers do."""
         places = [*core.won.unconfirmed]
-        for some in _batches(places):
-            words = {word for word, _ in self._store.run(self._store.commands.start(some))}
+        for batch in _batches(places):
+            words = {word for word, _ in self._store.run(self._store.commands.start(batch))}
             if words != {"ok"}:
                 raise BrokenContract(f"a placed pod was not started: {', '.join(sorted(words))}")
             inboxes = dict.fromkeys(
-                self._store.keys.inbox(place.partition, place.node) for place in some
+                self._store.keys.inbox(place.partition, place.node) for place in batch
             )
             self._store.pipe_each([("delete", inbox) for inbox in inboxes])
         core.won.confirmed(len(places))
@@ -255,11 +256,11 @@ class Replay:
             ended[place.partition].append(place)
             self._ended(end_s, place)
         for partition, places in ended.items():
-            for some in _batches(places):
+            for batch in _batches(places):
                 self._store.run(
-                    self._store.commands.finish([(place, "succeeded", "") for place in some])
+                    self._store.commands.finish([(place, "succeeded", "") for place in batch])
                 )
-                self._store.run(self._store.commands.release(partition, some))
+                self._store.run(self._store.commands.release(partition, batch))
         return sum(map(len, ended.values()))
 
     def _ended(self, end_s: float, place: Place) -> None:
@@ -268,5 +269,5 @@ class Replay:
 
 
 def _batches(rows: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
-    for at in range(0, len(rows), size):
-        yield rows[at : at + size]
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]

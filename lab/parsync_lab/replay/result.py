@@ -1,6 +1,4 @@
-"""The result of a replay, from the command's parameters to the files: result.json, speed.json and
-the figure.
-"""
+"""The result of a replay: result.json, speed.json and the figure."""
 
 import json
 import time
@@ -17,13 +15,14 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.amount import THOUSANDTHS
 from parsync_redis.store.store import Store
 
+from ..bench.watch import Say
 from ..simulate.plots import line, new_figure, save
 from ..simulate.runs import tidy
 from .gpu_trace import GpuTrace
 from .live import live_store
 from .models import use_of_models
 from .reasons import MOST_REASONS, count_reasons
-from .replay import Replay, ReplayParameters, Say
+from .replay import Replay, ReplayParameters
 from .timeline import Timeline
 from .virtual_store import VirtualStore
 
@@ -31,7 +30,7 @@ POINTS: Final = 400
 """Points of a curve."""
 
 DAY_S: Final = 86_400.0
-TITLE: Final = "Alibaba's GPU nodes and pods of 2023, replayed"
+REPLAY_TITLE: Final = "Alibaba's GPU nodes and pods of 2023, replayed"
 
 
 @dataclass(slots=True)
@@ -50,8 +49,9 @@ def replay_gpu(
     url: str | None,
     say: Say = lambda text: None,
 ) -> ReplayOutcome:
-    """Replay a trace in virtual time; `live`: through the scripts of the server at `url`, or of one
-    started for it.
+    """Replay a trace in virtual time.
+
+    live: through the scripts of the server at `url`, or of a server started for the replay.
     """
     if not trace.pods:
         raise InvalidInput("there is no pod to replay: --limit must be at least 1")
@@ -65,7 +65,7 @@ def replay_gpu(
             "version": __version__,
             "live": live,
             "parameters": asdict(parameters),
-            **_found(trace, timeline),
+            **_figures(trace, timeline),
             "claims": sum(core.counters.claims for core in replay.cores),
             "lost_claims": sum(core.counters.conflicts for core in replay.cores),
             "ticks": replay.ticks,
@@ -77,22 +77,22 @@ def replay_gpu(
 
 
 def _of_trace(trace: GpuTrace) -> dict[str, Any]:
-    asked = sum(pod.gpu_milli for pod in trace.pods)
+    asked_milli = sum(pod.gpu_milli for pod in trace.pods)
     return {
         "nodes": len(trace.nodes),
         "gpus": trace.gpu_milli // THOUSANDTHS,
         "pods": len(trace.pods),
-        "gpus_asked": asked / THOUSANDTHS,
+        "gpus_asked": asked_milli / THOUSANDTHS,
         "limit": trace.limit,
     }
 
 
-def _found(trace: GpuTrace, timeline: Timeline) -> dict[str, Any]:
+def _figures(trace: GpuTrace, timeline: Timeline) -> dict[str, Any]:
     steps = [*timeline.arrived.steps, *timeline.used.steps]
     first_s = min(at_s for at_s, _ in steps)
     end_s = max(at_s for at_s, _ in steps)
     arrivals = sorted(at_s for at_s, _ in timeline.arrived.steps)
-    every = max(1, len(arrivals) // POINTS)
+    pods_a_point = max(1, len(arrivals) // POINTS)
     times_s = [first_s + (end_s - first_s) * point / POINTS for point in range(POINTS + 1)]
     total = trace.gpu_milli or 1
     last_s = max(end_s, *(at_s for at_s, _ in timeline.placed.steps or [(0.0, 0)]))
@@ -102,21 +102,21 @@ def _found(trace: GpuTrace, timeline: Timeline) -> dict[str, Any]:
         "gpu_share": {
             "mean": tidy(timeline.used.mean(end_s) / total),
             "most": tidy(timeline.used.most / total),
-            "last": tidy(timeline.used.at([last_s])[0] / total),
+            "last": tidy(timeline.used.values_at([last_s])[0] / total),
         },
         "decisions": sha256(repr(timeline.decisions()).encode()).hexdigest()[:16],
         "over_time": _table(timeline, times_s, total),
-        "over_pods": _table(timeline, [*arrivals[every - 1 :: every], last_s], total),
+        "over_pods": _table(timeline, [*arrivals[pods_a_point - 1 :: pods_a_point], last_s], total),
     }
 
 
 def _table(timeline: Timeline, times_s: Sequence[float], total: int) -> dict[str, list[Any]]:
     return {
         "time_s": [tidy(at_s) for at_s in times_s],
-        "arrived": timeline.arrived.at(times_s),
-        "placed": timeline.placed.at(times_s),
-        "gpu_asked": [tidy(level / total) for level in timeline.asked.at(times_s)],
-        "gpu_used": [tidy(level / total) for level in timeline.used.at(times_s)],
+        "arrived": timeline.arrived.values_at(times_s),
+        "placed": timeline.placed.values_at(times_s),
+        "gpu_asked": [tidy(level / total) for level in timeline.requested.values_at(times_s)],
+        "gpu_used": [tidy(level / total) for level in timeline.used.values_at(times_s)],
     }
 
 
@@ -126,9 +126,7 @@ def as_json(result: Mapping[str, Any]) -> str:
 
 
 def write_result(outcome: ReplayOutcome, folder: Path, plots: bool) -> list[Path]:
-    """Write result.json, speed.json and, with `plots`, the figure into a folder; create
-    the folder.
-    """
+    """Write result.json, speed.json and, with `plots`, the figure; create the folder if needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "result.json"
@@ -141,19 +139,17 @@ def write_result(outcome: ReplayOutcome, folder: Path, plots: bool) -> list[Path
 
 
 def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Draw the share of the GPUs that pods hold and asked for, over time and over the pods that
-    have arrived.
-    """
+    """Draw the shares of GPUs that pods hold and asked for, over time and over the arrived pods."""
     figure = new_figure()
     figure.set_size_inches(11, 4)
-    left, right = figure.subplots(1, 2)
+    left_axes, right_axes = figure.subplots(1, 2)
     over_time = result["over_time"]
     over_pods = result["over_pods"]
-    _draw_one(left, over_time, [at_s / DAY_S for at_s in over_time["time_s"]], result)
-    _draw_one(right, over_pods, over_pods["arrived"], result)
-    left.set_xlabel("time in the trace, days")
-    right.set_xlabel("pods that have arrived")
-    return save(figure, TITLE, folder, "replay-gpu")
+    _draw_one(left_axes, over_time, [at_s / DAY_S for at_s in over_time["time_s"]], result)
+    _draw_one(right_axes, over_pods, over_pods["arrived"], result)
+    left_axes.set_xlabel("time in the trace, days")
+    right_axes.set_xlabel("pods that have arrived")
+    return save(figure, REPLAY_TITLE, folder, "replay-gpu")
 
 
 def _draw_one(

@@ -32,11 +32,11 @@ class Curve:
                 sums.append(total)
         return times, sums
 
-    def at(self, times_s: Sequence[float]) -> list[int]:
+    def values_at(self, times_s: Sequence[float]) -> list[int]:
         """Return the sum at each of these times."""
         times, sums = self.levels()
-        found = [bisect_right(times, at_s) for at_s in times_s]
-        return [sums[index - 1] if index else 0 for index in found]
+        counts = [bisect_right(times, at_s) for at_s in times_s]
+        return [sums[index - 1] if index else 0 for index in counts]
 
     def mean(self, end_s: float) -> float:
         """Return the mean of the sum from 0 to `end_s`."""
@@ -50,33 +50,31 @@ class Curve:
 
     @property
     def most(self) -> int:
-        """The largest sum."""
+        """Return the largest sum."""
         return max(self.levels()[1], default=0)
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Virtual times are in seconds of the trace.
+    """The events of a replay as curves; times are virtual, in seconds of the trace.
 
-    used and asked: thousandths of GPUs that pods hold, or asked for.
+    used, requested: thousandths of GPUs that pods hold, or asked for.
     """
 
     arrived: Curve = field(default_factory=Curve)
     placed: Curve = field(default_factory=Curve)
-    asked: Curve = field(default_factory=Curve)
+    requested: Curve = field(default_factory=Curve)
     used: Curve = field(default_factory=Curve)
     places: list[Place] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
 
     @property
-    def held(self) -> list[Place]:
+    def places_held(self) -> list[Place]:
         """The places of the pods that have not ended."""
         return [place for place in self.places if place.task not in self.ended]
 
     def decisions(self) -> list[Any]:
-        """Return where each pod was placed, in the order of the placements: without times, which a
-        server makes.
-        """
+        """Return the place of each pod in order of the placements, without the server's times."""
         return [
             (place.task, place.partition, place.node, place.slots, place.asked)
             for place in self.places

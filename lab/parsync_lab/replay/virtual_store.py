@@ -1,36 +1,30 @@
-"""The store in memory with the plain reads that a scheduler's plans make beside their scripts, in
-virtual time.
-"""
+"""The store in memory, extended by the plain reads of a scheduler's plans, in virtual time."""
 
 import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from parsync_redis.model.text import NODE
+from parsync_redis.model.text import NODE_LINE
 from parsync_redis.store.reference.leases import NodeRecord
 from parsync_redis.store.reference.store import MemoryStore
 
 _PARTITION: Final = re.compile(r"[^{]*\{[^:}]*:p(\d+)\}:(\w+)(?::(.*))?")
-_NAMES: Final = re.compile(r"[^{]*\{[^:}]*:q(\d+)\}:names")
+_NAMES_KEY: Final = re.compile(r"[^{]*\{[^:}]*:q(\d+)\}:names")
 
 
 class VirtualStore(MemoryStore):
-    """A store whose clock is `now_ms`; it stands where a plan runner expects a `Store` of one
-    server.
-    """
+    """A store with the clock `now_ms`, for code that expects a `Store` of one server."""
 
     several = False
 
     def pipe_each(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Answer plain commands as a server does: those that read nodes and names, and that delete
-        an inbox.
-        """
+        """Answer plain commands as a server does: reads of nodes and names, deletes of inboxes."""
         return [self._answer(*command) for command in commands]
 
     def _answer(self, command: str, key: str, *args: Any) -> Any:
-        if command == "hmget" and (match := _NAMES.fullmatch(key)):
-            known = self.queues[int(match[1])].names
-            return [known[digest].text.encode() if digest in known else None for digest in args[0]]
+        if command == "hmget" and (match := _NAMES_KEY.fullmatch(key)):
+            names = self.queues[int(match[1])].names
+            return [names[digest].text.encode() if digest in names else None for digest in args[0]]
         match = _PARTITION.fullmatch(key)
         if match is None:
             raise KeyError(f"the virtual store has no {command} {key}")
@@ -48,7 +42,7 @@ class VirtualStore(MemoryStore):
 
 def _record(node: NodeRecord) -> str:
     """Return the record of a node as Redis has it."""
-    return NODE.write(
+    return NODE_LINE.write(
         inc=node.inc,
         state=node.state,
         drain=node.drain,

@@ -1,3 +1,1 @@
-"""The simulator: the schedulers' own core in virtual time, over a store in memory; experiments,
-plots, advice.
-"""
+"""The simulator: the schedulers' own core in virtual time, over a store in memory."""

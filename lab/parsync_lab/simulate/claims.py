@@ -6,19 +6,18 @@ from typing import Any, Final
 
 NOT_MEASURED: Final = "not measured"
 READ: Final = 0.1
-"""The tolerance of a figure that was read off a plot or derived from one, as a share of it; see
-docs/decisions/0018.
-"""
+"""The tolerance, as a share, of a figure read off a plot; see docs/decisions/0018."""
 
 SCORE_READ: Final = 0.15
-"""That of a score: about twice what it can be read to."""
+"""The tolerance of a score, about twice the precision with which a plot can be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimCheck:
-    """One claim of the paper.
+    """A claim of the paper and its check.
 
-    `ours` is None if nothing was measured: it does not hold; `why` is then the reason.
+    ours: our value; None if nothing was measured, and then the claim does not hold. why: the reason
+    why it does not hold.
     """
 
     id: str
@@ -30,84 +29,100 @@ class ClaimCheck:
     why: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For result.json; the reason only where there is one to give."""
-        found = asdict(self)
+        """Return the fields for result.json, without an empty reason."""
+        fields = asdict(self)
         if self.holds or not self.why:
-            del found["why"]
-        return found
+            del fields["why"]
+        return fields
 
 
-def near(
+def about(
     id: str,
     claim: str,
     paper: float,
-    ours: float | None,
+    measured: float | None,
     within: float,
     if_less: str = "",
     if_more: str = "",
 ) -> ClaimCheck:
-    """Ours is the paper's value, give or take `within`; the reasons are those for less and for
-    more.
+    """Check that our value is the paper's, plus or minus `within`.
+
+    if_less, if_more: the reasons for a smaller and a larger value.
     """
-    holds = ours is not None and abs(ours - paper) <= within + 1e-9
-    why = if_less if ours is not None and ours < paper else if_more
-    return _check(id, claim, f"{paper:g}", ours, f"+-{within:g}", holds, why)
+    holds = measured is not None and abs(measured - paper) <= within + 1e-9
+    why = if_less if measured is not None and measured < paper else if_more
+    return _check(id, claim, f"{paper:g}", measured, f"+-{within:g}", holds, why)
 
 
 def between(
-    id: str, claim: str, low: float, high: float, ours: float | None, if_less: str = ""
+    id: str, claim: str, low: float, high: float, measured: float | None, if_less: str = ""
 ) -> ClaimCheck:
-    """Ours is in the paper's range; `if_less` is the reason if it is below it."""
-    holds = ours is not None and low <= ours <= high
+    """Check that our value is in the paper's range.
+
+    if_less: the reason for a smaller value.
+    """
+    holds = measured is not None and low <= measured <= high
     return _check(
         id,
         claim,
         f"{low:g} to {high:g}",
-        ours,
+        measured,
         "in it",
         holds,
-        if_less if (ours or low) < low else "",
+        if_less if (measured or low) < low else "",
     )
 
 
 def below(
-    id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = ""
+    id: str, claim: str, paper: str, limit: float, measured: float | None, why: str = ""
 ) -> ClaimCheck:
-    """Ours is at most the limit."""
+    """Check that our value is at most the limit."""
     return _check(
-        id, claim, paper, ours, f"at most {limit:g}", ours is not None and ours <= limit, why
+        id,
+        claim,
+        paper,
+        measured,
+        f"at most {limit:g}",
+        measured is not None and measured <= limit,
+        why,
     )
 
 
 def above(
-    id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = ""
+    id: str, claim: str, paper: str, limit: float, measured: float | None, why: str = ""
 ) -> ClaimCheck:
-    """Ours is at least the limit."""
+    """Check that our value is at least the limit."""
     return _check(
-        id, claim, paper, ours, f"at least {limit:g}", ours is not None and ours >= limit, why
+        id,
+        claim,
+        paper,
+        measured,
+        f"at least {limit:g}",
+        measured is not None and measured >= limit,
+        why,
     )
 
 
 def _check(
-    id: str, claim: str, paper: str, ours: float | None, tolerance: str, holds: bool, why: str
+    id: str, claim: str, paper: str, measured: float | None, tolerance: str, holds: bool, why: str
 ) -> ClaimCheck:
     return ClaimCheck(
-        id, claim, paper, ours, tolerance, holds, NOT_MEASURED if ours is None else why
+        id, claim, paper, measured, tolerance, holds, NOT_MEASURED if measured is None else why
     )
 
 
-def ratio(one: float | None, other: float | None) -> float | None:
-    """Divide; None if a value was not measured or the divisor is 0."""
-    return None if one is None or not other else one / other
+def ratio(dividend: float | None, divisor: float | None) -> float | None:
+    """Return dividend / divisor; None if a value was not measured or the divisor is 0."""
+    return None if dividend is None or not divisor else dividend / divisor
 
 
-def difference(one: float | None, other: float | None) -> float | None:
-    """Subtract; None if a value was not measured."""
-    return None if one is None or other is None else one - other
+def difference(minuend: float | None, subtrahend: float | None) -> float | None:
+    """Return minuend - subtrahend; None if a value was not measured."""
+    return None if minuend is None or subtrahend is None else minuend - subtrahend
 
 
 def most(values: Sequence[float | None]) -> float | None:
-    """Return the largest value; None if one was not measured, or there is none."""
+    """Return the largest value; None if some value was not measured, or without values."""
     measured = [value for value in values if value is not None]
     return max(measured) if measured and len(measured) == len(values) else None
 
@@ -145,7 +160,7 @@ def total(groups: Mapping[str, Table], metric: str) -> dict[str, list[float | No
 
 def first_at(table: Table, metric: str, level: float, from_s: float) -> float | None:
     """Return the first second from `from_s` on at which a metric reaches a level."""
-    found = (
+    seconds = (
         s for s, v in enumerate(table[metric]) if s >= int(from_s) and v is not None and v >= level
     )
-    return next((float(second) for second in found), None)
+    return next((float(second) for second in seconds), None)

@@ -1,6 +1,4 @@
-"""The simulated cluster: nodes with scores in the store in memory, and agents that run the tasks
-placed on them.
-"""
+"""The simulated cluster: nodes with scores in a store in memory, and agents that run tasks."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -20,16 +18,14 @@ from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Job, Queue
 from parsync_redis.store.reference.store import MemoryStore
 
-from .parameters import NODE_SLOTS, Parameters
+from .parameters import SIM_NODE_SLOTS, Parameters
 
-KIND: Final = Kind("work", ONE_SLOT.text)
-JOB: Final = Job(KIND.text, b"")
+WORK_KIND: Final = Kind("work", ONE_SLOT.text)
+JOB: Final = Job(WORK_KIND.text, b"")
 
 
 class SimCluster:
-    """Nodes, partitions, and a queue of tasks for each group of schedulers, with the semantics of
-    the scripts.
-    """
+    """The nodes, partitions, and one queue per group of schedulers, which behave as in Redis."""
 
     def __init__(self, parameters: Parameters, groups: int, rng: np.random.Generator) -> None:
         self.store = MemoryStore("simulated")
@@ -37,9 +33,8 @@ class SimCluster:
         self.held = [0] * groups
         self.score: dict[str, float] = {}
         self.changed_s: dict[str, float] = {}  # when a slot of a node was last taken or freed
-        self._running: list[
-            tuple[float, int, int, Place]
-        ] = []  # a heap: end, sequence number, group, place
+        # a heap of (end, sequence number, group, place)
+        self._running: list[tuple[float, int, int, Place]] = []
         self._started = 0
         for p, name, slots, score in _nodes(parameters, rng):
             self.store.run(self.store.commands.register_node(p, name, 0, score, f"slots={slots}"))
@@ -48,11 +43,11 @@ class SimCluster:
             self.store.partition(p) for p in range(parameters.partitions)
         ]
         self.nodes = [
-            [_seen(node) for node in partition.nodes.values()] for partition in self.partitions
+            [_as_node(node) for node in partition.nodes.values()] for partition in self.partitions
         ]
 
     def submit(self, group: int, id: str, at_s: float, slots: int = 1) -> None:
-        """Submit a task of a group; those of several slots have a name of their own."""
+        """Submit a task of a group; tasks of several slots have a task name of their own."""
         self.store.now_ms = round(at_s * 1000)
         self.queues[group].admit(
             id, JOB if slots == 1 else Job(Kind(f"work{slots}", f"slots={slots}").text, b"")
@@ -71,7 +66,7 @@ class SimCluster:
 
     def take_all(self, group: int, scheduler: str, count: int) -> list[Taken]:
         """Take up to `count` of a group's tasks, whatever its schedulers see."""
-        return list(self.queues[group].took(scheduler, [(KIND.text, count)]).tasks)
+        return list(self.queues[group].took(scheduler, [(WORK_KIND.text, count)]).tasks)
 
     def read(self, p: int, version: int) -> Snapshot:
         """Return a partition's snapshot."""
@@ -121,7 +116,7 @@ class SimCluster:
             self.queues[group].confirm_at(place)
 
     def finish_until(self, now_s: float) -> None:
-        """Every task that ends by now is finished, and its slot free."""
+        """Finish every task that ends by now, and free its slots."""
         while self._running and self._running[0][0] <= now_s:
             end_s, _, group, place = heapq.heappop(self._running)
             self.store.now_ms = round(end_s * 1000)
@@ -132,7 +127,7 @@ class SimCluster:
             self.changed_s[place.node] = end_s
 
 
-def _seen(node: Record) -> Node:
+def _as_node(node: Record) -> Node:
     return Node(
         node.name,
         node.state,
@@ -148,12 +143,12 @@ def _seen(node: Record) -> Node:
 def _nodes(
     parameters: Parameters, rng: np.random.Generator
 ) -> Iterator[tuple[int, str, int, float]]:
-    """(partition, name, slots, score) of each node; they are dealt to the partitions by turns."""
-    left = parameters.scaled_slots
+    """Yield (partition, name, slots, score) of each node, dealt to the partitions by turns."""
+    slots_to_deal = parameters.scaled_slots
     number = 0
-    while left > 0:
-        slots = min(NODE_SLOTS, left)
+    while slots_to_deal > 0:
+        slots = min(SIM_NODE_SLOTS, slots_to_deal)
         score = float(rng.normal(parameters.score_mean, parameters.score_variance**0.5))
         yield number % parameters.partitions, f"n{number}", slots, score
-        left = left - slots
+        slots_to_deal = slots_to_deal - slots
         number = number + 1

@@ -1,6 +1,4 @@
-"""One experiment from parameters to files: run it, merge the result, write result.json and the
-plots.
-"""
+"""The run of an experiment, from its parameters to result.json and the plots."""
 
 import json
 import time
@@ -19,7 +17,7 @@ from .plots import new_figure, save
 from .runs import SimRun, carry_out, merge, merge_with_interval, tidy
 from .simulation import Progress
 
-OTHERS: Final = (
+NO_REASON_SOUGHT: Final = (
     "no reason was sought: other parameters, or another scale, than in docs/reproduction.md"
 )
 
@@ -37,7 +35,7 @@ class Outcome:
 
 def run_experiment(
     name: str,
-    given: Mapping[str, Any],
+    chosen: Mapping[str, Any],
     repeat: int = 1,
     jobs: int = 0,
     tell: Progress = lambda done: None,
@@ -48,25 +46,25 @@ def run_experiment(
             f"--repeat {repeat} is not valid: it must be a whole number from 1 to 1000"
         )
     experiment = EXPERIMENTS[name]
-    check_used(name, given)
+    check_used(name, chosen)
     if "scale" not in experiment.USES:
-        given = {**given, "scale": 1.0}
-    parameters = Parameters(**{**experiment.DEFAULTS, **given})
-    runs = experiment.runs(parameters, sorted(given))
+        chosen = {**chosen, "scale": 1.0}
+    parameters = Parameters(**{**experiment.DEFAULTS, **chosen})
+    runs = experiment.runs(parameters, sorted(chosen))
     begun_s = time.monotonic()
-    found = carry_out(runs, range(parameters.seed, parameters.seed + repeat), jobs, tell)
+    outcomes = carry_out(runs, range(parameters.seed, parameters.seed + repeat), jobs, tell)
     series = {
-        run.name: merge([one.series for one in of_run])
-        for run, of_run in zip(runs, found, strict=True)
+        run.name: merge([outcome.series for outcome in of_run])
+        for run, of_run in zip(runs, outcomes, strict=True)
     }
     summary = {
-        run.name: merge_with_interval([one.summary for one in of_run])
-        for run, of_run in zip(runs, found, strict=True)
+        run.name: merge_with_interval([outcome.summary for outcome in of_run])
+        for run, of_run in zip(runs, outcomes, strict=True)
     }
     checks = experiment.checks(parameters, series, summary)
-    if _others(experiment, parameters, runs):
+    if _has_unusual_parameters(experiment, parameters, runs):
         checks = [
-            replace(check, why=OTHERS) if check.why and check.ours is not None else check
+            replace(check, why=NO_REASON_SOUGHT) if check.why and check.ours is not None else check
             for check in checks
         ]
     used = {
@@ -77,8 +75,8 @@ def run_experiment(
         "experiment": name,
         "title": experiment.TITLE,
         "version": __version__,
-        "given": sorted(given),
-        "parameters": _asked(parameters, given, list(used.values())),
+        "given": sorted(chosen),
+        "parameters": _common_parameters(parameters, chosen, list(used.values())),
         "runs": used,
         "seed": parameters.seed,
         "repeat": repeat,
@@ -86,33 +84,37 @@ def run_experiment(
         "summary": summary,
         "claims": [_tidied(check.as_dict()) for check in checks],
     }
-    every = [one for of_run in found for one in of_run]
+    all_outcomes = [outcome for of_run in outcomes for outcome in of_run]
     wall_s = max(time.monotonic() - begun_s, 1e-9)
     return Outcome(
         result,
         checks,
-        sum(one.placements for one in every),
+        sum(outcome.placements for outcome in all_outcomes),
         wall_s,
-        sum(one.cpu_s for one in every),
+        sum(outcome.cpu_s for outcome in all_outcomes),
     )
 
 
-def check_used(name: str, given: Iterable[str]) -> None:
-    """Raise InvalidInput for a parameter that the experiment does not use; scale and seed are
-    always allowed.
+def check_used(name: str, names: Iterable[str]) -> None:
+    """Raise InvalidInput for a parameter that the experiment does not use.
+
+    scale and seed are always allowed.
     """
     uses = EXPERIMENTS[name].USES
-    if unused := [flag_of(one) for one in given if one not in uses | OF_ALL]:
+    if unused := [flag_of(option) for option in names if option not in uses | OF_ALL]:
         meant = ", ".join(
             flag_of(field.name) for field in fields(Parameters) if field.name in uses - {"trace"}
         )
-        have = "has" if len(unused) == 1 else "have"
-        raise InvalidInput(f"{', '.join(unused)} {have} no meaning for {name}: it takes {meant}")
+        verb = "has" if len(unused) == 1 else "have"
+        raise InvalidInput(f"{', '.join(unused)} {verb} no meaning for {name}: it takes {meant}")
 
 
-def _others(experiment: Experiment, parameters: Parameters, runs: Sequence[SimRun]) -> bool:
-    """Return True if parameters differ from those for which the reasons were found; choosing runs
-    changes none.
+def _has_unusual_parameters(
+    experiment: Experiment, parameters: Parameters, runs: Sequence[SimRun]
+) -> bool:
+    """Return True if the reasons of failed checks do not apply, because parameters differ.
+
+    A choice of runs does not count as a difference.
     """
     free = {"seed", "trace"} | (
         {"strategy"} if all(run.name == run.parameters.strategy for run in runs) else set()
@@ -123,16 +125,17 @@ def _others(experiment: Experiment, parameters: Parameters, runs: Sequence[SimRu
     )
 
 
-def _asked(
-    parameters: Parameters, given: Container[str], used: Sequence[Mapping[str, Any]]
+def _common_parameters(
+    parameters: Parameters, names: Container[str], used: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the given parameters, and the others that all runs share; each run's own are under
-    `runs`.
+    """Return the chosen parameters, and those that all runs share.
+
+    Parameters of single runs are under `runs`.
     """
     return {
         name: value
         for name, value in asdict(parameters).items()
-        if name in given or all(name in run and run[name] == value for run in used)
+        if name in names or all(name in run and run[name] == value for run in used)
     }
 
 
@@ -168,17 +171,14 @@ def as_json(result: Mapping[str, Any]) -> str:
 
 
 def rows_of(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str, str]]:
-    """Lines of the table of claims: claim, paper, ours, tolerance, holds."""
-    return [
-        (
-            row["claim"],
-            row["paper"],
-            "none" if row["ours"] is None else f"{row['ours']:.4g}",
-            row["tolerance"],
-            "yes" if row["holds"] else f"NO: {row['why']}" if row.get("why") else "NO",
-        )
-        for row in claims
-    ]
+    """Return the lines of the table of claims: claim, paper, ours, tolerance, holds."""
+    rows = []
+    for claim in claims:
+        measured = "none" if claim["ours"] is None else f"{claim['ours']:.4g}"
+        no = f"NO: {claim['why']}" if claim.get("why") else "NO"
+        holds = "yes" if claim["holds"] else no
+        rows.append((claim["claim"], claim["paper"], measured, claim["tolerance"], holds))
+    return rows
 
 
 def _tidied(claim: dict[str, Any]) -> dict[str, Any]:

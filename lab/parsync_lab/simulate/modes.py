@@ -1,6 +1,4 @@
-"""Modes of the scheduler's core for experiments: which partitions it reads at which tick, and in
-which order.
-"""
+"""The modes of a scheduler's core: which partitions it reads at a tick, and in which order."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -16,25 +14,25 @@ from .parameters import Parameters, SimStrategy, Sync
 
 
 def whole_state(ordinal: int, members: int, tick: int, partitions: int) -> range:
-    """Everything once a gap, each scheduler at a tick of its own: StateSync, as in Omega."""
+    """Return all partitions once a gap, each scheduler at its own tick: StateSync, as in Omega."""
     return range(partitions) if (ordinal + tick) % members == 0 else range(0)
 
 
 def all_the_same(ordinal: int, members: int, tick: int, partitions: int) -> range:
-    """All schedulers read the same partitions at the same tick."""
+    """Return the same partitions for all schedulers at a tick."""
     return range(tick % members, partitions, members)
 
 
-def best_partition(known: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
-    """Partitions one by one, that whose free slots have the best mean score first."""
+def best_partition(partitions: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
+    """Return the partitions in order of the mean score of their free slots, the best first."""
 
     def mean(partition: PartitionCopy) -> float:
         return float(partition.quality[partition.seats(ONE_SLOT).nodes].mean())
 
-    return [[partition] for partition in sorted(known, key=mean, reverse=True)]
+    return [[partition] for partition in sorted(partitions, key=mean, reverse=True)]
 
 
-TURNS: Final[Mapping[Sync, TurnRule]] = {
+TURNS_OF_SYNC: Final[Mapping[Sync, TurnRule]] = {
     Sync.PARSYNC: partitioned,
     Sync.STATE: whole_state,
     Sync.SAME: all_the_same,
@@ -57,7 +55,7 @@ def make_core(name: str, parameters: Parameters, rng: np.random.Generator) -> Co
         rng,
         parameters.ema,
         parameters.sharpness,
-        TURNS[parameters.sync],
+        TURNS_OF_SYNC[parameters.sync],
         _BEST_PARTITION if by_partition else ORDERS,
         asks=False,
     )

@@ -10,18 +10,16 @@ from parsync_redis.placement.strategy import EMA_WEIGHT
 
 from ..flags import check_flag
 
-NODE_SLOTS: Final = 10
-"""Slots of a simulated node; they have one score."""
+SIM_NODE_SLOTS: Final = 10
+"""The number of slots of a simulated node, which have one score."""
 
 MOST_SLOTS: Final = 10**7
-MOST_SCHEDULERS: Final = 1000
+MAX_SIM_SCHEDULERS: Final = 1000
 LEAST_GAP_S: Final = 0.001
 MOST_GAP_S: Final = 3600.0
 
 PAPER_SHARPNESS: Final = 0.7
-"""How sharply slots are sampled by their scores in the experiments of the paper; see
-docs/decisions/0018.
-"""
+"""The sharpness with which the paper's experiments sample slots by score; see decision 0018."""
 
 OF_ALL: Final = frozenset({"scale", "seed"})
 OF_SIMULATION: Final = OF_ALL | {
@@ -45,9 +43,7 @@ OF_SIMULATION: Final = OF_ALL | {
 
 
 class SimStrategy(StrEnum):
-    """The strategies of the product; *quality-partition* is the partition whose free slots have the
-    best mean.
-    """
+    """The strategies of parsync, and *quality-partition*, which takes the best partition first."""
 
     LATENCY = "latency"
     QUALITY = "quality"
@@ -56,13 +52,15 @@ class SimStrategy(StrEnum):
 
     @property
     def in_paper(self) -> bool:
-        """Return True if the paper's plots have it."""
+        """Return True if the paper's plots show the strategy."""
         return self is not SimStrategy.QUALITY_PARTITION
 
 
 class Sync(StrEnum):
-    """Reading order: *parsync*, each tick, by each scheduler other partitions; *same*, each tick,
-    by all the same partitions; *state*, once a gap, everything.
+    """The order of reading.
+
+    parsync: at each tick each scheduler reads partitions of its own. same: at each tick all
+    schedulers read the same partitions. state: once a gap each scheduler reads all.
     """
 
     PARSYNC = "parsync"
@@ -104,7 +102,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         check_flag(
-            "--schedulers", self.schedulers, 1, MOST_SCHEDULERS, "a whole number from 1 to 1000"
+            "--schedulers", self.schedulers, 1, MAX_SIM_SCHEDULERS, "a whole number from 1 to 1000"
         )
         check_flag("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
         check_flag(
@@ -137,12 +135,12 @@ class Parameters:
                 "scheduler reads "
                 "other partitions at a tick, so there must be as many partitions as schedulers"
             )
-        if self.scaled_slots < self.partitions * NODE_SLOTS:
+        if self.scaled_slots < self.partitions * SIM_NODE_SLOTS:
             raise InvalidInput(
                 f"--slots {self.slots} at --scale {self.scale:g} are {self.scaled_slots}: "
                 f"{self.partitions} partitions "
-                f"need {NODE_SLOTS} each, {self.partitions * NODE_SLOTS} in all; take more slots "
-                "or a larger scale"
+                f"need {SIM_NODE_SLOTS} each, {self.partitions * SIM_NODE_SLOTS} in all; "
+                "take more slots or a larger scale"
             )
 
     def with_(self, **changes: Any) -> "Parameters":
@@ -167,18 +165,19 @@ class Parameters:
 
     @property
     def decisions(self) -> float:
-        """K at this scale: claims a second that one scheduler can make."""
+        """Return K at this scale: claims per second that one scheduler can make."""
         return self.amplifier * self.rate * self.scale / self.schedulers
 
     def scaled(self, rate: float) -> float:
-        """Scale a rate."""
+        """Return a rate at this scale."""
         return rate * self.scale
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of time with one load: `loads` has, for each group, the share of what its
-    schedulers can decide.
+    """A period of constant load.
+
+    loads: each group's share of the load that its schedulers can decide.
     """
 
     name: str
@@ -187,8 +186,8 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Schedulers that share a queue of tasks."""
+class SchedulerGroup:
+    """A group of schedulers, which share a queue of tasks."""
 
     name: str
     schedulers: int
@@ -199,8 +198,8 @@ def flag_of(name: str) -> str:
     return "--" + name.removesuffix("_s").replace("_", "-")
 
 
-def check_groups(parameters: Parameters, groups: Iterable[Group]) -> None:
-    """Raise InvalidInput unless the groups have all schedulers, and each group has one."""
+def check_groups(parameters: Parameters, groups: Iterable[SchedulerGroup]) -> None:
+    """Raise InvalidInput unless the groups have all schedulers together and none is empty."""
     if (
         any(group.schedulers < 1 for group in groups)
         or sum(g.schedulers for g in groups) != parameters.schedulers

@@ -38,12 +38,12 @@ def new_figure() -> Any:
 def save(figure: Any, title: str, folder: Path, name: str) -> list[Path]:
     """Write NAME.png and NAME.svg."""
     figure.suptitle(title, fontsize=11)
-    found = []
+    files = []
     for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
         path = folder / f"{name}.{kind}"
         figure.savefig(path, metadata=metadata)
-        found.append(path)
-    return found
+        files.append(path)
+    return files
 
 
 def line(
@@ -55,9 +55,9 @@ def line(
     xs: Sequence[float] = (),
 ) -> None:
     """Draw a line of values, one per second unless `xs` is given; None is a gap."""
-    at = list(xs) or list(range(len(values)))
+    positions = list(xs) or list(range(len(values)))
     axes.plot(
-        at,
+        positions,
         [float("nan") if value is None else value for value in values],
         style,
         label=label,
@@ -68,11 +68,11 @@ def line(
 
 def finish_axes(*axes: Any) -> None:
     """Add a small legend if there are several lines."""
-    for one in axes:
-        one.legend(fontsize=7, framealpha=0.8)
+    for axis in axes:
+        axis.legend(fontsize=7, framealpha=0.8)
 
 
-def bars(
+def draw_bars(
     axes: Any,
     labels: Sequence[str],
     values: Sequence[float],

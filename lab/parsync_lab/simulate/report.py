@@ -12,7 +12,7 @@ from .experiment import rows_of
 from .experiments import EXPERIMENTS
 from .parameters import flag_of
 
-HEAD: Final = """# Reproduction: the paper's results by our own schedulers
+REPRODUCTION_PAGE_HEAD: Final = """# Reproduction: the paper's results by our own schedulers
 
 Made by `make reproduce`; do not edit. Each experiment runs the product's scheduler core, view, sampling and
 strategies in virtual time against the store in memory; property tests compare that store with the Lua scripts.
@@ -39,12 +39,12 @@ NOTES: Final[Mapping[str, str]] = {
 
 def write_report(results: Path, document: Path) -> list[str]:
     """Write the document, and the plots into a folder beside it; return the experiments' names."""
-    found = {
+    paths = {
         name: results / name / "result.json"
         for name in EXPERIMENTS
         if (results / name / "result.json").exists()
     }
-    if not found:
+    if not paths:
         raise InvalidInput(
             f"no results in {results}: parsync simulate NAME --out {results}/NAME makes them"
         )
@@ -54,17 +54,25 @@ def write_report(results: Path, document: Path) -> list[str]:
         parts = []
         summary = []
         slow = list[str]()
-        for name, path in found.items():
+        for name, path in paths.items():
             result = json.loads(path.read_text(encoding="utf-8"))
             speed = path.with_name("speed.json")
-            seen = json.loads(speed.read_text(encoding="utf-8")) if speed.exists() else {}
+            speed_figures = json.loads(speed.read_text(encoding="utf-8")) if speed.exists() else {}
             claims = result["claims"]
             holding = sum(claim["holds"] for claim in claims)
-            rate = f"{seen['placements'] / seen['wall_s']:,.0f}" if seen else ""
-            if seen and seen["placements"] / seen["wall_s"] < AIM:
+            rate = (
+                f"{speed_figures['placements'] / speed_figures['wall_s']:,.0f}"
+                if speed_figures
+                else ""
+            )
+            if speed_figures and speed_figures["placements"] / speed_figures["wall_s"] < AIM:
                 slow.append(name)
-            cpu_rate = f"{seen['placements'] / seen['cpu_s']:,.0f}" if seen.get("cpu_s") else ""
-            placements = f"{seen['placements']:,}" if seen else ""
+            cpu_rate = (
+                f"{speed_figures['placements'] / speed_figures['cpu_s']:,.0f}"
+                if speed_figures.get("cpu_s")
+                else ""
+            )
+            placements = f"{speed_figures['placements']:,}" if speed_figures else ""
             summary.append(
                 (f"[{name}](#{name})", f"{holding} of {len(claims)}", placements, rate, cpu_rate)
             )
@@ -82,17 +90,15 @@ def write_report(results: Path, document: Path) -> list[str]:
             "per wall second",
             "per CPU second",
         )
-        speed_of_all = (
-            f"Placements are claims that won. The target is {AIM:,} per wall second, {_said(slow)}."
-        )
-        head = f"{HEAD}\n{_table(columns, summary)}\n\n{speed_of_all}"
+        speed_of_all = f"Placements are claims that won. The target is {AIM:,} per wall second, {_speed_text(slow)}."
+        head = f"{REPRODUCTION_PAGE_HEAD}\n{_table(columns, summary)}\n\n{speed_of_all}"
         document.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(f"the report of {results} cannot be written: {error}") from None
-    return list(found)
+    return list(paths)
 
 
-def _said(slow: Sequence[str]) -> str:
+def _speed_text(slow: Sequence[str]) -> str:
     return f"which this run missed in: {', '.join(slow)}" if slow else "reached in all"
 
 
@@ -117,9 +123,9 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
 def _command(name: str, result: Mapping[str, Any]) -> str:
     """Return the command that reproduces a result."""
     options = [
-        f" {flag_of(one)} {_shown(result['parameters'][one])}"
-        for one in result["given"]
-        if one != "trace"
+        f" {flag_of(option)} {_shown(result['parameters'][option])}"
+        for option in result["given"]
+        if option != "trace"
     ]
     repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""
     return f"parsync simulate {name}{' FILE' if name == 'trace' else ''}{''.join(options)}{repeat}"
@@ -136,7 +142,7 @@ def _used(runs: Mapping[str, Mapping[str, Any]]) -> str:
         name: list(dict.fromkeys(_shown(run[name]) for run in runs.values() if name in run))
         for name in names
     }
-    return "; ".join(f"{name} {', '.join(some)}" for name, some in values.items())
+    return "; ".join(f"{name} {', '.join(texts)}" for name, texts in values.items())
 
 
 def _shown(value: Any) -> str:

@@ -12,16 +12,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from .parameters import Group, Parameters, Phase
+from .parameters import Parameters, Phase, SchedulerGroup
 from .simulation import Progress, Simulation
 from .workload import Load, Poisson, phase_rates
 
-POLL_S: Final = 0.1
+PROGRESS_POLL_S: Final = 0.1
 _done: Any = None  # shared with the parent: how much of each run is done
 
 
 @dataclass(slots=True)
-class Found:
+class RunFigures:
     """The result of a run: `series` and `summary` are nested mappings of lists and numbers."""
 
     series: dict[str, Any] = field(default_factory=dict)
@@ -32,14 +32,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SimRun:
-    """One run: `work(parameters, seed, progress, *args)` in a process of its own; its result goes
-    under `name`.
+    """A run: `work(parameters, seed, progress, *args)` in its own process, with its result's name.
 
-    used: what it uses, for result.json, where that is not what the parameters say.
+    used: the parameters for result.json, if they differ from `parameters`.
     """
 
     name: str
-    work: Callable[..., Found]
+    work: Callable[..., RunFigures]
     parameters: Parameters
     args: tuple[Any, ...] = ()
     used: Mapping[str, Any] | None = None
@@ -49,11 +48,11 @@ def run_phases(
     parameters: Parameters,
     dice: np.random.SeedSequence,
     progress: Progress,
-    groups: Sequence[Group],
+    groups: Sequence[SchedulerGroup],
     phases: Sequence[Phase],
-) -> Found:
+) -> RunFigures:
     """Run the simulation under Poisson loads that change by phases."""
-    own, *of_load = dice.spawn(1 + len(groups))
+    simulation_seed, *load_seeds = dice.spawn(1 + len(groups))
     full = parameters.scaled(parameters.rate)
     loads: list[Load] = [
         Poisson(
@@ -61,44 +60,50 @@ def run_phases(
             phase_rates(phases, number, full * group.schedulers / parameters.schedulers),
             parameters.duration_s,
         )
-        for number, (group, seed) in enumerate(zip(groups, of_load, strict=True))
+        for number, (group, seed) in enumerate(zip(groups, load_seeds, strict=True))
     ]
-    measure = Simulation(parameters, groups, loads, own).run(
+    measure = Simulation(parameters, groups, loads, simulation_seed).run(
         sum(phase.length_s for phase in phases), progress
     )
-    return Found(measure.series(), measure.summary(phases), measure.placements)
+    return RunFigures(measure.series(), measure.summary(phases), measure.placements)
 
 
 def carry_out(
     runs: Sequence[SimRun], seeds: Sequence[int], jobs: int, tell: Progress
-) -> list[list[Found]]:
-    """Return each run's result with each seed; `jobs` processes at a time, by default one per core.
+) -> list[list[RunFigures]]:
+    """Return each run's result with each seed.
 
-    All runs have the same seeds: what is compared has the same nodes, with the same scores, and the
-    same arrivals.
+    jobs: processes at a time, by default one per core. All runs have the same seeds, so that
+    compared runs have the same nodes, scores and arrivals.
     """
     work = [(run, seed) for run in runs for seed in seeds]
     jobs = min(jobs or os.cpu_count() or 1, len(work))
     if jobs == 1:
-        found = []
-        for at, (run, seed) in enumerate(work):
-            found.append(_work(run, seed, partial(_share_of, tell, at, len(work))))
+        outcomes = []
+        for position, (run, seed) in enumerate(work):
+            outcomes.append(_work(run, seed, partial(_share_of, tell, position, len(work))))
     else:
-        found = _side_by_side(work, jobs, tell)
-    return [found[at : at + len(seeds)] for at in range(0, len(found), len(seeds))]
+        outcomes = _side_by_side(work, jobs, tell)
+    return [
+        outcomes[position : position + len(seeds)]
+        for position in range(0, len(outcomes), len(seeds))
+    ]
 
 
-def _side_by_side(work: Sequence[tuple[SimRun, int]], jobs: int, tell: Progress) -> list[Found]:
+def _side_by_side(
+    work: Sequence[tuple[SimRun, int]], jobs: int, tell: Progress
+) -> list[RunFigures]:
     context = multiprocessing.get_context("spawn")
     shares = context.Array("d", len(work))
     with ProcessPoolExecutor(jobs, context, _share, (shares,)) as pool:
-        futures: list[Future[Found]] = [
-            pool.submit(_work_and_tell, run, seed, at) for at, (run, seed) in enumerate(work)
+        futures: list[Future[RunFigures]] = [
+            pool.submit(_work_and_tell, run, seed, position)
+            for position, (run, seed) in enumerate(work)
         ]
-        left = set(futures)
+        pending = set(futures)
         try:
-            while left:
-                _, left = wait(left, POLL_S, FIRST_COMPLETED)
+            while pending:
+                _, pending = wait(pending, PROGRESS_POLL_S, FIRST_COMPLETED)
                 tell(float(np.mean(shares[:])))
             return [future.result() for future in futures]
         except BaseException:
@@ -106,8 +111,8 @@ def _side_by_side(work: Sequence[tuple[SimRun, int]], jobs: int, tell: Progress)
             raise
 
 
-def _share_of(tell: Progress, at: int, runs: int, done: float) -> None:
-    tell((at + done) / runs)
+def _share_of(tell: Progress, position: int, runs: int, done: float) -> None:
+    tell((position + done) / runs)
 
 
 def _share(shares: Any) -> None:
@@ -115,55 +120,57 @@ def _share(shares: Any) -> None:
     _done = shares
 
 
-def _work_and_tell(run: SimRun, seed: int, at: int) -> Found:
+def _work_and_tell(run: SimRun, seed: int, position: int) -> RunFigures:
     def tell(done: float) -> None:
-        _done[at] = done
+        _done[position] = done
 
-    found = _work(run, seed, tell)
+    outcome = _work(run, seed, tell)
     tell(1.0)
-    return found
+    return outcome
 
 
-def _work(run: SimRun, seed: int, progress: Progress) -> Found:
-    """Play one run without garbage collection: it makes no cycles, and a scan of 100,000 tasks is
-    slow.
+def _work(run: SimRun, seed: int, progress: Progress) -> RunFigures:
+    """Play one run without garbage collection.
+
+    A run makes no cycles, and a scan of 100,000 tasks is slow.
     """
     enabled = gc.isenabled()
     begun_s = time.process_time()
     gc.disable()
     try:
-        found = run.work(run.parameters, np.random.SeedSequence(seed), progress, *run.args)
-        found.cpu_s = time.process_time() - begun_s
-        return found
+        outcome = run.work(run.parameters, np.random.SeedSequence(seed), progress, *run.args)
+        outcome.cpu_s = time.process_time() - begun_s
+        return outcome
     finally:
         if enabled:
             gc.enable()
 
 
-def merge(found: Sequence[Any]) -> Any:
+def merge(nested: Sequence[Any]) -> Any:
     """Return the mean of equally nested numbers, leaf by leaf; None if any leaf is None."""
-    first = found[0]
+    first = nested[0]
     if isinstance(first, Mapping):
-        return {key: merge([one[key] for one in found]) for key in first}
+        return {key: merge([mapping[key] for mapping in nested]) for key in first}
     if isinstance(first, (list, tuple)):
-        return [merge(row) for row in zip(*found, strict=False)]
+        return [merge(row) for row in zip(*nested, strict=False)]
     if isinstance(first, str):
         return first
-    return None if None in found else tidy(sum(found) / len(found))
+    return None if None in nested else tidy(sum(nested) / len(nested))
 
 
-def merge_with_interval(found: Sequence[Any]) -> Any:
-    """Like `merge`, each leaf as {mean, ci95}: half the width of the 95 % interval of the mean,
-    None for one run.
+def merge_with_interval(nested: Sequence[Any]) -> Any:
+    """Return the same as `merge`, but each leaf as {mean, ci95}.
+
+    ci95: half the width of the 95 % interval of the mean; None for one run.
     """
-    first = found[0]
+    first = nested[0]
     if isinstance(first, Mapping):
-        return {key: merge_with_interval([one[key] for one in found]) for key in first}
+        return {key: merge_with_interval([mapping[key] for mapping in nested]) for key in first}
     half = None
-    if len(found) > 1 and None not in found:
-        spread = float(np.std(found, ddof=1)) / len(found) ** 0.5
-        half = tidy(STUDENT[min(len(found) - 1, len(STUDENT) - 1)] * spread)
-    return {"mean": merge(found), "ci95": half}
+    if len(nested) > 1 and None not in nested:
+        spread = float(np.std(nested, ddof=1)) / len(nested) ** 0.5
+        half = tidy(STUDENT[min(len(nested) - 1, len(STUDENT) - 1)] * spread)
+    return {"mean": merge(nested), "ci95": half}
 
 
 STUDENT: Final = (
@@ -199,12 +206,13 @@ STUDENT: Final = (
     2.05,
     1.96,
 )
-"""The two-sided 95 % quantile of Student's t by degrees of freedom; from 30 on that of the normal
-distribution.
+"""The two-sided 95 % quantile of Student's t, by degrees of freedom.
+
+From 30 degrees on it is that of the normal distribution.
 """
 
 
 def tidy(value: float) -> float:
-    """Six significant digits; whole numbers stay whole."""
+    """Return a number with six significant digits; whole numbers stay whole."""
     short = float(f"{value:.6g}")
     return int(short) if short == int(short) and isinstance(value, int) else short

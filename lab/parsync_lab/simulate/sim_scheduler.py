@@ -7,9 +7,7 @@ from parsync_redis.scheduler.core.core import Core
 
 @dataclass(slots=True)
 class SimScheduler:
-    """A core with the number of its group, what it may still decide in this tick, and what it read
-    at it.
-    """
+    """A core with its group's number, its remaining decisions, and its reads in this tick."""
 
     core: Core
     group: int

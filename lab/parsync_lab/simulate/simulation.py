@@ -1,10 +1,10 @@
-"""A simulation: the schedulers' cores, a virtual clock, a load and the store in memory, tick by
-tick.
+"""The simulation: schedulers' cores, a virtual clock, a load and a store in memory.
 
-A tick is a gap / N. At each tick every scheduler, in random order, reads what is due, looks at the
-queue, takes the tasks that it has seats for and can decide until the next tick (K claims a second),
-and claims. n claims take n / K seconds; then they are judged in order of time over all schedulers.
-At the next tick, tasks of lost claims get another seat or go back to the queue.
+A tick is a gap / N. At each tick every scheduler, in random order, reads the partitions that are
+due and looks at the queue. It takes the tasks for which it has seats and time until the next tick
+(K claims a second), and claims. n claims take n / K seconds; then they are judged in order of time
+over all schedulers. At the next tick, tasks of lost claims get another seat or go back to the
+queue.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from parsync_redis.scheduler.core.plan import Plan
 from .cluster import SimCluster
 from .measure import SimMeasure
 from .modes import make_core
-from .parameters import Group, Parameters, check_groups
+from .parameters import Parameters, SchedulerGroup, check_groups
 from .sim_scheduler import SimScheduler
 from .workload import Arrival, Load
 
@@ -26,17 +26,17 @@ Progress = Callable[[float], None]
 
 
 class Simulation:
-    """One run; `measure` takes in what happens."""
+    """A run of the simulation; `measure` records its figures."""
 
     def __init__(
         self,
         parameters: Parameters,
-        groups: Sequence[Group],
+        groups: Sequence[SchedulerGroup],
         loads: Sequence[Load],
         dice: np.random.SeedSequence,
     ) -> None:
         check_groups(parameters, groups)
-        rng, nodes, *own = (
+        rng, nodes, *scheduler_seeds = (
             np.random.default_rng(seed) for seed in dice.spawn(2 + parameters.schedulers)
         )
         self.parameters = parameters
@@ -46,12 +46,12 @@ class Simulation:
         self.measure = SimMeasure(parameters, [group.name for group in groups])
         of_group = [number for number, group in enumerate(groups) for _ in range(group.schedulers)]
         self.schedulers = [
-            SimScheduler(make_core(f"s{i}", parameters, own[i]), group)
+            SimScheduler(make_core(f"s{i}", parameters, scheduler_seeds[i]), group)
             for i, group in enumerate(of_group)
         ]
-        for ordinal, one in enumerate(self.schedulers):
-            one.core.on_members(ordinal, parameters.schedulers)
-            self._look(one, 0.0)
+        for ordinal, scheduler in enumerate(self.schedulers):
+            scheduler.core.on_members(ordinal, parameters.schedulers)
+            self._look(scheduler, 0.0)
         self._arrivals: dict[str, Arrival] = {}
         self._arrived = 0
 
@@ -78,64 +78,64 @@ class Simulation:
         self.measure.see_views(now_s, self.schedulers)
         plans: list[tuple[float, int, SimScheduler, Plan]] = []
         for turn, i in enumerate(self.rng.permutation(len(self.schedulers)).tolist()):
-            one = self.schedulers[i]
-            one.core.on_tick(number)
-            one.core.on_wake()
+            scheduler = self.schedulers[i]
+            scheduler.core.on_tick(number)
+            scheduler.core.on_wake()
             room = self.parameters.decisions * tick_s
-            one.budget = min(one.budget + room, room + 1)
-            self._look(one, now_s)
-            plan = self._place(one)
+            scheduler.budget = min(scheduler.budget + room, room + 1)
+            self._look(scheduler, now_s)
+            plan = self._place(scheduler)
             claims = sum(map(len, plan.commit.values()))
-            one.budget -= claims
+            scheduler.budget -= claims
             if claims:
                 plans.append(
-                    (now_s + min(claims / self.parameters.decisions, tick_s), turn, one, plan)
+                    (now_s + min(claims / self.parameters.decisions, tick_s), turn, scheduler, plan)
                 )
         self.measure.see_views(now_s, self.schedulers)
-        for at_s, _, one, plan in sorted(plans, key=lambda entry: entry[:2]):
+        for at_s, _, scheduler, plan in sorted(plans, key=lambda entry: entry[:2]):
             cluster.finish_until(at_s)
-            self._commit(one, plan, at_s)
+            self._commit(scheduler, plan, at_s)
         self.measure.see_load(
             now_s, cluster.held, [cluster.waiting(group) for group in range(len(self.loads))]
         )
 
-    def _look(self, one: SimScheduler, now_s: float) -> None:
-        """Let a scheduler read what is due, and what waits."""
-        core = one.core
+    def _look(self, scheduler: SimScheduler, now_s: float) -> None:
+        """Make a scheduler read the due partitions and look at the queue."""
+        core = scheduler.core
         cluster = self.cluster
         plan = core.plan(place=False)
-        cluster.confirm(one.group, plan.confirm)
+        cluster.confirm(scheduler.group, plan.confirm)
         for p in plan.read_nodes:
             core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
-        one.read = plan.read
-        one.read_bytes = 0
+        scheduler.read = plan.read
+        scheduler.read_bytes = 0
         for p in plan.read:
             snapshot = cluster.read(p, core.view.partitions[p].version)
-            one.read_bytes += len(snapshot.bits or b"")
+            scheduler.read_bytes += len(snapshot.bits or b"")
             core.on_snapshot(snapshot, now_s)
-        self._take(one, plan)
+        self._take(scheduler, plan)
 
-    def _place(self, one: SimScheduler) -> Plan:
-        """Let a scheduler take what it has seats and time for; return the plan with its claims."""
-        core = one.core
+    def _place(self, scheduler: SimScheduler) -> Plan:
+        """Make a scheduler take tasks that it has seats and time for; return its plan of claims."""
+        core = scheduler.core
         cluster = self.cluster
-        first = core.plan(room=max(0, int(one.budget) - core.in_flight))
-        cluster.give_back(one.group, core.name, first.give_back)
-        cluster.confirm(one.group, first.confirm)
-        self._take(one, first)
+        first = core.plan(room=max(0, int(scheduler.budget) - core.in_flight))
+        cluster.give_back(scheduler.group, core.name, first.give_back)
+        cluster.confirm(scheduler.group, first.confirm)
+        self._take(scheduler, first)
         plan = core.plan(place=False)
         for p, claims in first.commit.items():
             plan.commit.setdefault(p, []).extend(claims)
         return plan
 
-    def _take(self, one: SimScheduler, plan: Plan) -> None:
-        queue = self.cluster.queues[one.group]
-        core = one.core
+    def _take(self, scheduler: SimScheduler, plan: Plan) -> None:
+        queue = self.cluster.queues[scheduler.group]
+        core = scheduler.core
         for look in plan.shard_looks.values():
             core.on_took(queue.took(core.name, look.take, look.since, MAX_KINDS_PER_LOOK))
 
-    def _commit(self, one: SimScheduler, plan: Plan, now_s: float) -> None:
-        core = one.core
+    def _commit(self, scheduler: SimScheduler, plan: Plan, now_s: float) -> None:
+        core = scheduler.core
         cluster = self.cluster
         measure = self.measure
         for p, claims in plan.commit.items():
@@ -144,13 +144,13 @@ class Simulation:
             for claim, verdict in zip(claims, verdicts, strict=True):
                 if verdict.won:
                     arrival = self._arrivals.pop(claim.task)
-                    cluster.start(one.group, claim, now_s, arrival.runs_s)
+                    cluster.start(scheduler.group, claim, now_s, arrival.runs_s)
                     measure.placed(
-                        one.group, now_s, now_s - arrival.at_s, cluster.score[claim.node]
+                        scheduler.group, now_s, now_s - arrival.at_s, cluster.score[claim.node]
                     )
                 else:
                     lost += 1
-            measure.judged(one.group, now_s, len(claims), lost)
+            measure.judged(scheduler.group, now_s, len(claims), lost)
             core.on_judged(
                 Judged(p, cluster.partitions[p].version, cluster.store.now_ms, claims, verdicts)
             )

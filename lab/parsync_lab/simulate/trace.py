@@ -1,7 +1,4 @@
-"""Read a trace of batch tasks: rows of create time, end time, instances, ...
-
-as in Alibaba's trace of 2017.
-"""
+"""The reader of traces of batch tasks, as in Alibaba's trace of 2017."""
 
 import csv
 import gzip
@@ -14,7 +11,7 @@ from typing import Final, TextIO
 
 from parsync_redis.errors import InvalidInput
 
-COLUMNS: Final = {
+TRACE_COLUMNS: Final = {
     "create": "task_create_time",
     "end": "task_end_time",
     "instances": "number_of_instances",
@@ -23,19 +20,19 @@ MAX_INSTANCES: Final = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """`instances` equal tasks that were there from `at_s` on and ran for `runs_s`."""
+class TraceRow:
+    """A row: `instances` equal tasks that arrived at `at_s` and ran for `runs_s`."""
 
     at_s: float
     runs_s: float
     instances: int
 
 
-def read_trace(path: Path) -> list[Row]:
-    """Read the rows that ran, in order of time; raise InvalidInput for a missing or empty file.
+def read_trace(path: Path) -> list[TraceRow]:
+    """Return the rows in order of time; raises InvalidInput for a missing or empty file.
 
-    Rows without both times, or with an end that is not after the beginning, are left out: they
-    never ran.
+    Rows without both times, or with an end before the beginning, are left out: their tasks never
+    ran.
     """
     try:
         with open_text(path) as file:
@@ -56,28 +53,30 @@ def open_text(path: Path) -> TextIO:
     return path.open(encoding="utf-8", newline="")
 
 
-def _rows(lines: Iterable[list[str]], path: Path) -> Iterable[Row]:
+def _rows(lines: Iterable[list[str]], path: Path) -> Iterable[TraceRow]:
     head = [" ".join(name.split()) for name in next(iter(lines), [])]
     if not any(head):
         raise InvalidInput(
             f"trace {path} is empty: its first line must name the columns "
-            f"{', '.join(COLUMNS.values())}"
+            f"{', '.join(TRACE_COLUMNS.values())}"
         )
-    if missing := [name for name in COLUMNS.values() if name not in head]:
+    if missing := [name for name in TRACE_COLUMNS.values() if name not in head]:
         raise InvalidInput(
             f"trace {path} has no column {', '.join(missing)}; it has {', '.join(head[:12])}; "
             "needed are "
-            f"{', '.join(COLUMNS.values())}"
+            f"{', '.join(TRACE_COLUMNS.values())}"
         )
-    create, end, instances = (head.index(name) for name in COLUMNS.values())
+    create, end, instances = (head.index(name) for name in TRACE_COLUMNS.values())
     for number, line in enumerate(lines, 2):
         if not line:
             continue
         try:
-            begin_s, end_s, count = (float(line[at] or 0) for at in (create, end, instances))
+            begin_s, end_s, count = (
+                float(line[column] or 0) for column in (create, end, instances)
+            )
         except (ValueError, IndexError):
             raise InvalidInput(
                 f"trace {path}, line {number}: not a row of numbers: {','.join(line)[:80]!r}"
             ) from None
         if 0 < begin_s < end_s < float("inf") and 1 <= count <= MAX_INSTANCES:
-            yield Row(begin_s, end_s - begin_s, int(count))
+            yield TraceRow(begin_s, end_s - begin_s, int(count))

@@ -1,6 +1,4 @@
-"""Workloads: tasks as (arrival, running time in seconds), drawn for a rate that changes by phases,
-or given.
-"""
+"""Workloads: arrivals and running times of tasks, drawn for rates by phase, or listed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from .parameters import Phase
 
 
 class Arrival(NamedTuple):
-    """One task: when it is submitted, for how long it holds its slots, and how many."""
+    """A task: its arrival, its run time, and its number of slots."""
 
     at_s: float
     runs_s: float
@@ -20,7 +18,7 @@ class Arrival(NamedTuple):
 
 
 class Load(Protocol):
-    """The tasks of one group of schedulers, in order of time."""
+    """The arrivals of one group's tasks, in order of time."""
 
     def until(self, end_s: float) -> Sequence[Arrival]:
         """Return the arrivals since the last call, before `end_s`."""
@@ -28,8 +26,9 @@ class Load(Protocol):
 
 @dataclass(slots=True)
 class Poisson:
-    """Independent arrivals: `rates` has (begin, tasks a second) in order; every task
-    runs `runs_s`.
+    """Independent arrivals at rates that change.
+
+    rates: (begin, tasks a second) in order. runs_s: the running time of every task.
     """
 
     rng: np.random.Generator
@@ -48,7 +47,7 @@ class Poisson:
 
 
 class Listed:
-    """Arrivals that are known before: of a trace."""
+    """Arrivals from a list, such as a trace."""
 
     def __init__(self, arrivals: Sequence[Arrival]) -> None:
         self._ahead: Iterator[Arrival] = iter(arrivals)
@@ -56,18 +55,18 @@ class Listed:
 
     def until(self, end_s: float) -> Sequence[Arrival]:
         """Return the arrivals since the last call, before `end_s`."""
-        found = []
+        arrivals = []
         while self._next is not None and self._next.at_s < end_s:
-            found.append(self._next)
+            arrivals.append(self._next)
             self._next = next(self._ahead, None)
-        return found
+        return arrivals
 
 
 def phase_rates(phases: Sequence[Phase], group: int, full: float) -> list[tuple[float, float]]:
-    """(begin, tasks a second) of one group, whose full load is `full` tasks a second."""
-    found = []
+    """Return [(begin, tasks a second)] of a group whose full load is `full` tasks a second."""
+    rates = []
     begin_s = 0.0
     for phase in phases:
-        found.append((begin_s, full * phase.loads[group]))
+        rates.append((begin_s, full * phase.loads[group]))
         begin_s += phase.length_s
-    return found
+    return rates

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from parsync_lab.bench.cost import CALLGRIND, COMMANDSTATS, CostParameters, run_cost
-from parsync_lab.bench.cost_life import CASES, VERBS
+from parsync_lab.bench.cost_life import COST_CASES, VERBS
 from parsync_lab.bench.meters import find_valgrind
 from parsync_redis.cli import app
 from tests.conftest import server_programs
@@ -120,7 +120,7 @@ def test_the_instructions_of_a_cluster_are_summed_and_larger_calls_are_cheaper_a
     of_one = run(**asked, sizes=(10, 1))
     of_any = run(**asked, sizes=(10,), mixed=True)
     assert [(found["primaries"], found["shards"]) for found in (of_one, of_any)] == [(2, 16)] * 2
-    for case in CASES:
+    for case in COST_CASES:
         ten, one = (of_one["cost"][case][size]["life"]["median"] for size in ("10", "1"))
         assert 10_000 < ten < one < 10_000_000
         cheap, dear = (found["cost"][case]["10"] for found in (of_one, of_any))
@@ -134,7 +134,7 @@ def test_the_instructions_of_a_cluster_are_summed_and_larger_calls_are_cheaper_a
 def test_without_valgrind_microseconds_of_all_shards_are_told(mixed):
     found = run(by=COMMANDSTATS, rounds=1, tasks=8, held=4, sizes=(4, 1), shards=3, mixed=mixed)
     assert (found["primaries"], found["shards"], found["mixed"]) == (1, 3, mixed)
-    for case in CASES:
+    for case in COST_CASES:
         assert all(
             figure["least"] > 0
             for verbs in found["cost"][case].values()
@@ -145,7 +145,7 @@ def test_without_valgrind_microseconds_of_all_shards_are_told(mixed):
 def test_without_valgrind_microseconds_are_told():
     found = run(by=COMMANDSTATS, rounds=2, tasks=20, held=10, sizes=(10,))
     assert (found["unit"], found["rounds"]) == ("microseconds", 2)
-    for case in CASES:
+    for case in COST_CASES:
         assert list(found["cost"][case]["10"]) == [*VERBS, "life", "confirm"]
         assert all(
             0 < figure["least"] <= figure["median"] for figure in found["cost"][case]["10"].values()
@@ -194,9 +194,9 @@ def test_the_command_prints_a_column_for_each_case_and_size():
     assert result.exit_code == 0, result.stderr
     head, *rows = result.stdout.split("\n\n")[1].splitlines()
     assert head.split("  ")[0] == "VERB"
-    assert [head.count(f"{case.upper()}, {size} A CALL") for case in CASES for size in (2, 1)] == [
-        1
-    ] * 4
+    assert [
+        head.count(f"{case.upper()}, {size} A CALL") for case in COST_CASES for size in (2, 1)
+    ] == [1] * 4
     assert [row.split()[0] for row in rows] == [*VERBS, "life", "confirm"]
 
 

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from parsync_lab import Stopped
-from parsync_lab.bench.cost_life import CASES, MESSAGE
-from parsync_lab.bench.memory import PARTS, run_memory
+from parsync_lab.bench.cost_life import COST_CASES, MESSAGE
+from parsync_lab.bench.memory import VERBS_BY_STATE, run_memory
 from parsync_redis.cli import app
 
 
@@ -16,9 +16,9 @@ def test_a_task_takes_its_message_until_it_has_ended():
     found = json.loads(
         CliRunner().invoke(app, ["bench", "memory", "--tasks", "2000", "--json"]).stdout
     )
-    assert set(found["memory"]) == set(CASES)
+    assert set(found["memory"]) == set(COST_CASES)
     for states in found["memory"].values():
-        assert set(states) == set(PARTS)
+        assert set(states) == set(VERBS_BY_STATE)
         assert len(MESSAGE) < states["waiting"]["bytes"] < states["running"]["bytes"]
         assert 0 < states["ended"]["bytes"] < len(MESSAGE)
         assert states["running"]["mb"] == pytest.approx(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from parsync_lab.bench.queue_bars import PARTS, Target, bars_of
+from parsync_lab.bench.queue_bars import QUEUE_PARTS, Target, bars_of
 from parsync_lab.bench.queue_blocked import named_kinds
 from parsync_lab.bench.queue_order import ORDERERS, disorder
 from parsync_lab.bench.queue_parameters import LIMITS, SHORT, QueueParameters
@@ -25,7 +25,9 @@ def found():
 
 @pytest.mark.serial
 def test_a_short_run_measures_every_part_and_leaves_a_clean_state(found):
-    assert {name: found[name]["first_facts"] for name in PARTS} == {name: [] for name in PARTS}
+    assert {name: found[name]["first_facts"] for name in QUEUE_PARTS} == {
+        name: [] for name in QUEUE_PARTS
+    }
     assert found["audit"] == 0
     assert [row["what"] for row in found["rows"]] == [
         bar.what for bar in bars_of(found, SHORT.schedulers)

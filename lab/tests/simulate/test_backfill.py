@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from parsync_lab.simulate.parameters import Group, Parameters, SimStrategy
+from parsync_lab.simulate.parameters import Parameters, SchedulerGroup, SimStrategy
 from parsync_lab.simulate.simulation import Simulation
 from parsync_lab.simulate.workload import Arrival, Listed
 from parsync_redis.model.booking import Booking
@@ -130,7 +130,9 @@ def play(
     ]
     arrivals += [Arrival(a, MEAN_S, slots) for a in large_at_s]
     arrivals.sort()
-    made = Backfilled(parameters, [Group("all", 4)], [Listed(arrivals)], np.random.SeedSequence(5))
+    made = Backfilled(
+        parameters, [SchedulerGroup("all", 4)], [Listed(arrivals)], np.random.SeedSequence(5)
+    )
     made.begin()
     made.books = books
     for length in lengths[:2000].tolist():

@@ -15,7 +15,7 @@ from parsync_lab.simulate.experiment import Outcome, as_json, draw, run_experime
 from parsync_lab.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega, omega_cell
 from parsync_lab.simulate.parameters import SimStrategy, Sync
 from parsync_lab.simulate.report import write_report
-from parsync_lab.simulate.runs import Found
+from parsync_lab.simulate.runs import RunFigures
 
 SMALL = {
     "strategies": {"scale": 0.01, "length": 0.03},
@@ -83,9 +83,9 @@ SWEEPS = extra_slots.SWEEPS
 @pytest.fixture(autouse=True)
 def _fewer_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extra_slots, "SWEEPS", {"amplifier": (2, 8)})
-    monkeypatch.setattr(extra_slots, "ROUNDS", 4)
-    monkeypatch.setattr(conflicts, "ROUNDS", 4)
-    monkeypatch.setattr(omega, "MEMBERS", (1, 4))
+    monkeypatch.setattr(extra_slots, "EXTRA_SLOTS_ROUNDS", 4)
+    monkeypatch.setattr(conflicts, "CONFLICT_ROUNDS", 4)
+    monkeypatch.setattr(omega, "OMEGA_SCHEDULERS", (1, 4))
 
 
 @pytest.fixture(scope="session")
@@ -236,7 +236,9 @@ def test_an_experiment_has_the_cases_that_were_asked_for(trace: Path) -> None:
     }
     summary = run_experiment("omega", given, jobs=1).result["summary"]
     assert {name.rpartition("=")[2] for name in summary} == {"16"}
-    most = run_experiment("omega", {"schedulers": max(omega.MEMBERS), "length": 0.02}, jobs=1)
+    most = run_experiment(
+        "omega", {"schedulers": max(omega.OMEGA_SCHEDULERS), "length": 0.02}, jobs=1
+    )
     assert {check.id.partition(".")[0] for check in most.checks} == {"coarse", "whole"}, (
         "there is no N=1 to compare"
     )
@@ -282,7 +284,7 @@ def test_a_reason_is_given_for_the_parameters_that_it_was_found_for(
 ) -> None:
     table = {metric: [1.0] * 97 for metric in (*PLACED, "placed")}
 
-    found = Found({"A": table, "B": table}, {"p": {"A": {"conflict_fraction": 0.0}}})
+    found = RunFigures({"A": table, "B": table}, {"p": {"A": {"conflict_fraction": 0.0}}})
     monkeypatch.setattr(experiment, "carry_out", lambda runs, *rest: [[found] for _ in runs])
     why = {
         check.id: check.why
@@ -301,7 +303,7 @@ def test_with_nothing_measured_no_claim_holds(
 ) -> None:
     table = {metric: [None] * 97 for metric in (*PLACED, "placed")}
     none = dict.fromkeys(("conflict_fraction", "delay_mean_s", "score_mean"))
-    nothing = Found({"A": table, "B": table}, {"all": {"A": none, "B": none, "all": none}})
+    nothing = RunFigures({"A": table, "B": table}, {"all": {"A": none, "B": none, "all": none}})
     monkeypatch.setattr(experiment, "carry_out", lambda runs, *rest: [[nothing] for _ in runs])
     given = {"trace": str(trace)} if name == "trace" else {}
     checks = run_experiment(name, given).checks
@@ -315,7 +317,7 @@ def test_the_claims_that_need_no_large_cluster_hold_in_small(
 ) -> None:
     given, claims = HOLDS[name]
     monkeypatch.setattr(extra_slots, "SWEEPS", SWEEPS)
-    monkeypatch.setattr(extra_slots, "ROUNDS", 2)
+    monkeypatch.setattr(extra_slots, "EXTRA_SLOTS_ROUNDS", 2)
     found = run_experiment(
         name, {**given, **({"trace": str(trace)} if name == "trace" else {})}, jobs=1
     ).checks

@@ -243,7 +243,7 @@ def test_models_are_counted_by_who_asks_for_them_and_who_holds_them(tmp_path: Pa
 def test_a_curve_is_a_sum_over_time() -> None:
     curve = Curve([(10.0, 2), (0.0, 1), (10.0, -1), (20.0, -2)])
     assert curve.levels() == ([0.0, 10.0, 20.0], [1, 2, 0])
-    assert curve.at([-1, 0, 9, 10, 30]) == [0, 1, 1, 2, 0]
+    assert curve.values_at([-1, 0, 9, 10, 30]) == [0, 1, 1, 2, 0]
     assert curve.most == 2
     assert curve.mean(20) == pytest.approx(1.5)
     assert curve.mean(40) == pytest.approx(0.75)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from parsync_lab.simulate.claims import (
     ClaimCheck,
+    about,
     above,
     below,
     between,
@@ -18,14 +19,13 @@ from parsync_lab.simulate.claims import (
     first_at,
     mean_over,
     most,
-    near,
     ratio,
     slope,
 )
 from parsync_lab.simulate.experiments.conflicts import expected
 from parsync_lab.simulate.measure import SimMeasure
 from parsync_lab.simulate.modes import all_the_same, whole_state
-from parsync_lab.simulate.parameters import Group, Parameters, Phase, SimStrategy, Sync
+from parsync_lab.simulate.parameters import Parameters, Phase, SchedulerGroup, SimStrategy, Sync
 from parsync_lab.simulate.runs import merge, merge_with_interval
 from parsync_lab.simulate.simulation import Simulation
 from parsync_lab.simulate.workload import Arrival, Listed, Poisson
@@ -69,7 +69,9 @@ def simulate(rate: float = 400.0, seconds: float = 4.0, **changes: Any) -> Simul
         }
     )
     load = Poisson(np.random.default_rng(3), [(0.0, rate)], parameters.duration_s)
-    simulation = Simulation(parameters, [Group("all", 4)], [load], np.random.SeedSequence(5))
+    simulation = Simulation(
+        parameters, [SchedulerGroup("all", 4)], [load], np.random.SeedSequence(5)
+    )
     simulation.run(seconds)
     return simulation
 
@@ -138,16 +140,16 @@ def test_the_formula_of_conflicts(case: tuple[int, int, int], right: float) -> N
 
 
 def test_claims_hold_within_their_tolerance_and_not_beyond() -> None:
-    assert near("i", "c", 1.0, 1.1, 0.1).holds
-    assert not near("i", "c", 1.0, 1.11, 0.1).holds
-    assert not near("i", "c", 1.0, None, 9.0).holds, "what was not measured does not hold"
+    assert about("i", "c", 1.0, 1.1, 0.1).holds
+    assert not about("i", "c", 1.0, 1.11, 0.1).holds
+    assert not about("i", "c", 1.0, None, 9.0).holds, "what was not measured does not hold"
     assert between("i", "c", 1.0, 2.0, 2.0).holds
     assert not between("i", "c", 1.0, 2.0, 2.1).holds
     assert below("i", "c", "p", 1.0, 1.0).holds
     assert not above("i", "c", "p", 1.0, 0.9).holds
-    assert "why" not in near("i", "c", 1.0, 1.0, 0.1, "because").as_dict()
-    assert near("i", "c", 1.0, 2.0, 0.1, "less", "more").as_dict()["why"] == "more"
-    assert near("i", "c", 1.0, 0.2, 0.1, "less", "more").as_dict()["why"] == "less"
+    assert "why" not in about("i", "c", 1.0, 1.0, 0.1, "because").as_dict()
+    assert about("i", "c", 1.0, 2.0, 0.1, "less", "more").as_dict()["why"] == "more"
+    assert about("i", "c", 1.0, 0.2, 0.1, "less", "more").as_dict()["why"] == "less"
     assert between("i", "c", 1.0, 2.0, 0.5, "less").why == "less"
     assert between("i", "c", 1.0, 2.0, 2.5, "less").why == "", "a reason for less is none for more"
 
@@ -155,7 +157,7 @@ def test_claims_hold_within_their_tolerance_and_not_beyond() -> None:
 @pytest.mark.parametrize(
     "check",
     [
-        near("i", "c", 1.0, None, 9.0, "because"),
+        about("i", "c", 1.0, None, 9.0, "because"),
         between("i", "c", 0.0, 9.0, None),
         below("i", "c", "p", 9.0, None),
         above("i", "c", "p", 0.0, None),
@@ -207,7 +209,9 @@ def test_adaptive_is_latency_first_while_delays_are_above_tau_and_quality_first_
     load = Poisson(
         np.random.default_rng(3), [(0.0, 100.0), (2.0, 950.0), (8.0, 100.0)], parameters.duration_s
     )
-    simulation = Simulation(parameters, [Group("all", 4)], [load], np.random.SeedSequence(5))
+    simulation = Simulation(
+        parameters, [SchedulerGroup("all", 4)], [load], np.random.SeedSequence(5)
+    )
     chosen: list[set[Strategy]] = []
     tick = 0
     for end_s in (2.0, 8.0, 12.0):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote
 
 from ...model.condition import describe, holds
-from ...model.needs import OWN, QUEUE_LABEL, RESERVED, Resources, queues_of
+from ...model.needs import QUEUE_LABEL, RESERVED, RESERVED_PREFIX, Resources, queues_of
 from .rule import Rule, there_are
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class LabelsRule(Rule):
 
 def _conditions(needs: Resources) -> Sequence[tuple[str, str]]:
     """Return the task's conditions without those that other rules judge."""
-    return [label for label in needs.labels if not label[0].startswith(OWN)]
+    return [label for label in needs.labels if not label[0].startswith(RESERVED_PREFIX)]
 
 
 def _meets(offer: Resources, conditions: Iterable[tuple[str, str]]) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from ...model.claim import Claim
 from ...model.explanation import Choice
 from ...model.place import GiveBack, Place
-from ...model.replies import Waits
+from ...model.replies import AfterTake
 from .claim_outcomes import RefusingNode
 
 
@@ -20,7 +20,7 @@ class ShardLook:
 
     take: list[tuple[str, int]] = field(default_factory=list)
     since: str = "0"
-    waits: Waits = ""
+    waits: AfterTake = ""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 from ...model.ids import readable
 from ...model.node import MAX_RECORD, Lease
 from ...model.place import Place
-from ...model.text import COUNTER, NODE, TERMS
+from ...model.text import COUNTER, NODE_LINE, TERMS
 from ...settings import DEFAULT_FORGET_S
 from ...store.repair.repair import repair_partition
 from ...store.server.server_errors import is_damage
@@ -39,7 +39,7 @@ def are_consistent(
     """
     spans = []
     for name, record in records.items():
-        if len(record) > MAX_RECORD or not (match := NODE.match(record)):
+        if len(record) > MAX_RECORD or not (match := NODE_LINE.match(record)):
             return False
         state, inc, drain, first, span = match.group("state", "inc", "drain", "first", "span")
         note = notes.get(name, b"")
@@ -183,7 +183,7 @@ class NodeDuty:
                     up[node] = readable(line)
                     continue
                 down[node] = readable(line)
-                record = NODE.read(readable(records.get(name, b"")))
+                record = NODE_LINE.read(readable(records.get(name, b"")))
                 if record and record["drain"] != "0":
                     drained.add(node)
             well_formed = all(map(COUNTER.match, counters.values()))
@@ -191,7 +191,10 @@ class NodeDuty:
                 guarded(self._store, "repair_partition", repair_partition, self._store, p, "shut")
             all_lost += ((p, readable(node)) for node in lost)
             for name, text in noted.items():
-                record = NODE.read(readable(records.get(name, b""))) or {"drain": "", "state": ""}
+                record = NODE_LINE.read(readable(records.get(name, b""))) or {
+                    "drain": "",
+                    "state": "",
+                }
                 notes[p, readable(name)] = record["drain"], readable(text)
                 if record["state"] == "suspect":
                     suspect[p, readable(name)] = readable(text)

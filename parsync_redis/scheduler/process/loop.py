@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from ...errors import ParsyncError
 from ...health_file import HealthFile
 from ...model.ids import check_name
-from ...model.named_times import CHOOSE_S
+from ...model.named_times import CHOOSE_EVERY_S
 from ...model.options import Strategy
 from ...model.views import DELAYS, WAITS
 from ...settings import Settings
@@ -127,7 +127,7 @@ class Scheduler:
             PeriodicDuty(config.lease_s, lambda _: self._taken.give_back_strays()),
             PeriodicDuty(OBSERVE_S, self._observe),
             PeriodicDuty(config.gap_s, self._backfill.work),
-            PeriodicDuty(CHOOSE_S, lambda _: self.core.waits.choose()),
+            PeriodicDuty(CHOOSE_EVERY_S, lambda _: self.core.waits.choose()),
             PeriodicDuty(config.lease_s / RENEWALS_PER_LEASE, lambda _: self._say_well()),
         ]
         self._only_read = False

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ...errors import ServerUnreachable
-from ...model.events import LATE_MS, Event, Wanted
+from ...model.events import MAX_MS_AHEAD, Event, Wanted
 from ...model.ids import encode_id
 from ..repair.lost_leases import now_ms
 from ..server.server_errors import AWAY, is_damage, translate
@@ -96,7 +96,7 @@ class Follower:
         for key in self._streams:
             last = self._last.get(_name(key), "0-0")
             # Such a `last` means that the clock was set back and the stream began anew.
-            if _order(last)[0] > now + LATE_MS:
+            if _order(last)[0] > now + MAX_MS_AHEAD:
                 last = f"{now}-0"
             starts[key] = f"({last}"
         pages = _pages(
@@ -109,7 +109,7 @@ class Follower:
             name = _name(key)
             for entry, _ in entries:
                 # An entry from the far future would hide the entries that come.
-                if int(entry.partition(b"-")[0]) <= now + LATE_MS:
+                if int(entry.partition(b"-")[0]) <= now + MAX_MS_AHEAD:
                     self._last[name] = entry.decode()
             events += _select(name, entries, self._wanted, now)
         return sorted(events, key=lambda event: event.order)

@@ -156,16 +156,14 @@ def holdings_of(store: Store, address: str) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers in short: '0-2 5 7-8'; 'none' if there are none."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
         else:
-            found.append([number, number])
-    return (
-        " ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
-        or "none"
-    )
+            runs.append([number, number])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    return " ".join(texts) or "none"
 
 
 def find_fault(

@@ -113,10 +113,10 @@ def _scoped(lines: Sequence[str], names: set[str]) -> Iterator[tuple[str, set[st
 
 
 def _free_names(parameters: Sequence[str], body: Sequence[str]) -> set[str]:
-    """Return the names in a function that are not its own."""
+    """Return the names in a function that the function does not define."""
     free: set[str] = set()
-    for line, known in _scoped(body, set(parameters)):
-        free |= {*_words(line.partition("=")[2] if _LOCAL.match(line) else line)} - known
+    for line, visible in _scoped(body, set(parameters)):
+        free |= {*_words(line.partition("=")[2] if _LOCAL.match(line) else line)} - visible
     return free
 
 
@@ -125,8 +125,8 @@ def _hidden_names(lines: Sequence[str], start: int, site: int) -> set[str]:
     know.
     """
     names: set[str] = set()
-    for _, known in _scoped(lines[start + 1 : site + 1], set()):
-        names = known
+    for _, visible in _scoped(lines[start + 1 : site + 1], set()):
+        names = visible
     return names
 
 
@@ -158,11 +158,13 @@ def _block(
         if statement.endswith("=")
         else []
     )
-    own = {word for line, known in _scoped(body, set(parameters)) for word in known}
-    own |= _free_names(parameters, body).union(*map(_words, arguments))
-    direct = statement.startswith("local ") and not code and own.isdisjoint(targets)
-    wanted = len(targets) if not code else 1
-    results = targets if direct else [f"{name}_{n}" for n in range(1, (wanted or bool(code)) + 1)]
+    own_names = {word for line, visible in _scoped(body, set(parameters)) for word in visible}
+    own_names |= _free_names(parameters, body).union(*map(_words, arguments))
+    direct = statement.startswith("local ") and not code and own_names.isdisjoint(targets)
+    result_count = len(targets) if not code else 1
+    results = (
+        targets if direct else [f"{name}_{n}" for n in range(1, (result_count or bool(code)) + 1)]
+    )
     early = [i for i in returns if _indent(body[i]) > 2 or not _is_last(body, i)]
     lines = [f"{indent}local {', '.join(results)}"] if results else []
     lines += [

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from ...errors import InvalidInput, ParsyncError
 from ...model.ids import readable
 from ...model.printable import printable
-from ...model.text import NODE
+from ...model.text import NODE_LINE
 from ...settings import wants_scheduler
 from ...store.reads.schedulers import Refusal, find_no_scheduler, read_refusals, read_schedulers
 from ..node.agent import Agent
@@ -230,7 +230,7 @@ class Watcher(threading.Thread):
         keys = [self.store.keys.partition(partition, kind) for kind in ("nodes", "notes")]
         replies = self.store.pipe([("hget", key, self.node) for key in keys])
         record, terms = (readable(reply or b"") for reply in replies)
-        return terms if (NODE.read(record) or {}).get("drain", "0") != "0" else ""
+        return terms if (NODE_LINE.read(record) or {}).get("drain", "0") != "0" else ""
 
     def stop(self) -> None:
         """End the thread."""

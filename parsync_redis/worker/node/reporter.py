@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from ...errors import ParsyncError
 from ...model.limits import MAX_BATCH
-from ...model.place import Loss
+from ...model.place import HowLost
 from ...store.scripts.calls import Call, Commands
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
@@ -341,7 +341,7 @@ def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
     lost = [(run.place, run.why) for run in runs if run.outcome == "lost"]
     calls = [commands.finish(finished)] if finished else []
     calls += [commands.requeue(lost)] if lost else []
-    hows: tuple[Loss, ...] = ("recalled", "unbegun")
+    hows: tuple[HowLost, ...] = ("recalled", "unbegun")
     for how in hows:
         recalled = [
             run for run in runs if run.outcome == "recalled" and run.unbegun == (how == "unbegun")

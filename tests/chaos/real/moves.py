@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from parsync_redis.client.requests import RETRY_FOR_S
+from parsync_redis.client.requests import CLIENT_RETRY_FOR_S
 from parsync_redis.store.server.embedded import EmbeddedServer, find_wheel
 from tests.cluster.moving import Move, can_move_at_once
 
@@ -33,7 +33,7 @@ def move_slots(moves: int, seed: int, folder: Path, say: Say, rate: float = 30.0
     begun_s = time.monotonic()
     dice = random.Random(seed)
     stack = SeveralStack(folder, seed, program=find_wheel())
-    with several_at_work(stack, rate, patience_s=RETRY_FOR_S) as field:
+    with several_at_work(stack, rate, patience_s=CLIENT_RETRY_FOR_S) as field:
         quiet_s = time.monotonic()
         field.pass_time(QUIET_S)
         spans = list[tuple[float, float]]()

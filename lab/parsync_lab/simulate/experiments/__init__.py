@@ -12,8 +12,8 @@ from . import conflicts, extra_slots, omega, staleness, statesync, strategies, t
 class Experiment(Protocol):
     """The interface of a module of this package.
 
-    DEFAULTS: the parameters in which it differs from `Parameters`. USES: those that mean something
-    to it.
+    TITLE: the heading of its results. DEFAULTS: the parameters that differ from `Parameters`. USES:
+    the parameters that have a meaning for it.
     """
 
     TITLE: str
@@ -24,8 +24,8 @@ class Experiment(Protocol):
     @property
     def USES(self) -> frozenset[str]: ...  # noqa: D102, N802
 
-    def runs(self, parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
-        """Return the runs; `given` names the parameters that the user chose."""
+    def runs(self, parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
+        """Return the runs; `chosen` names the parameters that the user chose."""
         ...
 
     def checks(

@@ -1,10 +1,12 @@
-"""The formula of conflicts: N schedulers each pick K distinct slots at random among the same S idle
-ones, at once.
+"""The formula of conflicts, compared with a simulation of schedulers that pick at random.
+
+N schedulers each pick K distinct slots of the same S idle slots at once:
 
     E[conflicts] = N K - S + S (1 - K / S)^N
 
-Without parameters it runs some cases; with parameters that one, with K = A R G / N claims of a
-scheduler in a gap. All slots have the same score here, so that the core samples them evenly.
+Without parameters the experiment runs a few fixed cases, with parameters that one case; there a
+scheduler makes K = A R G / N claims in a gap. All slots have the same score, so that the core
+samples them evenly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,18 +20,18 @@ from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.store.reference.queue import Queue
 
-from ..claims import ClaimCheck, near
+from ..claims import ClaimCheck, about
 from ..cluster import SimCluster
 from ..modes import whole_state
 from ..parameters import OF_ALL, Parameters
-from ..plots import bars, finish_axes
-from ..runs import Found, SimRun
+from ..plots import draw_bars, finish_axes
+from ..runs import RunFigures, SimRun
 from ..simulation import Progress
 
 TITLE = "Conflicts of schedulers that pick at random, against the formula"
 DEFAULTS: Final[Mapping[str, Any]] = {"score_variance": 0.0}
 USES: Final = OF_ALL | {"schedulers", "partitions", "gap_s", "slots", "rate", "amplifier"}
-CASES: Final = (
+CONFLICT_CASES: Final = (
     (1, 1000, 4000),
     (2, 1000, 4000),
     (10, 100, 4000),
@@ -37,37 +39,38 @@ CASES: Final = (
     (20, 1000, 24_000),
     (80, 250, 40_000),
 )
-"""N, K and S at scale 1; at others, K and S are so many times smaller (K at least 10)."""
+"""(N, K, S) of each case at scale 1; a smaller scale shrinks K (to 10 at least) and S."""
 
-ROUNDS: Final = 30
-PARTITIONS: Final = 4
+CONFLICT_ROUNDS: Final = 30
+CASE_PARTITIONS: Final = 4
 
 
 def expected(n: int, k: int, idle: int) -> float:
-    """Conflicts per request, by the formula."""
+    """Return the conflicts per request that the formula predicts."""
     return float((n * k - idle + idle * (1 - k / idle) ** n) / (n * k))
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     """Return one run per case."""
-    cases = list(CASES)
-    partitions = PARTITIONS
-    if set(given) - OF_ALL:
+    cases = list(CONFLICT_CASES)
+    partitions = CASE_PARTITIONS
+    if set(chosen) - OF_ALL:
         cases = [own_case(parameters)]
         partitions = parameters.partitions
-    found = []
+    simulation_runs = []
     for n, k, idle in cases:
         scale = min(1.0, max(parameters.scale, 10 / k))
         case = n, round(k * scale), round(idle * scale)
         fitted = parameters.with_(schedulers=1, partitions=partitions, slots=case[2], scale=1.0)
         used = {**fitted.only(OF_ALL | {"partitions", "slots"}), "schedulers": n, "claims": case[1]}
-        found.append(SimRun(f"N={n} K={case[1]} S={case[2]}", play, fitted, case, used))
-    return found
+        simulation_runs.append(SimRun(f"N={n} K={case[1]} S={case[2]}", play, fitted, case, used))
+    return simulation_runs
 
 
 def own_case(parameters: Parameters) -> tuple[int, int, int]:
-    """N, K and S of the parameters, at scale 1; raises InvalidInput if there are too few slots for
-    one scheduler.
+    """Return N, K and S of the parameters at scale 1.
+
+    Raises InvalidInput if there are too few slots for one scheduler.
     """
     k = max(
         1, round(parameters.amplifier * parameters.rate * parameters.gap_s / parameters.schedulers)
@@ -88,12 +91,12 @@ def play(
     n: int,
     k: int,
     idle: int,
-) -> Found:
+) -> RunFigures:
     """Play rounds: every scheduler reads everything, then all claim in a random order.
 
     No scheduler learns the verdicts on its claims: each round begins anew.
     """
-    rng, *own = (np.random.default_rng(seed) for seed in dice.spawn(1 + n))
+    rng, *scheduler_seeds = (np.random.default_rng(seed) for seed in dice.spawn(1 + n))
     cluster = SimCluster(parameters, 1, rng)
     cores = [
         Core(
@@ -105,19 +108,19 @@ def play(
             turn_rule=whole_state,
             asks=False,
         )
-        for i, dice in enumerate(own)
+        for i, dice in enumerate(scheduler_seeds)
     ]
     lost = []
-    for number in range(ROUNDS):
+    for number in range(CONFLICT_ROUNDS):
         lost.append(play_round(cluster, cores, k, rng))
-        progress((number + 1) / ROUNDS)
+        progress((number + 1) / CONFLICT_ROUNDS)
     fraction = [count / (n * k) for count in lost]
     summary = {
         "requests": n * k,
         "conflict_fraction": float(np.mean(fraction)),
         "formula": expected(n, k, idle),
     }
-    return Found({"conflict_fraction": fraction}, summary, n * k * ROUNDS - sum(lost))
+    return RunFigures({"conflict_fraction": fraction}, summary, n * k * CONFLICT_ROUNDS - sum(lost))
 
 
 def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.random.Generator) -> int:
@@ -150,16 +153,16 @@ def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.rando
 def checks(
     parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[ClaimCheck]:
-    """Each case against the formula: within 5 %; no conflict at all for one scheduler."""
+    """Check each case against the formula within 5 %, and one scheduler for no conflict."""
     return [
-        near(
+        about(
             f"formula.{i}",
             f"{name}: conflicts per request",
-            round(one["formula"]["mean"], 4),
-            one["conflict_fraction"]["mean"],
-            0.05 * one["formula"]["mean"],
+            round(figures["formula"]["mean"], 4),
+            figures["conflict_fraction"]["mean"],
+            0.05 * figures["formula"]["mean"],
         )
-        for i, (name, one) in enumerate(summary.items())
+        for i, (name, figures) in enumerate(summary.items())
     ]
 
 
@@ -170,14 +173,21 @@ def draw(
     axes = figure.subplots()
     figure.set_size_inches(8, 4)
     names = [name.replace(" ", "\n") for name in summary]
-    bars(axes, names, [one["formula"]["mean"] for one in summary.values()], "0.7", -0.2, "formula")
-    bars(
+    draw_bars(
         axes,
         names,
-        [one["conflict_fraction"]["mean"] for one in summary.values()],
+        [figures["formula"]["mean"] for figures in summary.values()],
+        "0.7",
+        -0.2,
+        "formula",
+    )
+    draw_bars(
+        axes,
+        names,
+        [figures["conflict_fraction"]["mean"] for figures in summary.values()],
         "tab:blue",
         0.2,
         "simulated",
     )
-    axes.set_ylabel(f"conflicts per request, mean of {ROUNDS} rounds")
+    axes.set_ylabel(f"conflicts per request, mean of {CONFLICT_ROUNDS} rounds")
     finish_axes(axes)

@@ -1,11 +1,10 @@
-"""Figure 2: the number of idle slots, beside the busy ones, that keeps conflicts from growing the
-delay.
+"""Figure 2: the least number of extra idle slots with which conflicts add no delay.
 
 Schedulers with the same view decide for a gap, then all claims are judged: N * K * G = A * R * G
 claims. R * G of them must win, or the queue grows. Each of the P partitions is one such round,
-because all schedulers read the same one at the same tick. The experiment searches the least number
-of idle slots with which enough claims win. It varies what the paper varies: the rate R, the gap G,
-the variance V of the scores, the partitions P and the amplifier A.
+because all schedulers read the same partition at the same tick. The experiment searches the least
+number of idle slots with which enough claims win. It varies the parameters that the paper varies:
+the rate R, the gap G, the variance V of the scores, the partitions P and the amplifier A.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..claims import READ, ClaimCheck, above, below, near
+from ..claims import READ, ClaimCheck, about, above, below
 from ..cluster import SimCluster
 from ..modes import make_core
-from ..parameters import NODE_SLOTS, OF_ALL, Parameters, SimStrategy, Sync
+from ..parameters import OF_ALL, SIM_NODE_SLOTS, Parameters, SimStrategy, Sync
 from ..plots import line
-from ..runs import Found, SimRun
+from ..runs import RunFigures, SimRun
 from ..simulation import Progress
 from .conflicts import play_round
 
@@ -46,20 +45,20 @@ SWEEPS: Final[Mapping[str, Sequence[float]]] = {
     "partitions": (5, 10, 20, 40),
     "amplifier": (2, 3, 4, 8),
 }
-SHOWN: Final = {
+PARAMETER_LABELS: Final = {
     "rate": "R, tasks/s",
     "gap_s": "G, s",
     "score_variance": "V",
     "partitions": "P",
     "amplifier": "A",
 }
-STEPS: Final = 8
-ROUNDS: Final = 20
-MOST: Final = 8.0
-"""Idle slots at most, in tasks that arrive in a gap."""
+BISECTION_STEPS: Final = 8
+EXTRA_SLOTS_ROUNDS: Final = 20
+MAX_EXTRA_FACTOR: Final = 8.0
+"""The maximum number of idle slots, in tasks that arrive in a gap."""
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     """Return one run per point of a sweep; a point of two sweeps runs twice."""
     return [
         SimRun(
@@ -80,41 +79,43 @@ def seek(
     progress: Progress,
     name: str,
     value: float,
-) -> Found:
+) -> RunFigures:
     """Find the least number of idle slots at one point, by bisection, at scale 1."""
     partitions = round(value) if name == "partitions" else parameters.partitions
     point = parameters if name == "partitions" else parameters.with_(**{name: value})
-    needed = max(
-        1.0, point.scaled(point.rate) * point.gap_s / partitions
-    )  # claims that must win in a round
+    # the claims that must win in a round
+    needed = max(1.0, point.scaled(point.rate) * point.gap_s / partitions)
     claims = max(1, round(point.amplifier * needed / point.schedulers))  # of each scheduler
     low = 0.0
-    high = MOST
+    high = MAX_EXTRA_FACTOR
     placements = 0
-    for step in range(STEPS):
+    for step in range(BISECTION_STEPS):
         middle = (low + high) / 2
-        idle = max(NODE_SLOTS, claims, round(middle * needed))
+        idle = max(SIM_NODE_SLOTS, claims, round(middle * needed))
         won = _won(
             point, idle, claims, np.random.SeedSequence(dice.entropy, spawn_key=dice.spawn_key)
         )
-        placements += round(won * ROUNDS)
+        placements += round(won * EXTRA_SLOTS_ROUNDS)
         low, high = (low, middle) if won >= needed else (middle, high)
-        progress((step + 1) / STEPS)
+        progress((step + 1) / BISECTION_STEPS)
     extra = high * point.rate * point.gap_s
-    return Found({"x": value, "extra": extra}, {"x": value, "extra": extra}, placements)
+    return RunFigures({"x": value, "extra": extra}, {"x": value, "extra": extra}, placements)
 
 
 def _won(point: Parameters, idle: int, claims: int, dice: np.random.SeedSequence) -> float:
-    """Claims that win in a round on `idle` slots, in the mean; each round has slots and scores of
-    its own.
+    """Return the mean number of claims that win in a round on `idle` slots.
+
+    Each round has slots and scores of its own.
     """
     sized = point.with_(schedulers=1, partitions=1, slots=idle, scale=1.0)
-    rng, *own = (np.random.default_rng(seed) for seed in dice.spawn(1 + point.schedulers))
+    rng, *scheduler_seeds = (
+        np.random.default_rng(seed) for seed in dice.spawn(1 + point.schedulers)
+    )
     won = 0
-    for _ in range(ROUNDS):
-        cores = [make_core(f"s{i}", sized, dice) for i, dice in enumerate(own)]
+    for _ in range(EXTRA_SLOTS_ROUNDS):
+        cores = [make_core(f"s{i}", sized, dice) for i, dice in enumerate(scheduler_seeds)]
         won += claims * len(cores) - play_round(SimCluster(sized, 1, rng), cores, claims, rng)
-    return won / ROUNDS
+    return won / EXTRA_SLOTS_ROUNDS
 
 
 SHARPNESS_WHY: Final = (
@@ -132,14 +133,12 @@ V_WHY: Final = (
 def checks(
     parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[ClaimCheck]:
-    """Check the paper's three values, and the direction in which each parameter moves
-    the number.
-    """
-    if len(summary) < sum(map(len, SWEEPS.values())) or len(SWEEPS) < len(SHOWN):
+    """Check the paper's three values, and the direction of each parameter's effect."""
+    if len(summary) < sum(map(len, SWEEPS.values())) or len(SWEEPS) < len(PARAMETER_LABELS):
         return []
-    extra = {name: one["extra"]["mean"] for name, one in summary.items()}
-    found = [
-        near(
+    extra = {name: figures["extra"]["mean"] for name, figures in summary.items()}
+    claim_checks = [
+        about(
             f"A{value}",
             f"extra slots x 10,000 at A={value}",
             paper,
@@ -151,17 +150,18 @@ def checks(
     ]
     for name, why in (("rate", ""), ("gap_s", ""), ("score_variance", V_WHY)):
         low, high = (extra[f"{name}={value:g}"] for value in (SWEEPS[name][1], SWEEPS[name][-1]))
-        found.append(
+        claim_checks.append(
             above(
                 f"grows.{name}",
-                f"extra slots at {SHOWN[name]} = {SWEEPS[name][-1]:g} / at {SWEEPS[name][1]:g}",
+                f"extra slots at {PARAMETER_LABELS[name]} = {SWEEPS[name][-1]:g} / "
+                f"at {SWEEPS[name][1]:g}",
                 "grows",
                 1.1,
                 high / low,
                 why,
             )
         )
-    found.append(
+    claim_checks.append(
         above(
             "grows.scores",
             "extra slots at V = 2 / at V = 0, all scores the same",
@@ -170,7 +170,7 @@ def checks(
             extra["score_variance=2"] / extra["score_variance=0"],
         )
     )
-    found.append(
+    claim_checks.append(
         below(
             "shrinks.amplifier",
             "extra slots at A = 8 / at A = 2",
@@ -180,7 +180,7 @@ def checks(
         )
     )
     several = [value for name, value in extra.items() if name.startswith("partitions=")]
-    found.append(
+    claim_checks.append(
         below(
             "steady.partitions",
             "extra slots: the most / the least over P",
@@ -189,7 +189,7 @@ def checks(
             max(several) / min(several),
         )
     )
-    return found
+    return claim_checks
 
 
 def draw(
@@ -198,16 +198,16 @@ def draw(
     """Draw one panel per sweep."""
     axes = figure.subplots(1, len(SWEEPS), squeeze=False)[0]
     figure.set_size_inches(13, 3.2)
-    for one, name in zip(axes, SWEEPS, strict=True):
+    for axis, name in zip(axes, SWEEPS, strict=True):
         points = [value for key, value in series.items() if key.startswith(f"{name}=")]
         line(
-            one,
+            axis,
             [point["extra"] / 1e4 for point in points],
             "",
             "tab:blue",
             "o-",
             [point["x"] for point in points],
         )
-        one.set_xlabel(SHOWN[name])
-        one.set_ylim(bottom=0)
+        axis.set_xlabel(PARAMETER_LABELS[name])
+        axis.set_ylim(bottom=0)
     axes[0].set_ylabel("extra slots, x 10,000")

@@ -18,7 +18,7 @@ from ..runs import SimRun
 from .omega_cell import JOB_S, JOB_TASKS, TASK_S, play
 
 TITLE = "Omega: conflicts and busyness of 1 to 32 schedulers"
-MEMBERS: Final = (1, 2, 4, 8, 16, 32)
+OMEGA_SCHEDULERS: Final = (1, 2, 4, 8, 16, 32)
 MODES: Final = (
     ("fine", "incremental"),
     ("fine", "all-or-nothing"),
@@ -33,7 +33,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "strategy": SimStrategy.QUALITY,
     "sync": Sync.STATE,
     "schedulers": 1,
-    "partitions": max(MEMBERS),
+    "partitions": max(OMEGA_SCHEDULERS),
     "rate": RATE,
     "duration_s": RUNS_S,
     "slots": round(RATE * RUNS_S / UTILISATION),
@@ -41,10 +41,10 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 USES: Final = OF_SIMULATION - {"scale", "gap_s", "amplifier", "sync"}
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     """Return one run per mode and number of schedulers."""
-    members = [n for n in MEMBERS if n <= parameters.partitions]
-    if "schedulers" in given:
+    members = [n for n in OMEGA_SCHEDULERS if n <= parameters.partitions]
+    if "schedulers" in chosen:
         members = [parameters.schedulers]
     cells = [parameters.with_(schedulers=n) for n in members]
     return [
@@ -82,43 +82,43 @@ def checks(
     parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[ClaimCheck]:
     """Check coarse against fine, all-or-nothing against incremental, one scheduler against many."""
-    most = max(MEMBERS)
+    most = max(OMEGA_SCHEDULERS)
     if f"fine, incremental, N={most}" not in summary:
         return []
 
-    def of(detect: str, commit: str, what: str, n: int = most) -> float | None:
-        value: float | None = summary[f"{detect}, {commit}, N={n}"][what]["mean"]
+    def of(detect: str, commit: str, metric: str, n: int = most) -> float | None:
+        value: float | None = summary[f"{detect}, {commit}, N={n}"][metric]["mean"]
         return value
 
-    def to_base(detect: str, commit: str, what: str) -> float | None:
-        return ratio(of(detect, commit, what), of("fine", "incremental", what))
+    def to_base(detect: str, commit: str, metric: str) -> float | None:
+        return ratio(of(detect, commit, metric), of("fine", "incremental", metric))
 
-    found = []
-    for what, said in (("conflict_fraction", "conflicts"), ("busyness", "busyness")):
-        found.append(
+    claim_checks = []
+    for metric, label in (("conflict_fraction", "conflicts"), ("busyness", "busyness")):
+        claim_checks.append(
             between(
-                f"coarse.{what}",
-                f"{said} of coarse / of fine (incremental, N={most})",
+                f"coarse.{metric}",
+                f"{label} of coarse / of fine (incremental, N={most})",
                 2.0,
                 3.0,
-                to_base("coarse", "incremental", what),
-                COARSE_WHY[what],
+                to_base("coarse", "incremental", metric),
+                COARSE_WHY[metric],
             )
         )
-        found.append(
+        claim_checks.append(
             between(
-                f"whole.{what}",
-                f"{said} of all-or-nothing / of incremental (fine, N={most})",
+                f"whole.{metric}",
+                f"{label} of all-or-nothing / of incremental (fine, N={most})",
                 1.5,
                 2.5,
-                to_base("fine", "all-or-nothing", what),
-                WHOLE_WHY[what],
+                to_base("fine", "all-or-nothing", metric),
+                WHOLE_WHY[metric],
             )
         )
     if "fine, incremental, N=1" not in summary:
-        return found
+        return claim_checks
     rising = [of("fine", "incremental", "conflict_fraction", n) for n in (1, most)]
-    found.append(
+    claim_checks.append(
         above(
             "rising",
             "conflict fraction at N=32 less that at N=1 (fine, incremental)",
@@ -128,7 +128,7 @@ def checks(
         )
     )
     falling = [of("fine", "incremental", "busyness", n) for n in (1, most)]
-    found.append(
+    claim_checks.append(
         above(
             "falling",
             "busyness at N=1 / at N=32 (fine, incremental)",
@@ -137,7 +137,7 @@ def checks(
             ratio(falling[0], falling[-1]),
         )
     )
-    return found
+    return claim_checks
 
 
 def draw(
@@ -149,20 +149,20 @@ def draw(
     for (detect, commit), colour in zip(
         MODES, ("tab:blue", "tab:green", "tab:orange", "tab:red"), strict=True
     ):
-        points = [one for name, one in series.items() if name.startswith(f"{detect}, {commit},")]
-        for one, what in zip(axes, ("conflict_fraction", "busyness"), strict=True):
+        points = [axis for name, axis in series.items() if name.startswith(f"{detect}, {commit},")]
+        for axis, metric in zip(axes, ("conflict_fraction", "busyness"), strict=True):
             line(
-                one,
-                [point[what] for point in points],
+                axis,
+                [point[metric] for point in points],
                 f"{detect}, {commit}",
                 colour,
                 "o-",
                 [point["n"] for point in points],
             )
-    for one, label in zip(
+    for axis, label in zip(
         axes, ("transactions with conflicts / jobs done", "busyness of a scheduler"), strict=True
     ):
-        one.set_xscale("log", base=2)
-        one.set_xlabel("schedulers")
-        one.set_ylabel(label)
+        axis.set_xscale("log", base=2)
+        axis.set_xlabel("schedulers")
+        axis.set_ylabel(label)
     finish_axes(*axes)

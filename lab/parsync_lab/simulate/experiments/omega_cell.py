@@ -1,6 +1,4 @@
-"""The cell of the Omega experiment: a scheduler reads the whole state, thinks, and commits a job as
-one transaction.
-"""
+"""The cell of the Omega experiment: a scheduler reads all, thinks, and commits a job at once."""
 
 import heapq
 from collections import deque
@@ -19,21 +17,19 @@ from parsync_redis.scheduler.core.plan import Plan
 from ..cluster import SimCluster
 from ..modes import make_core
 from ..parameters import Parameters
-from ..runs import Found
+from ..runs import RunFigures
 from ..simulation import Progress
 
 JOB_TASKS: Final = 10
 JOB_S = 0.1
 TASK_S = 0.005
-LENGTH_S: Final = 120.0
-WARM_S: Final = 45.0
+CELL_LENGTH_S: Final = 120.0
+CELL_WARM_UP_S: Final = 45.0
 
 
 @dataclass(slots=True)
 class _Member:
-    """A scheduler: its jobs, the present one's tasks, those without a seat, the plan in progress,
-    and counts.
-    """
+    """A scheduler of the cell: its jobs, its current tasks and plan, and its counts."""
 
     core: Core
     jobs: deque[list[Taken]] = field(default_factory=deque)
@@ -52,24 +48,23 @@ def play(
     progress: Progress,
     detect: str,
     commit: str,
-) -> Found:
-    """Play one cell for two minutes, of which 45 s are warm-up; it begins as full as its load keeps
-    it.
-    """
+) -> RunFigures:
+    """Play a cell for two minutes, of which 45 s are warm-up, from its usual load on."""
     return _Cell(parameters, dice, detect == "coarse", commit == "all-or-nothing").run(
-        LENGTH_S * parameters.length, WARM_S * parameters.length, progress
+        CELL_LENGTH_S * parameters.length, CELL_WARM_UP_S * parameters.length, progress
     )
 
 
 class _Cell:
-    """The cell, its schedulers, and the coming events: (time, number, scheduler); None stands for
-    an arriving job.
+    """The cell with its schedulers and coming events.
+
+    An event is (time, number, scheduler); None as the scheduler is the arrival of a job.
     """
 
     def __init__(
         self, parameters: Parameters, dice: np.random.SeedSequence, coarse: bool, whole: bool
     ) -> None:
-        jobs, runs, nodes, fill, *own = (
+        jobs, runs, nodes, fill, *scheduler_seeds = (
             np.random.default_rng(seed) for seed in dice.spawn(4 + parameters.schedulers)
         )
         self.parameters = parameters
@@ -81,41 +76,47 @@ class _Cell:
         busy = min(round(parameters.rate * parameters.duration_s), parameters.slots)
         self.cluster.fill(busy, parameters.duration_s, fill)
         self._held: list[int] = []
-        self.members = [_Member(make_core(f"s{i}", parameters, seed)) for i, seed in enumerate(own)]
+        self.members = [
+            _Member(make_core(f"s{i}", parameters, seed)) for i, seed in enumerate(scheduler_seeds)
+        ]
         self._ahead: list[tuple[float, int, _Member | None]] = []
         self._number = self._jobs = self._placed = 0
 
-    def run(self, length_s: float, warm_s: float, progress: Progress) -> Found:
+    def run(self, length_s: float, warm_s: float, progress: Progress) -> RunFigures:
         """Run the cell; return busyness and conflicts after the warm-up."""
-        self._at(0.0, None)
+        self._schedule(0.0, None)
         warm = False
         while self._ahead and self._ahead[0][0] < length_s:
             now_s, _, member = heapq.heappop(self._ahead)
             if not warm and now_s >= warm_s:
                 warm = True
-                for one in self.members:
-                    one.busy_s = 0.0
-                    one.commits = 0
-                    one.conflicts = 0
+                for each_member in self.members:
+                    each_member.busy_s = 0.0
+                    each_member.commits = 0
+                    each_member.conflicts = 0
                 self._held.clear()
             self.cluster.finish_until(now_s)
             if member is None:
                 self._arrive(now_s)
-                self._at(
+                self._schedule(
                     now_s + float(self.jobs_rng.exponential(JOB_TASKS / self.parameters.rate)), None
                 )
                 progress(now_s / length_s)
             else:
                 self._commit(member, now_s)
         measured_s = length_s - warm_s
-        commits = sum(one.commits for one in self.members)
+        commits = sum(each_member.commits for each_member in self.members)
         busyness = (
-            sum(min(one.busy_s, measured_s) for one in self.members)
+            sum(min(each_member.busy_s, measured_s) for each_member in self.members)
             / measured_s
             / len(self.members)
         )
-        fraction = sum(one.conflicts for one in self.members) / commits if commits else None
-        waiting = sum(len(one.jobs) for one in self.members)
+        fraction = (
+            sum(each_member.conflicts for each_member in self.members) / commits
+            if commits
+            else None
+        )
+        waiting = sum(len(each_member.jobs) for each_member in self.members)
         utilisation = float(np.mean(self._held)) / self.parameters.scaled_slots
         summary = {
             "n": len(self.members),
@@ -125,9 +126,9 @@ class _Cell:
             "waiting": waiting,
             "utilisation": utilisation,
         }
-        return Found(dict(summary), summary, self._placed)
+        return RunFigures(dict(summary), summary, self._placed)
 
-    def _at(self, at_s: float, member: _Member | None) -> None:
+    def _schedule(self, at_s: float, member: _Member | None) -> None:
         self._number += 1
         heapq.heappush(self._ahead, (at_s, self._number, member))
 
@@ -142,8 +143,9 @@ class _Cell:
             self._think(member, now_s)
 
     def _think(self, member: _Member, now_s: float) -> None:
-        """Take the next job unless one is in flight, read everything and decide; the commit comes
-        later.
+        """Start the next job unless one is in flight: read everything and decide.
+
+        The commit comes when the scheduler has thought.
         """
         core = member.core
         cluster = self.cluster
@@ -165,15 +167,25 @@ class _Cell:
         member.seatless = [member.job[id] for id, _, _ in member.plan.give_back]
         thinks_s = JOB_S + TASK_S * sum(map(len, member.plan.commit.values()))
         member.busy_s += thinks_s
-        self._at(now_s + thinks_s, member)
+        self._schedule(now_s + thinks_s, member)
 
     def _commit(self, member: _Member, now_s: float) -> None:
         assert member.plan is not None
-        claims = [(p, claim) for p, some in member.plan.commit.items() for claim in some]
+        claims = [
+            (p, claim)
+            for p, partition_claims in member.plan.commit.items()
+            for claim in partition_claims
+        ]
         verdicts = self._judge(member, claims, now_s)
-        for p, some in member.plan.commit.items():
-            mine = [verdict for (at, _), verdict in zip(claims, verdicts, strict=True) if at == p]
-            member.core.on_judged(Judged(p, 0, self.cluster.store.now_ms, some, mine))
+        for p, partition_claims in member.plan.commit.items():
+            partition_verdicts = [
+                verdict
+                for (partition, _), verdict in zip(claims, verdicts, strict=True)
+                if partition == p
+            ]
+            member.core.on_judged(
+                Judged(p, 0, self.cluster.store.now_ms, partition_claims, partition_verdicts)
+            )
         lost = sum(not verdict.won for verdict in verdicts)
         member.conflicts += lost > 0
         member.commits += not (member.core.in_flight or member.seatless)
@@ -182,8 +194,9 @@ class _Cell:
     def _judge(
         self, member: _Member, claims: Sequence[tuple[int, Claim]], now_s: float
     ) -> list[Verdict]:
-        """Judge one transaction: refuse stale claims first; in all-or-nothing mode one refusal
-        refuses all.
+        """Return the verdicts of one transaction.
+
+        Stale claims are refused first. In all-or-nothing mode one refusal refuses all claims.
         """
         cluster = self.cluster
         refused = Verdict(ClaimOutcome.CONFLICT, "")
@@ -192,12 +205,12 @@ class _Cell:
             changed = self.coarse and cluster.changed_s.get(claim.node, -1.0) > member.read_s
             return changed or cluster.partitions[p].judge(claim) is not None
 
-        held_back = [stale(p, claim) for p, claim in claims]
-        if self.whole and any(held_back):
+        are_stale = [stale(p, claim) for p, claim in claims]
+        if self.whole and any(are_stale):
             return [refused] * len(claims)
         verdicts = []
-        for (p, claim), held in zip(claims, held_back, strict=True):
-            verdict = refused if held else cluster.commit(p, [claim], now_s)[0]
+        for (p, claim), is_stale in zip(claims, are_stale, strict=True):
+            verdict = refused if is_stale else cluster.commit(p, [claim], now_s)[0]
             if verdict.won:
                 cluster.start(
                     0, claim, now_s, float(self.runs_rng.exponential(self.parameters.duration_s))

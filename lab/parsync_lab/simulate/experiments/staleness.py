@@ -5,48 +5,48 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..claims import ClaimCheck, below, near
-from ..parameters import OF_SIMULATION, Group, Parameters, Sync
+from ..claims import ClaimCheck, about, below
+from ..parameters import OF_SIMULATION, Parameters, SchedulerGroup, Sync
 from ..plots import finish_axes, line
-from ..runs import Found, SimRun
+from ..runs import RunFigures, SimRun
 from ..simulation import Progress, Simulation
 from ..workload import Poisson
 
 TITLE = "Staleness: mean G/2, range G(n-1)/2n to G(n+1)/2n with n rounds a gap"
 DEFAULTS: Final[Mapping[str, Any]] = {"schedulers": 1}
 USES: Final = OF_SIMULATION - {"length"}
-MEMBERS: Final = (1, 2, 4, 10, 20)
+STALENESS_SCHEDULERS: Final = (1, 2, 4, 10, 20)
 GAPS: Final = 8
-LOAD: Final = 0.5
+STALENESS_LOAD: Final = 0.5
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     """Return runs of several numbers of schedulers, and StateSync; only the given ones if given."""
-    members = [n for n in MEMBERS if n <= parameters.partitions]
-    if "schedulers" in given:
+    members = [n for n in STALENESS_SCHEDULERS if n <= parameters.partitions]
+    if "schedulers" in chosen:
         members = [parameters.schedulers]
-    found = [SimRun(f"N={n}", play, parameters.with_(schedulers=n)) for n in members]
-    if "sync" not in given:
-        found.append(
+    simulation_runs = [SimRun(f"N={n}", play, parameters.with_(schedulers=n)) for n in members]
+    if "sync" not in chosen:
+        simulation_runs.append(
             SimRun("StateSync", play, parameters.with_(schedulers=max(members), sync=Sync.STATE))
         )
-    return found
+    return simulation_runs
 
 
-def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress) -> Found:
-    """Play some gaps at half load, tick by tick; record one scheduler's view before and after each
-    read.
-    """
-    load, own = dice.spawn(2)
-    rate = LOAD * parameters.scaled(parameters.rate)
-    arrivals = Poisson(np.random.default_rng(load), [(0.0, rate)], parameters.duration_s)
-    simulation = Simulation(parameters, [Group("all", parameters.schedulers)], [arrivals], own)
+def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress) -> RunFigures:
+    """Play some gaps at half load; record one scheduler's view before and after each read."""
+    load_seed, simulation_seed = dice.spawn(2)
+    rate = STALENESS_LOAD * parameters.scaled(parameters.rate)
+    arrivals = Poisson(np.random.default_rng(load_seed), [(0.0, rate)], parameters.duration_s)
+    simulation = Simulation(
+        parameters, [SchedulerGroup("all", parameters.schedulers)], [arrivals], simulation_seed
+    )
     n = parameters.schedulers
     first = simulation.schedulers[0]
     ages: list[list[float]] = []
     disjoint = True
     covered = True
-    seen = [set[int]() for _ in simulation.schedulers]
+    read_partitions = [set[int]() for _ in simulation.schedulers]
     read_bytes = []
     for tick in range(1, GAPS * n + 1):
         before_s = tick * parameters.tick_s
@@ -56,13 +56,15 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
         if tick > n:
             ages += [[float(np.mean(old)), float(np.mean(new)), max(old)]]
             read_bytes.append(first.read_bytes)
-        reads = [one.read for one in simulation.schedulers]
+        reads = [scheduler.read for scheduler in simulation.schedulers]
         disjoint &= sum(map(len, reads)) == len({p for turn in reads for p in turn})
-        for mine, turn in zip(seen, reads, strict=True):
-            mine.update(turn)
+        for partitions, turn in zip(read_partitions, reads, strict=True):
+            partitions.update(turn)
         if tick % n == 0:
-            covered &= all(len(mine) == parameters.partitions for mine in seen)
-            seen = [set() for _ in seen]
+            covered &= all(
+                len(partitions) == parameters.partitions for partitions in read_partitions
+            )
+            read_partitions = [set() for _ in read_partitions]
         progress(tick / (GAPS * n))
     table = np.array(ages)
     summary = {
@@ -80,41 +82,41 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
         "after_s": table[:, 1].tolist(),
         "tick_s": parameters.tick_s,
     }
-    return Found(series, summary, simulation.measure.placements)
+    return RunFigures(series, summary, simulation.measure.placements)
 
 
 def checks(
     parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[ClaimCheck]:
     """Check the claims for each number of schedulers."""
-    found = []
+    claim_checks = []
     gap_s = parameters.gap_s
-    for name, one in summary.items():
+    for name, figures in summary.items():
         if not name.startswith("N="):
             continue
         n = int(name[2:])
-        ours = {key: value["mean"] for key, value in one.items()}
+        means = {key: value["mean"] for key, value in figures.items()}
         tick_s = gap_s / n
-        found += [
-            near(
+        claim_checks += [
+            about(
                 f"mean.{n}",
                 f"{name}: mean staleness, s",
                 gap_s / 2,
-                ours["mean_s"],
+                means["mean_s"],
                 0.05 * gap_s / 2,
             ),
-            near(
+            about(
                 f"low.{n}",
                 f"{name}: the least mean over the partitions, s",
                 gap_s * (n - 1) / (2 * n),
-                ours["low_s"],
+                means["low_s"],
                 tick_s,
             ),
-            near(
+            about(
                 f"high.{n}",
                 f"{name}: the largest mean over the partitions, s",
                 gap_s * (n + 1) / (2 * n),
-                ours["high_s"],
+                means["high_s"],
                 tick_s,
             ),
             below(
@@ -122,50 +124,48 @@ def checks(
                 f"{name}: the oldest partition, s",
                 f"{gap_s:g}",
                 gap_s + tick_s,
-                ours["oldest_s"],
+                means["oldest_s"],
             ),
-            near(
+            about(
                 f"disjoint.{n}",
                 f"{name}: no two schedulers read a partition at the same tick",
                 1,
-                ours["disjoint"],
+                means["disjoint"],
                 0,
             ),
-            near(f"covered.{n}", f"{name}: N ticks cover all partitions", 1, ours["covered"], 0),
+            about(f"covered.{n}", f"{name}: N ticks cover all partitions", 1, means["covered"], 0),
         ]
         if name != "StateSync" and "StateSync" in summary:
             whole = summary["StateSync"]
-            found.append(
-                near(
+            claim_checks.append(
+                about(
                     f"bytes.{n}",
                     f"{name}: bytes read a gap / those of the whole state",
                     1,
-                    ours["bytes_per_gap"] / whole["bytes_per_gap"]["mean"],
+                    means["bytes_per_gap"] / whole["bytes_per_gap"]["mean"],
                     0.05,
                 )
             )
             share = -(-parameters.partitions // n) / parameters.partitions
-            found.append(
-                near(
+            claim_checks.append(
+                about(
                     f"peak.{n}",
                     f"{name}: the most bytes of a tick / those of the whole state",
                     round(share, 4),
-                    ours["bytes_peak"] / whole["bytes_peak"]["mean"],
+                    means["bytes_peak"] / whole["bytes_peak"]["mean"],
                     0.05 * share,
                 )
             )
-    return found
+    return claim_checks
 
 
 def draw(
     figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> None:
-    """Draw the mean staleness of one view over time: a saw whose teeth shrink with the number of
-    rounds.
-    """
+    """Draw the mean staleness of one view over time: a saw with smaller teeth for more rounds."""
     axes = figure.subplots(1, len(series), sharey=True, squeeze=False)[0]
     figure.set_size_inches(2.6 * len(series) + 0.6, 3.4)
-    for one, (name, table) in zip(axes, series.items(), strict=True):
+    for axis, (name, table) in zip(axes, series.items(), strict=True):
         times = []
         values = []
         for i, (before_s, after_s) in enumerate(
@@ -173,10 +173,10 @@ def draw(
         ):
             times += [i * table["tick_s"]] * 2
             values += [before_s, after_s]
-        line(one, values, "mean over the partitions", "tab:blue", xs=times)
-        one.axhline(parameters.gap_s / 2, color="0.6", linestyle=":", label="G/2")
-        one.set_title(name)
-        one.set_xlim(0, 3 * parameters.gap_s)
-        one.set_xlabel("time, s")
+        line(axis, values, "mean over the partitions", "tab:blue", xs=times)
+        axis.axhline(parameters.gap_s / 2, color="0.6", linestyle=":", label="G/2")
+        axis.set_title(name)
+        axis.set_xlim(0, 3 * parameters.gap_s)
+        axis.set_xlabel("time, s")
     axes[0].set_ylabel("staleness, s")
     finish_axes(axes[-1])

@@ -1,11 +1,11 @@
-"""Experiment 1, the paper's figure 4: three strategies, two groups of schedulers, three phases of
-load.
+"""Experiment 1 (the paper's figure 4): three strategies, two groups, three phases of load.
 
-Phase 1: both groups at part load; phase 2: A at full load; phase 3: both. Full load is 0.92 of what
-the slots carry, part load 0.75 of that; A has 0.6 of the schedulers. The paper leaves open, and we
-choose: 10 schedulers and partitions; one queue per group; a scheduler can decide 2 % more than its
-share of the full load (without a reserve every queue grows, even without conflicts); the sharpness
-of sampling, see docs/decisions/0018.
+Phase 1: both groups at part load; phase 2: A at full load; phase 3: both. Full load is 0.92 of the
+slots' capacity, part load 0.75 of full load; A has 0.6 of the schedulers.
+
+The paper leaves some parameters open. We choose 10 schedulers and partitions, and one queue per
+group. A scheduler can decide 2 % more than its share of the full load: without a reserve every
+queue grows, even without conflicts. For the sharpness of sampling see docs/decisions/0018.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ from ..claims import (
     READ,
     SCORE_READ,
     ClaimCheck,
+    about,
     below,
     between,
     first_at,
     mean_over,
     most,
-    near,
     ratio,
     slope,
     total,
 )
-from ..parameters import OF_SIMULATION, Group, Parameters, Phase, SimStrategy, check_groups
+from ..parameters import OF_SIMULATION, Parameters, Phase, SchedulerGroup, SimStrategy, check_groups
 from ..plots import COLOURS, finish_axes, line
 from ..runs import SimRun, run_phases
 
@@ -39,7 +39,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 USES: Final = OF_SIMULATION
 PART: Final = 0.75
 SHARE_A: Final = 0.6
-WARM_S: Final = 10.0
+PHASE_WARM_UP_S: Final = 10.0
 """Seconds after which the load of a phase is steady: twice as long as a task runs."""
 
 TOGETHER_WHY: Final = (
@@ -71,12 +71,12 @@ SCORE_WHY: Final = (
 )
 
 
-def groups(parameters: Parameters) -> list[Group]:
+def groups(parameters: Parameters) -> list[SchedulerGroup]:
     """Return the groups A and B."""
     of_a = round(SHARE_A * parameters.schedulers)
-    found = [Group("A", of_a), Group("B", parameters.schedulers - of_a)]
-    check_groups(parameters, found)
-    return found
+    both_groups = [SchedulerGroup("A", of_a), SchedulerGroup("B", parameters.schedulers - of_a)]
+    check_groups(parameters, both_groups)
+    return both_groups
 
 
 def phases(parameters: Parameters) -> list[Phase]:
@@ -88,9 +88,11 @@ def phases(parameters: Parameters) -> list[Phase]:
     ]
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     """Return one run per strategy; only the given one if given."""
-    which = [parameters.strategy] if "strategy" in given else [s for s in SimStrategy if s.in_paper]
+    strategies = (
+        [parameters.strategy] if "strategy" in chosen else [s for s in SimStrategy if s.in_paper]
+    )
     return [
         SimRun(
             s.value,
@@ -98,7 +100,7 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
             parameters.with_(strategy=s),
             (groups(parameters), phases(parameters)),
         )
-        for s in which
+        for s in strategies
     ]
 
 
@@ -106,22 +108,28 @@ def checks(
     parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
 ) -> list[ClaimCheck]:
     """Check the claims about each strategy that was run."""
-    one, two, three = (phase.length_s for phase in phases(parameters))
-    times = [(0.0, one), (one, one + two), (one + two, one + two + three)]
+    first_s, second_s, third_s = (phase.length_s for phase in phases(parameters))
+    times = [
+        (0.0, first_s),
+        (first_s, first_s + second_s),
+        (first_s + second_s, first_s + second_s + third_s),
+    ]
     of_strategy = {"latency": _latency, "quality": _quality, "adaptive": _adaptive}
     return [
         check
         for name, by_group in series.items()
         if name in of_strategy
-        for check in of_strategy[name](by_group, summary[name], times, min(WARM_S, one / 3))
+        for check in of_strategy[name](
+            by_group, summary[name], times, min(PHASE_WARM_UP_S, first_s / 3)
+        )
     ]
 
 
-Times = Sequence[tuple[float, float]]
+PhaseTimes = Sequence[tuple[float, float]]
 
 
 def _latency(
-    by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float
+    by_group: Mapping[str, Any], summary: Mapping[str, Any], times: PhaseTimes, warm_s: float
 ) -> Iterator[ClaimCheck]:
     lost = [
         means["conflict_fraction"]["mean"] for phase in summary.values() for means in phase.values()
@@ -154,7 +162,7 @@ def _latency(
     )
     yield from _utilisation("latency", by_group, times, warm_s, (0.69, 0.83, 0.92))
     for i, paper in enumerate((0.0545, 0.0585, 0.07)):
-        yield near(
+        yield about(
             f"latency.delay{i + 1}",
             f"latency-first: p50 delay in phase {i + 1}, s",
             paper,
@@ -166,10 +174,10 @@ def _latency(
 
 
 def _quality(
-    by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float
+    by_group: Mapping[str, Any], summary: Mapping[str, Any], times: PhaseTimes, warm_s: float
 ) -> Iterator[ClaimCheck]:
     for group, i in (("A", 1), ("A", 2), ("B", 2)):
-        yield near(
+        yield about(
             f"quality.slope{i + 1}{group}",
             f"quality-first: {group} at full load in phase {i + 1} falls behind, s/s",
             0.167,
@@ -181,7 +189,7 @@ def _quality(
         ("A", times[2][1], 11.3),
         ("B", times[2][1], 6.5),
     ):
-        yield near(
+        yield about(
             f"quality.delay{group}{round(end_s)}",
             f"quality-first: delay of {group} at t={end_s:g}, s",
             paper,
@@ -189,7 +197,7 @@ def _quality(
             READ * paper,
             BEHIND_WHY,
         )
-    yield near(
+    yield about(
         "quality.partB",
         "quality-first: delay of B, at part load in phase 2, s",
         0.3,
@@ -202,14 +210,14 @@ def _quality(
 
 
 def _adaptive(
-    by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float
+    by_group: Mapping[str, Any], summary: Mapping[str, Any], times: PhaseTimes, warm_s: float
 ) -> Iterator[ClaimCheck]:
-    there = first_at(by_group["A"], "delay_p50_s", 1.4, times[1][0])
-    yield near(
+    plateau_s = first_at(by_group["A"], "delay_p50_s", 1.4, times[1][0])
+    yield about(
         "adaptive.there",
         "adaptive: A, at full load from t=30, is at its plateau at t, s",
         45.0,
-        there,
+        plateau_s,
         5.0,
         THERE_WHY,
     )
@@ -233,7 +241,7 @@ def _adaptive(
         0.3,
         mean_over(by_group["B"], "delay_p50_s", times[1][0], times[1][1]),
     )
-    yield near(
+    yield about(
         "adaptive.thereB",
         "adaptive: B, at full load from t=60, is at its plateau at t, s",
         72.0,
@@ -245,26 +253,26 @@ def _adaptive(
 
 
 def _utilisation(
-    name: str, by_group: Mapping[str, Any], times: Times, warm_s: float, paper: Sequence[float]
+    name: str, by_group: Mapping[str, Any], times: PhaseTimes, warm_s: float, paper: Sequence[float]
 ) -> Iterator[ClaimCheck]:
-    both = total(by_group, "utilisation")
+    utilisation = total(by_group, "utilisation")
     for i, value in enumerate(paper):
-        yield near(
+        yield about(
             f"{name}.utilisation{i + 1}",
-            f"{_SAID[name]}: utilisation in phase {i + 1}",
+            f"{_STRATEGY_IN_WORDS[name]}: utilisation in phase {i + 1}",
             value,
-            mean_over(both, "utilisation", times[i][0] + warm_s, times[i][1]),
+            mean_over(utilisation, "utilisation", times[i][0] + warm_s, times[i][1]),
             0.03,
         )
 
 
 def _scores(
-    name: str, by_group: Mapping[str, Any], times: Times, warm_s: float, paper: Sequence[float]
+    name: str, by_group: Mapping[str, Any], times: PhaseTimes, warm_s: float, paper: Sequence[float]
 ) -> Iterator[ClaimCheck]:
     for i, value in enumerate(paper):
-        yield near(
+        yield about(
             f"{name}.score{i + 1}",
-            f"{_SAID[name]}: mean score in phase {i + 1}",
+            f"{_STRATEGY_IN_WORDS[name]}: mean score in phase {i + 1}",
             value,
             _all(by_group, "score_mean", times[i], warm_s),
             SCORE_READ,
@@ -272,7 +280,11 @@ def _scores(
         )
 
 
-_SAID: Final = {"latency": "latency-first", "quality": "quality-first", "adaptive": "adaptive"}
+_STRATEGY_IN_WORDS: Final = {
+    "latency": "latency-first",
+    "quality": "quality-first",
+    "adaptive": "adaptive",
+}
 
 
 def _all(
@@ -309,14 +321,14 @@ def draw(
                 style=":",
             )
             line(axes[2][column], table["score_mean"], f"group {group}", COLOURS[group])
-        both = total(by_group, "utilisation")["utilisation"]
+        utilisation = total(by_group, "utilisation")["utilisation"]
         line(
             axes[1][column],
-            [None if value is None else 100 * value for value in both],
+            [None if value is None else 100 * value for value in utilisation],
             "all",
             "black",
         )
-        axes[0][column].set_title(_SAID.get(name, name))
+        axes[0][column].set_title(_STRATEGY_IN_WORDS.get(name, name))
         for row in axes:
             for border_s in (borders[0], borders[0] + borders[1]):
                 row[column].axvline(border_s, color="0.8", linewidth=1, zorder=0)

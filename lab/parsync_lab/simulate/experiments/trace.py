@@ -16,44 +16,59 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.placement.strategy import Floats
 
 from ..claims import ClaimCheck, above, below, difference, ratio, total
-from ..parameters import NODE_SLOTS, OF_SIMULATION, Group, Parameters, Phase, SimStrategy
+from ..parameters import (
+    OF_SIMULATION,
+    SIM_NODE_SLOTS,
+    Parameters,
+    Phase,
+    SchedulerGroup,
+    SimStrategy,
+)
 from ..plots import COLOURS, finish_axes, line
-from ..runs import Found, SimRun
+from ..runs import RunFigures, SimRun
 from ..simulation import Progress, Simulation
-from ..trace import Row, read_trace
+from ..trace import TraceRow, read_trace
 from ..workload import Arrival, Listed
 
 TITLE = "A real trace, replayed"
 DEFAULTS: Final[Mapping[str, Any]] = {}
 USES: Final = OF_SIMULATION - {"duration_s"} | {"trace", "load"}
-GROUP: Final = "all"
-LENGTH_S: Final = 60.0
-CUT: Final = 0.1
+TRACE_GROUP: Final = "all"
+TRACE_LENGTH_S: Final = 60.0
+MAX_RUN_SHARE: Final = 0.1
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     """Return one run per strategy on the trace at PATH; only the given one if given."""
     if not parameters.trace:
         raise InvalidInput("which trace? parsync simulate trace FILE")
     rows = read_trace(Path(parameters.trace))
-    if "slots" not in given:
+    if "slots" not in chosen:
         parameters = parameters.with_(slots=_enough(rows, parameters))
-    which = [parameters.strategy] if "strategy" in given else [s for s in SimStrategy if s.in_paper]
-    return [SimRun(s.value, play, parameters.with_(strategy=s), (rows,)) for s in which]
+    strategies = (
+        [parameters.strategy] if "strategy" in chosen else [s for s in SimStrategy if s.in_paper]
+    )
+    return [SimRun(s.value, play, parameters.with_(strategy=s), (rows,)) for s in strategies]
 
 
 def play(
-    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, rows: Sequence[Row]
-) -> Found:
+    parameters: Parameters,
+    dice: np.random.SeedSequence,
+    progress: Progress,
+    rows: Sequence[TraceRow],
+) -> RunFigures:
     """Play one minute of virtual time."""
-    draw, own = dice.spawn(2)
-    length_s = LENGTH_S * parameters.length
-    arrivals = compress(rows, parameters, length_s, np.random.default_rng(draw))
+    arrivals_seed, simulation_seed = dice.spawn(2)
+    length_s = TRACE_LENGTH_S * parameters.length
+    arrivals = compress(rows, parameters, length_s, np.random.default_rng(arrivals_seed))
     simulation = Simulation(
-        parameters, [Group(GROUP, parameters.schedulers)], [Listed(arrivals)], own
+        parameters,
+        [SchedulerGroup(TRACE_GROUP, parameters.schedulers)],
+        [Listed(arrivals)],
+        simulation_seed,
     )
     measure = simulation.run(length_s, progress)
-    return Found(
+    return RunFigures(
         measure.series(),
         measure.summary([Phase("all", length_s, (parameters.load,))]),
         measure.placements,
@@ -61,38 +76,39 @@ def play(
 
 
 def compress(
-    rows: Sequence[Row], parameters: Parameters, length_s: float, rng: np.random.Generator
+    rows: Sequence[TraceRow], parameters: Parameters, length_s: float, rng: np.random.Generator
 ) -> list[Arrival]:
     """Draw the tasks of a run of `length_s` seconds.
 
-    Of the two loads, of slots and of schedulers, the one that is reached first decides how many are
-    drawn.
+    Slots and schedulers both have a load; the load that is reached first limits the number of
+    tasks.
     """
     begins_s, runs_s, counts, decided = _fitted(rows, parameters, length_s)
     busy = parameters.load * parameters.scaled_slots * length_s / float(counts @ runs_s)
-    kept = rng.binomial(counts.astype(int), min(1.0, busy, decided))
-    found = [
+    drawn = rng.binomial(counts.astype(int), min(1.0, busy, decided))
+    arrivals = [
         Arrival(float(begin_s), float(max(seconds, 0.001)))
-        for begin_s, seconds, count in zip(begins_s, runs_s, kept.tolist(), strict=True)
+        for begin_s, seconds, count in zip(begins_s, runs_s, drawn.tolist(), strict=True)
         for _ in range(count)
     ]
-    if not found:
+    if not arrivals:
         raise InvalidInput(
             "at this scale and load not one task of the trace is left: take a larger scale"
         )
-    return found
+    return arrivals
 
 
 def _fitted(
-    rows: Sequence[Row], parameters: Parameters, length_s: float
+    rows: Sequence[TraceRow], parameters: Parameters, length_s: float
 ) -> tuple[Floats, Floats, Floats, float]:
-    """(begins, running times, instances) of the rows in `length_s`, and the share that loads the
-    schedulers.
+    """Return the rows fitted into `length_s`, and the share that loads the schedulers.
+
+    Returns (begins, running times, instances, share).
     """
     first_s = rows[0].at_s
     factor = length_s / max(rows[-1].at_s - first_s, 1.0)
     begins_s = (np.array([row.at_s for row in rows]) - first_s) * factor
-    runs_s = np.minimum(np.array([row.runs_s for row in rows]) * factor, CUT * length_s)
+    runs_s = np.minimum(np.array([row.runs_s for row in rows]) * factor, MAX_RUN_SHARE * length_s)
     counts = np.array([row.instances for row in rows], dtype=float)
     decided = (
         parameters.load
@@ -104,12 +120,12 @@ def _fitted(
     return begins_s, runs_s, counts, decided
 
 
-def _enough(rows: Sequence[Row], parameters: Parameters) -> int:
+def _enough(rows: Sequence[TraceRow], parameters: Parameters) -> int:
     """Return the slots, at scale 1, that the drawn tasks keep busy to the load."""
-    length_s = LENGTH_S * parameters.length
+    length_s = TRACE_LENGTH_S * parameters.length
     _, runs_s, counts, decided = _fitted(rows, parameters, length_s)
     busy = min(1.0, decided) * float(counts @ runs_s) / length_s
-    least = parameters.partitions * NODE_SLOTS / parameters.scale
+    least = parameters.partitions * SIM_NODE_SLOTS / parameters.scale
     return min(10**7, max(round(busy / parameters.load / parameters.scale), math.ceil(least)))
 
 
@@ -121,7 +137,7 @@ def checks(
         return []
 
     def of(name: str, metric: str) -> float | None:
-        value: float | None = summary[name]["all"][GROUP][metric]["mean"]
+        value: float | None = summary[name]["all"][TRACE_GROUP][metric]["mean"]
         return value
 
     return [
@@ -156,7 +172,7 @@ def draw(
     axes = figure.subplots(2, 2, sharex=True)
     figure.set_size_inches(11, 7)
     for name, groups in series.items():
-        table = groups[GROUP]
+        table = groups[TRACE_GROUP]
         colour = COLOURS.get(name, "black")
         line(axes[0][0], table["delay_p50_s"], f"{name}, p50", colour)
         line(axes[0][0], table["delay_p99_s"], f"{name}, p99", colour, ":")
@@ -176,8 +192,8 @@ def draw(
         "conflicts, % of the claims",
         "utilisation, %",
     )
-    for one, label in zip(axes.flat, labels, strict=True):
-        one.set_ylabel(label)
-    for one in axes[1]:
-        one.set_xlabel("compressed time, s")
+    for axis, label in zip(axes.flat, labels, strict=True):
+        axis.set_ylabel(label)
+    for axis in axes[1]:
+        axis.set_xlabel("compressed time, s")
     finish_axes(*axes.flat)

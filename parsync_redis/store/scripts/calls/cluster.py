@@ -6,7 +6,7 @@ from typing import Final
 from ....model.booking import Booking
 from ....model.replies import Members
 from ....model.streak import Compared, Elsewhere
-from ....model.times import KEPT, RunTimes
+from ....model.times import HALVE_ABOVE, RunTimes
 from ..header import Once
 from ..lengths import cut
 from ..scripts import Script
@@ -115,7 +115,7 @@ class ClusterCalls(Calls):
     def learn_times(self, times_by_name: Mapping[str, RunTimes]) -> Call[int]:
         """Add run times by name; return how many names have run times."""
         words = [word for name, times in times_by_name.items() for word in (name, times.text)]
-        arguments = LEARN_TIMES.arguments({"kept": KEPT}, ("name", "text"), words)
+        arguments = LEARN_TIMES.arguments({"kept": HALVE_ABOVE}, ("name", "text"), words)
         return Call(LEARN_TIMES, [self.keys.shared("times")], arguments, int)
 
     def book(self, bookings: Iterable[Booking], keep_s: int) -> Call[int]:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from ....model.ids import shards_of
 from ....model.kind import Kind
 from ....model.limits import MAX_BATCH
-from ....model.place import GiveBack, Loss, Place
+from ....model.place import GiveBack, HowLost, Place
 from ....model.record import options_text
-from ....model.replies import Took, Waits
+from ....model.replies import AfterTake, Took
 from ....model.task import Submission, Taken
 from ..header import Once, Word
 from ..lengths import cut
@@ -85,7 +85,7 @@ class QueueCalls(Calls):
         since: str = "0",
         most: int = MAX_BATCH,
         salt: str = "",
-        waits: Waits = "",
+        waits: AfterTake = "",
         shard: int = 0,
     ) -> Call[Took]:
         """Take the first tasks of some kinds in a shard, MAX_BATCH in all. Cancels expired tasks.
@@ -187,7 +187,7 @@ class QueueCalls(Calls):
     def requeue(
         self,
         lost: Sequence[tuple[Place, str]],
-        how: Loss = "",
+        how: HowLost = "",
         delays_ms: Sequence[int | None] = (),
     ) -> Call[list[str]]:
         """Return the tasks of lost leases, (place, why), to the queue. Returns a word per task.
