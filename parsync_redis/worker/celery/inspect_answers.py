@@ -34,8 +34,8 @@ _MESSAGES_PER_READ: Final = 4
 _PRIORITY: Final = 6
 """The priority that Celery shows for every entry of a worker's timer."""
 
-TaskEntry = dict[str, object]
-Answer = Callable[..., list[TaskEntry]]
+InspectEntry = dict[str, object]
+Answer = Callable[..., list[InspectEntry]]
 
 
 def extend_panel() -> None:
@@ -50,10 +50,10 @@ def extend_panel() -> None:
 
 
 def _with_ours(
-    celerys: Answer, list_ours: Callable[[Agent, Celery, str], Iterable[TaskEntry]]
+    celerys: Answer, list_ours: Callable[[Agent, Celery, str], Iterable[InspectEntry]]
 ) -> Answer:
     # Any: Celery's bunch of consumer, hostname and more
-    def answer(state: Any, **kwargs: object) -> list[TaskEntry]:
+    def answer(state: Any, **kwargs: object) -> list[InspectEntry]:
         entries = celerys(state, **kwargs)
         agent: Agent | None = getattr(state.consumer.controller, "parsync_agent", None)
         if agent is None or not agent.node.inc:
@@ -69,13 +69,13 @@ def _with_ours(
     return answer
 
 
-def _id(entry: TaskEntry) -> str:
+def _id(entry: InspectEntry) -> str:
     request = entry.get("request", entry)
     assert isinstance(request, dict)
     return str(request["id"])
 
 
-def reserved(agent: Agent, app: Celery, hostname: str) -> Iterable[TaskEntry]:
+def reserved(agent: Agent, app: Celery, hostname: str) -> Iterable[InspectEntry]:
     """Yield the tasks that are placed at this node and have not begun."""
     store = agent.store
     partition = agent.node.partition
@@ -87,7 +87,7 @@ def reserved(agent: Agent, app: Celery, hostname: str) -> Iterable[TaskEntry]:
         yield request
 
 
-def scheduled(agent: Agent, app: Celery, hostname: str) -> Iterable[TaskEntry]:
+def scheduled(agent: Agent, app: Celery, hostname: str) -> Iterable[InspectEntry]:
     """Yield the tasks that are not due yet and whose names this worker knows.
 
     Each node that knows the name lists the task.
@@ -112,7 +112,7 @@ def _requests(
     hostname: str,
     keys: Iterable[str],
     is_wanted: Callable[[str, str], bool],
-) -> Iterable[tuple[str, TaskEntry, object]]:
+) -> Iterable[tuple[str, InspectEntry, object]]:
     """Yield the first wanted tasks, without damaged ones.
 
     Yields for each task its id as keys have it, its entry, and the ETA that its caller named or
@@ -155,7 +155,9 @@ def _eta(app: Celery, due_ms: float, asked_eta: object) -> str:
 
 
 # Any: an envelope is a JSON object
-def _request(app: Celery, hostname: str, id: str, name: str, payload: dict[str, Any]) -> TaskEntry:
+def _request(
+    app: Celery, hostname: str, id: str, name: str, payload: dict[str, Any]
+) -> InspectEntry:
     """Return a task as Celery's `Request.info` shows it.
 
     Arguments that cannot be read are shown as the sender described them.
