@@ -20,18 +20,18 @@
 -- remove_corrupt: remove what is corrupt, as far as it is not written anew as a whole.
 local function remove_corrupt(damage)
   for i = 1, #damage.reports, 3 do
-    local key = damage.reports[i]
-    if key ~= free and key ~= lost and key ~= changed then
-      redis.call('HDEL', key, damage.reports[i + 1])
+    local any = damage.reports[i]
+    if any ~= free and any ~= lost and any ~= changed then
+      redis.call('HDEL', any, damage.reports[i + 1])
     end
   end
 end
 
 -- remove_keys: remove the keys of another type.
 local function remove_keys(damage)
-  for key, is_of_other_type in pairs(damage.corrupt) do
+  for any, is_of_other_type in pairs(damage.corrupt) do
     if is_of_other_type then
-      redis.call('DEL', key)
+      redis.call('DEL', any)
     end
   end
 end

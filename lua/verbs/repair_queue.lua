@@ -40,8 +40,8 @@ end
 
 -- delete: delete the keys of another type.
 local function delete(wrong)
-  for key in pairs(wrong) do
-    redis.call('DEL', key)
+  for any in pairs(wrong) do
+    redis.call('DEL', any)
   end
 end
 

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 
 from parsync_redis.store.repair.repair import COMES_BACK
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS
-from parsync_redis.store.scripts.scripts import Script
+from parsync_redis.store.scripts.scripts import Script, compose, lua_folder
 from parsync_redis.wire.keys import CLUSTER_KINDS, NUMBERS, QUEUE_KINDS
 
-_CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
+_CALL = re.compile(
+    r"(?:redis\.p?call|write_all|size_of)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]"
+)
 _READS = re.compile(r"(?<!function )read_(?:fields|list|counts)\(")
 _CLUSTER = {*CLUSTER_KINDS, "stats"}
 _QUEUE = {*QUEUE_KINDS, "extra:", "pending:"} - {"meta", "changed"}
@@ -38,14 +40,18 @@ def uses(script: Script) -> set[tuple[str, str]]:
 
 
 def _uses(script: Script) -> Iterator[tuple[str, str]]:
+    # before functions move to where they are called: write_all is a word of this reading
+    whole = compose(script.header, lua_folder(), inline=False)
     text = (
-        re.sub(r"--.*", "", script.text)
+        re.sub(r"--.*", "", whole)
         .replace("redis_call(", "redis.call(")
         .replace("redis_pcall(", "redis.pcall(")
     )
     text = _READS.sub("redis.call('HMGET', ", text)
     for words, argument in _CALL.findall(text):
         for command in re.findall(r"'(\w+)'", words):
+            if command == "TYPE":
+                continue  # of every key of a script: granted with EVALSHA
             if argument == "any":
                 yield from ((command, kind) for kind in _any(script, command))
             elif command == "SPUBLISH":
@@ -55,6 +61,10 @@ def _uses(script: Script) -> Iterator[tuple[str, str]]:
             }:
                 # a library's KEY.later is not called where it is none
                 yield command, _kind(script, argument)
+    for command, name in (("HSCAN", "HASHES"), ("ZSCAN", "SETS")):
+        # of look_over, which scans the index that its call names
+        for names in re.findall(rf"^local {name} = '([^']*)'", text, re.MULTILINE):
+            yield from ((command, _kind(script, index)) for index in names.split())
     for target in re.findall(r"'RENAME', \w+, (\w+)\)", text):
         yield "RENAME", _kind(script, target)
 
@@ -64,8 +74,6 @@ def _any(script: Script, command: str) -> list[str]:
     repair's.
     """
     where = family(script)
-    if command == "TYPE":
-        return []  # of every key of a script: granted with EVALSHA
     if script.verb == "discard":
         counted = [kind for kind in COMES_BACK if kind in NUMBERS]
         kinds = {"DEL": [*COMES_BACK, "stats"], "HGET": counted}.get(command, [])
@@ -78,13 +86,15 @@ def _any(script: Script, command: str) -> list[str]:
 
 def _kind(script: Script, argument: str) -> str:
     where = family(script)
+    argument = argument.removesuffix("_key")  # of a library's parameter: left_key, free_key
     if not argument:
         return ""
     if argument == "inbox":
         return "p:inbox"
     if argument == "key" or argument.startswith(("KEY.extra ..", "extra_prefix ..")):
         return "q:extra"
-    if argument.endswith("pending"):  # of a kind: pending, queue.pending
+    # of a kind: pending, queue.pending, KEY.pending .. kind
+    if argument.endswith("pending") or argument.startswith("KEY.pending .."):
         return "q:pending"
     if re.match(r"KEYS\[.*[a-z]", argument):  # one of those that follow
         return f"{where}:{script.keys[-1].rstrip('*')}"

@@ -8,30 +8,30 @@
 local COUNTED = {}
 
 -- bad_type: return the error reply for a key of another type than `wanted`, or nil.
-local function bad_type(key, wanted)
-  local actual = redis.call('TYPE', key).ok
+local function bad_type(any, wanted)
+  local actual = redis.call('TYPE', any).ok
   if actual == wanted or actual == 'none' then
     return nil
   end
-  return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', key, actual, wanted))
+  return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, actual, wanted))
 end
 
 -- bad_key: return the error reply for a key of another type than the header's key of this number,
 -- or with a number field that has no number; or nil. Puts the numbers into COUNTED.
-local function bad_key(number, key)
+local function bad_key(number, any)
   local i = math.min(number, #TYPES)
   if TYPES[i] == '' then -- a prefix of keys
     return nil
   end
-  local refusal = bad_type(key, TYPES[i])
+  local refusal = bad_type(any, TYPES[i])
   local fields = NUMBERS[i]
   if refusal or not fields then
     return refusal
   end
-  for n, value in ipairs(redis.call('HMGET', key, unpack(fields))) do
+  for n, value in ipairs(redis.call('HMGET', any, unpack(fields))) do
     local field = fields[n]
     if value and not (#value < 16 and string.match(value, '^%-?%d+$')) then
-      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', key, field))
+      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, field))
     end
     COUNTED[field] = value and tonumber(value) or 0
   end

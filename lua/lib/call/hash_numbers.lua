@@ -4,13 +4,13 @@
 -- texts of the fields; or the error reply if one of the first three is no number. A script whose
 -- header READS the hash calls it; for the others the check of the keys does
 -- (lib/call/arguments.lua).
-local function read_counts(key, first, second, third, ...)
-  local texts = redis.call('HMGET', key, first, second, third, ...)
+local function read_counts(any, first, second, third, ...)
+  local texts = redis.call('HMGET', any, first, second, third, ...)
   for i = 1, 3 do
     local text = texts[i]
     if text and not (#text < 16 and string.find(text, '^%-?%d+$')) then
       local field = ({first, second, third})[i]
-      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', key, field))
+      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, field))
     end
   end
   return nil, unpack(texts)

@@ -15,8 +15,8 @@ local function new_damage()
       damage.reports[#damage.reports + 1] = word
     end
   end
-  function damage.each_field(key, visit)
-    local words = damage.corrupt[key] and {} or redis.call('HGETALL', key)
+  function damage.each_field(any, visit)
+    local words = damage.corrupt[any] and {} or redis.call('HGETALL', any)
     for i = 1, #words, 2 do
       visit(words[i], words[i + 1])
     end

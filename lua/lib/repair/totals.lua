@@ -24,8 +24,8 @@ local function are_apart(ranges, size)
 end
 
 -- are_of_nodes: return whether each field of a hash is a node.
-local function are_of_nodes(key)
-  local entries = redis.call('HGETALL', key)
+local function are_of_nodes(any)
+  local entries = redis.call('HGETALL', any)
   for i = 1, #entries, 2 do
     if redis.call('HEXISTS', KEY.nodes, entries[i]) == 0 then
       return false
