@@ -64,7 +64,7 @@ def set_look_ahead(**_: object) -> None:
     """Sets the times of look-ahead, if the test wants others."""
     with redis.Redis.from_url(BROKER) as client:
         if late_s := client.get(LATE):
-            vars(look_ahead).update(LATE_S=float(late_s), SHORT_S=10.0)
+            vars(look_ahead).update(LATE_BEGIN_S=float(late_s), SHORT_TASK_S=10.0)
 
 
 def hold(key: str, name: str = "go") -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from celery import Celery
 
 from parsync_redis import Parsync
+from parsync_redis.worker.celery import isolated_pool
 from parsync_redis.worker.isolation import locks, machine, tie
 
 BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
@@ -52,10 +53,11 @@ def take_away(unlocked: set[int], unguarded: set[int]) -> None:
         return real_busy(file, [slot for slot in slots if slot not in unlocked])
 
     for module, name, ours in (
-        (tie, "hold", hold),
-        (tie, "tied", tied),
+        (isolated_pool, "hold", hold),
+        (isolated_pool, "tied", tied),
         (machine, "busy_slots", busy_slots),
     ):
+        assert hasattr(module, name)
         setattr(module, name, ours)
 
 

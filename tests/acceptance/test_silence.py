@@ -36,7 +36,7 @@ def rig(new_rig) -> Rig:
 @pytest.fixture(autouse=True)
 def first_submit(monkeypatch):
     """Each test is as a process that has not submitted yet."""
-    monkeypatch.setattr(outlook, "_looked_at", set())
+    monkeypatch.setattr(outlook, "_checked_clusters", set())
 
 
 def parsync(rig: Rig, *words: str, code: int = 0, cluster: str = CLUSTER) -> str:

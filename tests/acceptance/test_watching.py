@@ -45,8 +45,10 @@ class Watched:
 
     def health(self, process):
         """Return the text of a health file, '' if there is none."""
-        path = self.folder / f"{process}.health"
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        try:
+            return (self.folder / f"{process}.health").read_text(encoding="utf-8")
+        except FileNotFoundError:  # the process may remove it at any moment
+            return ""
 
 
 @pytest.fixture(scope="module")
