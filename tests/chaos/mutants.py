@@ -247,15 +247,15 @@ MUTANTS = (
     Mutant(
         "the leader frees before it puts back",
         f"{_SC}.leader.nodes:clear_leases",
-        "    requeue, release = store.commands.requeue, store.commands.release\n",
-        "    requeue, release = store.commands.requeue, store.commands.release\n"
+        "    release = store.commands.release\n",
+        "    release = store.commands.release\n"
         "    [store.run(release(place.partition, [place])) for place in lost]\n",
     ),
     Mutant(
         "the leader frees and never puts back",
         f"{_SC}.leader.nodes:clear_leases",
-        "    back = run_parts(",
-        "    back = list(lost) or run_parts(",
+        "    requeued = run_parts(",
+        "    requeued = list(lost) or run_parts(",
     ),
     Mutant(
         "no grace after a restart",
@@ -266,8 +266,8 @@ MUTANTS = (
     Mutant(
         "half a lease is enough",
         f"{_SC}.process.lease_watch:LeaseWatch.look",
-        "now_s - seen[1] >= self.lease_s",
-        "now_s - seen[1] >= self.lease_s / 2",
+        "now_s - last_seen[1] >= self.lease_s",
+        "now_s - last_seen[1] >= self.lease_s / 2",
     ),
     Mutant(
         "an observer that slept judges",
@@ -278,8 +278,8 @@ MUTANTS = (
     Mutant(
         "strays are not given back",
         f"{_SC}.process.taken_tasks:TakenTasks._give_back",
-        "not in known",
-        "in ()",
+        "task not in tasks_of_core",
+        "task in ()",
     ),
     Mutant(
         "no orphan is given back",
