@@ -68,17 +68,17 @@ end
 -- thousands of values, so a command has 1,000 at most.
 
 -- write_all: call a command on a key with all these values. Return the sum of the replies.
-local function write_all(command, key, values)
+local function write_all(command, any, values)
   local size = #values
   if size == 0 then
     return 0
   end
   if size <= 1000 then
-    return redis.call(command, key, unpack(values))
+    return redis.call(command, any, unpack(values))
   end
   local sum = 0
   for from = 1, size, 1000 do
-    sum = sum + redis.call(command, key, unpack(values, from, math.min(from + 999, size)))
+    sum = sum + redis.call(command, any, unpack(values, from, math.min(from + 999, size)))
   end
   return sum
 end
@@ -95,13 +95,13 @@ end
 -- texts of the fields; or the error reply if one of the first three is no number. A script whose
 -- header READS the hash calls it; for the others the check of the keys does
 -- (lib/call/arguments.lua).
-local function read_counts(key, first, second, third, ...)
-  local texts = redis.call('HMGET', key, first, second, third, ...)
+local function read_counts(any, first, second, third, ...)
+  local texts = redis.call('HMGET', any, first, second, third, ...)
   for i = 1, 3 do
     local text = texts[i]
     if text and not (#text < 16 and string.find(text, '^%-?%d+$')) then
       local field = ({first, second, third})[i]
-      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', key, field))
+      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, field))
     end
   end
   return nil, unpack(texts)
@@ -251,19 +251,19 @@ local function read_lines(kinds)
   end
   local lines
   repeat -- read_list
-    local key, fields = kinds, names
+    local any, fields = kinds, names
     local size = #fields
     if size == 0 then
       lines = {}
       break
     end
     if size <= 1000 then
-      lines = redis.call('HMGET', key, unpack(fields))
+      lines = redis.call('HMGET', any, unpack(fields))
       break
     end
     local texts = {}
     for from = 1, size, 1000 do
-      local chunk = redis.call('HMGET', key, unpack(fields, from, math.min(from + 999, size)))
+      local chunk = redis.call('HMGET', any, unpack(fields, from, math.min(from + 999, size)))
       for i, text in ipairs(chunk) do
         texts[from + i - 1] = text
       end
@@ -664,12 +664,12 @@ function in_full()
   local DUE_IDS = {} -- ids of the delayed tasks that have come due
   local DUE_LINES = {} -- the line of each of them, false if it is missing or damaged
   local RECORDS = {} -- id -> record, of the tasks that were not taken
-  local function bad_type(key, wanted)
-    local actual = redis.call('TYPE', key).ok
+  local function bad_type(any, wanted)
+    local actual = redis.call('TYPE', any).ok
     if actual == wanted or actual == 'none' then
       return nil
     end
-    return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', key, actual, wanted))
+    return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, actual, wanted))
   end
   local function too_long(verb, row, limits)
     for i = 1, #limits, 2 do
@@ -708,24 +708,24 @@ function in_full()
     local moment_ms = moment and tonumber(moment)
     return moment_ms and moment_ms <= tonumber(now)
   end
-  local function write_all(command, key, values)
+  local function write_all(command, any, values)
     local size = #values
     if size == 0 then
       return 0
     end
     if size <= 1000 then
-      return redis.call(command, key, unpack(values))
+      return redis.call(command, any, unpack(values))
     end
     local sum = 0
     for from = 1, size, 1000 do
-      sum = sum + redis.call(command, key, unpack(values, from, math.min(from + 999, size)))
+      sum = sum + redis.call(command, any, unpack(values, from, math.min(from + 999, size)))
     end
     return sum
   end
-  local function read_fields(key, fields)
+  local function read_fields(any, fields)
     local texts = {}
     for from = 0, #fields - 1, 1000 do
-      local chunk = redis.call('HMGET', key, unpack(fields, from + 1, math.min(from + 1000, #fields)))
+      local chunk = redis.call('HMGET', any, unpack(fields, from + 1, math.min(from + 1000, #fields)))
       for i, text in ipairs(chunk) do
         if text then -- a nil would take a place in the table
           texts[fields[from + i]] = text
@@ -1537,10 +1537,10 @@ do -- changes_since
       local names = redis_call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, limit)
       local lines
       do -- read_fields
-        local key, fields = kinds, names
+        local any, fields = kinds, names
         local texts = {}
         for from = 0, #fields - 1, 1000 do
-          local chunk = redis_call('HMGET', key, unpack(fields, from + 1, math_min(from + 1000, #fields)))
+          local chunk = redis_call('HMGET', any, unpack(fields, from + 1, math_min(from + 1000, #fields)))
           for i, text in ipairs(chunk) do
             if text then -- a nil would take a place in the table
               texts[fields[from + i]] = text
