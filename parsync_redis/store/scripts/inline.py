@@ -18,6 +18,7 @@ that it uses means something else at its call.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
 _DEFINITION: Final = re.compile(r"local function (\w+)\(([\w, ]*)\)$")
@@ -49,7 +50,9 @@ def _inline(name: str, lines: list[str]) -> None:
     first = next(i for i, line in enumerate(lines) if line.startswith(f"local function {name}("))
     last = lines.index("end", first)
     site = next(
-        i for i, line in enumerate(lines) if not first <= i <= last and name in _words(line)
+        i
+        for i, line in enumerate(lines)
+        if name in line and not first <= i <= last and name in _words(line)
     )
     body = lines[first + 1 : last]
     call = _split_call(name, lines[site])
@@ -69,9 +72,25 @@ def _inline(name: str, lines: list[str]) -> None:
         del lines[first : last + 1]
 
 
-def _words(line: str) -> list[str]:
+@cache
+def _words(line: str) -> tuple[str, ...]:
     """Return the names in a line of code; those behind a point are of another table."""
-    return _WORD.findall(_NO_CODE.sub("''", line))
+    return tuple(_WORD.findall(_NO_CODE.sub("''", line)))
+
+
+@cache
+def _declared(line: str) -> tuple[int, frozenset[str]]:
+    """Return the names that a line declares, and how much deeper than the line they are known.
+
+    -1 and no name for a line that declares nothing.
+    """
+    if match := _DEFINITION.match(line):
+        return 2, frozenset(match[2].split(", "))
+    if match := _LOOP.match(line):
+        return 2, frozenset(match[1].split(", "))
+    if match := _LOCAL.match(_NO_CODE.sub("''", line).rstrip()):
+        return 0, frozenset(match[1].split(", "))
+    return -1, frozenset()
 
 
 def _split_call(name: str, line: str) -> tuple[str, list[str], str] | None:
@@ -95,21 +114,27 @@ def _split_call(name: str, line: str) -> tuple[str, list[str], str] | None:
     return None
 
 
-def _scoped(lines: Sequence[str], names: set[str]) -> Iterator[tuple[str, set[str]]]:
-    """Go through lines of code with the local names that each of them knows, besides `names`."""
-    scopes: list[tuple[int, set[str]]] = []
+def _scopes(lines: Sequence[str]) -> Iterator[tuple[str, list[tuple[int, frozenset[str]]]]]:
+    """Go through lines of code with the scopes of each: (indent, the names that it declares)."""
+    scopes: list[tuple[int, frozenset[str]]] = []
     for line in lines:
         if not line.strip():
             continue
         indent = _indent(line)
-        scopes = [scope for scope in scopes if scope[0] <= indent]
-        if match := _DEFINITION.match(line):
-            scopes.append((2, set(match[2].split(", "))))
-        elif match := _LOOP.match(line):
-            scopes.append((indent + 2, set(match[1].split(", "))))
-        yield line, names.union(*(declared for depth, declared in scopes))
-        if match := _LOCAL.match(_NO_CODE.sub("''", line).rstrip()):
-            scopes.append((indent, set(match[1].split(", "))))
+        if scopes and scopes[-1][0] > indent:  # the deepest scope is the last
+            scopes = [scope for scope in scopes if scope[0] <= indent]
+        deeper, names = _declared(line)
+        if deeper == 2:
+            scopes = [*scopes, (indent + 2, names)]
+        yield line, scopes
+        if deeper == 0:
+            scopes = [*scopes, (indent, names)]
+
+
+def _scoped(lines: Sequence[str], names: set[str]) -> Iterator[tuple[str, set[str]]]:
+    """Go through lines of code with the local names that each of them knows, besides `names`."""
+    for line, scopes in _scopes(lines):
+        yield line, names.union(*(declared for _, declared in scopes))
 
 
 def _free_names(parameters: Sequence[str], body: Sequence[str]) -> set[str]:
@@ -124,10 +149,10 @@ def _hidden_names(lines: Sequence[str], start: int, site: int) -> set[str]:
     """Return the local names at a call that the function, which ends at line `start`, does not
     know.
     """
-    names: set[str] = set()
-    for _, visible in _scoped(lines[start + 1 : site + 1], set()):
-        names = visible
-    return names
+    scopes: list[tuple[int, frozenset[str]]] = []
+    for _, at_line in _scopes(lines[start + 1 : site + 1]):
+        scopes = at_line
+    return set().union(*(declared for _, declared in scopes))
 
 
 def _block(
@@ -251,5 +276,6 @@ def _move(body: Sequence[str], indent: str) -> list[str]:
     return [indent + line if line.strip() else line for line in body]
 
 
+@cache
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
