@@ -1,5 +1,6 @@
-"""What holds for every run of pytest, of tests/ and of lab/tests/: the reaper, the tiers, and how
-tests are dealt.
+"""Hooks of every run of pytest, of tests/ and of lab/tests/.
+
+They start the reaper, mark the tiers, and deal the tests.
 """
 
 import gc
@@ -16,8 +17,7 @@ from tests.shares import make_scheduler
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the reaper, declare marks, keep the garbage collector from calling servers, and have a
-    state folder.
+    """Start the reaper, declare marks, tame the garbage collector, and make a state folder.
 
     A result that is collected unsubscribes from its result backend. Results of one test module may
     be collected in another, when their server has stopped: Celery would try again for 20 s each, in

@@ -1,6 +1,4 @@
-"""Write the README of a distribution as an index page can show it: such a page has no files beside
-it.
-"""
+"""Write the README of a distribution for an index page, which has no files beside it."""
 
 import re
 from pathlib import Path
@@ -25,11 +23,10 @@ class IndexReadme(MetadataHookInterface):
 
 
 def index_readme(text: str, source: str = "") -> str:
-    """Return the README with no relative link: `[start](docs/start.md)` is 'start
-    (`docs/start.md`)'.
+    """Return the README with no relative link.
 
-    source: the address under which the files can be read, from `project.urls`; links and pictures
-    then begin with it.
+    `[start](docs/start.md)` becomes 'start (`docs/start.md`)'. source: the address under which the
+    files can be read, from `project.urls`; links and pictures then begin with it.
     """
 
     def absolute(match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """Start and stop machines of one kind by what waits for them. Needs Python only.
 
-    autoscale.py 'http://127.0.0.1:8787/api/v1/demand?slots=4&label=gpu_model=a100' --most 10 --
-    ./resize.sh
+    autoscale.py 'http://127.0.0.1:8787/api/v1/demand?slots=4&label=gpu_model=a100' \\
+        --most 10 -- ./resize.sh
 
 It runs the command with the number of machines as its last argument, whenever that number changes.
 More machines are asked for at once, fewer only when fewer were enough for --calm seconds, also

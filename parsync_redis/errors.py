@@ -55,7 +55,7 @@ class ServerReadOnly(ServerUnfit):
 class ServerUnreachable(ServerUnfit):
     """No server at that address answers or serves now.
 
-    Whether the last request was executed is unknown.
+    The last request may have been executed, or not.
     """
 
 

@@ -25,7 +25,7 @@
 --- @include call/clock
 --- @include call/hash_numbers
 --- @include place/doorbell
---- @include node/ledger_writes
+--- @include node/ledger
 local LEASE_OF = {} -- slot -> its lease, of the claims that this call lets win
 local LEASES = {} -- {slot, lease, ...} of these
 local BITS = {} -- operations of BITFIELD that take their free bits

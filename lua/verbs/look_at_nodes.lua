@@ -13,7 +13,6 @@
 --   is.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(slots of these nodes + most); with cursor 0 O(nodes of the partition) too
---- @include node/ledger
 --- @include node/record_check
 --- @include repair/split_leases
 --- @include repair/totals

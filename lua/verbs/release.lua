@@ -12,7 +12,7 @@
 --- @include call/batch
 --- @include call/bitmap
 --- @include call/hash_numbers
---- @include node/ledger_writes
+--- @include node/ledger
 --- @include place/lease
 --- @include node/record
 --- @include cluster/wake

@@ -8,12 +8,10 @@
 -- ERRORS: PSARGS
 -- INVARIANT: a sound lease stays. A record that contradicts the counter of a node that is up
 --   follows the counter, unless only the record's incarnation has leases. A node whose record is
---   corrupt is
---   down, with as many slots as its leases need: the leader recovers the leases, and the agent
---   registers again. A drain survives in the record or in the note.
+--   corrupt is down, with as many slots as its leases need: the leader recovers the leases, and the
+--   agent registers again. A drain survives in the record or in the note.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(slots of the partition)
---- @include call/clock
 --- @include repair/damage
 --- @include repair/rebuild
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ..store.repair.repair_all import Finding, repair_all
-from .common import Cluster, Config, Json, Url, make_client, print_rows
+from .common import Cluster, Config, Json, Url, make_client, print_json, print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -35,8 +35,11 @@ def repair(
         remaining = findings
         if findings and not dry_run:
             remaining = repair_all(client.store, dry=True)
-    columns = ("WHERE", "WHAT IS WRONG", "WHAT WAS DONE")
-    print_rows(findings, as_json, columns, _row, "nothing is damaged")
+    if as_json:
+        print_json([{"where": f.where, "what": f.flaw, "done": f.done} for f in findings])
+    else:
+        columns = ("WHERE", "WHAT IS WRONG", "WHAT WAS DONE")
+        print_table(columns, map(_row, findings), "nothing is damaged")
     raise typer.Exit(1 if remaining else 0)
 
 

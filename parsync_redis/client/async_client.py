@@ -58,8 +58,8 @@ class AsyncParsyncClient:
 
     settings, retry_for_s: as of ParsyncClient. Any number of tasks of an event loop may use the
     client at a time. Use the client in an `async with`, or await `close()`. A cancelled call closes
-    its connection. Whether the server has executed its request is not known then: submit again with
-    the same `id`, or ask for the status. Needs `pip install '.[asyncio]'` in a checkout.
+    its connection. The server may have executed the request, or not: submit again with the same
+    `id`, or ask for the status. Needs `pip install '.[asyncio]'` in a checkout.
     """
 
     def __init__(

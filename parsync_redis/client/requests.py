@@ -75,12 +75,6 @@ class Requests:
         ]
         return partial(id_in_shard, random.choice(live or range(shards)), shards, prefix)
 
-    def is_away(self, id: str) -> bool:
-        """Return True if the server of a task (by its encoded id) is known to be away."""
-        return self.store.several and self.do(
-            lambda: self.store.is_away(self.store.keys.in_shard_of("meta", id))
-        )
-
     def in_batches(
         self,
         ids: Sequence[str],

@@ -71,24 +71,24 @@ class Submitter:
         items: Sequence[Item],
         make_id: Callable[[], str] = new_id,
         first: int | None = None,
+        made: Sequence[Submission] | None = None,
     ) -> list[tuple[Submission, str]]:
-        """Submit tasks with their apps' declared options; return (task, submit's word) of each.
+        """Submit tasks with what their apps declare; return each task with submit's word for it.
 
-        first: the index of the first task, for errors; None for a single task. The apps are read
-        once. If the apps changed meanwhile, submit writes nothing in that shard and says so. Then
-        the apps are read again, and the tasks keep their ids.
+        first: the number of the first task, for errors; None for a single task. made: the
+        submissions of the items without what their apps declare, if the caller has made them. The
+        apps are read once. If they have changed since, submit writes nothing in that shard and says
+        so; then the apps are read again, and the tasks keep their ids.
         """
         apps = self._apps
         if apps is None:
-            _make(items, None, make_id, first)  # refuses bad input before the server is asked
+            # made before the apps are read: bad input is refused before the server is asked
+            made = made or _make(items, None, make_id, first)
             apps = self._read()
-        tasks = _make(items, apps, make_id, first)
+        tasks = _make(items, apps, make_id, first) if made is None else _declare(items, made, apps)
         words = self._requests.submit(tasks, apps=apps.stamps)
         if "changed" in words:
-            same_ids = [
-                {**item, "id": decode_id(task.id)} for item, task in zip(items, tasks, strict=True)
-            ]
-            tasks = _make(same_ids, self._read(), make_id, first)
+            tasks = _make(_with_ids(items, tasks), self._read(), make_id, first)
             # no stamp: apps that change in this moment may come too late for it
             words = self._requests.submit(tasks)
         return list(zip(tasks, words, strict=True))
@@ -112,3 +112,19 @@ def _make(
         return make_submission(item, declared, make_id)
 
     return [make(item) for item in items] if first is None else numbered(make, items, first)
+
+
+def _declare(items: Sequence[Item], made: Sequence[Submission], apps: Apps) -> list[Submission]:
+    """Return the submissions, made again only where the task's app declares something or no worker
+    knows the task.
+    """
+    declared = apps.declared({task.name for task in made})
+    return [
+        task if declared.get(task.name, ()) is None else make_submission(item, declared)
+        for item, task in zip(_with_ids(items, made), made, strict=True)
+    ]
+
+
+def _with_ids(items: Sequence[Item], tasks: Sequence[Submission]) -> list[Item]:
+    """Return the items with the ids of their submissions."""
+    return [{**item, "id": decode_id(task.id)} for item, task in zip(items, tasks, strict=True)]

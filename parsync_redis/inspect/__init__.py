@@ -1,1 +1,1 @@
-"""What is wrong in a cluster: the audit, the checks of `parsync doctor`, and why tasks wait."""
+"""The audit, the checks of `parsync doctor`, and the reasons why tasks wait."""

@@ -1,4 +1,4 @@
-"""What `parsync top` shows of a cluster, and the reads for one look.
+"""The cluster as `parsync top` shows it, and the reads for one look.
 
 A look costs a few requests. The longest runs are read more rarely, because that costs more.
 """

@@ -44,7 +44,7 @@ OF_CLUSTER: Final[Mapping[str, str]] = {
     "damage": "damage was found",
 }
 EVENT_IN_WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
-"""What each event's word says; lua/lib/cluster/events.lua writes these words."""
+"""The sentence of each event by its word; lua/lib/cluster/events.lua writes the words."""
 
 STEP_IN_WORDS: Final[Mapping[str, str]] = {
     "submitted": "was submitted",

@@ -53,7 +53,7 @@ class NodeState(StrEnum):
 def trust_remedy(node: str, note: str) -> str:
     """Return the command that lets a suspect node with this note take tasks for good.
 
-    `parsync undrain` alone may help for a moment only.
+    `parsync nodes undrain` alone may help for a moment only.
     """
     if trial_s(note) is not None:
         return (

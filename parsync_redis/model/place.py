@@ -103,7 +103,7 @@ def claim_text(
 
 
 GiveBack = Literal["", "undo"]
-"""Whether a take counts when its task goes back: "" counts, "undo" does not.
+"""The way in which a task goes back: with "" its take counts, with "undo" it does not.
 
 A take is undone if no claim of its attempt can have won.
 """

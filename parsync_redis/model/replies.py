@@ -8,7 +8,7 @@ from .claim import Claim, Verdict
 from .task import Taken
 
 AfterTake = Literal["", "wait", "wake"]
-"""What a take asks for besides tasks.
+"""The wish of a scheduler after its take.
 
 wait: wake this scheduler at the next kind that begins to wait. wake: wake another scheduler now.
 """

@@ -66,7 +66,7 @@ class WaitingTasks:
 
 @dataclass(slots=True)
 class _Room:
-    """What a node has amounts_left: free slots, and amounts in thousandths."""
+    """The room on a node: the number of free slots, and the amounts left, in thousandths."""
 
     free: int
     amounts_left: dict[str, int]

@@ -30,7 +30,7 @@ OPERATOR_RIGHTS: Final[Kinds] = {
     "q:taken": "hdel",
     "q:tasks": "hdel hset",
 }
-"""What `parsync serve` does for operators, besides VIEW_RIGHTS.
+"""The rights that `parsync serve` needs for operators, besides VIEW_RIGHTS.
 
-It drains nodes, and cancels and requeues tasks.
+Serve drains nodes, and cancels and requeues tasks.
 """

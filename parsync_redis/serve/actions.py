@@ -1,6 +1,7 @@
 """The actions of operators on the pages.
 
-An action calls the same function as the command drain, undrain, cancel or dead requeue.
+An action calls the same function as its command: nodes drain, nodes undrain, tasks cancel, tasks
+requeue.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from ..store.reads.cancel import Selection
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What the page of confirmation says before an action.
+    """The content of the page that asks for confirmation of an action.
 
     now: the present state, as a sentence. effect: what the action would do; '' if it would do
     nothing. state: the state of the task; '' for a node.

@@ -19,7 +19,6 @@ from ..model.condition import wanted_of
 from ..model.ids import shown
 from ..model.limits import MAX_BATCH, MAX_BATCH_BYTES, MAX_SLOTS
 from ..model.needs import QUEUE_LABEL, TAINT_LABEL
-from ..model.options import NAMES
 from ..model.task import Submission
 
 SUBMITTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -181,7 +180,3 @@ def _fits(word: str, patterns: Iterable[str]) -> bool:
 def _yours(allowed: Iterable[str], plural: str) -> str:
     """Return the end of a refusal: what this submitter may use."""
     return f"your {plural} are {', '.join(allowed)}" if allowed else f"you have no {plural}"
-
-
-LIMITED_OPTIONS: Final = frozenset(NAMES) - FREE_OPTIONS
-"""The options that `judge` judges; body.py judges `near`."""

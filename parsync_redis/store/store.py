@@ -133,8 +133,9 @@ class Store(Runner):
         ]
 
     def states(self, ids: Sequence[str]) -> list[str]:
-        """Return the stored state of each task as text, '' for a task without a record; one round
-        trip.
+        """Return the stored state of each task as text, '' for a task without a record.
+
+        Costs one round trip.
         """
         return [
             "" if record.state == StoredState.GONE else record.state

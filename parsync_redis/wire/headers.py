@@ -71,7 +71,7 @@ _HEADER_RULES: Final[Mapping[str, _Rule]] = {
     **dict.fromkeys(("lang", "shadow", "origin", "argsrepr", "kwargsrepr", "meth"), _TEXT_RULE),
     **dict.fromkeys(("root_id", "parent_id", "group"), _TEXT_RULE),
 }
-"""What each header must be, unless it is missing or None."""
+"""The rule for the value of each header; a header may be missing or None."""
 
 
 def flaw_of(headers: object) -> str:

@@ -12,7 +12,7 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.needs import Resources
-from parsync_redis.model.node import Node, trust_remedy
+from parsync_redis.model.node import NO_PROCESS, STANDS_STILL, Node, trust_remedy
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig, join_cluster
@@ -112,6 +112,19 @@ def test_a_pool_without_processes_offers_no_slot_and_says_so_until_it_grows(rig:
     assert "is suspect: its pool has no process" in status.why
     rig.port.processes = 2
     until(lambda: rig.drive.bits() == "11000000", "its pool has grown")
+
+
+def test_a_loop_that_stands_still_over_an_empty_pool_is_told_as_that(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The health file of a worker that stands still grows old, that of an empty pool does not."""
+    rig.register()
+    rig.port.processes = 0
+    rig.renew()
+    assert rig.agent.node.stalled == NO_PROCESS
+    monkeypatch.setattr(rig.agent.loop, "still_s", lambda *_: 7200.0)
+    rig.agent.renewer.renew(rig.store, rig.config)
+    assert rig.agent.node.stalled.startswith(STANDS_STILL)
 
 
 def test_a_pool_without_processes_gives_back_what_it_was_given_before(rig: Rig) -> None:

@@ -107,6 +107,21 @@ return place.x
 """,
 }
 
+MOVED_IN_PART = {
+    "an argument that the body changes under its own name": """
+local room = 2
+local function bump()
+  room = room + 1
+  return room
+end
+local function take(room)
+  bump()
+  return room
+end
+local before = take(room)
+return {before, room}
+""",
+}
 KEPT = {
     "two calls": """
 local function twice(text)
@@ -153,6 +168,61 @@ local numbers = {3, tonumber(ARGV[1]), 2}
 table.sort(numbers, is_less)
 return numbers
 """,
+    "a call that the next line continues": """
+local function bad(text)
+  if text == '' then
+    return 'empty'
+  end
+end
+local refusal = bad(ARGV[1])
+  or #ARGV[1] > 1 and 'long'
+return refusal or 'good'
+""",
+    "a call that continues the line before": """
+local function bad(text)
+  return #text > 1 and 'long'
+end
+local refusal =
+  bad(ARGV[1])
+return refusal or 'good'
+""",
+    "a result that nobody takes and that goes on": """
+local calls = {}
+local function hit()
+  calls[#calls + 1] = 'hit'
+  return true
+end
+local function first(text)
+  local known = #text > 1
+  return known or
+    hit()
+end
+first(ARGV[1])
+return calls
+""",
+    "a name that a function at the call takes": """
+local slot = 'file'
+local function mark(text)
+  return text .. slot
+end
+local function each(visit)
+  return visit('given') .. visit('twice')
+end
+return each(function(slot)
+  local word = mark(ARGV[1])
+  return word
+end)
+""",
+    "a function inside": """
+local function longest(text)
+  local function size(word)
+    return #word
+  end
+  return size(text) + size('a')
+end
+local number = longest(ARGV[1])
+return number
+""",
     "two statements in a line": """
 local function sign(number)
   if number < 0 then return 'minus' end
@@ -165,7 +235,11 @@ return word
 
 
 @pytest.mark.parametrize("argument", ["0", "1", "12"])
-@pytest.mark.parametrize("text", [*MOVED.values(), *KEPT.values()], ids=[*MOVED, *KEPT])
+@pytest.mark.parametrize(
+    "text",
+    [*MOVED.values(), *MOVED_IN_PART.values(), *KEPT.values()],
+    ids=[*MOVED, *MOVED_IN_PART, *KEPT],
+)
 def test_a_script_answers_the_same(store, text, argument):
     assert store.client.eval(inline_single_calls(text), 0, argument) == store.client.eval(
         text, 0, argument

@@ -261,6 +261,25 @@ def test_a_task_that_is_listed_once_too_often_stays_what_it_is(
     assert drive.index("dead") == (["a"] if state == StoredState.DEAD else [])
 
 
+def test_a_task_that_waits_in_the_queue_of_another_kind_too_waits_in_its_own_only(drive: Driver):
+    other = "other slots=1"
+    drive.submit("a")
+    drive.store.client.zadd(drive.keys.pending(other), {"a": 1})
+    assert drive.run(drive.commands.repair_task("a", "why", other)) == "pending"
+    drive.run(drive.commands.repair_kind(other))
+    assert drive.store.client.exists(drive.keys.pending(other)) == 0
+    assert drive.take() == {"a": nth(1)}
+
+
+def test_the_queue_of_another_kind_that_is_no_queue_goes_into_quarantine(drive: Driver):
+    other = "other slots=1"
+    drive.submit("a")
+    drive.store.client.set(drive.keys.pending(other), "text")
+    assert drive.run(drive.commands.repair_task("a", "why", other)) in ("sound", "pending")
+    assert drive.store.client.exists(drive.keys.pending(other)) == 0
+    assert "was of another type" in quarantine.entries(drive.store)[0].why
+
+
 def test_a_task_that_is_listed_nowhere_waits_again(drive: Driver):
     drive.submit("a")
     drive.unlist("a")

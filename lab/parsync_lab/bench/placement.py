@@ -80,7 +80,7 @@ def run_placement(parameters: BenchParameters, stop: threading.Event, say: Say) 
             **asdict(parameters),
             "load": round(parameters.load, 4),
             **_rates(times, due_ms, window, parameters),
-            "late_s": round(max(system.late_s for system in sent), 3),
+            "late_s": round(max(generator.late_s for generator in sent), 3),
             "conflicts_per_claim": ratio(
                 after["conflicts"] - before["conflicts"], after["claims"] - before["claims"]
             ),

@@ -10,7 +10,6 @@ from .figures import ratio
 from .parameters import BenchParameters
 from .placement import Say, run_placement
 
-SCALE_SLOTS: Final = (2_000, 20_000, 200_000, 1_000_000)
 SCHEDULERS: Final = (1, 2, 5, 10, 20)
 SCALE_COLUMNS: Final = (
     "slots",

@@ -36,7 +36,7 @@ class Simulation:
         dice: np.random.SeedSequence,
     ) -> None:
         check_groups(parameters, groups)
-        rng, nodes, *scheduler_seeds = (
+        rng, nodes, *scheduler_rngs = (
             np.random.default_rng(seed) for seed in dice.spawn(2 + parameters.schedulers)
         )
         self.parameters = parameters
@@ -46,7 +46,7 @@ class Simulation:
         self.measure = SimMeasure(parameters, [group.name for group in groups])
         of_group = [number for number, group in enumerate(groups) for _ in range(group.schedulers)]
         self.schedulers = [
-            SimScheduler(make_core(f"s{i}", parameters, scheduler_seeds[i]), group)
+            SimScheduler(make_core(f"s{i}", parameters, scheduler_rngs[i]), group)
             for i, group in enumerate(of_group)
         ]
         for ordinal, scheduler in enumerate(self.schedulers):

@@ -104,7 +104,8 @@ end
 
 -- ring_oldest: tell the scheduler that has waited longest for a slot of a partition that slots are
 -- free, and take it out of the waiters of the partition's meta. channel, partition: as the script
--- has them; free_count, slot_count: of the partition now.
+-- has them; free_count, slot_count: of the partition now. The script has written before, so a login
+-- that may not send the message ends no call: the scheduler reads the partition within a gap.
 local function ring_oldest(channel, partition, meta, waiters, free_count, slot_count)
   local waiter, later_waiters = string.match(waiters, '^(%S+) ?(.*)$')
   if not waiter then
@@ -112,5 +113,8 @@ local function ring_oldest(channel, partition, meta, waiters, free_count, slot_c
   end
   write_waiters(meta, later_waiters)
   local message = string.format('freed %s %d %s', partition, free_count, slot_count or 0)
-  redis.call('SPUBLISH', channel .. ':' .. waiter, message)
+  local reply = redis.pcall('SPUBLISH', channel .. ':' .. waiter, message)
+  if type(reply) == 'table' then
+    redis.log(redis.LOG_WARNING, 'parsync: ' .. waiter .. ' was not told: ' .. tostring(reply.err))
+  end
 end

@@ -1,7 +1,6 @@
 -- Find corruption in a partition: values that no script writes, alone or combined with the others.
 --- @include node/free_bits
 --- @include node/changed_nodes
---- @include node/ledger
 --- @include node/record_check
 --- @include repair/split_leases
 --- @include repair/types

@@ -1,5 +1,6 @@
 -- Write the nodes of a partition anew, and what follows from their leases. A script that calls
 -- these functions has the keys meta, slots, free, left, changed, nodes, alive, lost and notes.
+--- @include node/note
 --- @include node/heartbeat
 --- @include repair/contradictions
 

@@ -1,6 +1,5 @@
 -- Check leases against each other: every slot that a lease names has this lease. If a slot has not,
 -- all slots of the lease are freed: a worker's login may repair, but may not lease.
---- @include kind/fits
 --- @include place/leases_of_node
 
 -- seat_of: return the lease of a seat as {name, slot, lease, text}; nil for a text that is no lease

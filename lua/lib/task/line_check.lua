@@ -1,5 +1,6 @@
 -- Check the fields of a task's line that a run depends on.
 --- @include kind/fits
+--- @include kind/waiting
 --- @include task/line
 
 -- flaw: return which part of a line is damaged, or nil; the line is nil if its text is no line. A

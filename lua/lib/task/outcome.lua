@@ -1,7 +1,7 @@
 -- Outcomes that need the whole record: of tasks with rare fields, of runs that want another run,
 -- and stale outcomes. `outcome` of a row: see finish.
 --- @include task/transitions
-local RECORDS = {} -- id -> record, of the tasks of these outcomes
+local ENDING_TASKS = {} -- id -> record, of the tasks of these outcomes
 
 -- load_outcomes: read the records of the tasks, and look at the queues in which they would wait.
 -- reports: {{number = of the row, id = id, place = place, outcome = outcome}, ...}. Return an error
@@ -16,8 +16,8 @@ local function load_outcomes(reports, retention_s)
   for i, report in ipairs(reports) do
     ids[i] = report.id
   end
-  RECORDS = load_tasks(ids)
-  for _, task in pairs(RECORDS) do
+  ENDING_TASKS = load_tasks(ids)
+  for _, task in pairs(ENDING_TASKS) do
     local successor = task.extra and parse_next(task.extra.next)
     look_at_home(task)
     if successor and bad_kind(KEY.pending, successor.kind) then
@@ -65,7 +65,7 @@ end
 -- accept_outcome: carry out an outcome. Return ok, again, yours or stale. has_ended: the task has
 -- ended in this call.
 local function accept_outcome(report, retention_s, has_ended)
-  local task = RECORDS[report.id]
+  local task = ENDING_TASKS[report.id]
   local place = report.place
   local unstored = string.match(report.outcome, '^unstored (.*)$')
   local outcome, why = string.match(unstored or report.outcome, '^(%l+) ?(.*)$')

@@ -1,5 +1,4 @@
--- Chooses among tasks that may start: the first in the queue's order do. Needs the keys tasks, and
--- the rows of start.
+-- Choose among tasks that may start: the first in the queue's order do. Rows: those of start.
 --- @include task/line
 
 -- choose_waiting: return {row -> true} of the rows that wait, because `limit` tasks run or come

@@ -67,8 +67,7 @@ local function note_attempt(task)
 end
 
 -- note_ready: write into the line since when the task is ready. Only a task that has started is
--- ready
--- anew: the delay of any other task goes on.
+-- ready anew: the delay of any other task goes on.
 local function note_ready(task, due, put_off)
   local line = task.line
   if put_off and due then

@@ -126,9 +126,9 @@ def _too_much(name: str, amount: int, offers: Mapping[str, Resources]) -> str:
     if not any(name in dict(offer.amounts) for offer in offers.values()):
         names_of_resources = sorted(
             {
-                names_of_resources.partition("@")[0]
+                resource.partition("@")[0]
                 for offer in offers.values()
-                for names_of_resources, _ in offer.amounts
+                for resource, _ in offer.amounts
             }
         )
         return f"{need}; no node declares {name}; {there_are('resources', names_of_resources)}"

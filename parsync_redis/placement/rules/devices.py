@@ -1,4 +1,4 @@
-"""What a node's devices lack for a task; model/devices.py says which tasks devices can hold."""
+"""Shortages of a node's devices; model/devices.py says which tasks devices can hold."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,7 @@
-"""What a scheduler learns from the verdicts on its claims.
+"""The lessons of a scheduler from the verdicts on its claims.
 
-It counts merged claims, chooses how many tasks go into a call, confirms won claims, and finds nodes
-that refuse claims which the present state allows.
+The scheduler counts merged claims, chooses how many tasks go into a call, confirms won claims, and
+finds nodes that refuse claims which the present state allows.
 """
 
 from collections.abc import Iterable

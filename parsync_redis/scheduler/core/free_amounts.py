@@ -66,8 +66,9 @@ class AmountsLeft:
         return most
 
     def within(self, needs: Resources, nodes: Sequence[int], seats: Mask) -> Mask:
-        """Return which of these seats for tasks of these needs there is enough left for; nodes:
-        that of each seat.
+        """Return the seats for which the amounts left suffice, for tasks of these needs.
+
+        seats: of a partition, as a mask. nodes: the node of each seat.
         """
         if not needs.amounts:
             return seats

@@ -71,7 +71,7 @@ class Freshness:
     ) -> None:
         self._partitions = partitions
         self._counters = counters
-        self._turns = turn_rule
+        self._turn_rule = turn_rule
         self.asks = asks
         self.to_read: set[int] = set(range(len(partitions)))
         self.nodes_due: set[int] = set(range(len(partitions)))
@@ -81,7 +81,7 @@ class Freshness:
 
     def on_tick(self, ordinal: int, members: int, number: int) -> None:
         """Mark the partitions that are due at this tick."""
-        for due in self._turns(ordinal, members, number, len(self._partitions)):
+        for due in self._turn_rule(ordinal, members, number, len(self._partitions)):
             self.to_read.add(due)
             self._asked.discard(due)
             self._partitions[due].due = self._counters.ticks

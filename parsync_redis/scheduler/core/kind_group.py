@@ -44,7 +44,7 @@ class KindGroup:
 
     @property
     def key(self) -> GroupKey:
-        """What all kinds of the group have in common: needs, knowers and barred nodes."""
+        """The needs, knowers and barred nodes that all kinds of the group share."""
         return self.needs.text, self.knowers, self.barred
 
     @property

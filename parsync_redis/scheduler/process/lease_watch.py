@@ -1,4 +1,4 @@
-"""What one observer has watched by its own monotonic clock: counters, ages, and the leader's lease.
+"""Counters, ages and the leader's lease, as one observer sees them by its own monotonic clock.
 
 A holder of a lease whose counter does not move for one lease is lost. Only an observer that has
 itself watched the counter for that long may judge this (the rule of Kubernetes' leases: act only on

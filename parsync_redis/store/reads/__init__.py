@@ -1,1 +1,1 @@
-"""What people and processes read of the state, without a script that decides."""
+"""Reads of the state by people and processes; no script decides here."""

@@ -61,14 +61,14 @@ class Follower:
 
     def __init__(self, store: Store, query: Wanted) -> None:
         self._store = store
-        self._wanted = query
+        self._query = query
         self._last: dict[str, str] = {}
         self._streams: list[str] = []
         self._away: set[str] = set()
 
     def begin(self, limit: int) -> list[Event]:
         """Return the newest `limit` events, as `read_events` does; `poll` goes on behind them."""
-        self._streams = _streams(self._store, self._wanted)
+        self._streams = _streams(self._store, self._query)
         newest = _pages(
             self._store, [("xrevrange", key, "+", "-", 1) for key in self._streams], self._away
         )
@@ -77,7 +77,7 @@ class Follower:
         self._last |= {
             _name(key): entries[0][0].decode() for key, entries in newest.items() if entries
         }
-        newest_events = read_events(self._store, self._wanted, limit) if limit else []
+        newest_events = read_events(self._store, self._query, limit) if limit else []
         for event in newest_events:  # An event may have come since `newest` was read.
             self._last[event.stream] = max(
                 event.entry, self._last.get(event.stream, "0-0"), key=_order
@@ -91,7 +91,7 @@ class Follower:
         """
         now = now_ms(self._store)
         with suppress(ServerUnreachable):  # then the streams stay as they are
-            self._streams = _streams(self._store, self._wanted)
+            self._streams = _streams(self._store, self._query)
         starts: dict[str, str] = {}
         for key in self._streams:
             last = self._last.get(_name(key), "0-0")
@@ -111,7 +111,7 @@ class Follower:
                 # An entry from the far future would hide the entries that come.
                 if int(entry.partition(b"-")[0]) <= now + MAX_MS_AHEAD:
                     self._last[name] = entry.decode()
-            events += _select(name, entries, self._wanted, now)
+            events += _select(name, entries, self._query, now)
         return sorted(events, key=lambda event: event.order)
 
 

@@ -116,7 +116,7 @@ class TaskQuery:
 
 @dataclass(frozen=True, slots=True)
 class TaskEntry:
-    """What an entry of a key tells of a task. id: encoded."""
+    """A task as an entry of one key tells of it. id: encoded."""
 
     id: str
     line: TaskLine | None = None

@@ -122,6 +122,8 @@ class Refusal(Fault):
 def read_refusals(store: Store) -> list[Refusal]:
     """Return the servers that take no writes, those first that silence schedulers."""
     faults = store.why_no_writes()
+    if not faults:
+        return []
     everywhere = len(faults) >= sum(server is not None for server in store.servers().values())
     home = store.place_of(store.keys.shared("schedulers"))
     refusals = [
@@ -138,8 +140,9 @@ def read_refusals(store: Store) -> list[Refusal]:
 
 
 def holdings_of(store: Store, address: str) -> str:
-    """Return which shards and partitions a server has; the config's server may be the one that is
-    away.
+    """Return the shards and partitions that a server has, as text.
+
+    The partitions are not known if the server with the config is away.
     """
     keys = store.keys
     try:

@@ -1,4 +1,4 @@
-"""What the whole cluster shares, in the store in memory: settings, dealt nodes, schedulers."""
+"""Settings, dealt nodes and schedulers, which the whole cluster shares, in the store in memory."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -109,9 +109,7 @@ class Leases:
         return sum(byte.bit_count() for byte in self.bits)
 
     def _tell_waiter(self, channel: str, number: str) -> None:
-        """Tell the scheduler that has waited longest for a slot of partition `number`, if one
-        waits.
-        """
+        """Tell the scheduler that has waited longest for a slot of partition `number`, if any."""
         if self.waiters:
             slots = sum(node.offer.slots for node in self.nodes.values())
             self.world.publish(

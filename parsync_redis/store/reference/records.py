@@ -26,7 +26,7 @@ class World(Protocol):
 
 
 class Job(NamedTuple):
-    """What an attempt is to do, and what its submitter asked for.
+    """The work of an attempt, and the wishes of its submitter.
 
     kind: name, needs, routing and strategy as text. publication: which publish of the id this is,
     if Celery published it, else ''. avoid_last: a further attempt prefers another node.

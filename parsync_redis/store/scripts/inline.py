@@ -11,8 +11,9 @@ because lua/ has one statement a line and two spaces a block (tests/unit/test_lu
                                                end
 
 A function with an early return becomes `repeat ... until true`, and the return becomes an
-assignment and a `break`. A function stays as it is if it returns from within a loop, or if a name
-that it uses means something else at its call.
+assignment and a `break`. A function stays as it is if it returns from within a loop, if its body
+has functions of its own, if its call is a part of a longer statement, or if a name that it uses
+means something else at its call.
 """
 
 import re
@@ -26,9 +27,14 @@ _BEFORE: Final = re.compile(r"( *)((?:local )?[\w, ]+ = |return |if not |if |)$"
 _BEHIND: Final = re.compile(r"|(?: --.*)| (?:or|and|then|==|~=|[<>.+-]).*")
 _LOCAL: Final = re.compile(r" *local (?!function)([\w, ]+?)(?: =.*)?$")
 _LOOP: Final = re.compile(r" *for ([\w, ]+?) (?:=|in) ")
+_NESTED: Final = re.compile(r".*\bfunction\b ?[\w.:]*\(([\w, ]*)\)$")
 _RETURN: Final = re.compile(r"( *)return\b ?(.*)")
 _WORD: Final = re.compile(r"(?<![.:\w])[A-Za-z_]\w*")
-_PACKED: Final = re.compile(r"\bfunction\(|\b(?:then|do|else)\b.*\b(?:end|return)\b|\S.*\breturn\b")
+_PACKED: Final = re.compile(r"\bfunction\b|\b(?:then|do|else)\b.*\b(?:end|return)\b|\S.*\breturn\b")
+_GOES_ON: Final = re.compile(r"(?:[=,({\[+*/<>-]|\.\.|\b(?:or|and|not|return))$")
+"""The end of a line whose statement goes on in the next line."""
+_CONTINUES: Final = re.compile(r" *(?:or\b|and\b|\.\.|==|~=|[-+*/<>,.:)\]}])")
+"""The begin of a line that continues the statement of the line before."""
 _NO_CODE: Final = re.compile(r"'[^'\n]*'|--.*")
 
 
@@ -58,6 +64,8 @@ def _inline(name: str, lines: list[str]) -> None:
     call = _split_call(name, lines[site])
     if not call or any(_PACKED.search(_NO_CODE.sub("''", line)) for line in body):
         return
+    if _is_continued(lines, site - 1) or _is_continued(lines, site):
+        return
     before, arguments, behind = call
     parameters = [
         word for word in lines[first].partition("(")[2].removesuffix(")").split(", ") if word
@@ -72,6 +80,13 @@ def _inline(name: str, lines: list[str]) -> None:
         del lines[first : last + 1]
 
 
+def _is_continued(lines: Sequence[str], i: int) -> bool:
+    """Return whether the statement in line i goes on in the next line."""
+    line = _NO_CODE.sub("''", lines[i]).rstrip()
+    following = lines[i + 1] if i + 1 < len(lines) else ""
+    return bool(_GOES_ON.search(line) or _CONTINUES.match(following))
+
+
 @cache
 def _words(line: str) -> tuple[str, ...]:
     """Return the names in a line of code; those behind a point are of another table."""
@@ -84,8 +99,8 @@ def _declared(line: str) -> tuple[int, frozenset[str]]:
 
     -1 and no name for a line that declares nothing.
     """
-    if match := _DEFINITION.match(line):
-        return 2, frozenset(match[2].split(", "))
+    if match := _NESTED.match(line):
+        return 2, frozenset(match[1].split(", "))
     if match := _LOOP.match(line):
         return 2, frozenset(match[1].split(", "))
     if match := _LOCAL.match(_NO_CODE.sub("''", line).rstrip()):
@@ -171,12 +186,14 @@ def _block(
         moved = _move(body if _ends_with_return(body) else [*body, "  return"], indent)
         return [
             f"{indent}do -- {name}",
-            *_bind(parameters, arguments, body, indent),
+            *_bind(parameters, arguments, indent),
             *moved,
             f"{indent}end",
         ]
     returns = [i for i, line in enumerate(body) if _RETURN.match(line)]
     if any(_in_loop(body, i) for i in returns):
+        return None
+    if not statement and any(_is_continued(body, i) for i in returns):
         return None
     targets = (
         statement.removesuffix("=").removeprefix("local ").strip().split(", ")
@@ -194,7 +211,7 @@ def _block(
     lines = [f"{indent}local {', '.join(results)}"] if results else []
     lines += [
         f"{indent}{'repeat' if early else 'do'} -- {name}",
-        *_bind(parameters, arguments, body, indent),
+        *_bind(parameters, arguments, indent),
     ]
     lines += _move(_without_returns(body, results, bool(early)), indent)
     lines.append(f"{indent}{'until true' if early else 'end'}")
@@ -203,27 +220,16 @@ def _block(
     return lines
 
 
-def _bind(
-    parameters: Sequence[str], arguments: Sequence[str], body: Sequence[str], indent: str
-) -> list[str]:
-    """Return the line that gives the parameters their values; a parameter that is called as its
-    argument needs none.
+def _bind(parameters: Sequence[str], arguments: Sequence[str], indent: str) -> list[str]:
+    """Return the line that gives the parameters their values.
+
+    A parameter with the name of its argument is bound as well: the body may change what the
+    argument names.
     """
-    if len(parameters) != len(arguments):
-        values = f" = {', '.join(arguments)}" if arguments else ""
-        return [f"{indent}  local {', '.join(parameters)}{values}"] if parameters else []
-    pairs = [
-        (parameter, argument)
-        for parameter, argument in zip(parameters, arguments, strict=True)
-        if parameter != argument
-        or any(re.match(rf" *(?:\w+, )*{parameter}(?:, \w+)* =", line) for line in body)
-    ]
-    if not pairs:
+    if not parameters:
         return []
-    return [
-        f"{indent}  local {', '.join(pair[0] for pair in pairs)} = "
-        f"{', '.join(pair[1] for pair in pairs)}"
-    ]
+    values = f" = {', '.join(arguments)}" if arguments else ""
+    return [f"{indent}  local {', '.join(parameters)}{values}"]
 
 
 def _without_returns(body: Sequence[str], results: Sequence[str], early: bool) -> list[str]:

@@ -111,8 +111,9 @@ def _read(name: str, folder: Path, including: tuple[str, ...] = ()) -> str:
 
 
 def compose(header: Header, folder: Path, inline: bool = True) -> str:
-    """Return the text of a script as it is sent; inline=False leaves functions that are called once
-    where they are.
+    """Return the text of a script as it is sent.
+
+    inline: False leaves functions that are called once where they are.
 
     Lua makes each function and table anew in each run, which costs as much as half a command. So
     library functions that the script does not call are left out. Functions that the script calls as

@@ -1,4 +1,4 @@
-"""What tells one run of a server from another; whether a replica has taken a server's place."""
+"""Runs of a server: two runs are told apart, and a replica from the server that it replaces."""
 
 from __future__ import annotations
 

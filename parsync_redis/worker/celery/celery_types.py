@@ -88,7 +88,7 @@ class PoolOfProcesses(Protocol):
     _busy_workers: set[int]
     """The `inqW_fd` of the processes that are at work."""
     outbound_buffer: Container[PoolJob]
-    """What waits for a process."""
+    """The jobs that wait for a process."""
     _processes: int
     """How many processes the pool is to have."""
 

@@ -87,7 +87,7 @@ class ReportedRequest(CeleryRequest):
 
     @property
     def acknowledged(self) -> bool:
-        """Whether Celery need not expect the broker to deliver the request's message again.
+        """True if the broker will not deliver the request's message again.
 
         A placed request has no message. Celery reads this when the broker's connection is lost, to
         cancel the requests that come again, and in a cold shutdown, to cancel the requests that

@@ -48,7 +48,7 @@ class StartQueue:
         self._consumer = consumer
         self._agent = agent
         self.delivery = delivery
-        self._more = read_bells
+        self._read_bells = read_bells
         self.looks_ahead = agent.node.ahead.room > 0
         self._inline = self.looks_ahead and isinstance(consumer.pool, SoloPool)
         if self.looks_ahead:
@@ -100,7 +100,7 @@ class StartQueue:
         agent = self._agent
         ended = self._agent.reporter.collected()
         try:
-            return agent.starter.start_next(agent.store, self._more(), ended)
+            return agent.starter.start_next(agent.store, self._read_bells(), ended)
         finally:
             agent.reporter.put(run for run in ended if not run.is_reported)
 

@@ -22,7 +22,7 @@ LEAVING_S: Final = 0.2
 
 
 class Offered(NamedTuple):
-    """What a node offers.
+    """The offer of a node, as it was told to the server.
 
     note: the score and the offer, as `set_node` takes them. empty: the pool has no process. behind:
     the runs that hold slots behind the offered slots.

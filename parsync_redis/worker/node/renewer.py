@@ -252,7 +252,7 @@ class Renewer:
             return False
         node.drained = report.drain != "0"
         if report.state == "up" or node.stalled == NO_PROCESS:
-            how = "drained" if node.drained else "up"
+            how = "suspect" if node.stalled else "drained" if node.drained else "up"
             self._health.renew(time.monotonic(), f"node {node.name} is {how}")
         if node.leaving and report.state == "up":  # the server has lost it
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
@@ -277,14 +277,15 @@ class Renewer:
         if node.leaving:
             node.stalled = ""
         elif self._loop.still_s(node.lease_s / 2) > node.lease_s / 2 and not self._port.busy():
-            node.stalled = stalled or f"{STANDS_STILL}; {whereabouts()}"
+            stood_still = stalled.startswith(STANDS_STILL)
+            node.stalled = stalled if stood_still else f"{STANDS_STILL}; {whereabouts()}"
         else:
             node.stalled = NO_PROCESS if self._port.processes == 0 else ""
         if node.stalled and not stalled:
             log.warning(
                 "node %s is suspect, and gives back what has not begun: %s", node.name, node.stalled
             )
-        elif stalled and not node.stalled:
+        elif stalled and not node.stalled and not node.leaving:
             log.warning(
                 "node %s gets tasks again: nothing keeps its tasks from starting", node.name
             )

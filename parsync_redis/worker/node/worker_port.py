@@ -1,4 +1,4 @@
-"""What a node needs of the worker around it: a port, and the requests that the worker runs.
+"""The port of a node: everything that the node needs of the worker around it.
 
 The class that implements the port with Celery's worker is `CeleryWorker` (worker/celery/port.py).
 """

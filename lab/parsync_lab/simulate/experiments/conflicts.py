@@ -96,7 +96,7 @@ def play(
 
     No scheduler learns the verdicts on its claims: each round begins anew.
     """
-    rng, *scheduler_seeds = (np.random.default_rng(seed) for seed in dice.spawn(1 + n))
+    rng, *scheduler_rngs = (np.random.default_rng(seed) for seed in dice.spawn(1 + n))
     cluster = SimCluster(parameters, 1, rng)
     cores = [
         Core(
@@ -108,7 +108,7 @@ def play(
             turn_rule=whole_state,
             asks=False,
         )
-        for i, dice in enumerate(scheduler_seeds)
+        for i, dice in enumerate(scheduler_rngs)
     ]
     lost = []
     for number in range(CONFLICT_ROUNDS):

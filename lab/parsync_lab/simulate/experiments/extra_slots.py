@@ -108,12 +108,12 @@ def _won(point: Parameters, idle: int, claims: int, dice: np.random.SeedSequence
     Each round has slots and scores of its own.
     """
     sized = point.with_(schedulers=1, partitions=1, slots=idle, scale=1.0)
-    rng, *scheduler_seeds = (
+    rng, *scheduler_rngs = (
         np.random.default_rng(seed) for seed in dice.spawn(1 + point.schedulers)
     )
     won = 0
     for _ in range(EXTRA_SLOTS_ROUNDS):
-        cores = [make_core(f"s{i}", sized, dice) for i, dice in enumerate(scheduler_seeds)]
+        cores = [make_core(f"s{i}", sized, dice) for i, dice in enumerate(scheduler_rngs)]
         won += claims * len(cores) - play_round(SimCluster(sized, 1, rng), cores, claims, rng)
     return won / EXTRA_SLOTS_ROUNDS
 

@@ -149,7 +149,9 @@ def draw(
     for (detect, commit), colour in zip(
         MODES, ("tab:blue", "tab:green", "tab:orange", "tab:red"), strict=True
     ):
-        points = [axis for name, axis in series.items() if name.startswith(f"{detect}, {commit},")]
+        points = [
+            point for name, point in series.items() if name.startswith(f"{detect}, {commit},")
+        ]
         for axis, metric in zip(axes, ("conflict_fraction", "busyness"), strict=True):
             line(
                 axis,

@@ -64,7 +64,7 @@ class _Cell:
     def __init__(
         self, parameters: Parameters, dice: np.random.SeedSequence, coarse: bool, whole: bool
     ) -> None:
-        jobs, runs, nodes, fill, *scheduler_seeds = (
+        jobs, runs, nodes, fill, *scheduler_rngs = (
             np.random.default_rng(seed) for seed in dice.spawn(4 + parameters.schedulers)
         )
         self.parameters = parameters
@@ -77,7 +77,7 @@ class _Cell:
         self.cluster.fill(busy, parameters.duration_s, fill)
         self._held: list[int] = []
         self.members = [
-            _Member(make_core(f"s{i}", parameters, seed)) for i, seed in enumerate(scheduler_seeds)
+            _Member(make_core(f"s{i}", parameters, seed)) for i, seed in enumerate(scheduler_rngs)
         ]
         self._ahead: list[tuple[float, int, _Member | None]] = []
         self._number = self._jobs = self._placed = 0
