@@ -71,21 +71,25 @@ class Submitter:
         items: Sequence[Item],
         make_id: Callable[[], str] = new_id,
         first: int | None = None,
-        made: Sequence[Submission] | None = None,
+        submissions: Sequence[Submission] | None = None,
     ) -> list[tuple[Submission, str]]:
         """Submit tasks with what their apps declare; return each task with submit's word for it.
 
-        first: the number of the first task, for errors; None for a single task. made: the
-        submissions of the items without what their apps declare, if the caller has made them. The
+        first: the number of the first task, for errors; None for a single task.
+        submissions: of the items, without what their apps declare, if the caller has made them. The
         apps are read once. If they have changed since, submit writes nothing in that shard and says
         so; then the apps are read again, and the tasks keep their ids.
         """
         apps = self._apps
         if apps is None:
             # made before the apps are read: bad input is refused before the server is asked
-            made = made or _make(items, None, make_id, first)
+            submissions = submissions or _make(items, None, make_id, first)
             apps = self._read()
-        tasks = _make(items, apps, make_id, first) if made is None else _declare(items, made, apps)
+        tasks = (
+            _make(items, apps, make_id, first)
+            if submissions is None
+            else _declare(items, submissions, apps)
+        )
         words = self._requests.submit(tasks, apps=apps.stamps)
         if "changed" in words:
             tasks = _make(_with_ids(items, tasks), self._read(), make_id, first)
@@ -114,14 +118,17 @@ def _make(
     return [make(item) for item in items] if first is None else numbered(make, items, first)
 
 
-def _declare(items: Sequence[Item], made: Sequence[Submission], apps: Apps) -> list[Submission]:
-    """Return the submissions, made again only where the task's app declares something or no worker
-    knows the task.
+def _declare(
+    items: Sequence[Item], submissions: Sequence[Submission], apps: Apps
+) -> list[Submission]:
+    """Return the submissions with what the apps of their tasks declare.
+
+    A submission of a task whose app declares nothing is returned as it is.
     """
-    declared = apps.declared({task.name for task in made})
+    declared = apps.declared({task.name for task in submissions})
     return [
         task if declared.get(task.name, ()) is None else make_submission(item, declared)
-        for item, task in zip(_with_ids(items, made), made, strict=True)
+        for item, task in zip(_with_ids(items, submissions), submissions, strict=True)
     ]
 
 

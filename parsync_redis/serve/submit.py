@@ -214,7 +214,7 @@ class SubmitterApi:
         self, submitter: KnownSubmitter, items: Sequence[Item], submissions: Sequence[Submission]
     ) -> list[SentTask]:
         """Submit tasks, and return the answer about each task."""
-        words = self._sender.submit(items, made=submissions)
+        words = self._sender.submit(items, submissions=submissions)
         ids = [str(item["id"]) for item in items]
         existing = [i for i, (_, word) in enumerate(words) if word == "exists"]
         statuses = self._client.statuses([ids[i] for i in existing]) if existing else []

@@ -11,6 +11,7 @@ from ..errors import AccessDenied, BrokenContract, ParsyncError, ServerUnreachab
 from ..wire.keys import DEFAULT_SHARDS, DEFAULT_SHARDS_OF_SEVERAL, Keys, gate_of
 from .reader import PROBE, Reader
 from .scripts.calls import ALL_SCRIPTS, Call, Commands, join_parts, parts_of
+from .scripts.scripts import keep_files
 from .server.connection import BLOCKING, Kit, connect, copy_client, database_of
 from .server.primaries import SEND_PIECE_BYTES
 from .server.redis_cluster import ClusterClient
@@ -193,10 +194,10 @@ class Runner(Reader):
     def read_scripts(self) -> None:
         """Read every script's file now.
 
-        So an upgrade of the package under a running process changes nothing.
+        So an upgrade of the package under a running process changes nothing. A script is put
+        together at its first use.
         """
-        for script in ALL_SCRIPTS:
-            script.text  # noqa: B018 # a cached property
+        keep_files()
 
     def load_scripts(self, also: Iterable[str] = ()) -> None:
         """Load every script into every server, for logins that may run scripts but not load them.

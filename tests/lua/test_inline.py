@@ -37,6 +37,17 @@ local word = 'before'
 word = first_word(ARGV[1])
 return tostring(word)
 """,
+    "a return without a value": """
+local calls = {}
+local function note(word)
+  if word == '0' then
+    return
+  end
+  calls[#calls + 1] = word
+end
+note(ARGV[1])
+return calls
+""",
     "the results of its caller": """
 local function parts(text)
   for word in string.gmatch(text, '%w+') do

@@ -31,7 +31,7 @@ _NESTED: Final = re.compile(r".*\bfunction\b ?[\w.:]*\(([\w, ]*)\)$")
 _RETURN: Final = re.compile(r"( *)return\b ?(.*)")
 _WORD: Final = re.compile(r"(?<![.:\w])[A-Za-z_]\w*")
 _PACKED: Final = re.compile(r"\bfunction\b|\b(?:then|do|else)\b.*\b(?:end|return)\b|\S.*\breturn\b")
-_GOES_ON: Final = re.compile(r"(?:[=,({\[+*/<>-]|\.\.|\b(?:or|and|not|return))$")
+_GOES_ON: Final = re.compile(r"(?:[=,({\[+*/<>-]|\.\.|\b(?:or|and|not))$")
 """The end of a line whose statement goes on in the next line."""
 _CONTINUES: Final = re.compile(r" *(?:or\b|and\b|\.\.|==|~=|[-+*/<>,.:)\]}])")
 """The begin of a line that continues the statement of the line before."""
@@ -84,6 +84,8 @@ def _is_continued(lines: Sequence[str], i: int) -> bool:
     """Return whether the statement in line i goes on in the next line."""
     line = _NO_CODE.sub("''", lines[i]).rstrip()
     following = lines[i + 1] if i + 1 < len(lines) else ""
+    if line.endswith("return"):
+        return _indent(following) > _indent(line)
     return bool(_GOES_ON.search(line) or _CONTINUES.match(following))
 
 

@@ -30,6 +30,9 @@ _FUNCTION: Final = re.compile(
     r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE
 )
 
+_TEXTS: Final[dict[Path, str]] = {}
+"""The texts of the Lua files that keep_files has read."""
+
 
 class Script:
     """A script by its verb. The Lua files are read at first use."""
@@ -78,6 +81,12 @@ def lua_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "lua"
 
 
+def keep_files() -> None:
+    """Read every Lua file of the package now, so that no script reads a file later."""
+    for path in lua_folder().rglob("*.lua"):
+        _TEXTS[path] = path.read_text(encoding="utf-8")
+
+
 def read_header(verb: str, folder: Path) -> Header:
     """Return the header of a script in a folder."""
     return Header(verb, _read(f"verbs/{verb}", folder))
@@ -103,6 +112,8 @@ def expand(name: str, folder: Path, included: list[str], including: tuple[str, .
 
 def _read(name: str, folder: Path, including: tuple[str, ...] = ()) -> str:
     path = folder / f"{name}.lua"
+    if path in _TEXTS:
+        return _TEXTS[path]
     if not path.is_file():
         raise BrokenContract(
             f"lua: no file {path.name}, wanted by {including[-1] if including else 'a binding'}"

@@ -30,6 +30,7 @@ from ...store.scripts.calls import Call
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
 from ..duty import Duty
+from ..isolation.guard_process import GUARD_WAIT_S
 from ..isolation.machine import Isolation
 from .lease import shorten_timeouts
 from .loop_watch import LoopWatch, RenewalWatch
@@ -180,9 +181,8 @@ class Agent:
         while not node.stopped:
             pause_s = node.pause_s
             try:
-                if not node.leaving and self._renewal.is_stuck(
-                    node.lease_s, self.settings.standstill_s
-                ):
+                limit_s = max(self.settings.standstill_s, GUARD_WAIT_S)
+                if not node.leaving and self._renewal.is_stuck(node.lease_s, limit_s):
                     self._port.stop(cold=True)
                 if node.inc:
                     self.reconciler.reconcile(store)

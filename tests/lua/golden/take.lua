@@ -451,7 +451,8 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- ring_oldest: tell the scheduler that has waited longest for a slot of a partition that slots are
 -- free, and take it out of the waiters of the partition's meta. channel, partition: as the script
--- has them; free_count, slot_count: of the partition now.
+-- has them; free_count, slot_count: of the partition now. The script has written before, so a login
+-- that may not send the message ends no call: the scheduler reads the partition within a gap.
 
 -- Let tasks wait again and end them. Scripts that call these functions have, beside the keys of
 -- lib/task/record.lua, messages and pending:.
@@ -481,8 +482,7 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- says `redelivered` if a run of the same message had begun.
 
 -- note_ready: write into the line since when the task is ready. Only a task that has started is
--- ready
--- anew: the delay of any other task goes on.
+-- ready anew: the delay of any other task goes on.
 
 -- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not
 -- before.
@@ -619,6 +619,7 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- fits: return whether a node that offers `offer` can hold a task that needs `needs`.
 
 -- Check the fields of a task's line that a run depends on.
+
 
 
 
@@ -1355,6 +1356,7 @@ local due_ms = next_due()
 local has_due = due_ms ~= '' and is_past(due_ms, now_ms())
 local choose_tasks_1
 do -- choose_tasks
+  local undone, has_due = undone, has_due
   local refusal = has_due and in_full().find_due(ARGV[3], NOT_TAKEN)
   local salt = ARGV[4]
   if undone and #undone < 16 and string_find(undone, '^%d+$') then
@@ -1362,9 +1364,10 @@ do -- choose_tasks
   end
   for number = 1, count do local row = 2 * number + 5
     repeat -- take_first
-      local kind, limit = ARGV[row + 1], ARGV[row + 2]
+      local number, kind, limit, salt = number, ARGV[row + 1], ARGV[row + 2], salt
       local first_of_1, first_of_2
       repeat -- first_of
+        local kind, limit = kind, limit
         local queue = QUEUES[kind]
         if queue.count == 0 or tonumber(limit) == 0 or queue.asked then
           first_of_1, first_of_2 = {}
@@ -1386,6 +1389,7 @@ do -- choose_tasks
       LEAVING[kind] = size
       BEHIND[kind] = id_behind and string_match(lines[size + 1] or '', '^%+?%d+@%d+ (%d+) ')
       do -- touch
+        local kind = kind
         local queue = QUEUES[kind]
         if not queue.touched then
           TOUCHED[#TOUCHED + 1] = kind
@@ -1400,6 +1404,7 @@ do -- choose_tasks
         local is_elsewhere = owners[i] or runs[i] or string_byte(line) == 43 and in_full().is_dead(id)
         local next_attempt_1, next_attempt_2
         repeat -- next_attempt
+          local line, kind, is_elsewhere, salt = line, kind, is_elsewhere, salt
           local takes, life, ready, options, kind_of_line =
             string_match(line, '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
           if is_elsewhere or kind_of_line ~= kind or #takes > 9 or #life > 15 or #ready > 15 then
@@ -1445,6 +1450,7 @@ if refusal then
   return refusal
 end
 do -- write_tasks
+  local has_due = has_due
   local due_lines = has_due and in_full().enter_due()
   read_lines(kinds)
   announce(changed)
@@ -1456,7 +1462,7 @@ do -- write_tasks
   end
   for kind, size in pairs(LEAVING) do
     do -- take_out
-      local following = BEHIND[kind]
+      local kind, size, following = kind, size, BEHIND[kind]
       local queue = QUEUES[kind]
       queue.count = queue.count - redis_call('ZREMRANGEBYRANK', queue.pending, 0, size - 1)
       if queue.count == 0 then
@@ -1472,6 +1478,7 @@ do -- write_tasks
   end
 end
 repeat -- write_kinds
+  local meta, kinds, changed = meta, kinds, changed
   if APART then
     break
   end
@@ -1487,6 +1494,7 @@ repeat -- write_kinds
   for _, kind in ipairs(TOUCHED) do
     local queue = QUEUES[kind]
     do -- write_entering
+      local queue = queue
       if queue.entering then
         queue.count = queue.count + write_all('ZADD', queue.pending, queue.entering)
         queue.entering = false
@@ -1507,7 +1515,7 @@ repeat -- write_kinds
 until true
 local changes_since_1, changes_since_2, changes_since_3, changes_since_4
 do -- changes_since
-  local since, limit = ARGV[2], ARGV[3]
+  local kinds, changed, since, limit = kinds, changed, ARGV[2], ARGV[3]
   local now = COUNTED.now
   local version, begun = string_match(since, '^(%d+)%f[%D]/?(%d*)$')
   version = tonumber(version)
@@ -1533,6 +1541,7 @@ do -- changes_since
   elseif version < now then
     local read_changes_1, read_changes_2
     repeat -- read_changes
+      local kinds, changed, version, limit = kinds, changed, version, limit
       local after = string_format('(%d', version)
       local names = redis_call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, limit)
       local lines
@@ -1570,17 +1579,19 @@ do -- changes_since
 end
 local version, anew, more, changes = changes_since_1, changes_since_2, changes_since_3, changes_since_4
 repeat -- note_waiting
-  local channel, waiters, scheduler, waits = ARGV[6], waiters, ARGV[1], ARGV[7]
+  local channel, meta, waiters, scheduler, waits = ARGV[6], meta, waiters, ARGV[1], ARGV[7]
   if waits == 'wait' then
     repeat -- add_waiter
-      local waiters = waiters or ''
+      local meta, waiters, scheduler = meta, waiters or '', scheduler
       local sound_waiters_1
       do -- sound_waiters
+        local waiters = waiters
         sound_waiters_1 = #waiters < 8000 and waiters or ''
       end
       waiters = sound_waiters_1
       local without_waiter_1, without_waiter_2
       repeat -- without_waiter
+        local waiters, scheduler = waiters, scheduler
         local padded = ' ' .. waiters .. ' '
         local from, to = string_find(padded, ' ' .. scheduler .. ' ', 1, true)
         if not from then
