@@ -101,7 +101,7 @@ def test_a_node_renews_it_while_it_is_up_and_its_event_loop_turns(rig: Rig) -> N
     rig.is_renewed("")
     renew()
     assert rig.store.nodes(0)["n1"].state == "suspect"
-    assert rig.is_renewed("node n1 is up"), (
+    assert rig.is_renewed("node n1 is suspect"), (
         "somebody has emptied its pool: a restart would undo that"
     )
     port.processes = None

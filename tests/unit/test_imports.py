@@ -1,9 +1,12 @@
 """Imports load little: the core has no Redis, and Lua files are read at first use."""
 
+import inspect
+import re
 import sys
 
 import pytest
 
+from parsync_redis.worker.node.lease import KEEPER_VERBS, LeaseKeeper
 from tests.waiting import run
 
 WATCH = """
@@ -66,3 +69,19 @@ def test_read_scripts_leaves_no_file_to_be_read_later():
         seen(lines + "assert all(script.sha for script in ALL_SCRIPTS) and len(read) == seen\n")[0]
         == seen(lines)[0]
     )
+
+
+def test_a_guard_puts_its_scripts_together_before_it_has_a_lease_to_keep():
+    """A script takes 50 ms of CPU, which is a part of a short lease on a busy machine."""
+    called = set(re.findall(r"commands\.(\w+)\(", inspect.getsource(LeaseKeeper)))
+    assert called == set(KEEPER_VERBS)
+    lines = (
+        "from parsync_redis.store.store import Store\n"
+        "from parsync_redis.store.scripts.calls import ALL_SCRIPTS\n"
+        "from parsync_redis.worker.node.lease import KEEPER_VERBS\n"
+        "store = Store.from_url('redis://127.0.0.1:1/0', 'demo')\n"
+        "store.read_scripts(hurried=KEEPER_VERBS)\n"
+        "ready = {script.verb for script in ALL_SCRIPTS if 'text' in vars(script)}\n"
+        "assert ready == set(KEEPER_VERBS), ready\n"
+    )
+    assert int(seen(lines)[0]) > 40

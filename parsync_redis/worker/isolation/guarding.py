@@ -32,7 +32,7 @@ from ...logs import formatter_of
 from ...model.node import NO_SIGN
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
-from ..node.lease import SILENT_LEASES, LeaseKeeper, Order, shorten_timeouts
+from ..node.lease import KEEPER_VERBS, SILENT_LEASES, LeaseKeeper, Order, shorten_timeouts
 from .timer import KILL_AFTER, LeaseTimer, now_s
 
 log = logging.getLogger("parsync.guard")
@@ -96,7 +96,7 @@ class Guard:
 
     def run(self) -> None:
         """Keep the lease until the worker has ended."""
-        self._store.read_scripts()  # now, so that an upgrade of the package changes nothing
+        self._store.read_scripts(hurried=KEEPER_VERBS)
         self._tell("ready", ties=self._ties)
         # a child of the worker may keep the pipe open after its end
         while os.getppid() == self._guarded.worker:

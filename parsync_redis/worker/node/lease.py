@@ -57,6 +57,10 @@ class Report:
     drain: str = "0"
 
 
+KEEPER_VERBS: Final = ("renew", "set_node", "requeue", "release")
+"""The scripts that a LeaseKeeper calls."""
+
+
 class LeaseKeeper:
     """Renews the lease of one node, and marks the node suspect while its worker stands still."""
 
