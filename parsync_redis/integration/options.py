@@ -10,6 +10,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from functools import cached_property, wraps
 from typing import Any, Final
 
@@ -20,14 +21,14 @@ from ..client import ParsyncClient
 from ..errors import InvalidInput, ServerUnreachable
 from ..model.apps import KnownTasks
 from ..model.ids import is_name, shown
-from ..model.option import VERY_CLOSE, close_to
-from ..model.options import CLIENT_NAMES, TaskOptions
+from ..model.options import CLIENT_NAMES, VERY_CLOSE, TaskOptions, close_to
 from ..settings import load_rules
 from .port import Options
 from .publish import ROUTED_QUEUE, Unreachable, celery_priority
-from .rules import Rules
 
 log = logging.getLogger("parsync.agent")
+
+CELERYS_OWN: Final = "celery."
 
 _MAPS: Final = ("celery.map", "celery.starmap", "celery.chunks")
 """Celery's own tasks that run a user's task: parsync places them if they ask for it."""
@@ -48,6 +49,34 @@ _PARSYNC: Final = "parsync"
 """The option of tasks and of calls that has parsync's options."""
 _OF_OURS: Final = frozenset(CLIENT_NAMES) - {"priority"}
 """The options that belong into `parsync={...}`; Celery has options of the other names."""
+
+
+class Rules:
+    """Rules by task name.
+
+    A rule by name takes precedence over patterns. Of the patterns that match, the first in the file
+    counts. A pattern does not match Celery's own tasks (chord_unlock, backend_cleanup): a rule must
+    name them.
+    """
+
+    def __init__(self, rules: Mapping[str, object]) -> None:
+        self._rules = rules
+        self._found: dict[str, object] = {}
+
+    def of(self, name: str) -> object:
+        """Return the rule for a task: options, True or False; None if there is none."""
+        if not self._rules:
+            return None
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def _find(self, name: str) -> object:
+        if name in self._rules or name.startswith(CELERYS_OWN):
+            return self._rules.get(name)
+        return next(
+            (rule for pattern, rule in self._rules.items() if fnmatchcase(name, pattern)), None
+        )
 
 
 class OptionSource:

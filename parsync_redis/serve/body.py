@@ -11,8 +11,7 @@ from starlette.requests import Request
 
 from ..errors import InvalidInput
 from ..model.ids import shown
-from ..model.option import unknown_option
-from ..model.options import CLIENT_NAMES
+from ..model.options import CLIENT_NAMES, unknown_option
 from ..model.task import Submission
 from ..submission import Item, make_submission, numbered
 from .rights import Forbidden, judge

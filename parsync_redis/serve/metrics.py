@@ -4,25 +4,31 @@ The values of a label are bounded: beyond the largest groups, all count as `othe
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from ..model.devices import fold
 from ..model.human import labels_shown
 from ..model.needs import are_needs, parse_needs
 from ..model.node import NodeState
-from ..model.views import NodeView
+from ..model.octaves import BOUNDS_S, TimeHistogram
+from ..model.views import DELAYS, VIEW_AGES, NodeView
 from ..placement.reasons import OTHER_REASON, REASON_PATTERNS, reason_class
 from ..store.reads.schedulers import SchedulerView
-from .survey import Survey, group_names
+from .counting import SurveyCounts
+from .survey import Survey, group_names, top
 from .surveyor import LatestSurvey
-from .time_metrics import time_metrics
-from .top import top
 
 TOP_CLASSES: Final = 20
 """The node classes with most slots have figures of their own."""
@@ -57,6 +63,40 @@ COUNTERS: Final = (
     ("parsync_died_tasks_total", "Tasks that died: they lost as many starts as they may", "died"),
 )
 """Counters: (metric, help, name of the total)."""
+
+
+SCHEDULER_GAUGES: Final = (
+    (
+        "parsync_smoothed_delay_seconds",
+        "Smoothed time from when a task could be taken to its commit, by which adaptive chooses",
+        "delay_ms",
+        1000,
+    ),
+    (
+        "parsync_view_age_seconds",
+        "Mean age of the scheduler's copies of partitions",
+        "view_age_ms",
+        1000,
+    ),
+    (
+        "parsync_view_age_max_seconds",
+        "Age of the scheduler's oldest copy of a partition",
+        "view_age_max_ms",
+        1000,
+    ),
+    (
+        "parsync_in_flight_tasks",
+        "Tasks that the scheduler has taken and not placed",
+        "in_flight",
+        1,
+    ),
+)
+"""Metrics of each scheduler: (metric, help, reported figure, divisor of the figure)."""
+
+MOST_CELLS: Final = 2048
+"""Maximum number of copies with an age of their own; the first schedulers have them."""
+
+BOUNDS: Final = (*map(str, BOUNDS_S), "+Inf")
 
 
 def render_metrics(latest: LatestSurvey, failed: int = 0) -> bytes:
@@ -245,35 +285,6 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         yield family
 
 
-SCHEDULER_GAUGES: Final = (
-    (
-        "parsync_smoothed_delay_seconds",
-        "Smoothed time from when a task could be taken to its commit, by which adaptive chooses",
-        "delay_ms",
-        1000,
-    ),
-    (
-        "parsync_view_age_seconds",
-        "Mean age of the scheduler's copies of partitions",
-        "view_age_ms",
-        1000,
-    ),
-    (
-        "parsync_view_age_max_seconds",
-        "Age of the scheduler's oldest copy of a partition",
-        "view_age_max_ms",
-        1000,
-    ),
-    (
-        "parsync_in_flight_tasks",
-        "Tasks that the scheduler has taken and not placed",
-        "in_flight",
-        1,
-    ),
-)
-"""Metrics of each scheduler: (metric, help, reported figure, divisor of the figure)."""
-
-
 def _schedulers(schedulers: Iterable[SchedulerView]) -> Iterator[Metric]:
     listed = list(schedulers)
     alive = [scheduler for scheduler in listed if scheduler.alive]
@@ -301,3 +312,48 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def time_metrics(counted: SurveyCounts, schedulers: Sequence[SchedulerView]) -> Iterator[Metric]:
+    """Return the metrics of durations. schedulers: the schedulers with figures of their own."""
+    about = "Time from when a task could be taken to its commit"
+    family = HistogramMetricFamily(
+        "parsync_scheduling_delay_seconds", f"{about}, by scheduler", labels=["scheduler"]
+    )
+    for scheduler in schedulers:
+        if DELAYS in scheduler.stats:
+            _add(family, scheduler.name, TimeHistogram.of(scheduler.stats[DELAYS]))
+    yield family
+    for name, help, histograms in (
+        ("parsync_wait_seconds", f"{about}, by name", counted.waits),
+        ("parsync_run_seconds", "Time that runs took, by name", counted.runs),
+    ):
+        family = HistogramMetricFamily(name, help, labels=["name"])
+        for task, histogram in sorted(histograms.items()):
+            _add(family, task, histogram)
+        yield family
+    yield _ages(schedulers)
+
+
+def _add(family: HistogramMetricFamily, word: str, histogram: TimeHistogram) -> None:
+    counts = zip(BOUNDS, map(float, accumulate(histogram.octaves)), strict=True)
+    family.add_metric([word], list(counts), histogram.total_ms / 1000)
+
+
+def _ages(schedulers: Sequence[SchedulerView]) -> Metric:
+    help = "Age of the scheduler's copy of a partition"
+    family = GaugeMetricFamily(
+        "parsync_partition_view_age_seconds", help, labels=["scheduler", "partition"]
+    )
+    free_cells = MOST_CELLS
+    for scheduler in schedulers:
+        ages = [
+            age
+            for age in scheduler.stats.get(VIEW_AGES, "").split()
+            if age.isdecimal() and len(age) < 12
+        ]
+        if (free_cells := free_cells - len(ages)) < 0:
+            break
+        for partition, age in enumerate(ages):
+            family.add_metric([scheduler.name, str(partition)], int(age) / 1000)
+    return family

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from .capacity import AmountsRule, SlotsRule
+from .devices import ProtectionRule
 from .labels import LabelsRule
-from .protection import ProtectionRule
 from .rule import Rule
 from .taints import TaintsRule
 

@@ -20,7 +20,7 @@ from ...settings import DEFAULT_FORGET_S
 from ...store.cluster import ClusterConfig, keep_config
 from ...store.repair.losses import KEEP_S
 from ...store.server.server_errors import Backoff
-from ...store.server.server_run import ServerRun
+from ...store.server.server_info import ServerRun
 from ...store.store import Store
 from ..core.large_kinds import LargeKind
 from ..leader.leader_work import LeaderWork

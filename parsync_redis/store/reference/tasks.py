@@ -1,8 +1,11 @@
-"""The tasks of the store in memory, and how they wait and end."""
+"""The tasks of the store in memory: how they wait and end, and the script that reads them."""
+
+from collections.abc import Sequence
+from typing import Any
 
 from ...model.apps import KnownTasks
 from ...model.task import StoredState
-from .records import MAX_OUTBOX, PENDING, Task, World
+from .records import MAX_OUTBOX, PENDING, Args, Task, World
 from .waiting import Waiting
 
 
@@ -41,6 +44,26 @@ class Tasks(Waiting):
         for records in (self.tasks, *self.ended):
             records.pop(id, None)
         self.dead.pop(id, None)
+
+    def read_tasks(self, keys: Sequence[str], args: Args) -> list[Any]:
+        """Return the records of tasks, seven values each."""
+        return [
+            self.world.now_ms,
+            *(value for (id,) in args.rows for value in self._known(id, args.extras == "1")),
+        ]
+
+    def _known(self, id: str, extras: bool) -> tuple[Any, ...]:
+        task = self.find(id)
+        if task is None:
+            return ("gone", "", "", "", "", "", [])
+        end = "" if task.ended_ms is None else f"{task.state} {task.ended_ms} {task.ended_why}"
+        if id not in self.tasks:
+            history = ["history", "\n".join(task.history)] if extras and task.history else []
+            return (task.state, task.line, "", task.run, end, "", history)
+        attempt = "" if end else task.attempt
+        kind = self.kinds.get(task.job.kind) if task.state == PENDING else None
+        rare = [word for field in task.rare.items() for word in field]
+        return (task.state, task.line, attempt, task.run, end, kind.line() if kind else "", rare)
 
     def _wake(self, channel: str, me: str = "") -> int:
         """Wake the newest waiter but `me`; return how many waiters were tried, 16 at most.
