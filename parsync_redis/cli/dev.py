@@ -40,7 +40,6 @@ _CHECK_INTERVAL_S: Final = 0.2
 _PROGRESS_INTERVAL_S: Final = 30.0
 """Seconds between two lines about what a stack still waits for."""
 
-
 _PROCESS_COLORS = (
     "cyan",
     "magenta",

@@ -12,8 +12,15 @@ from ..errors import InvalidInput
 from ..model.human import needs_given
 from ..model.ids import encode_id
 from ..model.task import FINAL, TaskState
-from ..store.reads.cancel import Selection, cancel_tasks, cancel_words, find_selected
-from ..store.reads.purge import find_purgeable, purge_tasks, server_ms
+from ..store.reads.cancel import (
+    Selection,
+    cancel_tasks,
+    cancel_words,
+    find_purgeable,
+    find_selected,
+    purge_tasks,
+    server_ms,
+)
 from .common import (
     ClusterName,
     Config,

@@ -10,7 +10,7 @@ import typer
 from ..client import ParsyncClient
 from ..errors import InvalidInput
 from ..model.events import EVENT_IN_WORDS, Event
-from ..model.moments import local_text, read_moment
+from ..model.human import local_text, read_moment
 from ..store.repair.lost_leases import now_ms
 from .common import (
     READ_RETRY_S,

@@ -9,8 +9,8 @@ from ..errors import InvalidInput
 from ..model.human import age_text, needs_shown
 from ..model.ids import check_name
 from ..model.status import TaskStatus
+from ..store.reads.cancel import server_ms
 from ..store.reads.find_tasks import SORTS, TaskQuery, find_tasks
-from ..store.reads.purge import server_ms
 from ..store.reads.tasks import ANY, HOLDING, UNENDED
 from .common import (
     ClusterName,

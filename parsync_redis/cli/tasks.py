@@ -10,7 +10,7 @@ from ..errors import InvalidInput
 from ..model.human import age_text, needs_shown
 from ..model.status import Setback, TaskStatus
 from ..model.task import TaskState
-from ..store.reads.purge import server_ms
+from ..store.reads.cancel import server_ms
 from .common import (
     ClusterName,
     Config,

@@ -15,7 +15,6 @@ from ..inspect import explanation, outlook, waiting
 from ..model.events import Event
 from ..settings import Settings
 from ..store.reads import events as stored_events
-from ..store.reads import purge
 from ..store.server.bridge import call
 from ..store.server.loop_client import ON_LOOP
 from ..submission import make_submission
@@ -26,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-EARLY = (explanation, outlook, waiting, purge, stored_events)
+EARLY = (explanation, outlook, waiting, stored_events)
 """The modules that ParsyncClient imports on first use, which would block the event loop."""
 
 

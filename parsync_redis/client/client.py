@@ -15,7 +15,7 @@ from ..model.task import Submission, TaskState
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView, measure_evenness
 from ..near import near_node
 from ..settings import Settings
-from ..store.reads.cancel import Selection, find_selected
+from ..store.reads.cancel import Selection, find_purgeable, find_selected, purge_tasks
 from ..store.reads.demand import read_demand
 from ..store.reads.schedulers import look_for_cluster
 from ..store.reads.tasks import list_tasks
@@ -293,8 +293,6 @@ class ParsyncClient:
         older_than_s: only tasks that were submitted, or have ended, longer ago than this. A task
         that is placed or runs is never touched. Raises InvalidInput.
         """
-        from ..store.reads.purge import find_purgeable, purge_tasks
-
         tasks = self.requests.do(lambda: find_purgeable(self.store, state, name, older_than_s))
         return self.requests.do(lambda: purge_tasks(self.store, tasks))
 

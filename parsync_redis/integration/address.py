@@ -29,7 +29,6 @@ _SOCKET_FILES: Final = {"redis+socket://": "unix://", "socket://": "unix://"}
 _OF_TCP: Final = ("socket_connect_timeout", "socket_keepalive", "socket_keepalive_options")
 """Options that kombu leaves out for a socket file."""
 
-
 _CERT_REQS: Final[Mapping[object, str]] = {
     ssl.CERT_NONE: "none",
     ssl.CERT_OPTIONAL: "optional",

@@ -29,8 +29,7 @@ from ..model.options import TaskOptions
 from ..model.status import kept_options
 from ..model.task import Submission
 from ..settings import Settings
-from ..store.reads.cancel import cancel_tasks
-from ..store.reads.purge import find_purgeable, purge_tasks
+from ..store.reads.cancel import cancel_tasks, find_purgeable, purge_tasks
 from ..store.store import Store
 from ..submission import explain_refusal
 from ..worker.celery.results_outbox import Owed, announce_entries, can_announce

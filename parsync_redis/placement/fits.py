@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..model.human import needs_shown
 from ..model.needs import Resources
 from .rules import PLACEMENT_RULES
-from .rules.taints import TaintsRule
+from .rules.labels import TaintsRule
 
 if TYPE_CHECKING:
     from .columns import Columns, Mask

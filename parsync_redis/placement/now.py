@@ -17,7 +17,7 @@ from ..model.node import drain_reason
 from .facts import NodeFacts
 from .rules import PLACEMENT_RULES
 from .rules.devices import fitting, shortage, split
-from .rules.taints import TaintsRule
+from .rules.labels import TaintsRule
 
 NO_NAME_HERE: Final = "does not know a task of that name"
 

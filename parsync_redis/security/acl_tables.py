@@ -251,7 +251,6 @@ _READS: Final = (
 )
 READ_COMMANDS: Final = frozenset(_READS.split())
 
-
 OPERATOR_RIGHTS: Final[CommandsByKind] = {
     "p:events": "del xadd",
     "p:free": "setbit",

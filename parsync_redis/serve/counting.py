@@ -4,15 +4,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..model.named_times import CHOOSE_EVERY_S, NamedTimes, read_named_times
-from ..model.octaves import TimeHistogram
+from ..model.octaves import CHOOSE_EVERY_S, NamedTimes, TimeHistogram, read_named_times
 from ..model.views import WAITS
 from ..store.reads.schedulers import SchedulerView
 from .history import Moment, Ring
 from .survey import Survey
 
 Histograms = Mapping[str, TimeHistogram]
-
 
 SUMMED_STATS: Final = ("claims", "conflicts", "merged", "own_ticks", "placed")
 """The figures of a scheduler that only grow."""

@@ -64,7 +64,6 @@ COUNTERS: Final = (
 )
 """Counters: (metric, help, name of the total)."""
 
-
 SCHEDULER_GAUGES: Final = (
     (
         "parsync_smoothed_delay_seconds",

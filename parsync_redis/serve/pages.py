@@ -30,8 +30,8 @@ from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
 from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
 from .query import OFFSET, Param, Query, path_and_query
+from .replies import BEGIN, MEDIA_TYPE, Stream
 from .shares import OWNER, Shares
-from .stream import BEGIN, MEDIA_TYPE, Stream
 from .survey import Survey
 from .surveyor import MOST_RENDERED_PAGES, LatestSurvey, Surveyor
 

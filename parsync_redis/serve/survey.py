@@ -5,12 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..model.named_times import TOP_NAMES
-from ..model.octaves import TimeHistogram
+from ..model.octaves import TOP_NAMES, TimeHistogram
 from ..model.views import KindView, NameView, NodeView, PartitionView
-from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines
-from ..store.reads.oldest_waiting import read_oldest
-from ..store.reads.purge import server_ms
+from ..store.reads.cancel import server_ms
+from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines, read_oldest
 from ..store.reads.schedulers import Refusal, SchedulerView, read_refusals, read_schedulers
 from ..store.reads.times import names_of, read_times, runs_of
 from ..store.reads.views import ViewReader, read_all_views, read_holds

@@ -5,9 +5,8 @@ from typing import Final
 
 from .capacity import AmountsRule, SlotsRule
 from .devices import ProtectionRule
-from .labels import LabelsRule
+from .labels import LabelsRule, TaintsRule
 from .rule import Rule
-from .taints import TaintsRule
 
 PLACEMENT_RULES: Final[Sequence[Rule]] = (
     SlotsRule(),

@@ -39,11 +39,9 @@ class Partition(Claiming, Registering):
 class MemoryStore:
     """The state of one cluster, in memory; answers calls as `Store` does."""
 
-    def __init__(
-        self, cluster: str, retention_s: int = 86_400, max_starts: int = 3, shards: int = 1
-    ) -> None:
+    def __init__(self, cluster: str, shards: int = 1) -> None:
         self.keys = Keys(cluster, shards=shards)
-        self.commands = Commands(self.keys, retention_s, max_starts)
+        self.commands = Commands(self.keys)
         self.now_ms = 0
         self.published: list[tuple[str, str]] = []
         self.queues = [Queue(self) for _ in range(shards)]

@@ -15,8 +15,8 @@ from typing import Final
 from ...errors import BrokenContract, InvalidInput
 from ...model.ids import MAX_ENCODED_ID
 from ...model.limits import MAX_BATCH, MAX_KINDS_BYTES, MAX_MESSAGE, MAX_SLOTS, MAX_WORDS
-from ...model.named_times import TOP_NAMES
 from ...model.needs import MAX_TEXT
+from ...model.octaves import TOP_NAMES
 from ...model.times import CLASS
 
 MAX_ROWS: Final = 2 * MAX_BATCH
