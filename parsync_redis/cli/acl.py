@@ -116,8 +116,7 @@ def acl(
     else:
         say(
             "not printed: the line that turns the default user off. Until then whoever reaches the "
-            "server may do "
-            "everything on it; once each login works: --close-default",
+            "server may do everything on it; once each login works: --close-default",
             to_stderr=True,
         )
 

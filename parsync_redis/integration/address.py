@@ -48,8 +48,7 @@ def broker_address(connection: Connection) -> str | None:
     if is_cluster(broker):
         raise InvalidInput(
             f"the app's broker is {safe_url(broker)}, but Celery cannot use a Redis Cluster as "
-            "broker: "
-            "name one server as the broker, and the cluster with Parsync(app, url=...) or "
+            "broker: name one server as the broker, and the cluster with Parsync(app, url=...) or "
             "PARSYNC_URL"
         )
     if not broker.startswith(SCHEME) and redis_url(broker) is None:
@@ -180,8 +179,7 @@ def _with(url: str, options: Mapping[str, str]) -> str:
 def _no_provider(where: str) -> InvalidInput:
     return InvalidInput(
         f"{where} has a credential provider, and parsync's other processes cannot have that "
-        "object: "
-        "give parsync a login of its own with Parsync(app, url=...) or PARSYNC_URL"
+        "object: give parsync a login of its own with Parsync(app, url=...) or PARSYNC_URL"
     )
 
 

@@ -107,9 +107,8 @@ class Parsync:
         if prefix and "cluster" not in settings.model_fields_set:
             raise InvalidInput(
                 f"the app's broker has global_keyprefix={shown(prefix)}, which parsync's keys do "
-                "not get: apps with "
-                "different prefixes would share a cluster, so name it with Parsync(app, "
-                "cluster=...) or PARSYNC_CLUSTER"
+                "not get: apps with different prefixes would share a cluster, so name it with "
+                "Parsync(app, cluster=...) or PARSYNC_CLUSTER"
             )
         return Settings.load(url=broker, cluster=self._cluster)
 

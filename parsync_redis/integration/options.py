@@ -41,8 +41,7 @@ The fact that the server does not answer is valid for as long.
 
 _UNPLACED: Final = (
     "cannot be placed by parsync: it has a Strategy of its own, as batch tasks have, and nobody "
-    "can tell when a run of "
-    "it ends; declare parsync=False, and it goes to the broker"
+    "can tell when a run of it ends; declare parsync=False, and it goes to the broker"
 )
 
 _PARSYNC: Final = "parsync"
@@ -161,8 +160,7 @@ class OptionSource:
         if name not in self._known:
             raise Unreachable(
                 f"{self._away[1]}; it knows whether task {name} is placed by parsync, which this "
-                "process has not "
-                "imported; parsync=False sends it to the broker"
+                "process has not imported; parsync=False sends it to the broker"
             )
         return declared
 
@@ -242,8 +240,7 @@ class OptionSource:
                 self._unrouted.add(name)
                 log.warning(
                     "task %s has no queue when it is submitted by name only: its route cannot be "
-                    "found without "
-                    "arguments (%s: %s)",
+                    "found without arguments (%s: %s)",
                     name,
                     type(error).__name__,
                     error,

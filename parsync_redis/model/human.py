@@ -100,8 +100,7 @@ def read_moment(
     except (ValueError, OverflowError, OSError):
         raise InvalidInput(
             f"{noun} {shown(text)} is not valid: it must be a time of day (14:02), how long ago "
-            "(90s, 10m, 2h, 1d) "
-            "or a date and time (2026-11-25T14:02)"
+            "(90s, 10m, 2h, 1d) or a date and time (2026-11-25T14:02)"
         ) from None
 
 

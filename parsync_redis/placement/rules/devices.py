@@ -190,8 +190,7 @@ class ProtectionRule(Rule):
         kinds = sorted({kind for offer in offers.values() for kind in protected_kinds(offer)})
         return [
             f"every node has devices ({', '.join(kinds)}) and takes only tasks that ask for some "
-            "of them: "
-            "start a worker with --parsync-shared-devices, or one without devices"
+            "of them: start a worker with --parsync-shared-devices, or one without devices"
         ]
 
 

@@ -33,9 +33,8 @@ _SEAT_BYTES: Final = 128 + 6  # NODE/SLOT
 
 _NUMBER_ARGUMENTS: Final = (
     "all at_most bin count cursor delay_ms epoch extras failed held inbox inc keep_s kept "
-    "known_inc length level limit "
-    "max_starts most moved over partition partitions retention_s room runs score shards since "
-    "slots usual version"
+    "known_inc length level limit max_starts most moved over partition partitions retention_s room "
+    "runs score shards since slots usual version"
 )
 _LENGTHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(_NUMBER_ARGUMENTS.split(), _NUMBER_BYTES),

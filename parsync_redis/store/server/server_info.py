@@ -45,8 +45,7 @@ def check_info(address: str, info: Mapping[str, Any], in_cluster: bool = False) 
     if policy != "noeviction":
         raise ServerUnfit(
             f"the server at {address} evicts keys (maxmemory-policy {policy}), which would lose "
-            "tasks; "
-            "set it to noeviction: redis-cli CONFIG SET maxmemory-policy noeviction"
+            "tasks; set it to noeviction: redis-cli CONFIG SET maxmemory-policy noeviction"
         )
     return {**info, "name": name, "version": version}
 

@@ -45,8 +45,7 @@ NVIDIA_CONTROL_FILE: Final = Path("/dev/nvidiactl")
 _GPU_ENTRY: Final = re.compile(r"\d+|(GPU|MIG)-\S+")
 _ASK_FOR_SOME: Final = (
     "this node declares none, so it takes the tasks that ask for none; --parsync-device gpu=0,1 "
-    "declares devices, "
-    "--parsync-device none says that there are none"
+    "declares devices, --parsync-device none says that there are none"
 )
 
 
@@ -143,8 +142,7 @@ def check_gpus(devices: NodeDevices, detected: bool) -> None:
             if other_list != variable and (device_list := read_device_list(other_list)):
                 log.warning(
                     "%s also restricts this worker. ROCm counts the devices of one list within the "
-                    "other, so runs may "
-                    "see none of theirs in %s: start the worker without %s",
+                    "other, so runs may see none of theirs in %s: start the worker without %s",
                     *(device_list, variable, other_list),
                 )
     if detected or variable != CUDA or not has_smi:
@@ -162,8 +160,7 @@ def check_gpus(devices: NodeDevices, detected: bool) -> None:
         elif len(named) > 1:
             log.warning(
                 "this node declares gpu %s, a card in %d slices, of which a run sees the first: "
-                "without "
-                "--parsync-device the node declares each slice",
+                "without --parsync-device the node declares each slice",
                 *(index, len(named)),
             )
 
@@ -317,7 +314,6 @@ def _warn_of_container(gpus: list[Gpu], device_list: DeviceList | None) -> None:
     if device_list is None and words and len(words) < len(cards):
         log.warning(
             "%s=%s names %d of the %d GPUs that %s lists. No container's runtime has applied it, "
-            "and this node "
-            "declares all: start the worker with %s if the others are not its own",
+            "and this node declares all: start the worker with %s if the others are not its own",
             *(CONTAINERS, shown(os.environ[CONTAINERS]), len(words), len(cards), SMI, CUDA),
         )
