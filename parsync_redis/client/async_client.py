@@ -7,7 +7,6 @@ logic, and tests/unit checks that both have the same methods with the same argum
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from functools import update_wrapper
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ..errors import InvalidInput
@@ -154,10 +153,5 @@ class AsyncParsyncClient:
     async def __aenter__(self) -> "AsyncParsyncClient":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
