@@ -1,4 +1,7 @@
-"""Read nodes, partitions and known tasks for people: a round trip for every hundred partitions."""
+"""Read nodes, partitions and known tasks for people: a round trip for every hundred partitions.
+
+A process that reads the views again and again keeps what it has parsed (ViewReader).
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
