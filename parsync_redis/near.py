@@ -13,7 +13,7 @@ from .model.needs import QUEUE_LABEL, Resources, without
 from .model.options import TaskOptions
 from .model.status import TaskStatus
 from .model.task import Submission, TaskState
-from .placement.infeasible import lacking
+from .placement.fits import lacking
 from .store.reads.views import read_offers
 from .store.store import Store
 

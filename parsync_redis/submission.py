@@ -11,10 +11,9 @@ from .model.apps import digest_of
 from .model.ids import check_name, encode_id, new_id, shown
 from .model.limits import MAX_BATCH_BYTES, MAX_KINDS_BYTES
 from .model.needs import QUEUE_LABEL, Resources, without
-from .model.option import unknown_option
-from .model.options import CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions
+from .model.options import CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions, unknown_option
 from .model.task import Submission
-from .placement.infeasible import explain_infeasible
+from .placement.fits import explain_infeasible
 from .store.reads.views import Directory, read_names, read_offers
 from .store.store import Store
 from .wire.message_options import CELERY_OPTIONS, until_ms

@@ -9,10 +9,10 @@ from typing import Annotated, Final
 import typer
 
 from ..errors import InvalidInput
-from ..security.acl import Options, user_line
+from ..security.acl import RightsOptions, user_line
 from ..security.acl_tables import Role
 from ..settings import Settings, read_password
-from .common import Cluster, Config, say
+from .common import ClusterName, Config, say
 
 _CLOSED_DEFAULT_USER: Final = "default off resetpass ~* &* +@all"
 """Rules of a default user that nobody can log in as.
@@ -79,7 +79,7 @@ def acl(
     close_default: Annotated[
         bool, typer.Option(help="Also print the line that turns the default user off.")
     ] = False,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Print Redis ACL lines: a login for each role, with no right that the role does not need.
@@ -91,7 +91,7 @@ def acl(
         raise InvalidInput(f"--form {form!r} is not known: known are file, setuser")
     usual_roles = [role for role in Role if role is not Role.SERVE or submitters or operators]
     roles = list(dict.fromkeys(role or usual_roles))
-    options = Options(
+    options = RightsOptions(
         tuple(queue) if queue else None, results, control, scan, db, submitters, operators
     )
     name = Settings.load(config, cluster=cluster).cluster
@@ -116,8 +116,7 @@ def acl(
     else:
         say(
             "not printed: the line that turns the default user off. Until then whoever reaches the "
-            "server may do "
-            "everything on it; once each login works: --close-default",
+            "server may do everything on it; once each login works: --close-default",
             to_stderr=True,
         )
 

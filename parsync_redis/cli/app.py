@@ -14,7 +14,6 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from ..errors import InvalidInput, ParsyncError
 from ..model.printable import printable
-from .words import fill_watch
 
 COMMANDS: Final = {
     "cli.find": {"tasks list": "List tasks: first those that have not ended."},
@@ -46,22 +45,16 @@ COMMANDS: Final = {
         "events": "Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster."
     },
     "cli.doctor": {
-        "doctor check": "Check server, scripts, schedulers, ticks and nodes; each line has its fix."
-    },
-    "cli.repair": {
-        "doctor repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."
-    },
-    "cli.quarantine": {
-        "doctor quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."
+        "doctor check": "Check server, scripts, schedulers, ticks and nodes; each line has its fix.",
+        "doctor repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit.",
+        "doctor quarantine": "Damaged or foreign values that a process met in the state: list, show, clear.",
     },
     "cli.run": {"scheduler": "Run a scheduler until SIGTERM or Ctrl-C."},
     "cli.dev": {
         "dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C."
     },
     "serve.command": {
-        "serve run": "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API."
-    },
-    "serve.logins": {
+        "serve run": "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API.",
         "serve token": "Make a token for a submitter, and its hash for the file of submitters.",
         "serve password": "Make an operator's line for the file of operators.",
     },
@@ -126,6 +119,9 @@ An entry point names a table in the form of COMMANDS, with modules by their full
 ELSEWHERE: Final = dict.fromkeys(("bench", "simulate", "replay"), "parsync-lab")
 """Commands of this project's other distributions: the name of the distribution."""
 
+DEFAULT_WATCH_S: Final = "2"
+"""Seconds between two drawings of `--watch` without a number."""
+
 
 @cache
 def added_commands() -> dict[str, dict[str, str]]:
@@ -184,6 +180,19 @@ def full_words(words: Sequence[str]) -> list[str]:
     if noun == "nodes" and (len(arguments) == 1 or arguments[1].startswith("-")):
         return [noun, "show", *arguments]
     return list(words)
+
+
+def fill_watch(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line, with a number behind each `--watch`."""
+    filled: list[str] = []
+    for position, word in enumerate(words):
+        if word == "--":
+            return [*filled, *words[position:]]
+        filled.append(word)
+        following = "".join(words[position + 1 : position + 2])
+        if word == "--watch" and not following.replace(".", "", 1).isdigit():
+            filled.append(DEFAULT_WATCH_S)
+    return filled
 
 
 def load(name: str) -> Any:

@@ -9,7 +9,7 @@ from ..model.human import age_text, labels_shown
 from ..model.views import LONG_FIGURES, NodeView, measure_evenness
 from ..store.reads.schedulers import read_refusals, read_schedulers
 from .common import (
-    Cluster,
+    ClusterName,
     Config,
     Json,
     Url,
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     app.command()(listing(schedulers))
 
 
-Node = Annotated[
+NodeName = Annotated[
     str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)
 ]
 
@@ -49,7 +49,7 @@ def list_nodes(
     ] = None,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """List nodes: state, slots, what is left of their resources, taints.
@@ -102,10 +102,10 @@ def list_nodes(
 
 
 def show_node(
-    node: Node,
+    node: NodeName,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Show a node: what runs there and for how long, what is left, what failed last."""
@@ -115,7 +115,7 @@ def show_node(
 
 
 def partitions(
-    as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None
+    as_json: Json = False, url: Url = None, cluster: ClusterName = None, config: Config = None
 ) -> None:
     """List partitions, and how evenly nodes, scores and labels are dealt to them."""
     with make_client(url, cluster, config) as client:
@@ -176,7 +176,7 @@ _RANKS: Final = {
 
 
 def schedulers(
-    as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None
+    as_json: Json = False, url: Url = None, cluster: ClusterName = None, config: Config = None
 ) -> None:
     """List schedulers: which is leader, which is alive, and the statistics of each."""
     with make_client(url, cluster, config) as client:
@@ -215,7 +215,7 @@ def schedulers(
 
 
 def drain(
-    node: Node,
+    node: NodeName,
     deadline: Annotated[
         str | None,
         typer.Option(help="After this time, end its runs and place them elsewhere: 90s 10m 2h."),
@@ -223,7 +223,7 @@ def drain(
     reason: Annotated[str, typer.Option(help="Why: one line for people.")] = "",
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Give a node no new tasks, also after a restart; its runs go on, up to a deadline if any."""
@@ -233,10 +233,10 @@ def drain(
 
 
 def undrain(
-    node: Node,
+    node: NodeName,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Give tasks to a drained or suspect node again."""

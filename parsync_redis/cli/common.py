@@ -26,7 +26,7 @@ Url = Annotated[
         "--url", help="The server, redis://HOST:PORT/DB.", show_default=False, metavar="URL"
     ),
 ]
-Cluster = Annotated[
+ClusterName = Annotated[
     str | None,
     typer.Option("--cluster", help="The cluster's name.", show_default=False, metavar="NAME"),
 ]

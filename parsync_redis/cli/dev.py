@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput, ServerUnreachable
@@ -25,9 +27,8 @@ from ..model.node import NodeState
 from ..settings import Settings
 from ..store.reads.schedulers import read_schedulers
 from ..store.reads.views import read_names
-from .common import Cluster, Config, LogFormat, Url, parse_pairs
+from .common import ClusterName, Config, LogFormat, Url, parse_pairs, say
 from .node_words import NodeWords, read_node_words
-from .printer import JsonPrinter, Printer
 from .run import stop_by_signal
 from .stack import LocalStack
 
@@ -38,6 +39,17 @@ _LAST_LINES: Final = 12
 _CHECK_INTERVAL_S: Final = 0.2
 _PROGRESS_INTERVAL_S: Final = 30.0
 """Seconds between two lines about what a stack still waits for."""
+
+_PROCESS_COLORS = (
+    "cyan",
+    "magenta",
+    "green",
+    "yellow",
+    "blue",
+    "bright_cyan",
+    "bright_magenta",
+    "bright_green",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -84,7 +96,7 @@ def dev(
     ] = False,
     log_format: LogFormat = None,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.
@@ -308,3 +320,45 @@ def ready_lines(
         comment = f"    # as JSON: {', '.join(arguments[first])}" if arguments[first] else ""
         lines += [f"  parsync submit {words} --wait{comment}", "  parsync status last"]
     return [*lines, "  parsync nodes", "  parsync top", "Ctrl-C here stops everything.", ""]
+
+
+class Printer:
+    """Prints lines of several processes, each line behind the name of its process in color.
+
+    Lines of the process "parsync" are printed without a name.
+    """
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._lock = threading.Lock()
+        self._colors: dict[str, str] = {}
+
+    def __call__(self, name: str, line: str) -> None:
+        """Print one line."""
+        with self._lock:
+            if name == "parsync":
+                self._console.print(Text(line))
+                return
+            color = self._colors.setdefault(
+                name, _PROCESS_COLORS[len(self._colors) % len(_PROCESS_COLORS)]
+            )
+            # from_ansi keeps the program's own colors, and takes no brackets for markup
+            self._console.print(Text.assemble((f"{name:<12} ", color)) + Text.from_ansi(line))
+
+
+class JsonPrinter:
+    """Prints each line as a JSON object, with the name of its process as `source`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, line: str) -> None:
+        """Print a line; a line that is no JSON object becomes the field `message`."""
+        try:
+            parsed = json.loads(line)
+        except ValueError:
+            parsed = None
+        fields = parsed if isinstance(parsed, dict) else {"message": line}
+        with self._lock:
+            say(json.dumps({"source": name, **fields}))
+            sys.stdout.flush()

@@ -1,17 +1,38 @@
-"""The command `doctor check`: checks server and cluster, and prints a fix for what is wrong."""
+"""The commands `doctor`: check a cluster, repair what is damaged, and look at the quarantine.
+
+`doctor check` prints a fix for what is wrong. `doctor repair` rebuilds damaged keys at once.
+`doctor quarantine` has the damaged or foreign values that processes met in the state.
+"""
 
 import sys
 import time
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
+from ..errors import InvalidInput
 from ..inspect.checkup import check_up
 from ..inspect.server_checks import Check
 from ..model.printable import printable
-from .common import Cluster, Config, Json, Url, make_client, print_json, say, screen_width
-from .table import wrapped
+from ..store.repair.quarantine import QuarantineEntry, clear, entries
+from ..store.repair.repair_all import Finding, repair_all
+from .common import (
+    ClusterName,
+    Config,
+    Json,
+    Url,
+    end_if_missing,
+    explain_empty,
+    make_client,
+    print_json,
+    print_table,
+    say,
+    screen_width,
+    show_time,
+)
+from .table import Column, wrapped
 
 AUDIT_NEWS_S: Final = 5.0
 """Seconds between two lines about the progress of an audit, if stderr is no terminal."""
@@ -22,9 +43,17 @@ _TEXT_COLUMN: Final = 18
 _LEVEL_COLORS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
+quarantine = typer.Typer(
+    no_args_is_help=True,
+    help="Damaged or foreign values that a process met in the state: list, show, clear.",
+)
+
+
 def register(app: typer.Typer) -> None:
-    """Add this command to the app."""
+    """Add these commands to the app."""
     app.command("doctor check")(check)
+    app.command("doctor repair")(repair)
+    app.add_typer(quarantine, name="doctor quarantine")
 
 
 def check(
@@ -33,7 +62,7 @@ def check(
     ] = False,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Check server, scripts, schedulers, ticks and nodes; each line has its fix.
@@ -78,3 +107,120 @@ def _print(checks: list[Check]) -> None:
         console.print(f"{check.name:<12} {lines[0]}")
         for line in lines[1:]:
             console.print(" " * _TEXT_COLUMN + line)
+
+
+def repair(
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Change nothing: only say what is damaged. Exit 1 if anything is."
+        ),
+    ] = False,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: ClusterName = None,
+    config: Config = None,
+) -> None:
+    """Find damaged keys and rebuild them from what is left, as the leader does bit by bit.
+
+    Exit 1 if something is still damaged.
+    """
+    with make_client(url, cluster, config, retry_for_s=0) as client:
+        client.check()
+        findings = repair_all(client.store, dry_run)
+        remaining = findings
+        if findings and not dry_run:
+            remaining = repair_all(client.store, dry=True)
+    if as_json:
+        print_json([{"where": f.where, "what": f.flaw, "done": f.done} for f in findings])
+    else:
+        columns = ("WHERE", "WHAT IS WRONG", "WHAT WAS DONE")
+        print_table(columns, map(_finding_row, findings), "nothing is damaged")
+    raise typer.Exit(1 if remaining else 0)
+
+
+def _finding_row(finding: Finding) -> tuple[str, str, str]:
+    return finding.where, finding.flaw, finding.done or "nothing: a dry run"
+
+
+def _read_entries(
+    url: str | None, cluster: str | None, config: Path | None
+) -> tuple[list[QuarantineEntry], str]:
+    """Return the entries in quarantine, and the text of `explain_empty`."""
+    with make_client(url, cluster, config) as client:
+        client.check()
+        records = entries(client.store)
+        return records, explain_empty(client, records)
+
+
+@quarantine.command("list")
+def list_entries(
+    as_json: Json = False, url: Url = None, cluster: ClusterName = None, config: Config = None
+) -> None:
+    """List the entries in quarantine, the newest first."""
+    records, missing = _read_entries(url, cluster, config)
+    if as_json:
+        print_json([_plain(entry) for entry in records])
+        end_if_missing(missing, as_json)
+        return
+    print_table(
+        (
+            "NO",
+            "LAST MET",
+            Column("BY", 1, "right"),
+            Column("WHERE", cut="left"),
+            "BYTES",
+            Column("WHY", prose=True),
+        ),
+        ((n, show_time(e.met_ms), e.who, e.where, e.size, e.why) for n, e in enumerate(records, 1)),
+        missing or "nothing is in quarantine",
+    )
+    end_if_missing(missing, as_json)
+
+
+@quarantine.command("show")
+def show_entry(
+    number: Annotated[int, typer.Argument(metavar="NO", help="Its number in the list.")],
+    as_json: Json = False,
+    url: Url = None,
+    cluster: ClusterName = None,
+    config: Config = None,
+) -> None:
+    """Show an entry, with its first bytes."""
+    records, _ = _read_entries(url, cluster, config)
+    if not 1 <= number <= len(records):
+        raise InvalidInput(
+            f"there is no number {number} in quarantine: there are {len(records)} entries"
+        )
+    entry = records[number - 1]
+    if as_json:
+        print_json(_plain(entry))
+        return
+    for name, value in _plain(entry).items():
+        say(f"{name + ':':<8}{show_time(entry.met_ms) if name == 'met_ms' else value}")
+
+
+@quarantine.command("clear")
+def clear_entries(url: Url = None, cluster: ClusterName = None, config: Config = None) -> None:
+    """Forget all entries in quarantine."""
+    with make_client(url, cluster, config) as client:
+        client.check()
+        clear(client.store)
+    say("the quarantine is empty")
+
+
+def _plain(entry: QuarantineEntry) -> dict[str, object]:
+    """Return the fields of an entry, its bytes as text; bytes that are not text are escaped."""
+    data = entry.data.decode(errors="backslashreplace")
+    text = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in data
+    )
+    return {
+        "met_ms": entry.met_ms,
+        "who": entry.who,
+        "where": entry.where,
+        "size": entry.size,
+        "why": entry.why,
+        "data": text,
+    }

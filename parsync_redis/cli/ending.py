@@ -12,10 +12,17 @@ from ..errors import InvalidInput
 from ..model.human import needs_given
 from ..model.ids import encode_id
 from ..model.task import FINAL, TaskState
-from ..store.reads.cancel import Selection, cancel_tasks, cancel_words, find_selected
-from ..store.reads.purge import find_purgeable, purge_tasks, server_ms
+from ..store.reads.cancel import (
+    Selection,
+    cancel_tasks,
+    cancel_words,
+    find_purgeable,
+    find_selected,
+    purge_tasks,
+    server_ms,
+)
 from .common import (
-    Cluster,
+    ClusterName,
     Config,
     Json,
     Url,
@@ -60,7 +67,7 @@ def cancel(
     yes: Yes = False,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to end.
@@ -148,7 +155,7 @@ def purge(
     yes: Yes = False,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Delete the records of tasks that have ended.
@@ -188,7 +195,7 @@ def requeue(
     all_: Annotated[bool, typer.Option("--all", help="All tasks that are dead now.")] = False,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Let dead tasks, which lost as many starts as they may, run again.

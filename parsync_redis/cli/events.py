@@ -10,11 +10,11 @@ import typer
 from ..client import ParsyncClient
 from ..errors import InvalidInput
 from ..model.events import EVENT_IN_WORDS, Event
-from ..model.moments import local_text, read_moment
+from ..model.human import local_text, read_moment
 from ..store.repair.lost_leases import now_ms
 from .common import (
     READ_RETRY_S,
-    Cluster,
+    ClusterName,
     Config,
     Json,
     Url,
@@ -64,7 +64,7 @@ def events(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The newest so many.")] = 100,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster.

@@ -6,7 +6,7 @@ import typer
 
 from ..model.explanation import Choice, Explanation, NodeClass, Outlook
 from ..model.human import age_text, needs_shown
-from .common import Cluster, Config, Json, Url, make_client, print_json, say, tell
+from .common import ClusterName, Config, Json, Url, make_client, print_json, say, tell
 from .completion import complete_name
 from .ids import Id, resolve_id, with_near
 from .options import from_flags, with_options
@@ -30,7 +30,7 @@ def explain(
     verbose: Verbose = False,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Say why a task waits, what keeps each node, who holds what it needs, and when it may start.
@@ -58,7 +58,7 @@ def plan(
     verbose: Verbose = False,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
     **flags: Any,
 ) -> None:

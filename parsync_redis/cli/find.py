@@ -9,11 +9,11 @@ from ..errors import InvalidInput
 from ..model.human import age_text, needs_shown
 from ..model.ids import check_name
 from ..model.status import TaskStatus
+from ..store.reads.cancel import server_ms
 from ..store.reads.find_tasks import SORTS, TaskQuery, find_tasks
-from ..store.reads.purge import server_ms
 from ..store.reads.tasks import ANY, HOLDING, UNENDED
 from .common import (
-    Cluster,
+    ClusterName,
     Config,
     Json,
     Url,
@@ -95,7 +95,7 @@ def list_matching(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """List tasks: first those that have not ended. WHY says why a task waits now.

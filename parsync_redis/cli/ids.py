@@ -53,8 +53,7 @@ def resolve_id(client: ParsyncClient, word: str) -> str:
     except AccessDenied:
         raise InvalidInput(
             f"nothing is known of task {shown(text)}, and this login may not look for ids that "
-            "begin so: "
-            "give the whole id, or use the viewer's login"
+            "begin so: give the whole id, or use the viewer's login"
         ) from None
     if len(matches) > 1:
         suffix = " and more" if len(matches) == MAX_PREFIX_MATCHES else ""
@@ -116,8 +115,7 @@ def _last(client: ParsyncClient) -> str:
     except FileNotFoundError:
         raise InvalidInput(
             "`last` is the task that you submitted last with `parsync submit` to cluster "
-            f"{client.settings.cluster}; "
-            "there is none yet: give an id (parsync tasks)"
+            f"{client.settings.cluster}; there is none yet: give an id (parsync tasks)"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"`last` cannot be read: {error}") from None

@@ -10,8 +10,7 @@ from ..model.ids import check_name, shown
 
 FORM: Final = (
     "it must be NAME, or NAME:WORD,WORD with words slots=2, score=9.5, taint=spot, mem=8GiB (a "
-    "number is an amount), "
-    "zone=a (another word is a label) or year:2024 (a label that is a number)"
+    "number is an amount), zone=a (another word is a label) or year:2024 (a label that is a number)"
 )
 
 

@@ -1,15 +1,23 @@
 """The flags of `submit` and `plan` for the options of a task, made from model/options.py."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, get_type_hints
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from ..model.option import Option
-from ..model.options import OPTIONS
+from ..errors import InvalidInput
+from ..model.options import OPTIONS, Option
 from .common import parse_pairs
-from .requirements import parse_requirements
+
+REQUIRE_FORMS: Final = (
+    "NAME=A, NAME!=A, NAME in A,B, NAME not in A,B, NAME>=N (also > <= <), NAME exists, NAME not "
+    "exists"
+)
+
+_LABEL_COMPARISON: Final = re.compile(r"([^=!<>]+?)\s*(>=|<=|!=|=|>|<)\s*(\S+)")
+_LABEL_CONDITION: Final = re.compile(r"(\S+)\s+(in|not in|exists|not exists)(?:\s+(\S.*))?")
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -64,3 +72,42 @@ def _option_value(option: Option, value: Any) -> Any:
     if option.value is Mapping:
         return parse_pairs(option.flag, value) or None
     return value
+
+
+def parse_requirements(flag: str, words: Sequence[str] | None) -> dict[str, Any]:
+    """Return the value of the option `require`: conditions by label, {"vram_gb": {">=": "24"}}.
+
+    words: the values of the repeated flag. Raises InvalidInput.
+    """
+    conditions: dict[str, dict[str, Any]] = {}
+    for word in words or ():
+        name, sign, value = _read(flag, word)
+        by_sign = conditions.setdefault(name, {})
+        if sign == "not" and sign in by_sign:
+            by_sign[sign] += value
+        elif sign in by_sign:
+            raise InvalidInput(f"{flag} {word!r} is not valid: {name} has another such requirement")
+        else:
+            by_sign[sign] = value
+    return {
+        name: by_sign["="] if [*by_sign] == ["="] else by_sign
+        for name, by_sign in conditions.items()
+    }
+
+
+def _read(flag: str, word: str) -> tuple[str, str, Any]:
+    """Return the label, the operator and the value of one requirement."""
+    if match := _LABEL_COMPARISON.fullmatch(word.strip()):
+        name, sign, value = match.groups()
+        return (name, "not", [value]) if sign == "!=" else (name, sign, value)
+    if match := _LABEL_CONDITION.fullmatch(word.strip()):
+        name, sign, value = match.groups()
+        if sign.endswith("exists") and value is None:
+            return name, "exists", sign == "exists"
+        if sign.endswith("in") and value is not None:
+            return (
+                name,
+                "in" if sign == "in" else "not",
+                [part.strip() for part in value.split(",")],
+            )
+    raise InvalidInput(f"{flag} {word!r} is not valid: it must be one of {REQUIRE_FORMS}")

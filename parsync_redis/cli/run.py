@@ -14,7 +14,7 @@ import typer
 from ..logs import check_level, log_to_stderr
 from ..model.ids import check_name
 from ..settings import Settings
-from .common import Cluster, Config, LogFormat, Url
+from .common import ClusterName, Config, LogFormat, Url
 
 
 def register(app: typer.Typer) -> None:
@@ -93,7 +93,7 @@ def scheduler(
         int, typer.Option(hidden=True, help="Stop when this process, which started it, is gone.")
     ] = 0,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Run a scheduler until SIGTERM or Ctrl-C.

@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from ..store.server.embedded import EmbeddedServer, PortTaken
@@ -269,12 +268,7 @@ class LocalStack:
     def __enter__(self) -> "LocalStack":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self.stop()
         except KeyboardInterrupt:  # a second Ctrl-C: kill at once, but leave nothing running

@@ -10,9 +10,9 @@ from ..errors import InvalidInput
 from ..model.human import age_text, needs_shown
 from ..model.status import Setback, TaskStatus
 from ..model.task import TaskState
-from ..store.reads.purge import server_ms
+from ..store.reads.cancel import server_ms
 from .common import (
-    Cluster,
+    ClusterName,
     Config,
     Json,
     Url,
@@ -69,7 +69,7 @@ def submit(
     ] = None,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
     **flags: Any,
 ) -> None:
@@ -115,7 +115,7 @@ def show(
     id: Id,
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Show a task: its state, its place, why it waits, and the time of each step.
@@ -209,7 +209,7 @@ def _place(task: TaskStatus) -> str | None:
 def list_kinds(
     as_json: Json = False,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.
@@ -230,7 +230,7 @@ def list_kinds(
 
 
 def run_times(
-    as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None
+    as_json: Json = False, url: Url = None, cluster: ClusterName = None, config: Config = None
 ) -> None:
     """Show how long tasks of each name run, by node class too: count, mean, 95th percentile."""
     with make_client(url, cluster, config) as client:

@@ -21,7 +21,7 @@ from ..model.human import age_text, needs_shown
 from ..model.node import NodeState
 from ..model.printable import printable
 from ..model.views import NodeView
-from .common import Cluster, Config, Url, make_client
+from .common import ClusterName, Config, Url, make_client
 from .listing import screen
 from .node_page import left_text
 from .table import Column, lay_out, short_ids, shorten_ids
@@ -47,7 +47,7 @@ def top(
         float, typer.Option("--every", min=0.2, max=3600, help="Seconds between two reads.")
     ] = 1.0,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Show the cluster and draw it again every second, until q.

@@ -7,7 +7,6 @@ logic, and tests/unit checks that both have the same methods with the same argum
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from functools import update_wrapper
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ..errors import InvalidInput
@@ -15,7 +14,6 @@ from ..inspect import explanation, outlook, waiting
 from ..model.events import Event
 from ..settings import Settings
 from ..store.reads import events as stored_events
-from ..store.reads import purge
 from ..store.server.bridge import call
 from ..store.server.loop_client import ON_LOOP
 from ..submission import make_submission
@@ -26,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-EARLY = (explanation, outlook, waiting, purge, stored_events)
+EARLY = (explanation, outlook, waiting, stored_events)
 """The modules that ParsyncClient imports on first use, which would block the event loop."""
 
 
@@ -155,10 +153,5 @@ class AsyncParsyncClient:
     async def __aenter__(self) -> "AsyncParsyncClient":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

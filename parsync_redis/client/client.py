@@ -2,32 +2,32 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Unpack
 
 from ..errors import InvalidInput
+from ..model.events import Event, Wanted, time_line
+from ..model.explanation import Explanation
 from ..model.human import needs_given
 from ..model.ids import check_name, decode_id, encode_id, shown
 from ..model.node import drain_terms
 from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView, measure_evenness
+from ..near import near_node
 from ..settings import Settings
-from ..store.reads.cancel import Selection, find_selected
+from ..store.reads.cancel import Selection, find_purgeable, find_selected, purge_tasks
 from ..store.reads.demand import read_demand
 from ..store.reads.schedulers import look_for_cluster
 from ..store.reads.tasks import list_tasks
 from ..store.reads.times import read_names
 from ..store.reads.views import find_node, read_node_views, read_views
 from ..store.server.connection import BLOCKING
-from ..submission import Declared, Item, SubmitOptions
-from .asking import Asking
-from .requests import CLIENT_RETRY_FOR_S, Requests
+from ..submission import Declared, Item, PlanOptions, SubmitOptions
+from .requests import CLIENT_RETRY_FOR_S, Requests, wait_until_final
 from .submitter import Submitter
-from .waiting import wait_until_final
 
 
-class ParsyncClient(Asking):
+class ParsyncClient:
     """The client of a cluster: it submits tasks, asks for their states and drains nodes.
 
     Any thread may use it; close it, or use it in a `with`. Its first request checks the server and
@@ -184,6 +184,88 @@ class ParsyncClient(Asking):
         """Return the run times that nodes have learnt, sorted by task name."""
         return self.requests.do(lambda: read_names(self.store))
 
+    def explain(self, id: str) -> Explanation:
+        """Return why the task `id` waits or where it is, as the cluster is now.
+
+        A waiting task gets: what keeps each node from the task; which tasks hold the nearest node,
+        and until when; how many tasks come before; when the task may start; what would let the task
+        run. This reads all nodes, so do not poll it.
+        """
+        from ..inspect.explanation import explain_task  # a client that only submits does without
+
+        key = encode_id(id)
+        return self.requests.do(lambda: explain_task(self.requests.store, key))
+
+    def plan(
+        self, name: str, *, queue: str | None = None, **options: Unpack[PlanOptions]
+    ) -> Explanation:
+        """Return what would become of a task if a caller submitted it now.
+
+        Nothing is submitted. name: the task's name. queue, options: as for `submit`; the options
+        that the task's app declares apply as well. A countdown does not count. Raises InvalidInput.
+        The explanation says what `submit` would raise as Infeasible or UnknownTask.
+        """
+        from ..inspect.explanation import explain_plan
+
+        check_name("task name", name)
+        placement_options = self._submitter.options_of({"name": name, "queue": queue, **options})
+        store = self.requests.store
+        needs = self.requests.do(lambda: near_node(store, placement_options)).needs
+        return self.requests.do(
+            lambda: explain_plan(
+                store, name, needs, placement_options.priority, placement_options.strategy
+            )
+        )
+
+    def with_reasons(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
+        """Return the same tasks with a fresh `why` for each waiting task.
+
+        tasks: statuses from `status` or `statuses`, whose `why` is the reason that a scheduler
+        wrote last, and may be old. The fresh `why` says what keeps the task now, and which tasks
+        hold what it needs. This reads all nodes, so do not poll it.
+        """
+        from ..inspect.waiting import explain_tasks
+
+        return self.requests.do(lambda: explain_tasks(self.requests.store, tasks))
+
+    def events(
+        self,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        task: str | None = None,
+        node: str | None = None,
+        events: Iterable[str] = (),
+        limit: int = 100,
+        follow: bool = False,
+    ) -> Iterator[Event]:
+        """Yield the newest `limit` events of the cluster, the oldest first.
+
+        A task that is placed and succeeds makes no event. With `task` the steps in the task's
+        record come as well. since_ms, until_ms: only events from and until this server time. task,
+        node: only events of this task or node. events: only these words (`failed`, `down`, ...).
+        follow: continue for ever with new events, read four times a second. Raises InvalidInput,
+        and AccessDenied if this login may not read events.
+        """
+        selection = Wanted.of(since_ms, until_ms, task, node, events)
+        return self._events(selection, limit, follow)
+
+    def _events(self, selection: Wanted, limit: int, follow: bool) -> Iterator[Event]:
+        # a client that only submits does without
+        from ..store.reads.events import FOLLOW_POLL_S, Follower
+
+        follower = self.requests.do(lambda: Follower(self.requests.store, selection))
+        events = self.requests.do(lambda: follower.begin(limit))
+        if selection.task:
+            (status,) = self.requests.in_batches(
+                [encode_id(selection.task)], self.requests.store.statuses
+            )
+            events = [event for event in time_line(status, events) if selection.has(event)][-limit:]
+        yield from events
+        while follow:
+            self.requests.sleep(FOLLOW_POLL_S)
+            yield from self.requests.do(follower.poll)
+
     # -- dead tasks --------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100) -> list[TaskStatus]:
@@ -211,8 +293,6 @@ class ParsyncClient(Asking):
         older_than_s: only tasks that were submitted, or have ended, longer ago than this. A task
         that is placed or runs is never touched. Raises InvalidInput.
         """
-        from ..store.reads.purge import find_purgeable, purge_tasks
-
         tasks = self.requests.do(lambda: find_purgeable(self.store, state, name, older_than_s))
         return self.requests.do(lambda: purge_tasks(self.store, tasks))
 
@@ -272,10 +352,5 @@ class ParsyncClient(Asking):
     def __enter__(self) -> "ParsyncClient":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -15,7 +15,6 @@ from ..model.kind import Kind, split_kind
 from ..model.needs import Resources, are_needs
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
-from ..placement.classes import classify
 from ..placement.facts import Holder, NodeFacts
 from ..placement.forecast import (
     MOST_AHEAD,
@@ -24,7 +23,7 @@ from ..placement.forecast import (
     forecast_start,
     has_room_now,
 )
-from ..placement.now import clock_text
+from ..placement.now import classify, clock_text
 from ..placement.reasons import find_fitting
 from ..placement.remedies import can_hold, find_remedies
 from ..store.reads.demand import read_lines

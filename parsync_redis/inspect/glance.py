@@ -13,10 +13,9 @@ from ..model.status import TaskStatus
 from ..model.task import TaskState
 from ..model.views import KindView, NodeView
 from ..placement.reasons import reason_class
-from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines
+from ..store.reads.cancel import server_ms
+from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines, read_oldest
 from ..store.reads.find_tasks import TaskQuery, find_tasks
-from ..store.reads.oldest_waiting import read_oldest
-from ..store.reads.purge import server_ms
 from ..store.reads.schedulers import Refusal, SchedulerView, read_refusals, read_schedulers
 from ..store.reads.views import read_node_views
 from ..store.store import Store

@@ -12,11 +12,10 @@ from ..model.status import TaskStatus
 from ..model.task import TaskState
 from ..model.views import KindView, NodeView
 from ..placement.reasons import find_fitting
+from ..store.reads.cancel import server_ms
 from ..store.reads.demand import read_demand
-from ..store.reads.facts import facts_of
 from ..store.reads.find_tasks import TaskQuery, find_tasks
-from ..store.reads.live_nodes import LiveNode
-from ..store.reads.purge import server_ms
+from ..store.reads.live_nodes import LiveNode, facts_of
 from ..store.reads.schedulers import look_for_cluster
 from ..store.reads.tasks import FoundTasks
 from ..store.reads.views import Directory, read_booked, read_node, read_node_views

@@ -20,9 +20,8 @@ from ..placement.facts import Holder, NodeFacts
 from ..placement.fits import fits
 from ..placement.now import clock_text
 from ..placement.reasons import MAX_NAMED, ROOM, explain_waiting, find_fitting
-from ..store.reads.facts import facts_of, read_holders
-from ..store.reads.live_nodes import live_nodes
-from ..store.reads.purge import server_ms
+from ..store.reads.cancel import server_ms
+from ..store.reads.live_nodes import facts_of, live_nodes, read_holders
 from ..store.reads.schedulers import find_fault, look_for_cluster, read_refusals, read_schedulers
 from ..store.reads.times import read_times
 from ..store.reads.views import Directory, fetch, read_booked, read_holds

@@ -29,8 +29,7 @@ from ..model.options import TaskOptions
 from ..model.status import kept_options
 from ..model.task import Submission
 from ..settings import Settings
-from ..store.reads.cancel import cancel_tasks
-from ..store.reads.purge import find_purgeable, purge_tasks
+from ..store.reads.cancel import cancel_tasks, find_purgeable, purge_tasks
 from ..store.store import Store
 from ..submission import explain_refusal
 from ..worker.celery.results_outbox import Owed, announce_entries, can_announce
@@ -108,9 +107,8 @@ class Parsync:
         if prefix and "cluster" not in settings.model_fields_set:
             raise InvalidInput(
                 f"the app's broker has global_keyprefix={shown(prefix)}, which parsync's keys do "
-                "not get: apps with "
-                "different prefixes would share a cluster, so name it with Parsync(app, "
-                "cluster=...) or PARSYNC_CLUSTER"
+                "not get: apps with different prefixes would share a cluster, so name it with "
+                "Parsync(app, cluster=...) or PARSYNC_CLUSTER"
             )
         return Settings.load(url=broker, cluster=self._cluster)
 

@@ -10,6 +10,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from functools import cached_property, wraps
 from typing import Any, Final
 
@@ -20,14 +21,14 @@ from ..client import ParsyncClient
 from ..errors import InvalidInput, ServerUnreachable
 from ..model.apps import KnownTasks
 from ..model.ids import is_name, shown
-from ..model.option import VERY_CLOSE, close_to
-from ..model.options import CLIENT_NAMES, TaskOptions
+from ..model.options import CLIENT_NAMES, VERY_CLOSE, TaskOptions, close_to
 from ..settings import load_rules
 from .port import Options
 from .publish import ROUTED_QUEUE, Unreachable, celery_priority
-from .rules import Rules
 
 log = logging.getLogger("parsync.agent")
+
+CELERYS_OWN: Final = "celery."
 
 _MAPS: Final = ("celery.map", "celery.starmap", "celery.chunks")
 """Celery's own tasks that run a user's task: parsync places them if they ask for it."""
@@ -40,14 +41,41 @@ The fact that the server does not answer is valid for as long.
 
 _UNPLACED: Final = (
     "cannot be placed by parsync: it has a Strategy of its own, as batch tasks have, and nobody "
-    "can tell when a run of "
-    "it ends; declare parsync=False, and it goes to the broker"
+    "can tell when a run of it ends; declare parsync=False, and it goes to the broker"
 )
 
 _PARSYNC: Final = "parsync"
 """The option of tasks and of calls that has parsync's options."""
 _OF_OURS: Final = frozenset(CLIENT_NAMES) - {"priority"}
 """The options that belong into `parsync={...}`; Celery has options of the other names."""
+
+
+class Rules:
+    """Rules by task name.
+
+    A rule by name takes precedence over patterns. Of the patterns that match, the first in the file
+    counts. A pattern does not match Celery's own tasks (chord_unlock, backend_cleanup): a rule must
+    name them.
+    """
+
+    def __init__(self, rules: Mapping[str, object]) -> None:
+        self._rules = rules
+        self._found: dict[str, object] = {}
+
+    def of(self, name: str) -> object:
+        """Return the rule for a task: options, True or False; None if there is none."""
+        if not self._rules:
+            return None
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def _find(self, name: str) -> object:
+        if name in self._rules or name.startswith(CELERYS_OWN):
+            return self._rules.get(name)
+        return next(
+            (rule for pattern, rule in self._rules.items() if fnmatchcase(name, pattern)), None
+        )
 
 
 class OptionSource:
@@ -132,8 +160,7 @@ class OptionSource:
         if name not in self._known:
             raise Unreachable(
                 f"{self._away[1]}; it knows whether task {name} is placed by parsync, which this "
-                "process has not "
-                "imported; parsync=False sends it to the broker"
+                "process has not imported; parsync=False sends it to the broker"
             )
         return declared
 
@@ -213,8 +240,7 @@ class OptionSource:
                 self._unrouted.add(name)
                 log.warning(
                     "task %s has no queue when it is submitted by name only: its route cannot be "
-                    "found without "
-                    "arguments (%s: %s)",
+                    "found without arguments (%s: %s)",
                     name,
                     type(error).__name__,
                     error,

@@ -109,8 +109,7 @@ def _check_place(scheme: str, place: str) -> None:
     except ValueError:
         raise BadAddress(
             "its host or port cannot be read: a port is a number from 1 to 65535, an IPv6 address "
-            "is in brackets, and "
-            "special characters in a password are written %XX"
+            "is in brackets, and special characters in a password are written %XX"
         ) from None
     if parts.fragment or "#" in place:
         raise BadAddress("it contains #: such a character is written %23")

@@ -65,8 +65,7 @@ def parse_amount(name: str, value: object) -> int:
     units = " ".join(unit for unit in _UNITS if unit)
     raise InvalidInput(
         f"resource {name}={shown(value)} is not an amount: it must be a number from 0 to 2^53-1, "
-        "with at most three "
-        f"decimals below 10^12, or a number with one of the units {units}"
+        f"with at most three decimals below 10^12, or a number with one of the units {units}"
     )
 
 

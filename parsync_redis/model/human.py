@@ -1,17 +1,26 @@
-"""Write durations, needs and labels for people.
+"""Write durations, needs and labels for people, and read a moment as people write it.
 
-Programs read milliseconds and whole amounts instead, from `--json`.
+A moment is 14:02, 10m (ago) or 2026-11-25T14:02; now and the time zone are arguments. Programs read
+milliseconds and whole amounts instead, from `--json`.
 """
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
+from ..errors import InvalidInput
 from .amount import AMOUNT_PATTERN, amount_text, exact_text, parse_amount, read_amount
+from .ids import shown
 
 _SIZES: Final = (("d", 86_400), ("h", 3600), ("m", 60))
 _AMOUNT: Final = re.compile(rf"([^\s=:]+)=({AMOUNT_PATTERN})")
 _SHOWN_AMOUNT: Final = re.compile(r"(?<=[ ])([a-z][a-z0-9_.]*)=(\S+)")
+
+_CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][0-9:.]{1,15}(?:Z|[+-][0-9:]{1,15})?)?")
+_AGO: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])")
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def age_text(seconds: float) -> str:
@@ -60,3 +69,49 @@ def needs_given(text: str) -> str:
 
 def _stored(name: str, amount: str) -> str:
     return amount_text(parse_amount(name, amount))
+
+
+def read_moment(
+    noun: str, text: str, now_ms: int, zone: tzinfo | None = None, after_ms: int | None = None
+) -> int:
+    """Return a moment in ms since 1970; raises InvalidInput.
+
+    zone: the time zone of texts without one; None is this machine's. after_ms: a time of day is the
+    first from then on; without `after_ms` it is the last before now.
+    """
+    if ago := _AGO.fullmatch(text):
+        return max(0, now_ms - round(1000 * float(ago[1]) * _UNITS_S[ago[2]]))
+    try:
+        if clock := _CLOCK.fullmatch(text):
+            hour, minute, second = (int(word or 0) for word in clock.groups())
+            reference_ms = now_ms if after_ms is None else after_ms
+            day = datetime.fromtimestamp(reference_ms / 1000, UTC).astimezone(zone)
+            time = day.replace(tzinfo=None, hour=hour, minute=minute, second=second, microsecond=0)
+            moment = _in_zone(time, zone)
+            if after_ms is None and moment > day:
+                return _ms(_in_zone(time - timedelta(days=1), zone))
+            if after_ms is not None and _ms(moment) < after_ms:
+                return _ms(_in_zone(time + timedelta(days=1), zone))
+            return _ms(moment)
+        if not _DATE.fullmatch(text):
+            raise ValueError(text)
+        date_time = datetime.fromisoformat(text)
+        return max(0, _ms(date_time if date_time.tzinfo else _in_zone(date_time, zone)))
+    except (ValueError, OverflowError, OSError):
+        raise InvalidInput(
+            f"{noun} {shown(text)} is not valid: it must be a time of day (14:02), how long ago "
+            "(90s, 10m, 2h, 1d) or a date and time (2026-11-25T14:02)"
+        ) from None
+
+
+def _in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
+    return moment.replace(tzinfo=zone) if zone else moment.astimezone()
+
+
+def _ms(moment: datetime) -> int:
+    return round(1000 * moment.timestamp())
+
+
+def local_text(ms: int) -> str:
+    """Return a server time as this machine's clock showed it: '11-25 14:02:31.123'."""
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%m-%d %H:%M:%S.%f")[:-3]

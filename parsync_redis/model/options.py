@@ -1,4 +1,4 @@
-"""The table of task options (model/option.py), and the checked options of a task.
+"""The table of task options, and the checked options of a task.
 
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of
 `parsync submit` and the names that the client, `parsync={...}`, the rules [place] and a task's
@@ -7,18 +7,88 @@ lua/verbs/submit.lua, and a word in lua/lib/task/resubmission.lua. docs/options.
 each option, docs/keys.md for each stored option. tests/unit/test_options.py finds omissions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
 from .apart import APART_RULE, held_by, is_word
-from .ids import MAX_ID
+from .ids import MAX_ID, shown
 from .limits import MAX_SLOTS
 from .needs import Resources, queue_label
-from .option import Option, unknown_option
 from .taints import tolerance
+
+CLOSE: Final = 0.7
+"""The difflib ratio from which a word may be a misspelling of a word that is right."""
+VERY_CLOSE: Final = 0.85
+"""The same ratio where any other word is right as well: `async` is no misspelling."""
+
+MAX_SECONDS: Final = 3e11
+"""The longest countdown or expiry in seconds, about 9,500 years: Celery's datetimes end there."""
+
+ONE_SLOT: Final = Resources.of()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a task.
+
+    default: the value without the option; None counts as not set if it is the default. valid, rule:
+    the check of a value, and the rule in words. flag, help: of `parsync submit`. value: the type of
+    the flag's value; Mapping for NAME=VALUE (repeat), list for one of several texts (repeat).
+    example: a value other than the default. stored: whether the task's record keeps the option in a
+    field of that name, so that a retry and a requeue have it too. An option that is not stored
+    matters at the submit only, or is part of the needs. celerys: whether Celery has an option of
+    that name, which goes first; only the client takes parsync's.
+    """
+
+    name: str
+    default: Any
+    valid: Callable[[Any], bool]
+    rule: str
+    flag: str
+    value: type
+    help: str
+    example: Any
+    stored: bool = False
+    celerys: bool = False
+
+    def check(self, value: object) -> Any:
+        """Return the checked value; raises InvalidInput with the rule."""
+        if value is None and self.default in (None, ""):
+            return self.default
+        if not self.valid(value):
+            raise InvalidInput(f"{self.name}={shown(value)} is not valid: it must be {self.rule}")
+        return value
+
+
+def close_to(word: object, valid_words: Iterable[str], ratio: float = CLOSE) -> str:
+    """Return the valid word most like `word`; '' if none is close or `word` is valid."""
+    words = list(valid_words)
+    close = (
+        get_close_matches(word, words, 1, ratio)
+        if isinstance(word, str) and word not in words
+        else []
+    )
+    return close[0] if close else ""
+
+
+def unknown_option(
+    noun: str, name: object, valid_words: Iterable[str], value: object = None
+) -> InvalidInput:
+    """Return the error of an unknown option, with a suggestion.
+
+    noun: 'option' or 'parsync option'. value: the option's value; if it begins with a digit, the
+    option may be meant as a resource.
+    """
+    words = list(valid_words)
+    hint = f"; did you mean {close}?" if (close := close_to(name, words)) else ""
+    if not hint and isinstance(name, str) and str(value)[:1].isdigit() and "resources" in words:
+        amount = {name.removeprefix("num_").removesuffix("s"): value}
+        hint = f"; did you mean resources={shown(amount)}?"
+    return InvalidInput(f"unknown {noun} {shown(name)}: known are {', '.join(words)}{hint}")
 
 
 class Strategy(StrEnum):
@@ -27,10 +97,6 @@ class Strategy(StrEnum):
     LATENCY = "latency"
     QUALITY = "quality"
     ADAPTIVE = "adaptive"
-
-
-MAX_SECONDS: Final = 3e11
-"""The longest countdown or expiry in seconds, about 9,500 years: Celery's datetimes end there."""
 
 
 def is_seconds(value: object) -> bool:
@@ -188,8 +254,6 @@ OPTIONS: Final = (
 NAMES: Final = tuple(option.name for option in OPTIONS)
 CLIENT_NAMES: Final = tuple(option.name for option in OPTIONS if not option.celerys)
 """The options that the client takes as parsync's, because Celery has no such option."""
-
-ONE_SLOT: Final = Resources.of()
 
 STORED: Final = tuple(option.name for option in OPTIONS if option.stored)
 """The names of stored options: a task's record has a field for each."""

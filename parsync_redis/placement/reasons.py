@@ -12,8 +12,7 @@ from ..model.amount import shown_amount
 from ..model.explanation import Obstacle
 from ..model.needs import Resources
 from .facts import Holder, NodeFacts
-from .fits import fits
-from .infeasible import explain_infeasible
+from .fits import explain_infeasible, fits
 from .now import has_room, is_near, what_keeps
 from .rules.devices import split, what_is_left
 

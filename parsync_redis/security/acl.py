@@ -16,23 +16,23 @@ from ..errors import InvalidInput
 from ..model.ids import check_name, shown
 from ..wire.keys import Keys
 from .acl_celery import broker, publisher, results
-from .acl_operator import OPERATOR_RIGHTS
 from .acl_tables import (
     AUDIT_RIGHTS,
     CLIENT_RIGHTS,
     CONNECT_COMMANDS,
     KEYLESS_COMMANDS,
+    OPERATOR_RIGHTS,
     READ_COMMANDS,
     RIGHTS_BY_ROLE,
     SCRIPT_KEYS,
     WORDS_SENT,
-    Kinds,
+    CommandsByKind,
     Role,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RightsOptions:
     """Options of a role's rights.
 
     queues: plain Celery queues of the app, to which clients may send any message; None means the
@@ -70,9 +70,9 @@ class Grant:
         return " ".join([*words, *("+" + command for command in self.commands)])
 
 
-def grants(role: Role, cluster: str, options: Options | None = None) -> list[Grant]:
+def grants(role: Role, cluster: str, options: RightsOptions | None = None) -> list[Grant]:
     """Return what a role may do; the first grant has the commands that name no key."""
-    options = options or Options()
+    options = options or RightsOptions()
     keys = Keys(cluster, options.db)
     _check_options(options)
     keyless = [*CONNECT_COMMANDS.split(), *KEYLESS_COMMANDS[role].split()]
@@ -115,7 +115,7 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
     return [Grant(tuple(keyless)), *granted]
 
 
-def user_line(role: Role, cluster: str, sha256: str, options: Options | None = None) -> str:
+def user_line(role: Role, cluster: str, sha256: str, options: RightsOptions | None = None) -> str:
     """Return the login of a role as Redis takes it: name, state, password hash, rights.
 
     sha256: the hash of the password; '' switches the login off.
@@ -127,7 +127,7 @@ def user_line(role: Role, cluster: str, sha256: str, options: Options | None = N
     return f"{cluster}-{role} {state} resetkeys resetchannels -@all {rights}"
 
 
-def _check_options(options: Options) -> None:
+def _check_options(options: RightsOptions) -> None:
     for queue in options.queues or ():
         if not _QUEUE_NAME.fullmatch(queue):
             raise InvalidInput(
@@ -136,7 +136,7 @@ def _check_options(options: Options) -> None:
             )
 
 
-def _merge(tables: Sequence[Kinds]) -> dict[str, str]:
+def _merge(tables: Sequence[CommandsByKind]) -> dict[str, str]:
     commands_by_kind: dict[str, set[str]] = {}
     for table in tables:
         for kind, words in table.items():

@@ -15,7 +15,7 @@ class Role(StrEnum):
     SERVE = "serve"
 
 
-Kinds = Mapping[str, str]
+CommandsByKind = Mapping[str, str]
 """Kind of key -> commands on it."""
 
 CONNECT_COMMANDS: Final = "ping select info cluster|slots cluster|info asking"
@@ -25,7 +25,7 @@ redis-py and kombu ping and select, and the check of the server reads INFO. The 
 are for a Redis Cluster: the map of slots, and a request while its slot is moved.
 """
 
-VIEW_RIGHTS: Final[Kinds] = {
+VIEW_RIGHTS: Final[CommandsByKind] = {
     ":bookings": "hgetall",
     ":config": "hgetall",
     ":leader": "hgetall",
@@ -55,7 +55,7 @@ VIEW_RIGHTS: Final[Kinds] = {
 }
 """Reads of schedulers, nodes, partitions, kinds, and tasks of known ids; every role has them."""
 
-VIEWER_RIGHTS: Final[Kinds] = {
+VIEWER_RIGHTS: Final[CommandsByKind] = {
     ":*": "type",
     ":events": "xrange xrevrange",
     "p:*": "type",
@@ -77,7 +77,7 @@ VIEWER_RIGHTS: Final[Kinds] = {
     "q:tasks": "hlen hscan",
 }
 
-AUDIT_RIGHTS: Final[Kinds] = {
+AUDIT_RIGHTS: Final[CommandsByKind] = {
     ":*": "ttl",
     "p:*": "ttl",
     "p:alive": "hgetall",
@@ -99,7 +99,7 @@ AUDIT_RIGHTS: Final[Kinds] = {
     "q:pending": "zscan",
 }
 
-CLIENT_RIGHTS: Final[Kinds] = {
+CLIENT_RIGHTS: Final[CommandsByKind] = {
     "q:apps": "zrevrange",
     "q:changed": "zadd",
     "q:dead": "zrem",
@@ -123,7 +123,7 @@ CLIENT_RIGHTS: Final[Kinds] = {
     "q:tasks": "hdel hset",
 }
 
-WORKER_RIGHTS: Final[Kinds] = {
+WORKER_RIGHTS: Final[CommandsByKind] = {
     ":dealt": "hdel hget hgetall hincrby hincrbyfloat hkeys hlen hmget hset",
     ":events": "del xadd",
     ":quarantine": "del zadd zcard zremrangebyrank",
@@ -152,7 +152,7 @@ WORKER_RIGHTS: Final[Kinds] = {
     "q:shapes": "hdel hget hset",
 }
 
-SCHEDULER_RIGHTS: Final[Kinds] = {
+SCHEDULER_RIGHTS: Final[CommandsByKind] = {
     ":bookings": "del expire hdel hmget hset",
     ":config": "exists hget hset",
     ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hkeys hlen hmget hset",
@@ -200,7 +200,7 @@ SCHEDULER_RIGHTS: Final[Kinds] = {
     "q:tasks": "del hdel hlen hscan hset",
 }
 
-RIGHTS_BY_ROLE: Final[Mapping[Role, Sequence[Kinds]]] = {
+RIGHTS_BY_ROLE: Final[Mapping[Role, Sequence[CommandsByKind]]] = {
     Role.VIEWER: (VIEW_RIGHTS, VIEWER_RIGHTS),
     Role.CLIENT: (VIEW_RIGHTS, CLIENT_RIGHTS),
     Role.WORKER: (VIEW_RIGHTS, CLIENT_RIGHTS, WORKER_RIGHTS),
@@ -250,3 +250,31 @@ _READS: Final = (
     "watch xrange xrevrange zcard zcount zrange zrangebyscore zrevrange zscan zscore"
 )
 READ_COMMANDS: Final = frozenset(_READS.split())
+
+OPERATOR_RIGHTS: Final[CommandsByKind] = {
+    "p:events": "del xadd",
+    "p:free": "setbit",
+    "p:left": "hdel hset",
+    "p:meta": "hdel hincrby hset",
+    "p:nodes": "hexists hget hkeys hset",
+    "p:notes": "hdel hget hset",
+    "q:changed": "zadd",
+    "q:dead": "zrem",
+    "q:ended": "hset",
+    "q:events": "del xadd",
+    "q:expires": "zadd",
+    "q:extra": "del expire hdel hset",
+    "q:kinds": "hdel hexists hset",
+    "q:later": "zrem",
+    "q:messages": "hdel hget",
+    "q:meta": "hincrby hmget",
+    "q:outbox": "lpush ltrim",
+    "q:pending": "zadd zcard zcount zrem",
+    "q:running": "hdel",
+    "q:taken": "hdel",
+    "q:tasks": "hdel hset",
+}
+"""The rights that `parsync serve` needs for operators, besides VIEW_RIGHTS.
+
+Serve drains nodes, and cancels and requeues tasks.
+"""

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..cli.requirements import parse_requirements
+from ..cli.options import parse_requirements
 from ..cli.states import parse_states
 from ..client import ParsyncClient
 from ..model.devices import read_indexes

@@ -1,4 +1,4 @@
-"""The body of a request, read up to a limit, and the tasks of a submitter in the body."""
+"""The body of a request, read up to a limit, and the tasks in it with their JSON schema."""
 
 import asyncio
 import json
@@ -10,9 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ..errors import InvalidInput
-from ..model.ids import shown
-from ..model.option import unknown_option
-from ..model.options import CLIENT_NAMES
+from ..model.ids import MAX_ID, shown
+from ..model.limits import MAX_BATCH
+from ..model.options import CLIENT_NAMES, OPTIONS, unknown_option
 from ..model.task import Submission
 from ..submission import Item, make_submission, numbered
 from .rights import Forbidden, judge
@@ -32,6 +32,45 @@ A link, a header or a reply_to is left out, because each can name any task or qu
 """
 
 MOST_FORM_BYTES: Final = 16 * 2**10
+
+_TYPES: Final[Mapping[type, str]] = {
+    int: "integer",
+    float: "number",
+    str: "string",
+    bool: "boolean",
+    list: "array",
+    Mapping: "object",
+}
+_SECONDS_SCHEMA: Final = {"type": ["number", "null"], "exclusiveMinimum": 0}
+_PLAIN_FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "name": {"type": "string", "description": "The name of the task."},
+    "args": {"type": ["array", "null"], "description": "Positional arguments."},
+    "kwargs": {"type": ["object", "null"], "description": "Arguments by name."},
+    "id": {
+        "type": ["string", "null"],
+        "maxLength": MAX_ID,
+        "description": (
+            "Its id, which begins with the name of the submitter and a colon; without one it gets "
+            "one."
+        ),
+    },
+    "countdown": {
+        "type": ["number", "null"],
+        "minimum": 0,
+        "description": "Seconds before which it does not run.",
+    },
+    "queue": {
+        "type": ["string", "null"],
+        "maxLength": 255,
+        "description": "The Celery queue that it is routed to.",
+    },
+    "time_limit": {**_SECONDS_SCHEMA, "description": "Seconds after which its run is ended."},
+    "soft_time_limit": {
+        **_SECONDS_SCHEMA,
+        "description": "Seconds after which its run gets SoftTimeLimitExceeded.",
+    },
+    "ignore_result": {"type": ["boolean", "null"], "description": "Keep no result."},
+}
 
 
 async def read_body(request: Request, most_bytes: int) -> bytes:
@@ -131,3 +170,29 @@ def _judge_near(submitter: KnownSubmitter, task: Submission) -> None:
     if task.options.near and not task.options.near.startswith(submitter.prefix):
         rule = f"you may name only your own tasks, whose ids begin with {submitter.prefix!r}"
         raise Forbidden(f"near={shown(task.options.near)}: {rule}")
+
+
+def _options() -> Mapping[str, Mapping[str, Any]]:
+    schemas = {}
+    for option in OPTIONS:
+        type = _TYPES[option.value]
+        types = [type, "null"] if option.default in (None, "") else type
+        items = {"items": {"type": "string"}} if type == "array" else {}
+        schemas[option.name] = {
+            "type": types,
+            **items,
+            "description": f"{option.help} It is {option.rule}.",
+        }
+    return schemas
+
+
+def task_schema() -> dict[str, Any]:
+    """Return the schema of the body of POST /api/v1/tasks."""
+    fields = {**_PLAIN_FIELDS, **_options()}
+    task = {
+        "type": "object",
+        "required": ["name"],
+        "additionalProperties": False,
+        "properties": {name: fields[name] for name in OVER_HTTP},
+    }
+    return {"anyOf": [task, {"type": "array", "items": task, "minItems": 1, "maxItems": MAX_BATCH}]}

@@ -1,7 +1,10 @@
-"""The command `serve`."""
+"""The commands `serve`: run the service, and make the secrets that its two files have."""
 
+import getpass
 import logging
+import secrets
 import signal
+import sys
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,15 +12,18 @@ from typing import Annotated
 
 import typer
 
-from ..cli.common import Cluster, Config, LogFormat, Url, make_client
+from ..cli.common import ClusterName, Config, LogFormat, Url, make_client, say
 from ..cli.run import stop_by_signal
 from ..errors import InvalidInput
 from ..logs import check_level, log_to_stderr
+from .passwords import line_of
 
 
 def register(app: typer.Typer) -> None:
-    """Add this command to the app."""
+    """Add these commands to the app."""
     app.command("serve run")(serve)
+    app.command("serve token")(serve_token)
+    app.command("serve password")(serve_password)
 
 
 def serve(
@@ -54,7 +60,7 @@ def serve(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: LogFormat = None,
     url: Url = None,
-    cluster: Cluster = None,
+    cluster: ClusterName = None,
     config: Config = None,
 ) -> None:
     """Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API.
@@ -119,3 +125,28 @@ def serve(
             feed.stop()
             surveyor.stop()
     raise typer.Exit(130 if signal.SIGINT in signals else 0)
+
+
+def serve_token() -> None:
+    """Make a token for a submitter, and its hash for the file of submitters."""
+    from .submitters import hash_token
+
+    token = secrets.token_urlsafe(32)
+    say(f"token: {token}")
+    say(f'token_sha256 = ["{hash_token(token)}"]')
+
+
+def serve_password(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The operator's name.")],
+) -> None:
+    """Make an operator's line for the file of operators.
+
+    It asks for the password, or reads a line from a pipe.
+    """
+    if sys.stdin.isatty():
+        password = getpass.getpass(f"Password of {name}: ")
+        if getpass.getpass("Again: ") != password:
+            raise InvalidInput("the two passwords differ: type the same one twice")
+    else:
+        password = sys.stdin.readline().rstrip("\n")
+    say(line_of(name, password))

@@ -14,15 +14,14 @@ from starlette.routing import Route
 from ..cli.common import plain
 from ..client import ParsyncClient
 from ..model.events import EVENT_IN_WORDS, Event, Wanted
-from ..model.moments import read_moment
+from ..model.human import read_moment
 from ..store.repair.lost_leases import now_ms
 from . import answers
 from .asker import Asker
 from .feed import EventFeed, Viewer
 from .operation import Operation
 from .query import LIMIT, Param, Query
-from .replies import encode, reply
-from .stream import BEGIN, KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, Stream
+from .replies import BEGIN, KEEP_ALIVE, MEDIA_TYPE, STREAM_HEADERS, Stream, encode, reply
 
 SINCE: Final = Param(
     "since", "10m", "Only later events: 10m (ago), 14:02 (UTC) or 2026-11-25T14:02."

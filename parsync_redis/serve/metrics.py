@@ -4,25 +4,31 @@ The values of a label are bounded: beyond the largest groups, all count as `othe
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from ..model.devices import fold
 from ..model.human import labels_shown
 from ..model.needs import are_needs, parse_needs
 from ..model.node import NodeState
-from ..model.views import NodeView
+from ..model.octaves import BOUNDS_S, TimeHistogram
+from ..model.views import DELAYS, VIEW_AGES, NodeView
 from ..placement.reasons import OTHER_REASON, REASON_PATTERNS, reason_class
 from ..store.reads.schedulers import SchedulerView
-from .survey import Survey, group_names
+from .counting import SurveyCounts
+from .survey import Survey, group_names, top
 from .surveyor import LatestSurvey
-from .time_metrics import time_metrics
-from .top import top
 
 TOP_CLASSES: Final = 20
 """The node classes with most slots have figures of their own."""
@@ -57,6 +63,39 @@ COUNTERS: Final = (
     ("parsync_died_tasks_total", "Tasks that died: they lost as many starts as they may", "died"),
 )
 """Counters: (metric, help, name of the total)."""
+
+SCHEDULER_GAUGES: Final = (
+    (
+        "parsync_smoothed_delay_seconds",
+        "Smoothed time from when a task could be taken to its commit, by which adaptive chooses",
+        "delay_ms",
+        1000,
+    ),
+    (
+        "parsync_view_age_seconds",
+        "Mean age of the scheduler's copies of partitions",
+        "view_age_ms",
+        1000,
+    ),
+    (
+        "parsync_view_age_max_seconds",
+        "Age of the scheduler's oldest copy of a partition",
+        "view_age_max_ms",
+        1000,
+    ),
+    (
+        "parsync_in_flight_tasks",
+        "Tasks that the scheduler has taken and not placed",
+        "in_flight",
+        1,
+    ),
+)
+"""Metrics of each scheduler: (metric, help, reported figure, divisor of the figure)."""
+
+MOST_CELLS: Final = 2048
+"""Maximum number of copies with an age of their own; the first schedulers have them."""
+
+BOUNDS: Final = (*map(str, BOUNDS_S), "+Inf")
 
 
 def render_metrics(latest: LatestSurvey, failed: int = 0) -> bytes:
@@ -101,10 +140,9 @@ class _SurveyCollector(Collector):
             "Servers that take no writes; keys: cluster if nobody can renew then, other of another "
             "primary"
         )
-        family, add = _gauges("parsync_refuses_writes", about, ("keys",))
-        for word, silences in (("cluster", True), ("other", False)):
-            add(sum(refusal.silences == silences for refusal in latest.survey.refusals), word)
-        yield family
+        silent = sum(refusal.silences for refusal in latest.survey.refusals)
+        servers = {"cluster": silent, "other": len(latest.survey.refusals) - silent}
+        yield _gauges("parsync_refuses_writes", about, "keys", servers)
         about = (
             "Names that nodes hold back because such tasks fail there in a row, each node counted "
             "by itself"
@@ -121,12 +159,12 @@ def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, help, float(value))
 
 
-def _gauges(
-    name: str, help: str, labels: tuple[str, ...]
-) -> tuple[GaugeMetricFamily, Callable[..., None]]:
-    """Return a gauge with labels, and the function that adds a value: `add(value, label, ...)`."""
-    family = GaugeMetricFamily(name, help, labels=labels)
-    return family, lambda value, *words: family.add_metric(words, value)
+def _gauges(name: str, help: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    """Return a gauge with a label. values: by the values of the label."""
+    family = GaugeMetricFamily(name, help, labels=[label])
+    for word, value in values.items():
+        family.add_metric([word], value)
+    return family
 
 
 def _waiting(survey: Survey) -> Iterator[Metric]:
@@ -141,33 +179,24 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
         slots_wanted[why] += kind.waiting * slots
         names[group_of(kind.name)] += kind.waiting
     words = [*(name for name, _ in REASON_PATTERNS), OTHER_REASON]
-    family, add = _gauges(
-        "parsync_waiting_tasks", "Tasks that wait for a place, by what keeps them", ("reason",)
+    about = "Tasks that wait for a place"
+    counts = {word: reasons[word] for word in words}
+    yield _gauges("parsync_waiting_tasks", f"{about}, by what keeps them", "reason", counts)
+    yield _gauges(
+        "parsync_wanted_slots",
+        "Slots that waiting tasks ask for, by what keeps them",
+        "reason",
+        {word: slots_wanted[word] for word in words},
     )
-    for word in words:
-        add(reasons[word], word)
-    yield family
-    family, add = _gauges(
-        "parsync_wanted_slots", "Slots that waiting tasks ask for, by what keeps them", ("reason",)
+    yield _gauges(
+        "parsync_waiting_tasks_by_name", f"{about}, by name", "name", dict(sorted(names.items()))
     )
-    for word in words:
-        add(slots_wanted[word], word)
-    yield family
-    family, add = _gauges(
-        "parsync_waiting_tasks_by_name", "Tasks that wait for a place, by name", ("name",)
-    )
-    for name, count in sorted(names.items()):
-        add(count, name)
-    yield family
     ages = {
         name: max(0.0, (survey.now_ms - ms) / 1000) for name, ms in sorted(survey.oldest_ms.items())
     }
     about = "Time since the waiting task that was submitted first could have been placed"
     yield _gauge("parsync_oldest_waiting_seconds", about, max(ages.values(), default=0.0))
-    family, add = _gauges("parsync_oldest_waiting_by_name_seconds", f"{about}, by name", ("name",))
-    for name, age in ages.items():
-        add(age, name)
-    yield family
+    yield _gauges("parsync_oldest_waiting_by_name_seconds", f"{about}, by name", "name", ages)
     yield _gauge("parsync_delayed_tasks", "Tasks that are not due yet", survey.counts.later)
     yield _gauge(
         "parsync_taken_tasks",
@@ -195,10 +224,9 @@ def class_of_view(node: NodeView) -> str:
 def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
     all_nodes = list(nodes)
     states = Counter(node.state for node in all_nodes)
-    family, add = _gauges("parsync_nodes", "Nodes by state", ("state",))
-    for state in NodeState:
-        add(states[state], state)
-    yield family
+    yield _gauges(
+        "parsync_nodes", "Nodes by state", "state", {state: states[state] for state in NodeState}
+    )
     usable = [(class_of_view(node), node) for node in all_nodes if node.state != "down"]
     sizes = Counter[str]()
     declared = Counter[str]()
@@ -231,69 +259,38 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         ("parsync_free_slots", "Slots that may be claimed now", free),
         ("parsync_held_slots", "Slots that tasks hold", held_slots),
     ):
-        family, add = _gauges(metric, help, ("node_class",))
-        for group, count in sorted(figures.items()):
-            add(count, group)
-        yield family
+        yield _gauges(metric, help, "node_class", dict(sorted(figures.items())))
     for metric, help, sums in (
         ("parsync_resource_amount", "Amount of a resource of nodes that are not down", amounts),
         ("parsync_resource_left", "Amount of a resource that no task holds", free_amounts),
     ):
-        family, add = _gauges(metric, help, ("node_class", "resource"))
-        for (group, resource), amount in sorted(sums.items()):
-            add(amount, group, resource)
+        family = GaugeMetricFamily(metric, help, labels=["node_class", "resource"])
+        for words, amount in sorted(sums.items()):
+            family.add_metric(words, amount)
         yield family
-
-
-SCHEDULER_GAUGES: Final = (
-    (
-        "parsync_smoothed_delay_seconds",
-        "Smoothed time from when a task could be taken to its commit, by which adaptive chooses",
-        "delay_ms",
-        1000,
-    ),
-    (
-        "parsync_view_age_seconds",
-        "Mean age of the scheduler's copies of partitions",
-        "view_age_ms",
-        1000,
-    ),
-    (
-        "parsync_view_age_max_seconds",
-        "Age of the scheduler's oldest copy of a partition",
-        "view_age_max_ms",
-        1000,
-    ),
-    (
-        "parsync_in_flight_tasks",
-        "Tasks that the scheduler has taken and not placed",
-        "in_flight",
-        1,
-    ),
-)
-"""Metrics of each scheduler: (metric, help, reported figure, divisor of the figure)."""
 
 
 def _schedulers(schedulers: Iterable[SchedulerView]) -> Iterator[Metric]:
     listed = list(schedulers)
     alive = [scheduler for scheduler in listed if scheduler.alive]
-    family, add = _gauges(
-        "parsync_schedulers", "Schedulers by whether they renewed within a lease", ("state",)
+    yield _gauges(
+        "parsync_schedulers",
+        "Schedulers by whether they renewed within a lease",
+        "state",
+        {"alive": len(alive), "silent": len(listed) - len(alive)},
     )
-    add(len(alive), "alive")
-    add(len(listed) - len(alive), "silent")
-    yield family
     yield _gauge(
         "parsync_leader",
         "1 if a scheduler that is alive leads",
         any(scheduler.leader for scheduler in alive),
     )
     for metric, help, figure, divisor in SCHEDULER_GAUGES:
-        family, add = _gauges(metric, help, ("scheduler",))
-        for scheduler in alive[:MOST_SCHEDULERS]:
-            if (value := _number(scheduler.stats.get(figure, ""))) is not None:
-                add(value / divisor, scheduler.name)
-        yield family
+        values = {
+            scheduler.name: value / divisor
+            for scheduler in alive[:MOST_SCHEDULERS]
+            if (value := _number(scheduler.stats.get(figure, ""))) is not None
+        }
+        yield _gauges(metric, help, "scheduler", values)
 
 
 def _number(text: str) -> float | None:
@@ -301,3 +298,48 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def time_metrics(counted: SurveyCounts, schedulers: Sequence[SchedulerView]) -> Iterator[Metric]:
+    """Return the metrics of durations. schedulers: the schedulers with figures of their own."""
+    about = "Time from when a task could be taken to its commit"
+    family = HistogramMetricFamily(
+        "parsync_scheduling_delay_seconds", f"{about}, by scheduler", labels=["scheduler"]
+    )
+    for scheduler in schedulers:
+        if DELAYS in scheduler.stats:
+            _add(family, scheduler.name, TimeHistogram.of(scheduler.stats[DELAYS]))
+    yield family
+    for name, help, histograms in (
+        ("parsync_wait_seconds", f"{about}, by name", counted.waits),
+        ("parsync_run_seconds", "Time that runs took, by name", counted.runs),
+    ):
+        family = HistogramMetricFamily(name, help, labels=["name"])
+        for task, histogram in sorted(histograms.items()):
+            _add(family, task, histogram)
+        yield family
+    yield _ages(schedulers)
+
+
+def _add(family: HistogramMetricFamily, word: str, histogram: TimeHistogram) -> None:
+    counts = zip(BOUNDS, map(float, accumulate(histogram.octaves)), strict=True)
+    family.add_metric([word], list(counts), histogram.total_ms / 1000)
+
+
+def _ages(schedulers: Sequence[SchedulerView]) -> Metric:
+    help = "Age of the scheduler's copy of a partition"
+    family = GaugeMetricFamily(
+        "parsync_partition_view_age_seconds", help, labels=["scheduler", "partition"]
+    )
+    free_cells = MOST_CELLS
+    for scheduler in schedulers:
+        ages = [
+            age
+            for age in scheduler.stats.get(VIEW_AGES, "").split()
+            if age.isdecimal() and len(age) < 12
+        ]
+        if (free_cells := free_cells - len(ages)) < 0:
+            break
+        for partition, age in enumerate(ages):
+            family.add_metric([scheduler.name, str(partition)], int(age) / 1000)
+    return family

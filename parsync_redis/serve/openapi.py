@@ -24,8 +24,7 @@ COMPUTED_FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 DESCRIPTION: Final = (
     "Version 1 stays as it is, except that fields may be added. The document describes the paths "
-    "of this process. "
-    "They depend on its flags."
+    "of this process. They depend on its flags."
 )
 
 

@@ -30,8 +30,8 @@ from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
 from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
 from .query import OFFSET, Param, Query, path_and_query
+from .replies import BEGIN, MEDIA_TYPE, Stream
 from .shares import OWNER, Shares
-from .stream import BEGIN, MEDIA_TYPE, Stream
 from .survey import Survey
 from .surveyor import MOST_RENDERED_PAGES, LatestSurvey, Surveyor
 
@@ -59,7 +59,7 @@ REFRESH_S: Final = 2.0
 
 ALIVE: Final = b"event: alive\ndata:\n\n"
 
-Answer = Callable[[Request], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
@@ -133,7 +133,7 @@ class Pages:
                 latest.pages[key] = body
         return _page(body)
 
-    def _followed(self, answer: Answer) -> Answer:
+    def _followed(self, answer: Endpoint) -> Endpoint:
         """Return an endpoint that answers with a page, or with a stream of the page.
 
         A request gets the stream if it accepts event streams, as EventSource does.
@@ -156,7 +156,7 @@ class Pages:
 
         return page_or_stream
 
-    async def _chunks(self, request: Request, answer: Answer) -> AsyncIterator[bytes]:
+    async def _chunks(self, request: Request, answer: Endpoint) -> AsyncIterator[bytes]:
         """Yield the page, and yield it again whenever it has changed."""
         announcer = self._surveyor.announcer
         sent = b""
@@ -177,7 +177,7 @@ class Pages:
                 yield ALIVE
             await announcer.after(number, REFRESH_S)
 
-    async def _message(self, request: Request, answer: Answer, number: int) -> bytes:
+    async def _message(self, request: Request, answer: Endpoint, number: int) -> bytes:
         """Return the page at a survey, as a message of a stream.
 
         The page is made once for all who follow it.
@@ -271,7 +271,7 @@ def message_of(page: bytes) -> bytes:
     return b"data: " + page.replace(b"\r", b"\n").replace(b"\n", b"\ndata: ") + b"\n\n"
 
 
-def _file(name: str) -> Answer:
+def _file(name: str) -> Endpoint:
     async def answer(request: Request) -> Response:
         return FileResponse(FOLDER / name, headers={"X-Content-Type-Options": "nosniff"})
 

@@ -27,13 +27,12 @@ from ..submission import ACCEPTED, Item, explain_unknown
 from . import answers
 from .api import id_in
 from .asker import Asker
-from .body import make_tasks, parse_tasks, read_body
+from .body import make_tasks, parse_tasks, read_body, task_schema
 from .operation import API_ROOT, SubmitterOperation
 from .replies import refuse, reply
 from .rights import Forbidden
 from .submitters import KnownSubmitter, Submitters
 from .surveyor import FAILURE_WARNING_EVERY_S
-from .task_schema import task_schema
 from .writer import Writer
 
 log = logging.getLogger("parsync.serve")

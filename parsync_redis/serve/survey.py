@@ -3,19 +3,27 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from ..model.named_times import TOP_NAMES
-from ..model.octaves import TimeHistogram
+from ..model.octaves import TOP_NAMES, TimeHistogram
 from ..model.views import KindView, NameView, NodeView, PartitionView
-from ..store.reads.cached_views import ViewReader
-from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines
-from ..store.reads.oldest_waiting import read_oldest
-from ..store.reads.purge import server_ms
+from ..store.reads.cancel import server_ms
+from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines, read_oldest
 from ..store.reads.schedulers import Refusal, SchedulerView, read_refusals, read_schedulers
 from ..store.reads.times import names_of, read_times, runs_of
-from ..store.reads.views import read_all_views, read_holds
+from ..store.reads.views import ViewReader, read_all_views, read_holds
 from ..store.store import Store
-from .top import top
+
+OTHER_GROUP: Final = "other"
+
+
+def top(sizes: Mapping[str, float], most: int) -> Callable[[str], str]:
+    """Return the function word -> group.
+
+    The `most` words with the largest sizes are their own groups; all other words are `other`.
+    """
+    largest = frozenset(sorted(sizes, key=lambda word: (-sizes[word], word))[:most])
+    return lambda word: word if word in largest else OTHER_GROUP
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
-"""The thread that reads a survey twice a second. All viewers get the newest survey."""
+"""The thread that reads a survey twice a second. All viewers get the newest survey.
 
+The streams of pages wait for the announcement of a new survey.
+"""
+
+import asyncio
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,8 +15,7 @@ from redis.exceptions import RedisError
 
 from ..client import ParsyncClient
 from ..errors import ParsyncError
-from ..store.reads.cached_views import ViewReader
-from .announcer import SurveyAnnouncer
+from ..store.reads.views import ViewReader
 from .counting import SurveyCounter, SurveyCounts
 from .survey import Survey, read_survey
 
@@ -32,6 +36,45 @@ FAILURE_WARNING_EVERY_S: Final = 10.0
 
 MOST_RENDERED_PAGES: Final = 200
 """Maximum number of rendered pages and answers that are kept with a survey."""
+
+
+class SurveyAnnouncer:
+    """Announces new surveys.
+
+    number: how many surveys were announced. over: whether the process stops. Any thread may call
+    `tell`; only the event loop may call the other methods.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.over = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._coming = asyncio.Event()
+
+    def tell(self) -> None:
+        """Announce a new survey."""
+        if (loop := self._loop) is not None:
+            with suppress(RuntimeError):  # the loop is closed: the process stops
+                loop.call_soon_threadsafe(self._ring)
+
+    def end(self) -> None:
+        """Let all streams end, because the process stops."""
+        self.over = True
+        self._ring()
+
+    def _ring(self) -> None:
+        self.number += 1
+        current = self._coming
+        self._coming = asyncio.Event()
+        current.set()
+
+    async def after(self, number: int, most_s: float) -> None:
+        """Wait for a survey after the survey `number`, for at most `most_s` seconds."""
+        self._loop = asyncio.get_running_loop()
+        if self.number == number:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(most_s):
+                    await self._coming.wait()
 
 
 @dataclass(frozen=True, slots=True)

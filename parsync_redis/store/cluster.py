@@ -88,8 +88,7 @@ def _create(store: Store, settings: Settings) -> dict[str, str]:
         store.run_all(_fixes(store, shards))  # opens the shards
         raise ClusterMismatch(
             f"tasks of cluster {settings.cluster!r} were submitted with shards={shards} (you asked "
-            f"for {shards_asked}): "
-            "use this value, or another cluster name"
+            f"for {shards_asked}): use this value, or another cluster name"
         )
     config = ClusterConfig(
         settings.partitions or DEFAULT_PARTITIONS,

@@ -233,8 +233,7 @@ class Runner(Reader):
         except AccessDenied:
             raise ServerUnreachable(
                 f"the server at {self.address} has not the scripts of this parsync, and this login "
-                "may not load them: "
-                "a scheduler of this version does"
+                "may not load them: a scheduler of this version does"
             ) from None
 
     def _send(

@@ -21,8 +21,7 @@ from .scripts.calls import Call
 from .server.primaries import away
 from .server.redis_cluster import ClusterClient
 from .server.server_errors import translate
-from .server.server_info import check_info
-from .server.server_run import ServerRun
+from .server.server_info import ServerRun, check_info
 
 log = logging.getLogger("parsync.store")
 

@@ -6,7 +6,6 @@ A task runs where it is called, if a submit would have accepted it.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from inspect import signature
-from types import TracebackType
 from typing import Any, Final
 
 from celery import Celery, Task
@@ -58,12 +57,7 @@ class Eager:
         self.app.conf.task_always_eager = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._before is not None
         Task.apply, self.app.conf.task_always_eager = self._before
 

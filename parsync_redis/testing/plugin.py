@@ -33,8 +33,7 @@ def parsync_app(pytestconfig: pytest.Config) -> Any:
     if not named:
         pytest.fail(
             f"parsync does not know the app to test: set the ini option {INI} = proj.celery:app, "
-            "or override the "
-            f"fixture {INI} so that it returns the app",
+            f"or override the fixture {INI} so that it returns the app",
             pytrace=False,
         )
     from celery.app.utils import find_app

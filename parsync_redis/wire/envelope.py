@@ -111,7 +111,6 @@ def not_too_large(name: object, message: bytes) -> bytes:
     if len(message) > MAX_MESSAGE:
         raise InvalidInput(
             f"the message of task {name} is too large: {len(message):,} bytes, {MAX_MESSAGE:,} are "
-            "allowed; "
-            "put large data where the worker can fetch it, and pass its address"
+            "allowed; put large data where the worker can fetch it, and pass its address"
         )
     return message

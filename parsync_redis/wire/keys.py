@@ -15,8 +15,7 @@ DEFAULT_SHARDS_OF_SEVERAL: Final = 16
 
 _OF_QUEUE: Final = (
     "meta kinds changed later tasks messages taken running ended ended_1 ended_2 outbox dead "
-    "expires shapes feasible "
-    "choices choices_1 names apps events"
+    "expires shapes feasible choices choices_1 names apps events"
 )
 QUEUE_KINDS = tuple(_OF_QUEUE.split())
 PARTITION_KINDS = (

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from ..errors import InvalidInput
 from ..model.ids import shown
-from ..model.option import unknown_option
-from ..model.options import is_seconds
+from ..model.options import is_seconds, unknown_option
 
 _TEXT_OPTION: Final = (str, "text")
 _OPTION_RULES: Final[Mapping[str, tuple[type, str]]] = {

@@ -22,7 +22,7 @@ from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.reads.purge import server_ms
+from parsync_redis.store.reads.cancel import server_ms
 from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.lua.driver import Driver
 from tests.waiting import child_ended

@@ -23,7 +23,7 @@ from parsync_redis.model.needs import parse_needs, parse_resources
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.reads.purge import find_purgeable, purge_tasks
+from parsync_redis.store.reads.cancel import find_purgeable, purge_tasks
 from parsync_redis.store.reads.schedulers import read_schedulers
 from parsync_redis.store.reads.tasks import ANY, list_tasks
 from parsync_redis.store.server.embedded import EmbeddedServer

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from parsync_redis.security.acl import Options, user_line
+from parsync_redis.security.acl import RightsOptions, user_line
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
@@ -32,7 +32,9 @@ class Guarded:
     primaries: of a cluster, if not 0.
     """
 
-    def __init__(self, program: str, options: Options | None = None, primaries: int = 0) -> None:
+    def __init__(
+        self, program: str, options: RightsOptions | None = None, primaries: int = 0
+    ) -> None:
         self._running = (
             EmbeddedCluster(primaries, program=program) if primaries else EmbeddedServer(program)
         )
@@ -54,7 +56,7 @@ class Guarded:
         self.admin = self.admins[0]
 
     @staticmethod
-    def login(client: redis.Redis, role: Role, options: Options | None = None) -> None:
+    def login(client: redis.Redis, role: Role, options: RightsOptions | None = None) -> None:
         """Makes the login of a role."""
         sha256 = hashlib.sha256(f"pw-{role}".encode()).hexdigest()
         name, *words = rules(user_line(role, CLUSTER, sha256, options))
@@ -104,6 +106,8 @@ def rules(line: str) -> list[str]:
 @pytest.fixture(scope="module", params=list(server_programs()))
 def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
     """A guarded server, once for each program."""
-    guarded = Guarded(server_programs()[request.param], Options(submitters=True, operators=True))
+    guarded = Guarded(
+        server_programs()[request.param], RightsOptions(submitters=True, operators=True)
+    )
     yield guarded
     guarded.stop()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from parsync_redis.security.acl import Options
+from parsync_redis.security.acl import RightsOptions
 from parsync_redis.security.acl_tables import Role
 from tests.conftest import server_programs
 
@@ -21,8 +21,8 @@ def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     program = server_programs()[request.param]
-    guarded = Guarded(program, Options(scan=True, results=False, queues=()), primaries=3)
-    broker = Guarded(program, Options(("celery",)))
+    guarded = Guarded(program, RightsOptions(scan=True, results=False, queues=()), primaries=3)
+    broker = Guarded(program, RightsOptions(("celery",)))
     site = Site(guarded, tmp_path_factory.mktemp("site"))
     site.stack.env["TILES_BROKER_URL"] = broker.address(Role.WORKER)
     try:

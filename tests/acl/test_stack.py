@@ -22,7 +22,7 @@ from celery.result import AsyncResult
 from parsync_redis import AccessDenied, ParsyncClient, Settings
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.model.ids import readable
-from parsync_redis.security.acl import Options
+from parsync_redis.security.acl import RightsOptions
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.serve.submitters import hash_token
 from tests.acceptance.conftest import LONG_LEASE_S
@@ -123,7 +123,8 @@ def site(
 ) -> Iterator[Site]:
     site = Site(
         Guarded(
-            server_programs()[request.param], Options(("celery",), submitters=True, operators=True)
+            server_programs()[request.param],
+            RightsOptions(("celery",), submitters=True, operators=True),
         ),
         tmp_path_factory.mktemp("site"),
     )
@@ -319,7 +320,7 @@ def test_a_viewer_lists_tasks_that_have_ended_and_audits_if_it_may_scan(site: Si
         with site.client() as client:
             client.wait([client.submit("tiles.render", [1])], PATIENCE_S)
         assert "succeeded" in site.parsync(Role.VIEWER, "tasks", "--state", "succeeded").stdout
-        site.guarded.login(site.guarded.admin, Role.VIEWER, Options(scan=True))
+        site.guarded.login(site.guarded.admin, Role.VIEWER, RightsOptions(scan=True))
         audit = site.parsync(Role.VIEWER, "doctor", "--audit")
         assert audit.returncode == 0, audit.stdout
         assert {what for _, what in site.guarded.denials()} <= {"config|get"}

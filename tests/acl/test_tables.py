@@ -5,11 +5,11 @@ import re
 import pytest
 
 from parsync_redis.errors import InvalidInput
-from parsync_redis.security.acl import Options, grants, user_line
-from parsync_redis.security.acl_operator import OPERATOR_RIGHTS
+from parsync_redis.security.acl import RightsOptions, grants, user_line
 from parsync_redis.security.acl_tables import (
     AUDIT_RIGHTS,
     CLIENT_RIGHTS,
+    OPERATOR_RIGHTS,
     RIGHTS_BY_ROLE,
     SCHEDULER_RIGHTS,
     SCRIPTS_BY_ROLE,
@@ -107,7 +107,7 @@ def test_serve_may_do_for_operators_what_their_scripts_do_and_no_more():
 
 def test_serve_may_do_only_what_its_flags_open():
     def rights(**flags):
-        found = grants(Role.SERVE, "c", Options(**flags))
+        found = grants(Role.SERVE, "c", RightsOptions(**flags))
         return {
             (word, key)
             for grant in found
@@ -153,7 +153,7 @@ def test_the_reader_of_scripts_sees_calls_in_libraries_and_none_that_are_not_cal
 def test_the_viewer_has_no_command_that_writes_and_none_that_brings_lua():
     words = {
         command
-        for grant in grants(Role.VIEWER, "c", Options(scan=True))
+        for grant in grants(Role.VIEWER, "c", RightsOptions(scan=True))
         for command in grant.commands
     }
     writing = {"hset", "hdel", "del", "set", "lpush", "zadd", "spublish", "eval", "script|load"}
@@ -167,7 +167,12 @@ def test_the_viewer_has_no_command_that_writes_and_none_that_brings_lua():
 
 @pytest.mark.parametrize("role", list(Role))
 @pytest.mark.parametrize(
-    "options", [Options(), Options((), results=False), Options(control=True, scan=True, db=7)]
+    "options",
+    [
+        RightsOptions(),
+        RightsOptions((), results=False),
+        RightsOptions(control=True, scan=True, db=7),
+    ],
 )
 def test_no_role_has_all_of_anything(role, options):
     line = user_line(role, "c", "0" * 64, options)
@@ -183,7 +188,7 @@ def test_no_role_has_all_of_anything(role, options):
 @pytest.mark.parametrize("queue", ["", "*", "a b", "a?", "a[b]", "a)", "x\n", "a~b"])
 def test_a_queue_name_that_would_widen_the_rights_is_refused(queue):
     with pytest.raises(InvalidInput, match="queue name"):
-        user_line(Role.WORKER, "c", "", Options((queue,)))
+        user_line(Role.WORKER, "c", "", RightsOptions((queue,)))
 
 
 def test_a_login_without_a_password_is_off():

@@ -142,7 +142,7 @@ OTHER_KINDS = (
     ),
     Mutant(
         "the leader judges by the wall clock",
-        f"{_SC}.leader.leader_work:LeaderWork.work",
+        f"{_SC}.leader.janitor:LeaderWork.work",
         "self._janitor.work(time.monotonic,",
         "self._janitor.work(time.time,",
     ),

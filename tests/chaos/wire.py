@@ -22,7 +22,7 @@ from parsync_redis.errors import ParsyncError, ServerUnreachable
 from parsync_redis.store import Store
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS, Call
 from parsync_redis.store.scripts.scripts import compose, lua_folder, read_header
-from parsync_redis.store.server.server_run import ServerRun
+from parsync_redis.store.server.server_info import ServerRun
 
 if TYPE_CHECKING:
     from .world import Process, World

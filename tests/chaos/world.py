@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from parsync_redis.errors import ParsyncError
 from parsync_redis.model.needs import Resources
-from parsync_redis.scheduler.leader import leader_work
+from parsync_redis.scheduler.leader import janitor
 from parsync_redis.scheduler.process import loop, membership, plan_runner
 from parsync_redis.scheduler.process.listener import understand
 from parsync_redis.store.cluster import ClusterConfig
@@ -103,7 +103,7 @@ class World:
             patch.object(loop, "time", self.clock),
             patch.object(plan_runner, "MAX_KINDS_PER_LOOK", self.dice.changes),
             patch.object(membership, "time", self.clock),
-            patch.object(leader_work, "time", self.clock),
+            patch.object(janitor, "time", self.clock),
             patch.object(starter, "time", self.clock),
             patch.object(reporter, "time", self.clock),
             patch.object(seat_keeper, "time", self.clock),

@@ -21,8 +21,8 @@ from parsync_redis.serve.surveyor import LatestSurvey
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.reads.cached_views import ViewReader
 from parsync_redis.store.reads.schedulers import STATS_KEPT_MS, holdings_of
+from parsync_redis.store.reads.views import ViewReader
 from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster

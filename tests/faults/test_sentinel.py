@@ -12,7 +12,7 @@ from parsync_redis.errors import AccessDenied, ServerUnreachable
 from parsync_redis.inspect.audit import audit
 from parsync_redis.store import Store
 from parsync_redis.store.repair.losses import read_losses
-from parsync_redis.store.server import sentinel
+from parsync_redis.store.server import connection
 from tests.clients import check_async
 from tests.conftest import server_programs
 from tests.documents import ROOT
@@ -50,7 +50,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that stands still for a second makes no Sentinel silent."""
-    monkeypatch.setattr(sentinel, "ASK_S", 30.0)
+    monkeypatch.setattr(connection, "SENTINEL_ASK_S", 30.0)
 
 
 def a_wrong_password_or_service_is_one_clear_error(watched: Watched) -> None:

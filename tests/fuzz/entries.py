@@ -26,7 +26,7 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.record import Record, TaskLine
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.scheduler.process.listener import understand
-from parsync_redis.security.acl import Options, user_line
+from parsync_redis.security.acl import RightsOptions, user_line
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.settings import Settings
 from parsync_redis.store.repair.quarantine import QuarantineEntry
@@ -243,7 +243,7 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
         ),
         "acl": Door(
             lambda r: [v.text(r), v.text(r)],
-            lambda x: user_line(Role.WORKER, x[0], "", Options((x[1],))),
+            lambda x: user_line(Role.WORKER, x[0], "", RightsOptions((x[1],))),
             share=3,
         ),
         "command line": Door(command, run_cli, share=3),

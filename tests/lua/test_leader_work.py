@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.scheduler.leader.leader_work import LeaderWork, PassOver
+from parsync_redis.scheduler.leader.janitor import LeaderWork, PassOver
 from parsync_redis.scheduler.process.membership import Membership
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig

@@ -11,7 +11,7 @@ from parsync_redis.model.ids import encode_id
 from parsync_redis.model.task import StoredState, TaskState
 from parsync_redis.store import Store
 from parsync_redis.store.reads import tasks
-from parsync_redis.store.reads.purge import find_purgeable, purge_tasks
+from parsync_redis.store.reads.cancel import find_purgeable, purge_tasks
 from parsync_redis.store.reads.tasks import list_tasks
 
 from .driver import Driver

@@ -22,9 +22,8 @@ from parsync_redis.scheduler.leader.schedulers import SchedulerDuty
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig, join_cluster, keep_config
-from parsync_redis.store.reads.cancel import Selection, find_selected
+from parsync_redis.store.reads.cancel import Selection, find_purgeable, find_selected, purge_tasks
 from parsync_redis.store.reads.demand import read_demand
-from parsync_redis.store.reads.purge import find_purgeable, purge_tasks
 from parsync_redis.store.reads.tasks import list_tasks
 from parsync_redis.store.reads.views import Directory
 from parsync_redis.store.repair.quarantine import entries

@@ -5,8 +5,7 @@ changed.
 import pytest
 
 from parsync_redis.model.node import drain_terms
-from parsync_redis.store.reads.cached_views import ViewReader
-from parsync_redis.store.reads.views import read_all_views
+from parsync_redis.store.reads.views import ViewReader, read_all_views
 from tests.lua.driver import Driver
 
 

@@ -13,8 +13,8 @@ from parsync_redis.model.status import TaskStatus
 from parsync_redis.store import Store
 from parsync_redis.store.reference import MemoryStore
 from parsync_redis.store.reference.leases import NodeRecord
-from parsync_redis.store.reference.partition import Partition
-from parsync_redis.store.reference.queue import Queue, Task
+from parsync_redis.store.reference.records import Task
+from parsync_redis.store.reference.store import Partition, Queue
 
 State = dict[str, Any]
 _SINCE: Final = re.compile(r"(since|until)=\d+")

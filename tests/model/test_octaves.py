@@ -6,14 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.model.named_times import (
+from parsync_redis.model.octaves import (
+    BOUNDS_S,
     MAX_COUNTED_NAMES,
+    OCTAVES,
     OTHER_NAMES,
     TOP_NAMES,
     NamedTimes,
+    TimeHistogram,
+    octave_of,
     read_named_times,
 )
-from parsync_redis.model.octaves import BOUNDS_S, OCTAVES, TimeHistogram, octave_of
 
 
 def histogram(*many_ms: float) -> TimeHistogram:

@@ -20,8 +20,7 @@ from parsync_redis.model.place import GiveBack, Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Call, Store
 from parsync_redis.store.reference.cluster import Cluster
-from parsync_redis.store.reference.partition import Partition
-from parsync_redis.store.reference.queue import Queue
+from parsync_redis.store.reference.store import Partition, Queue
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from tests.conftest import server_programs
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from parsync_redis.model.needs import Resources
 from parsync_redis.placement.columns import Columns
-from parsync_redis.placement.fits import fits
-from parsync_redis.placement.fitting import fitting
+from parsync_redis.placement.fits import fits, fitting
 from parsync_redis.placement.rules import PLACEMENT_RULES
 from parsync_redis.placement.rules.rule import Rule
 from parsync_redis.store import Store

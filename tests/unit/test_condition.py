@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.cli.requirements import parse_requirements
+from parsync_redis.cli.options import parse_requirements
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.condition import conditions_of, describe, holds
 from parsync_redis.model.needs import Resources, are_needs, is_resources, parse_needs
-from parsync_redis.placement.fits import fits
-from parsync_redis.placement.infeasible import explain_infeasible
+from parsync_redis.placement.fits import explain_infeasible, fits
 
 FORMS: list[tuple[object, list[str], str]] = [
     ("a", ["a"], "zone:a"),

@@ -10,7 +10,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.requests import Request
 
-from parsync_redis.cli.requirements import parse_requirements
+from parsync_redis.cli.options import parse_requirements
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.model.devices import read_indexes
 from parsync_redis.model.node import NodeState

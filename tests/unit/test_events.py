@@ -6,7 +6,7 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.events import Event, Wanted, time_line
-from parsync_redis.model.moments import read_moment
+from parsync_redis.model.human import read_moment
 from parsync_redis.model.status import Setback, TaskStatus
 from parsync_redis.model.task import TaskState
 from parsync_redis.serve.feed import MOST_EVENTS_BEHIND, Viewer, events_after

@@ -15,7 +15,6 @@ from parsync_redis.model.needs import SHARED_LABEL, TAINT_LABEL, Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.taints import tolerated
 from parsync_redis.model.times import MIN_LEARNT_RUNS, LearntTimes, RunTimes, bin_of
-from parsync_redis.placement.classes import classify
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import (
     ExpectedEnd,
@@ -25,7 +24,7 @@ from parsync_redis.placement.forecast import (
     forecast_start,
     has_room_now,
 )
-from parsync_redis.placement.now import obstacles
+from parsync_redis.placement.now import classify, obstacles
 from parsync_redis.scheduler.core.view import View
 from tests.model.test_fits import NEEDS, OFFERS
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.taints import offered_taints, tolerance
-from parsync_redis.placement.fits import fits
-from parsync_redis.placement.infeasible import explain_infeasible
+from parsync_redis.placement.fits import explain_infeasible, fits
 from parsync_redis.submission import explain_unknown
 
 OFFERS = {

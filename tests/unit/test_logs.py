@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from parsync_redis.cli.printer import JsonPrinter
+from parsync_redis.cli.dev import JsonPrinter
 from parsync_redis.errors import InvalidInput
 from parsync_redis.logs import JsonFormatter, check_level
 

@@ -17,8 +17,14 @@ from parsync_redis.cli.options import from_flags
 from parsync_redis.cli.tasks import register
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.apps import KnownTasks
-from parsync_redis.model.option import Option
-from parsync_redis.model.options import CLIENT_NAMES, DEFAULT_OPTIONS, OPTIONS, STORED, TaskOptions
+from parsync_redis.model.options import (
+    CLIENT_NAMES,
+    DEFAULT_OPTIONS,
+    OPTIONS,
+    STORED,
+    Option,
+    TaskOptions,
+)
 from parsync_redis.model.status import kept_options
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import load_rules

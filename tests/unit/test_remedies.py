@@ -16,9 +16,8 @@ from parsync_redis.model.human import needs_shown
 from parsync_redis.model.near import near_label
 from parsync_redis.model.needs import TAINT_LABEL, Resources, parse_resources, without
 from parsync_redis.model.node import trial_note
-from parsync_redis.placement.classes import classify
 from parsync_redis.placement.facts import NodeFacts
-from parsync_redis.placement.now import obstacles
+from parsync_redis.placement.now import classify, obstacles
 from parsync_redis.placement.remedies import START_WORKER, can_hold, find_remedies
 from tests.model.test_fits import NEEDS
 from tests.unit.test_explanations import clusters

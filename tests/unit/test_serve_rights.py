@@ -16,11 +16,10 @@ from parsync_redis.model.options import CLIENT_NAMES, NAMES
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
 from parsync_redis.serve.body import OVER_HTTP, make_tasks, parse_tasks
-from parsync_redis.serve.gate import OperatorAuth, read_proxies
+from parsync_redis.serve.gate import MOST_SESSIONS, SESSION_S, OperatorAuth, Sessions, read_proxies
 from parsync_redis.serve.passwords import load_operators
 from parsync_redis.serve.rate import MOST_ADDRESSES, Attempts, RateBucket
 from parsync_redis.serve.rights import FIELD_RULES, FREE_OPTIONS, Forbidden, Rights
-from parsync_redis.serve.sessions import MOST_SESSIONS, SESSION_S, Sessions
 from parsync_redis.serve.submit import own_task
 from parsync_redis.serve.submitters import KnownSubmitter, Submitters, hash_token, load_submitters
 from parsync_redis.serve.write_access import Flags

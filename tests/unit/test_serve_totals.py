@@ -1,6 +1,6 @@
 """Counters of `parsync serve` never fall, whichever schedulers come, go, and begin again."""
 
-from parsync_redis.serve.totals import MOST_REPORTERS, SchedulerTotals
+from parsync_redis.serve.counting import MOST_REPORTERS, SchedulerTotals
 from parsync_redis.store.reads.schedulers import SchedulerView
 
 

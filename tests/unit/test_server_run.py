@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsync_redis.store.server.server_run import ServerRun
+from parsync_redis.store.server.server_info import ServerRun
 
 BEFORE = ServerRun("a", "stream", at_s=100.0)
 

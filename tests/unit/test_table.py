@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from parsync_redis.cli.app import fill_watch
 from parsync_redis.cli.listing import screen
 from parsync_redis.cli.node_page import slot_ranges
 from parsync_redis.cli.table import Column, lay_out, short_ids, shorten_ids, wrapped
-from parsync_redis.cli.words import fill_watch
 
 UUIDS = [f"{n:08x}-0000-4000-8000-000000000000" for n in (1, 2)]
 COLUMNS = (

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from parsync_redis.placement.classes import classify
+from parsync_redis.placement.now import classify
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.kind_group import WaitingKind
 from parsync_redis.scheduler.core.view import View, fitting

@@ -14,9 +14,8 @@ from parsync_redis.model.place import GiveBack, Place
 from parsync_redis.model.replies import Snapshot
 from parsync_redis.model.task import Taken
 from parsync_redis.store.reference.leases import NodeRecord as Record
-from parsync_redis.store.reference.partition import Partition
-from parsync_redis.store.reference.queue import Job, Queue
-from parsync_redis.store.reference.store import MemoryStore
+from parsync_redis.store.reference.records import Job
+from parsync_redis.store.reference.store import MemoryStore, Partition, Queue
 
 from .parameters import SIM_NODE_SLOTS, Parameters
 

@@ -20,7 +20,7 @@ from parsync_redis.serve.survey import read_survey
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.reads.cached_views import ViewReader
+from parsync_redis.store.reads.views import ViewReader
 from parsync_redis.store.server.embedded import EmbeddedServer
 
 NODES: Final = 50

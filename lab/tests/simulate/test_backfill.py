@@ -21,7 +21,7 @@ from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
 from parsync_redis.scheduler.core.reservations import BarredNodes
 from parsync_redis.scheduler.leader.backfill import TASKS_PER_KIND
 from parsync_redis.scheduler.process.lease_watch import AgeTracker
-from parsync_redis.store.reference.queue import Queue
+from parsync_redis.store.reference.store import Queue
 
 MEAN_S = 10.0
 NODES = 20

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from .capacity import AmountsRule, SlotsRule
-from .labels import LabelsRule
-from .protection import ProtectionRule
+from .devices import ProtectionRule
+from .labels import LabelsRule, TaintsRule
 from .rule import Rule
-from .taints import TaintsRule
 
 PLACEMENT_RULES: Final[Sequence[Rule]] = (
     SlotsRule(),

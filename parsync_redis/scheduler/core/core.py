@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from ...model.claim import Claim, ClaimOutcome
-from ...model.named_times import NamedTimes
 from ...model.node import Node
+from ...model.octaves import NamedTimes
 from ...model.options import Strategy
 from ...model.replies import Judged, Snapshot, Took
 from ...placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector

@@ -11,7 +11,7 @@ from ...model.needs import Resources
 from ...model.node import Node
 from ...model.options import ONE_SLOT
 from ...placement.columns import Columns, Mask
-from ...placement.fitting import fitting
+from ...placement.fits import fitting
 from ...placement.rules import PLACEMENT_RULES
 from ...placement.strategy import Floats
 from .free_amounts import AmountsLeft, AmountsReader

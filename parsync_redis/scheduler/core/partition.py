@@ -18,7 +18,7 @@ from ...placement.columns import Mask
 from ...placement.strategy import SHARPNESS, Floats, Ints, pace
 from .offers import Knowers, Offers, keep
 
-Key = tuple[str, Knowers, bool]
+SeatKey = tuple[str, Knowers, bool]
 """The text of needs, who knows the task's name, and True for waiting seats, False for slots."""
 
 MAX_CACHED_BITS: Final = 1000
@@ -35,7 +35,7 @@ class BitLayout:
     def __init__(self, nodes: Sequence[Node]) -> None:
         size = max((node.first + node.span for node in nodes), default=0)
         self._nodes = len(nodes)
-        self._kept = dict[Key, Ints]()
+        self._kept = dict[SeatKey, Ints]()
         self.first_of = np.array([node.first for node in nodes], dtype=np.int64)
         self.node_of = np.full(size, -1, dtype=np.int64)
         self.is_slot = np.zeros(size, dtype=bool)
@@ -43,7 +43,7 @@ class BitLayout:
             self.node_of[node.first : node.first + node.span] = index
             self.is_slot[node.first : node.first + node.offer.slots] = True
 
-    def bits_of(self, key: Key, nodes: Mask) -> Ints:
+    def bits_of(self, key: SeatKey, nodes: Mask) -> Ints:
         """Return the positions of all slots, or waiting seats, of these nodes.
 
         key: names the answer; short answers are cached.

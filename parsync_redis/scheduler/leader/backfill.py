@@ -19,7 +19,7 @@ from ...model.times import LearntTimes
 from ...placement.backfill import MAX_BOOKINGS, LargeTask, choose, nearest, unused
 from ...placement.facts import NodeFacts
 from ...placement.forecast import ExpectedEnd
-from ...store.reads.facts import facts_of, read_holders
+from ...store.reads.live_nodes import facts_of, read_holders
 from ...store.reads.times import read_times
 from ...store.reads.views import Directory, read_booked, read_live_nodes
 from ...store.repair.lost_leases import now_ms

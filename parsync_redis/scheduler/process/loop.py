@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from ...errors import ParsyncError
 from ...health_file import HealthFile
 from ...model.ids import check_name
-from ...model.named_times import CHOOSE_EVERY_S
+from ...model.octaves import CHOOSE_EVERY_S
 from ...model.options import Strategy
 from ...model.views import DELAYS, WAITS
 from ...settings import Settings

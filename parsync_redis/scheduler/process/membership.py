@@ -2,7 +2,7 @@
 
 The thread learns who the members are (the rank of a name is its ordinal) and who leads. While this
 scheduler leads, the thread publishes the ticks. Another thread does the leader's work
-(leader_work.py).
+(leader/janitor.py).
 """
 
 import logging
@@ -20,10 +20,10 @@ from ...settings import DEFAULT_FORGET_S
 from ...store.cluster import ClusterConfig, keep_config
 from ...store.repair.losses import KEEP_S
 from ...store.server.server_errors import Backoff
-from ...store.server.server_run import ServerRun
+from ...store.server.server_info import ServerRun
 from ...store.store import Store
 from ..core.large_kinds import LargeKind
-from ..leader.leader_work import LeaderWork
+from ..leader.janitor import LeaderWork
 from ..leader.orders import OrderDuty
 from .guarded import guarded, unless_away
 from .lease_watch import HighWaterMarks, Leadership

@@ -1,12 +1,13 @@
-"""Read which tasks wait, by kind: the demand that the nodes do not meet now."""
+"""Read which tasks wait, by kind, and since when: the demand that the nodes do not meet now."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Final
 
 from ...model.ids import readable, shown
-from ...model.kind import Kind, KindLine
+from ...model.kind import Kind, KindLine, split_kind
 from ...model.views import KindView
 from ..store import Store
 
@@ -16,6 +17,18 @@ _DAMAGED_SHOWN: Final = 3
 
 LOSS_FIELDS: Final = ("lost", "died")
 """Fields of `meta` that count lost attempts and tasks that died."""
+
+_ORDERS_PER_PRIORITY: Final = 10**12
+"""An order is (9 - priority) * 10^12 + the number of the submission."""
+
+MAX_MIXED_KINDS: Final = 100
+"""Maximum number of kinds with several priorities whose first tasks are looked for.
+
+The kinds with the most tasks are chosen.
+"""
+
+ShardLine = tuple[int, str, KindLine]
+"""(shard, kind, line of the kind)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,7 @@ def read_demand(store: Store) -> list[KindView]:
     return demand_of(read_lines(store, damaged), damaged)
 
 
-def demand_of(lines: Iterable[tuple[int, str, KindLine]], damaged: list[str]) -> list[KindView]:
+def demand_of(lines: Iterable[ShardLine], damaged: list[str]) -> list[KindView]:
     """Return what `read_demand` returns, from lines that were read.
 
     damaged: the kinds whose line could not be read.
@@ -93,9 +106,7 @@ def demand_of(lines: Iterable[tuple[int, str, KindLine]], damaged: list[str]) ->
     return views
 
 
-def read_lines(
-    store: Store, damaged: list[str] | None = None
-) -> Iterator[tuple[int, str, KindLine]]:
+def read_lines(store: Store, damaged: list[str] | None = None) -> Iterator[ShardLine]:
     """Yield (shard, kind, line) of each kind of which tasks wait.
 
     damaged: takes the kinds whose line cannot be read.
@@ -110,18 +121,88 @@ def read_lines(
                     damaged.append(readable(kind))
 
 
-def read_kinds(store: Store, damaged: list[str] | None = None) -> dict[str, KindLine]:
-    """Return the line of each kind of which tasks wait, all shards together.
-
-    damaged: takes the kinds whose line cannot be read.
-    """
-    return _gather(read_lines(store, damaged))
+def read_kinds(store: Store) -> dict[str, KindLine]:
+    """Return the line of each kind of which tasks wait, all shards together."""
+    return _gather(read_lines(store))
 
 
-def _gather(lines: Iterable[tuple[int, str, KindLine]]) -> dict[str, KindLine]:
+def _gather(lines: Iterable[ShardLine]) -> dict[str, KindLine]:
     lines_by_kind: dict[str, KindLine] = {}
     for _, kind, line in lines:
         lines_by_kind[kind] = (
             line.with_shard(lines_by_kind[kind]) if kind in lines_by_kind else line
         )
     return lines_by_kind
+
+
+def read_oldest(
+    store: Store, lines: Sequence[ShardLine], group_of: Callable[[str], str]
+) -> dict[str, int]:
+    """Return, by group, since when (server time, ms) its first submitted waiting task can be taken.
+
+    group_of: returns the group of a task's name. A group whose task has just left the queue is
+    missing. Raises ServerUnreachable.
+    """
+    firsts = {(shard, kind): [line.first] for shard, kind, line in lines}
+    mixed = [line for line in lines if _levels(line[2])]
+    mixed = nlargest(MAX_MIXED_KINDS, mixed, key=lambda shard_line: shard_line[2].count)
+    reads = [(shard, kind, level) for shard, kind, line in mixed for level in _levels(line)]
+    pages = _pages(
+        store, [(shard, kind, level * _ORDERS_PER_PRIORITY) for shard, kind, level in reads]
+    )
+    for (shard, kind, _), page in zip(reads, pages, strict=True):
+        firsts[shard, kind] += [int(order) for _, order in page]
+    oldest: dict[str, tuple[int, int, int, str]] = {}
+    for (shard, kind), orders in firsts.items():
+        first = min(orders, key=lambda order: order % _ORDERS_PER_PRIORITY)
+        candidate = (first % _ORDERS_PER_PRIORITY, first, shard, kind)
+        group = group_of(split_kind(kind).name)
+        oldest[group] = min(oldest.get(group, candidate), candidate)
+    if not oldest:
+        return {}
+    pages = _pages(store, [(shard, kind, order) for _, order, shard, kind in oldest.values()])
+    ids = {group: readable(page[0][0]) for group, page in zip(oldest, pages, strict=True) if page}
+    records = store.records(ids.values(), extras=False)
+    return {
+        group: record.line.ready_ms
+        for group, record in zip(ids, records, strict=True)
+        if record.line
+    }
+
+
+def _levels(line: KindLine) -> range:
+    """Return the priorities that later tasks of a kind may have, below the first task's priority.
+
+    A priority is a level of the order: 9 - priority.
+    """
+    return range(
+        line.first // _ORDERS_PER_PRIORITY + 1, min(line.last // _ORDERS_PER_PRIORITY, 9) + 1
+    )
+
+
+def _pages(store: Store, reads: Sequence[tuple[int, str, int]]) -> list[list[tuple[bytes, float]]]:
+    """Return the first task, [(id, order)], of each (shard, kind, lowest order).
+
+    The task has the priority of that order. The list is empty if there is no such task, if the key
+    is damaged, or if its server is away.
+    """
+    commands = []
+    for shard, kind, order in reads:
+        end = (order // _ORDERS_PER_PRIORITY + 1) * _ORDERS_PER_PRIORITY - 1
+        commands.append(
+            (
+                "zrange",
+                store.keys.pending(kind, shard),
+                order,
+                end,
+                False,
+                True,
+                float,
+                True,
+                False,
+                0,
+                1,
+            )
+        )
+    replies = store.pipe_each(commands) if commands else []
+    return [[] if isinstance(reply, Exception) else reply for reply in replies]

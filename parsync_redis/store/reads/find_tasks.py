@@ -19,7 +19,7 @@ from ...model.place import Place
 from ...model.record import TaskLine, read_run
 from ...model.task import FINAL, TaskState
 from ..store import Store
-from .purge import server_ms
+from .cancel import server_ms
 from .tasks import (
     ANY,
     GENERATIONS,

@@ -1,12 +1,15 @@
-"""Nodes as they are now, from the records of a partition."""
+"""Nodes as they are now, the facts by which tasks are judged, and the tasks that hold slots."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...model.ids import readable
+from ...model.apps import KnownTasks, digest_of
+from ...model.ids import decode_id, readable
 from ...model.needs import read_amounts
 from ...model.node import Node, read_nodes
 from ...model.text import COUNTER
+from ...placement.facts import Holder, NodeFacts
+from ..store import Store
 
 
 def note_of(node: Node, note: str) -> str:
@@ -73,3 +76,49 @@ def live_nodes(
             )
         )
     return nodes
+
+
+def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> NodeFacts:
+    """Return the facts of a node for a task of this name.
+
+    apps: the tasks that workers know, by digest.
+    """
+    node = state.node
+    digest = digest_of(state.node.offer)
+    knows = not digest or (digest in apps and name in apps[digest].declared)
+    return NodeFacts(
+        node.name,
+        node.state,
+        node.draining,
+        node.offer,
+        state.free,
+        state.amounts_left,
+        state.note,
+        state.down_ms,
+        knows,
+    )
+
+
+def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Holder]:
+    """Return the tasks that hold slots of some nodes of a partition, with their amounts, each once.
+
+    A task at a waiting seat is listed with 0 slots. After a pool has shrunk, a task may hold a slot
+    behind the pool's slots. That task keeps one slot of the node shut, so the shut slot is counted
+    as the task's.
+    """
+    behind = {
+        node.name: node.offer.slots if node.has_waiting_seats else node.span for node in nodes
+    }
+    places = [lease.place for lease in store.leases(partition, nodes) if lease.leads]
+    slot_counts = [sum(slot < behind[place.node] for slot in place.slots) for place in places]
+    return [
+        Holder(
+            place.node,
+            decode_id(place.task),
+            read_amounts(place.asked),
+            slots,
+            place.since_ms,
+            place.attempt,
+        )
+        for place, slots in zip(places, slot_counts, strict=True)
+    ]

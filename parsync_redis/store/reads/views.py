@@ -1,4 +1,7 @@
-"""Read nodes, partitions and known tasks for people: a round trip for every hundred partitions."""
+"""Read nodes, partitions and known tasks for people: a round trip for every hundred partitions.
+
+A process that reads the views again and again keeps what it has parsed (ViewReader).
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -305,3 +308,60 @@ def read_all_views(
         replace(view, reserved=whom[view.name]) if view.name in whom else view for view in views
     ]
     return [partition for partition, _ in partitions], views
+
+
+class ViewReader:
+    """A reader of the views that keeps the view of each node until the node changes."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[tuple[int, bytes], _ParsedNode] = {}
+
+    def read(self, store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
+        """Yield what `read_views` yields. Raises ServerUnreachable."""
+        before = self._parsed
+        self._parsed = {}
+        for number, (meta, free, amounts_left, records, notes, counters) in fetch(store):
+            raws = {}
+            for raw, record in records.items():
+                counter = counters.get(raw, b"")
+                raws[raw] = (
+                    record,
+                    amounts_left.get(raw),
+                    notes.get(raw),
+                    counter if b"since" in counter else b"",
+                )
+                parsed = before.get((number, raw))
+                if parsed and parsed.raws == raws[raw] and parsed.bits == _bits(free, parsed.node):
+                    self._parsed[number, raw] = parsed
+            changed = {
+                raw: record for raw, record in records.items() if (number, raw) not in self._parsed
+            }
+            for state in live_nodes(number, free, amounts_left, changed, notes, counters):
+                node = state.node
+                raw = state.node.name.encode()
+                self._parsed[number, raw] = _ParsedNode(
+                    raws[raw], _bits(free, node), node, view_of(state)
+                )
+            readable_names = [raw for raw in sorted(records) if (number, raw) in self._parsed]
+            parsed_nodes = [self._parsed[number, raw] for raw in readable_names]
+            nodes_and_views = [(parsed.node, parsed.view) for parsed in parsed_nodes]
+            yield complete(store, number, meta, nodes_and_views)
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedNode:
+    """A node as it was parsed.
+
+    raws: the texts that it was parsed from. bits: its part of the bitmap. view: its view, without
+    what its leases tell.
+    """
+
+    raws: tuple[bytes | None, ...]
+    bits: bytes
+    node: Node
+    view: NodeView
+
+
+def _bits(free: bytes | None, node: Node) -> bytes:
+    """Return the bytes of the bitmap that have the bits of a node, and perhaps of neighbours."""
+    return (free or b"")[node.first // 8 : (node.first + node.span + 7) // 8]

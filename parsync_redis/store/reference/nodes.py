@@ -9,7 +9,7 @@ from .leases import Leases, NodeRecord
 from .records import Args
 
 
-class Nodes(Leases):
+class Registering(Leases):
     """The scripts that register, renew, reclaim, set and forget nodes."""
 
     def register_node(self, keys: Sequence[str], args: Args) -> list[int]:

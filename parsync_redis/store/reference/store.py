@@ -5,8 +5,8 @@
 
 The store executes the calls that `Commands` makes, by verb, and answers in the form that each call
 reads. The store is deterministic: its clock is `now_ms`, which the caller moves, and `published`
-gets the messages that a server would publish. The tasks are in queue.py, the partitions in
-partition.py. A state machine of tests/model runs each step on the store and on the scripts.
+gets the messages that a server would publish. A state machine of
+tests/model runs each step on the store and on the scripts. lua/verbs has the contract of each.
 """
 
 import re
@@ -17,22 +17,31 @@ from ...errors import BrokenContract
 from ...wire.keys import Keys
 from .. import Call
 from ..scripts.calls import Commands
+from .claiming import Claiming
 from .cluster import Cluster
-from .partition import Partition
-from .queue import Queue
+from .ending import Ending
+from .nodes import Registering
+from .running import Running
+from .submitting import Submitting
 
 T = TypeVar("T")
 _FAMILY: Final = re.compile(r"[^{]*\{[^:}]*:?([^}]*)\}")
 
 
+class Queue(Submitting, Running, Ending):
+    """The tasks of a cluster, and the scripts on them."""
+
+
+class Partition(Claiming, Registering):
+    """The nodes and leases of one partition, and the scripts on them."""
+
+
 class MemoryStore:
     """The state of one cluster, in memory; answers calls as `Store` does."""
 
-    def __init__(
-        self, cluster: str, retention_s: int = 86_400, max_starts: int = 3, shards: int = 1
-    ) -> None:
+    def __init__(self, cluster: str, shards: int = 1) -> None:
         self.keys = Keys(cluster, shards=shards)
-        self.commands = Commands(self.keys, retention_s, max_starts)
+        self.commands = Commands(self.keys)
         self.now_ms = 0
         self.published: list[tuple[str, str]] = []
         self.queues = [Queue(self) for _ in range(shards)]

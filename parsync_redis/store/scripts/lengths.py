@@ -15,8 +15,8 @@ from typing import Final
 from ...errors import BrokenContract, InvalidInput
 from ...model.ids import MAX_ENCODED_ID
 from ...model.limits import MAX_BATCH, MAX_KINDS_BYTES, MAX_MESSAGE, MAX_SLOTS, MAX_WORDS
-from ...model.named_times import TOP_NAMES
 from ...model.needs import MAX_TEXT
+from ...model.octaves import TOP_NAMES
 from ...model.times import CLASS
 
 MAX_ROWS: Final = 2 * MAX_BATCH
@@ -33,9 +33,8 @@ _SEAT_BYTES: Final = 128 + 6  # NODE/SLOT
 
 _NUMBER_ARGUMENTS: Final = (
     "all at_most bin count cursor delay_ms epoch extras failed held inbox inc keep_s kept "
-    "known_inc length level limit "
-    "max_starts most moved over partition partitions retention_s room runs score shards since "
-    "slots usual version"
+    "known_inc length level limit max_starts most moved over partition partitions retention_s room "
+    "runs score shards since slots usual version"
 )
 _LENGTHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(_NUMBER_ARGUMENTS.split(), _NUMBER_BYTES),

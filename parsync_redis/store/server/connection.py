@@ -1,16 +1,22 @@
 """Open a connection to a server, copy a connection for another thread, name the server.
 
+model/address.py reads addresses. redis-py's parser reads the options of an address, and own
+converters read those that it leaves as text.
+
 redis-py can send a lost request again by itself. Here redis-py must not do that: if a reply is
 lost, the caller repeats the request, and every script answers "yours" to a repeated request
 (docs/journey-of-a-task.md).
 """
 
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis.backoff import NoBackoff
+from redis.connection import parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
@@ -18,6 +24,7 @@ from ...errors import InvalidInput
 from ...model.address import (
     SCHEME,
     Seeds,
+    Service,
     check_address,
     is_cluster,
     parse_cluster,
@@ -25,10 +32,57 @@ from ...model.address import (
     safe_url,
 )
 from ...model.address_rules import BadAddress
-from ..address_options import read_options, split_options
 from .primaries import Primaries
 from .redis_cluster import ClusterClient
-from .sentinel import connect_service, copy_pool
+
+SENTINEL_ASK_S: Final = 1.0
+"""Seconds that one Sentinel may take to answer before the next Sentinel is asked."""
+
+
+def _keepalive(text: str) -> dict[int, int]:
+    """Return socket options: 'TCP_KEEPIDLE:60,TCP_KEEPINTVL:10' -> {socket.TCP_KEEPIDLE: 60, ...}.
+
+    Raises ValueError for an option that this system lacks.
+    """
+    pairs = [pair.split(":") for pair in text.split(",")]
+    if missing := [name for name, _ in pairs if not hasattr(socket, name)]:
+        raise ValueError(f"this system has no socket option {missing[0]}")
+    return {getattr(socket, name): int(number) for name, number in pairs}
+
+
+_CONVERTERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "protocol": int,
+    "socket_keepalive_options": _keepalive,
+    "socket_read_size": int,
+    "ssl_min_version": int,
+}
+"""Converters of the options that redis-py, or an older version of it, leaves as text."""
+
+
+def read_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of an address, converted.
+
+    Raises ValueError for a value that cannot be read.
+    """
+    chosen: dict[str, Any] = dict(parse_url(f"redis://h/?{urlencode(options)}"))
+    del chosen["host"]
+    return chosen | {
+        name: _CONVERTERS[name](value) for name, value in options.items() if name in _CONVERTERS
+    }
+
+
+def split_options(url: str) -> tuple[str, dict[str, Any]]:
+    """Return an address without the options that redis-py does not convert, and these, converted.
+
+    Raises ValueError for a value that cannot be read.
+    """
+    parts = urlsplit(url)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    converted = {name: _CONVERTERS[name](value) for name, value in pairs if name in _CONVERTERS}
+    if not converted:
+        return url, {}
+    unconverted = urlencode([(name, value) for name, value in pairs if name not in _CONVERTERS])
+    return urlunsplit(parts._replace(query=unconverted)), converted
 
 
 class Kit(NamedTuple):
@@ -92,6 +146,28 @@ def connect_cluster(seeds: Seeds, primaries: type[Primaries], **options: Any) ->
     return ClusterClient(primaries(seeds.servers, {**options, **chosen, **secured, **seeds.login}))
 
 
+def connect_service(
+    service: Service, sentinel: Any, find: Callable[..., "redis.Redis"], **options: Any
+) -> "redis.Redis":
+    """Return a client of the current primary; each new connection asks the Sentinels.
+
+    sentinel, find: the fields `sentinel` and `by_service` of a Kit. options: options of redis-py.
+    Raises ValueError if an option in the address has a value that redis-py cannot read.
+    """
+    chosen = read_options(service.options)
+    limits = {"socket_timeout": SENTINEL_ASK_S, "socket_connect_timeout": SENTINEL_ASK_S}
+    sentinel_tls = (
+        {"ssl": True, **read_options(service.sentinel_tls)} if service.sentinel_secured else {}
+    )
+    sentinel_options = {**options, **limits, **sentinel_tls, **service.sentinel_login}
+    tls = {"ssl": True} if service.secured else {}
+    service_options = {**options, "db": service.db, **chosen, **tls, **service.login}
+    sentinels = sentinel(
+        service.sentinels, min_other_sentinels=service.min_others, sentinel_kwargs=sentinel_options
+    )
+    return find(sentinels, service.name, **service_options)
+
+
 def copy_client(client: "redis.Redis") -> "redis.Redis":
     """Return a client for the same server, with connections of its own."""
     if isinstance(client, ClusterClient):
@@ -102,6 +178,16 @@ def copy_client(client: "redis.Redis") -> "redis.Redis":
     else:
         own_pool = type(pool)(connection_class=pool.connection_class, **pool.connection_kwargs)
     return redis.Redis(connection_pool=own_pool)
+
+
+def copy_pool(pool: SentinelConnectionPool) -> SentinelConnectionPool:
+    """Return a new pool that asks the same Sentinels."""
+    options = {
+        key: value for key, value in pool.connection_kwargs.items() if key != "connection_pool"
+    }
+    return SentinelConnectionPool(
+        pool.service_name, pool.sentinel_manager, connection_class=pool.connection_class, **options
+    )
 
 
 def address_of(client: "redis.Redis") -> str:

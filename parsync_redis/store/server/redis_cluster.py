@@ -30,7 +30,7 @@ from ...errors import ParsyncError
 from ...model.ids import readable
 from .primaries import NotSent, Primaries, away
 from .server_errors import refusal
-from .server_run import ServerRun
+from .server_info import ServerRun
 from .slot_map import key_of, slot_of
 
 _NOT_EXECUTED: Final = (AskError, ClusterDownError, TryAgainError)

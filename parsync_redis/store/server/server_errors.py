@@ -158,8 +158,7 @@ def _no_primary(address: str, answers: str) -> ParsyncError:
         )
     return ServerUnreachable(
         f"the Sentinels of {address} know no primary: they do not answer, it has not been chosen "
-        "yet, or they call it "
-        "by another name"
+        "yet, or they call it by another name"
     )
 
 

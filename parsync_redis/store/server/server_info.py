@@ -1,7 +1,14 @@
-"""Judge a server by its INFO: whether parsync can use it, and what its crash would cost."""
+"""What a server's INFO tells: whether parsync can use it, what its crash would cost, and its run.
 
+Two runs of a server are told apart, and a replica from the server that it replaces.
+"""
+
+from __future__ import annotations
+
+import time
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
 from ...errors import ServerUnfit
 
@@ -38,8 +45,7 @@ def check_info(address: str, info: Mapping[str, Any], in_cluster: bool = False) 
     if policy != "noeviction":
         raise ServerUnfit(
             f"the server at {address} evicts keys (maxmemory-policy {policy}), which would lose "
-            "tasks; "
-            "set it to noeviction: redis-cli CONFIG SET maxmemory-policy noeviction"
+            "tasks; set it to noeviction: redis-cli CONFIG SET maxmemory-policy noeviction"
         )
     return {**info, "name": name, "version": version}
 
@@ -52,3 +58,44 @@ def explain_durability(info: Mapping[str, Any]) -> str:
         "its append-only file is off: a crash loses all since its last snapshot; redis-cli CONFIG "
         "SET appendonly yes"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRun:
+    """A run of a server, as its INFO tells it.
+
+    id: its run id, '' while the server is away. history: the id of the server's replication stream.
+    before: the id of the stream of the server whose place this server has taken, up to the offset
+    `since`. up_s: whole seconds since the server's process began. at_s: when INFO was read, in
+    monotonic seconds.
+    """
+
+    SECTIONS: ClassVar = ("server", "replication")
+    """The sections of INFO that `of` reads."""
+
+    id: str = ""
+    history: str = ""
+    before: str = ""
+    since: int = 0
+    up_s: int = 0
+    at_s: float = field(default_factory=time.monotonic, compare=False)
+
+    @classmethod
+    def of(cls, info: Mapping[str, object]) -> ServerRun:
+        """Return the run that these sections of INFO describe; missing fields are empty."""
+        return cls(
+            str(info.get("run_id", "")),
+            str(info.get("master_replid", "")),
+            str(info.get("master_replid2", "")),
+            int(str(info.get("second_repl_offset", 0))),
+            int(str(info.get("uptime_in_seconds", 0))),
+        )
+
+    def took_over_from(self, earlier: ServerRun) -> bool:
+        """Return True if this server was a replica of `earlier`'s server and has taken its place.
+
+        The last writes of the earlier server may be lost then. A server that restarts goes on with
+        its own stream too, but its process began after `earlier` was read.
+        """
+        is_replica = bool(earlier.history) and self.before == earlier.history
+        return self.id != earlier.id and is_replica and self.up_s > self.at_s - earlier.at_s

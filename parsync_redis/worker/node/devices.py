@@ -1,6 +1,6 @@
-"""The devices of a node, and the variables that tell a run its devices.
+"""The devices of a node, the variables that tell a run its devices, and the GPUs of the machine.
 
-The user declares the devices, or this module finds the GPUs of the machine. The worker's own
+The user declares the devices (node.py), or this module finds the GPUs. The worker's own
 CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES bounds both: a run's variable
 has entries of that list only.
 """
@@ -11,13 +11,11 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from ...errors import InvalidInput
-from ...model.devices import read_indexes
 from ...model.ids import shown
 from ...model.place import Place
 from . import amd
@@ -36,7 +34,6 @@ CONTAINERS: Final = "NVIDIA_VISIBLE_DEVICES"
 CONTAINER_WORDS: Final = ("", "all", "none", "void")
 """Words that NVIDIA_VISIBLE_DEVICES may have instead of a list."""
 
-NO_DEVICES: Final = "none"
 NO_GPU: Final = "-1"
 """The list of a run without GPUs.
 
@@ -45,12 +42,10 @@ An empty list shows all GPUs to HIP, and looks like no list to many programs.
 NVIDIA_CONTROL_FILE: Final = Path("/dev/nvidiactl")
 """NVIDIA's driver makes this file."""
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GPU_ENTRY: Final = re.compile(r"\d+|(GPU|MIG)-\S+")
 _ASK_FOR_SOME: Final = (
     "this node declares none, so it takes the tasks that ask for none; --parsync-device gpu=0,1 "
-    "declares devices, "
-    "--parsync-device none says that there are none"
+    "declares devices, --parsync-device none says that there are none"
 )
 
 
@@ -134,87 +129,7 @@ def read_device_list(variable: str) -> DeviceList | None:
     return DeviceList(variable, text, tuple(entries))
 
 
-# Any: the values of click options, each of its own type
-def node_devices(
-    flags: Mapping[str, Any], flag_names: Mapping[str, str], find: bool
-) -> NodeDevices:
-    """Return the devices of a node by its flags; raises InvalidInput.
-
-    find: look for GPUs if no flag declares devices. flag_names: for each option the flag or
-    variable by which the user set it, for messages.
-    """
-    words = list(flags.get("parsync_device") or ())
-    amounts = _pairs(
-        flag_names.get("parsync_device_resource", ""), flags.get("parsync_device_resource")
-    )
-    devices = NodeDevices()
-    if words and words != [NO_DEVICES]:
-        devices.indexes = read_indexes(flag_names["parsync_device"], words)
-        devices.by_bus = CUDA_ORDER not in os.environ
-    elif find and not words:
-        devices = find_gpus(amounts)
-    detected = bool(devices.entries)
-    devices.shared = bool(flags.get("parsync_shared_devices")) and words != [NO_DEVICES]
-    devices.resources |= amounts
-    if "gpu" in devices.indexes:
-        lists = [variable for variable in GPU_LISTS if read_device_list(variable)]
-        devices.variables.setdefault("gpu", lists[0] if lists else CUDA)
-    chosen = _pairs(
-        flag_names.get("parsync_device_variable", ""), flags.get("parsync_device_variable")
-    )
-    for kind, variable in chosen.items():
-        where = (
-            f"{flag_names['parsync_device_variable']} {shown(f'{kind}={variable}')} is not valid"
-        )
-        if kind not in devices.indexes:
-            kinds = ", ".join(sorted(devices.indexes)) or "none"
-            raise InvalidInput(f"{where}: the node has no device {kind!r}; its devices are {kinds}")
-        if not _VARIABLE.fullmatch(variable):
-            raise InvalidInput(f"{where}: it must be KIND=VARIABLE, gpu=ROCR_VISIBLE_DEVICES")
-        devices.variables[kind] = variable
-    for kind, variable in devices.variables.items() if not detected else ():
-        devices.entries[kind] = _entries(
-            flag_names["parsync_device"], kind, devices.indexes[kind], variable
-        )
-    if devices.variables.get("gpu") in GPU_LISTS:
-        _check_gpus(devices, detected)
-    return devices
-
-
-def _entries(flag: str, kind: str, indexes: list[str], variable: str) -> dict[str, str]:
-    """Return the entry of a run's variable for each declared index.
-
-    The indexes name entries of the list that the worker was given. If the list lacks some of them,
-    the indexes are positions in the list. Raises InvalidInput for a position behind the end of the
-    list.
-    """
-    allowed = read_device_list(variable)
-    if (
-        allowed is None
-        or not all(map(str.isdecimal, indexes))
-        or set(indexes) <= {*allowed.entries}
-    ):
-        return dict(zip(indexes, indexes, strict=True))
-    if any(int(index) >= len(allowed.entries) for index in indexes):
-        if allowed.entries:
-            right = f"name them ({', '.join(allowed.entries)}), or count them from 0"
-        else:
-            right = f"say --parsync-device {NO_DEVICES}, or start the worker without {variable}"
-        raise InvalidInput(
-            f"{flag} {kind}={','.join(indexes)} is not valid: {allowed} lets this worker use "
-            f"{len(allowed.entries)} devices: {right}"
-        )
-    entries = {index: allowed.entries[int(index)] for index in indexes}
-    if any(map(str.isdecimal, entries.values())):
-        log.warning(
-            "%s %s=%s does not name devices of %s, which this worker was given, so it counts them "
-            "from 0: runs get %s",
-            *(flag, kind, ",".join(indexes), allowed, ",".join(entries.values())),
-        )
-    return entries
-
-
-def _check_gpus(devices: NodeDevices, detected: bool) -> None:
+def check_gpus(devices: NodeDevices, detected: bool) -> None:
     """Warn of declared GPUs that nvidia-smi does not list, and of lists that clash.
 
     A declared GPU should be a whole card. ROCm applies one list within another list.
@@ -227,8 +142,7 @@ def _check_gpus(devices: NodeDevices, detected: bool) -> None:
             if other_list != variable and (device_list := read_device_list(other_list)):
                 log.warning(
                     "%s also restricts this worker. ROCm counts the devices of one list within the "
-                    "other, so runs may "
-                    "see none of theirs in %s: start the worker without %s",
+                    "other, so runs may see none of theirs in %s: start the worker without %s",
                     *(device_list, variable, other_list),
                 )
     if detected or variable != CUDA or not has_smi:
@@ -246,8 +160,7 @@ def _check_gpus(devices: NodeDevices, detected: bool) -> None:
         elif len(named) > 1:
             log.warning(
                 "this node declares gpu %s, a card in %d slices, of which a run sees the first: "
-                "without "
-                "--parsync-device the node declares each slice",
+                "without --parsync-device the node declares each slice",
                 *(index, len(named)),
             )
 
@@ -401,22 +314,6 @@ def _warn_of_container(gpus: list[Gpu], device_list: DeviceList | None) -> None:
     if device_list is None and words and len(words) < len(cards):
         log.warning(
             "%s=%s names %d of the %d GPUs that %s lists. No container's runtime has applied it, "
-            "and this node "
-            "declares all: start the worker with %s if the others are not its own",
+            "and this node declares all: start the worker with %s if the others are not its own",
             *(CONTAINERS, shown(os.environ[CONTAINERS]), len(words), len(cards), SMI, CUDA),
         )
-
-
-def _pairs(flag: str, words: Iterable[str] | None) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for word in words or ():
-        name, equals, value = word.partition("=")
-        if not equals or name in pairs:
-            problem = (
-                f"{name} was given before, as {pairs[name]!r}"
-                if name in pairs
-                else "it must be NAME=VALUE"
-            )
-            raise InvalidInput(f"{flag} {word!r} is not valid: {problem}")
-        pairs[name] = value
-    return pairs

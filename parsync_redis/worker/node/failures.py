@@ -62,7 +62,7 @@ MAX_STREAK_IDS: Final = 1000
 MAX_TALLIED_RUNS: Final = 200
 """A tally with more runs than this is halved, so that recent runs count more."""
 
-Counts = tuple[str, int, int, int, int]
+NameCounts = tuple[str, int, int, int, int]
 """A name, its new runs and failures, the length of its streak, and the ms left of its hold."""
 
 
@@ -253,12 +253,12 @@ class Failures:
 
     def report(
         self, commands: Commands, partition: int, node: str, inc: int
-    ) -> tuple[Call[Compared], list[Counts]] | None:
+    ) -> tuple[Call[Compared], list[NameCounts]] | None:
         """Return the call that reports new counts, and the counts; None without news."""
         with self._lock:
             self._is_due = False
             all_fail = self._node.is_surprise
-            counts = list[Counts]()
+            counts = list[NameCounts]()
             told_names = set[str]()
             now_s = time.monotonic()
             for name, tally in self._names.items():
@@ -297,7 +297,7 @@ class Failures:
                         name, tally, now_s
                     )
 
-    def not_reported(self, counts: list[Counts]) -> None:
+    def not_reported(self, counts: list[NameCounts]) -> None:
         """Take back counts that could not be reported."""
         with self._lock:
             for name, runs, failed, *_ in counts:

@@ -1,22 +1,35 @@
-"""The offer of a worker that is a node, by its flags and the facts about the worker."""
+"""The offer of a worker that is a node: its slots, resources and devices.
+
+The flags and the facts about the worker say what it offers. devices.py finds GPUs of the machine.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...errors import InvalidInput
 from ...model.apps import KnownTasks, offer_with
-from ...model.devices import device_amounts
-from ...model.ids import check_name
+from ...model.devices import device_amounts, read_indexes
+from ...model.ids import check_name, shown
 from ...model.limits import MAX_SLOTS
 from ...model.needs import QUEUE_LABEL, Resources, queue_label
 from ...model.taints import offered_taints
 from ...store.server.server_errors import AWAY
 from ...store.store import Store
-from .devices import NodeDevices, node_devices
+from .devices import (
+    CUDA,
+    CUDA_ORDER,
+    GPU_LISTS,
+    NodeDevices,
+    check_gpus,
+    find_gpus,
+    read_device_list,
+)
 from .look_ahead import room_of
 from .process_limits import warn_of_limits
 from .worker_port import WorkerFacts
@@ -24,6 +37,9 @@ from .worker_port import WorkerFacts
 log = logging.getLogger("parsync.agent")
 
 T = TypeVar("T")
+
+NO_DEVICES: Final = "none"
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 FLAGS = (
     "parsync",
@@ -113,6 +129,11 @@ def pairs(flag: str, words: Iterable[str] | None, several: bool = False) -> dict
     return pairs_by_name
 
 
+def _values(flag: str, words: Iterable[str] | None) -> dict[str, str]:
+    """Return the values of a flag's NAME=VALUE words by name; raises InvalidInput."""
+    return {name: value for name, (value,) in pairs(flag, words).items()}
+
+
 # Any: the values of click options, each of its own type
 def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, str]) -> NodeSpec:
     """Return what the worker offers by its flags; raises InvalidInput.
@@ -131,8 +152,7 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, 
     _check("parsync_slots", flag_names, lambda: Resources.of(slots))
     if slots > worker.concurrency:
         slots = _slots_of(worker, flag_names["parsync_slots"], slots)
-    amounts = pairs(flag_names.get("parsync_resource", ""), flags.get("parsync_resource"))
-    resources = {name: amount for name, (amount,) in amounts.items()}
+    resources = _values(flag_names.get("parsync_resource", ""), flags.get("parsync_resource"))
     labels = pairs(flag_names.get("parsync_label", ""), flags.get("parsync_label"), several=True)
     _check("parsync_resource", flag_names, lambda: Resources.of(1, resources))
     _check("parsync_label", flag_names, lambda: Resources.of(1, None, labels))
@@ -189,7 +209,7 @@ def _devices(
     Threads share one environment, so they can have none.
     """
     threads = worker.pool == "threads"
-    devices = node_devices(flags, flag_names, find="gpu" not in resources)
+    devices = _declared_devices(flags, flag_names, find="gpu" not in resources)
     if threads and devices.indexes:
         if "parsync_device" in flag_names:
             raise InvalidInput(
@@ -217,6 +237,84 @@ def _devices(
             lambda: Resources.of(1, resources, None, (), devices.indexes, devices.resources),
         )
     return devices
+
+
+# Any: the values of click options, each of its own type
+def _declared_devices(flags: dict[str, Any], flag_names: dict[str, str], find: bool) -> NodeDevices:
+    """Return the devices of a node by its flags; raises InvalidInput.
+
+    find: look for GPUs if no flag declares devices. flag_names: for each option the flag or
+    variable by which the user set it, for messages.
+    """
+    words = list(flags.get("parsync_device") or ())
+    amounts = _values(
+        flag_names.get("parsync_device_resource", ""), flags.get("parsync_device_resource")
+    )
+    devices = NodeDevices()
+    if words and words != [NO_DEVICES]:
+        devices.indexes = read_indexes(flag_names["parsync_device"], words)
+        devices.by_bus = CUDA_ORDER not in os.environ
+    elif find and not words:
+        devices = find_gpus(amounts)
+    detected = bool(devices.entries)
+    devices.shared = bool(flags.get("parsync_shared_devices")) and words != [NO_DEVICES]
+    devices.resources |= amounts
+    if "gpu" in devices.indexes:
+        lists = [variable for variable in GPU_LISTS if read_device_list(variable)]
+        devices.variables.setdefault("gpu", lists[0] if lists else CUDA)
+    chosen = _values(
+        flag_names.get("parsync_device_variable", ""), flags.get("parsync_device_variable")
+    )
+    for kind, variable in chosen.items():
+        where = (
+            f"{flag_names['parsync_device_variable']} {shown(f'{kind}={variable}')} is not valid"
+        )
+        if kind not in devices.indexes:
+            kinds = ", ".join(sorted(devices.indexes)) or "none"
+            raise InvalidInput(f"{where}: the node has no device {kind!r}; its devices are {kinds}")
+        if not _VARIABLE.fullmatch(variable):
+            raise InvalidInput(f"{where}: it must be KIND=VARIABLE, gpu=ROCR_VISIBLE_DEVICES")
+        devices.variables[kind] = variable
+    for kind, variable in devices.variables.items() if not detected else ():
+        devices.entries[kind] = _run_entries(
+            flag_names["parsync_device"], kind, devices.indexes[kind], variable
+        )
+    if devices.variables.get("gpu") in GPU_LISTS:
+        check_gpus(devices, detected)
+    return devices
+
+
+def _run_entries(flag: str, kind: str, indexes: list[str], variable: str) -> dict[str, str]:
+    """Return the entry of a run's variable for each declared index.
+
+    The indexes name entries of the list that the worker was given. If the list lacks some of them,
+    the indexes are positions in the list. Raises InvalidInput for a position behind the end of the
+    list.
+    """
+    allowed = read_device_list(variable)
+    if (
+        allowed is None
+        or not all(map(str.isdecimal, indexes))
+        or set(indexes) <= {*allowed.entries}
+    ):
+        return dict(zip(indexes, indexes, strict=True))
+    if any(int(index) >= len(allowed.entries) for index in indexes):
+        if allowed.entries:
+            right = f"name them ({', '.join(allowed.entries)}), or count them from 0"
+        else:
+            right = f"say --parsync-device {NO_DEVICES}, or start the worker without {variable}"
+        raise InvalidInput(
+            f"{flag} {kind}={','.join(indexes)} is not valid: {allowed} lets this worker use "
+            f"{len(allowed.entries)} devices: {right}"
+        )
+    entries = {index: allowed.entries[int(index)] for index in indexes}
+    if any(map(str.isdecimal, entries.values())):
+        log.warning(
+            "%s %s=%s does not name devices of %s, which this worker was given, so it counts them "
+            "from 0: runs get %s",
+            *(flag, kind, ",".join(indexes), allowed, ",".join(entries.values())),
+        )
+    return entries
 
 
 def _check(flag: str, flag_names: dict[str, str], make: Callable[[], T]) -> T:

@@ -11,7 +11,7 @@ from ..isolation.machine import Isolation
 from .failures import Failures
 from .look_ahead import LookAhead
 from .node import NodeSpec
-from .runs import Key, Runs
+from .runs import RunKey, Runs
 
 log = logging.getLogger("parsync.agent")
 
@@ -30,7 +30,7 @@ class Offered(NamedTuple):
 
     note: str
     empty: bool
-    behind: frozenset[Key]
+    behind: frozenset[RunKey]
 
 
 class AgentState:

@@ -21,12 +21,12 @@ from ...store.repair.repair import repair_partition
 from ...store.server.server_errors import AWAY, is_damage
 from ...store.store import Store
 from .node_state import AgentState
-from .runs import Key, Run
+from .runs import Run, RunKey
 from .worker_port import WorkerPort
 
 log = logging.getLogger("parsync.agent")
 
-Record = tuple[str, str]
+StoredRun = tuple[str, str]
 """The line of a task and the text of its run, as the server has them; '' for a missing one."""
 
 
@@ -36,7 +36,7 @@ class Reconciler:
     def __init__(self, node: AgentState, port: WorkerPort) -> None:
         self._node = node
         self._port = port
-        self._seen: set[Key] = set()
+        self._seen: set[RunKey] = set()
         self._shard = 0  # whose copy of the app's tasks was looked at last
 
     def reconcile(self, store: Store) -> None:
@@ -209,7 +209,7 @@ class Reconciler:
                 run.ending = how if how in Signals.__members__ else "SIGTERM"
                 self._port.terminate(run.request, run.ending)
 
-    def _records(self, store: Store, ids: Sequence[str]) -> dict[str, Record]:
+    def _records(self, store: Store, ids: Sequence[str]) -> dict[str, StoredRun]:
         """Return the line and the run of each task by its id.
 
         Tasks of a shard that is away are left out.
@@ -222,7 +222,7 @@ class Reconciler:
                 ("hmget", keys.queue(kind, shard), ids_of_shard) for kind in ("tasks", "running")
             ]
         replies = store.pipe_each(reads)
-        records: dict[str, Record] = {}
+        records: dict[str, StoredRun] = {}
         for (_, ids_of_shard), lines, places in zip(
             shards, replies[::2], replies[1::2], strict=True
         ):
@@ -256,7 +256,7 @@ class Reconciler:
             spec.tell(store)
 
 
-def _is_marked(run: Run, records: dict[str, Record]) -> bool:
+def _is_marked(run: Run, records: dict[str, StoredRun]) -> bool:
     """Return whether the task of a run has rare fields, such as a cancel.
 
     The run must be the present run of the task.
@@ -265,12 +265,12 @@ def _is_marked(run: Run, records: dict[str, Record]) -> bool:
     return line.startswith("+") and place_text(place) == run.place.text
 
 
-def _began(run: Run, records: dict[str, Record]) -> bool:
+def _began(run: Run, records: dict[str, StoredRun]) -> bool:
     """Return whether the server knows that a run has started; True if its shard is away."""
     record = records.get(run.place.task)
     return record is None or record[1].startswith(f"{run.place.text} started=")
 
 
-def _key(lease: Lease) -> Key:
+def _key(lease: Lease) -> RunKey:
     """Return the key by which the table of runs knows a lease's run."""
     return lease.place.task, lease.place.attempt, lease.slot

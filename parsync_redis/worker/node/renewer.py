@@ -22,7 +22,7 @@ from ...store.store import Store
 from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
 from .node_state import LEAVING_S, AgentState, Offered
-from .runs import Key, Run
+from .runs import Run, RunKey
 from .worker_port import WorkerPort
 
 log = logging.getLogger("parsync.agent")
@@ -189,7 +189,7 @@ class Renewer:
         node = self._node
         processes = self._port.processes
         node.spec.follow(processes, self._port.queues)
-        behind = frozenset[Key]() if node.spec.room else node.runs.behind(node.spec.offer.slots)
+        behind = frozenset[RunKey]() if node.spec.room else node.runs.behind(node.spec.offer.slots)
         return Offered(node.spec.note, processes == 0, behind)
 
     def _tell_offer(self, store: Store, config: ClusterConfig) -> None:

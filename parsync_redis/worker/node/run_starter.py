@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -212,14 +212,12 @@ class Starter:
             return ([wide], sorted(slots)) if len(slots) == len(held_slots) else ([], [])
         return (waiting, slots) if slots else ([], [])
 
-    def hand_back(self, why: str, is_meant: Callable[[Run], bool] = lambda run: True) -> list[Run]:
+    def hand_back(self, why: str) -> None:
         """Hand back waiting runs, whose tasks are placed elsewhere. Any thread may call this."""
         with self._turn:
-            runs = [run for run in self._node.runs.waiting() if is_meant(run)]
-            for run in runs:
+            for run in self._node.runs.waiting():
                 run.why = why
                 self._reporter.ended(run, "recalled")
-        return runs
 
 
 @contextmanager

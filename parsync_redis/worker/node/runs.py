@@ -15,7 +15,7 @@ from typing import Final
 from ...model.place import Place
 from .worker_port import RunRequest
 
-Key = tuple[str, str, int]  # task, attempt, slot
+RunKey = tuple[str, str, int]  # task, attempt, slot
 
 KEPT_PASSES: Final = 10
 """The passes of the reconciler for which the table keeps reported outcomes: two leases."""
@@ -90,7 +90,7 @@ class Run:
         return "its node is drained" if self.ending == "recalled" else self.why
 
     @property
-    def key(self) -> Key:
+    def key(self) -> RunKey:
         """The run's key in the table."""
         return self.place.task, self.place.attempt, self.place.slot
 
@@ -99,9 +99,9 @@ class Runs:
     """The runs of one process by task, attempt and slot."""
 
     def __init__(self) -> None:
-        self._runs: dict[Key, Run] = {}
+        self._runs: dict[RunKey, Run] = {}
         # each with the pass in which it left the table, the oldest first
-        self._told: dict[Key, tuple[int, Run]] = {}
+        self._told: dict[RunKey, tuple[int, Run]] = {}
         self._passes = 0
         self._reserved: set[int] = set()
         self._lock = threading.Lock()
@@ -123,7 +123,7 @@ class Runs:
             self._runs[run.key] = run
             return True
 
-    def behind(self, slots: int) -> frozenset[Key]:
+    def behind(self, slots: int) -> frozenset[RunKey]:
         """Return the keys of the runs that hold a slot behind a node's first `slots` slots."""
         with self._lock:
             return frozenset(
@@ -218,7 +218,7 @@ class Runs:
                     break
                 del self._told[key]
 
-    def get(self, key: Key) -> Run | None:
+    def get(self, key: RunKey) -> Run | None:
         """Return the run of that key."""
         with self._lock:
             return self._runs.get(key)
@@ -229,7 +229,7 @@ class Runs:
             return None
         return self.get((str(place["id"]), str(place["attempt"]), int(place["slot"])))
 
-    def keys(self) -> set[Key]:
+    def keys(self) -> set[RunKey]:
         """Return the keys that are in the table now."""
         with self._lock:
             return set(self._runs)

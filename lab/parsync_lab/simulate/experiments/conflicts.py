@@ -18,7 +18,7 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.store.reference.queue import Queue
+from parsync_redis.store.reference.store import Queue
 
 from ..claims import ClaimCheck, about
 from ..cluster import SimCluster
