@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 from tests.waiting import until
 
 TASKS = 3000

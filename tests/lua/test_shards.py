@@ -13,7 +13,6 @@ import pytest
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import BrokenContract, ClusterMismatch, ParsyncError, ServerUnreachable
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import id_in_shard, shard_of
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission, TaskState
@@ -33,6 +32,7 @@ from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.wire.keys import Keys
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 
 SHARDS = 4
 IDS = [f"t{number}" for number in range(12)]
