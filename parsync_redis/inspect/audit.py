@@ -330,8 +330,8 @@ def _crowded_nodes(store: Store, partitions: Iterable[int]) -> Iterator[str]:
     if [*judge_slots(nodes(), before)]:
         nodes_now = nodes()
         after = _runs(store)
-        kept = {id: text for id, text in before.items() if after.get(id) == text}
-        yield from judge_slots(nodes_now, kept)
+        in_both_reads = {id: text for id, text in before.items() if after.get(id) == text}
+        yield from judge_slots(nodes_now, in_both_reads)
 
 
 def judge_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str]) -> Iterator[str]:

@@ -405,6 +405,7 @@ def test_a_cluster_that_is_refused_is_open_to_clients(server: EmbeddedServer):
     assert early.run(submit[1]) == ["submitted"]
 
 
+@pytest.mark.unaudited  # its settings have more shards than a cluster may have
 def test_an_error_that_no_server_explains_is_raised(store: Store):
     with pytest.raises(BrokenContract):
         keep_config(store, ClusterConfig(8, 0.5, 10.0, shards=257))
