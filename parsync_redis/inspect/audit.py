@@ -65,7 +65,9 @@ def audit(store: Store, say: Callable[[str], object] = lambda _: None) -> list[s
         partitions = partitions_of(store.config())  # tells the number of shards, too
         keys = find_keys(store)
         looked_at = {*range(partitions), *keys.numbers("p")}
-        findings = repair_all(store, dry=True, partitions=looked_at, kinds=keys.kinds, say=say)
+        findings = repair_all(
+            store, dry=True, partitions=looked_at, kinds=keys.kinds, messages=False, say=say
+        )
         faults = [f"{finding.where}: {finding.flaw}" for finding in findings]
         checks: list[Callable[[], Iterable[str]]] = [
             partial(leaked_keys, store, keys),

@@ -100,14 +100,17 @@ AUDIT_RIGHTS: Final[Kinds] = {
     "q:extra": "hmget",
     "q:kinds": "hget hlen hscan hvals",
     "q:later": "zcard zmscore zscan",
-    "q:messages": "hexists hlen hscan",
+    "q:messages": "hexists hlen",
     "q:meta": "hget hmget",
     "q:pending": "zcard zmscore zrange zscan",
     "q:running": "hlen hmget hscan",
     "q:taken": "hlen hmget hscan",
     "q:tasks": "hlen hmget hscan",
 }
-"""The rights that a viewer needs for `doctor --audit`: what the scripts that look read, and Python."""
+"""The rights that a viewer needs for `doctor --audit`: what the scripts that look read, and Python.
+
+The audit counts messages and does not read them: they have the arguments of all tasks.
+"""
 
 AUDIT_SCRIPTS: Final = "look_at_nodes look_over repair_partition repair_queue"
 """The scripts that look. The last two write only if their call says so, which a viewer may not."""

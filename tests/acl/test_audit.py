@@ -15,6 +15,7 @@ from parsync_redis.security.acl_tables import Role
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
+from parsync_redis.store.scripts.calls import Call
 from tests.lua.driver import Driver, dump
 
 from .conftest import CLUSTER, Guarded
@@ -75,11 +76,12 @@ def test_the_scripts_that_look_repair_nothing_for_a_viewer(
     guarded.admin.hset(viewer.keys.partition(0, "left"), "n1", "no amounts")
     guarded.admin.hset(viewer.keys.queue("meta"), "floor", "x")
     before = dump(admin)
-    for call in (
+    calls: list[Call[Any]] = [
         viewer.commands.repair_partition(0, "shut"),
         viewer.commands.repair_partition(0, "open"),
         viewer.commands.repair_queue(0),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(AccessDenied):
             viewer.run(call)
     assert dump(admin) == before

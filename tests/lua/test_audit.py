@@ -206,7 +206,7 @@ BROKEN: dict[str, Break] = {
 
 
 NAMED_AS = {
-    "there are 5 messages, of 4 tasks": ":tasks ghost:",
+    "there are 5 messages, of 4 tasks": ":messages: there are 5 messages, of 4 tasks",
     "task waits has an attempt that was never given out": ":meta submitted:",
     "two kinds changed at the same version": ":kinds a:",
     "p0: bit 40 is 1, but is of no node": ":free bits:",

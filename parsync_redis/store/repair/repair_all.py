@@ -155,12 +155,16 @@ class Repairer:
         )
 
     def look_over_all(
-        self, shard: int, most: int = MAX_BATCH, more_kinds: Iterable[bytes] = ()
+        self,
+        shard: int,
+        most: int = MAX_BATCH,
+        more_kinds: Iterable[bytes] = (),
+        messages: bool = True,
     ) -> Iterator["ShardDamage"]:
         """Check all entries of a shard, step by step.
 
         Entries of indexes come first, because they tell of tasks without a line. more_kinds: kinds
-        that have a queue, which the index of kinds may not list.
+        that have a queue, which the index of kinds may not list. messages: check the messages, too.
         """
         kinds = list(dict.fromkeys([*self.kinds(shard), *more_kinds]))
         for start in range(0, len(kinds), 50):
@@ -169,8 +173,10 @@ class Repairer:
             )
         for kind in kinds:
             yield from self._whole(shard, b"pending " + kind, most, skip=True)
-        for index in (*INDEXES_OF_QUEUE, "tasks", "messages", *GENERATIONS):
-            yield from self._whole(shard, index, MESSAGES_PER_LOOK if index == "messages" else most)
+        for index in (*INDEXES_OF_QUEUE, "tasks", *GENERATIONS):
+            yield from self._whole(shard, index, most)
+        if messages:
+            yield from self._whole(shard, "messages", MESSAGES_PER_LOOK)
 
     def kinds(self, shard: int) -> list[bytes]:
         """Return the kinds of which tasks wait in a shard, or waited lately."""
@@ -289,14 +295,15 @@ def repair_all(
     dry: bool = False,
     partitions: Iterable[int] = (),
     kinds: Mapping[int, Sequence[bytes]] | None = None,
+    messages: bool = True,
     say: Callable[[str], object] = lambda _: None,
 ) -> list[Finding]:
     """Find all damage in a cluster, and repair it unless `dry`. Returns the findings.
 
     A shard whose server is away is left out. A dry run cannot see behind a key of another type.
     partitions: partitions to look at besides those of the cluster's settings. kinds: shard -> kinds
-    that have a queue, besides those that the index of kinds lists. say: is called with a text about
-    the progress.
+    that have a queue, besides those that the index of kinds lists. messages: check each message;
+    False for a login that may only count messages. say: is called with a text about the progress.
     """
     findings: list[Finding] = []
     if dry:
@@ -311,11 +318,15 @@ def repair_all(
             try:
                 highest = 0
                 entries = 0
-                for look in repairer.look_over_all(shard, more_kinds=(kinds or {}).get(shard, ())):
+                kinds_of_shard = (kinds or {}).get(shard, ())
+                for look in repairer.look_over_all(shard, MAX_BATCH, kinds_of_shard, messages):
                     highest = max(highest, look.highest)
                     entries += look.count
                     say(f"shard {shard} of {store.keys.shards}: {entries} entries were looked at")
                 levels[shard] = highest if highest > counts.submitted else 0
+                if not messages and counts.messages > counts.tasks:
+                    flaw = f"there are {counts.messages} messages, of {counts.tasks} tasks"
+                    findings.append(Finding(store.keys.queue("messages", shard), flaw, ""))
             except (DamagedState, ResponseError) as error:
                 if not dry:
                     raise
