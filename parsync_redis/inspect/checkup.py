@@ -129,7 +129,9 @@ def _audit(store: Store, say: Callable[[str], object]) -> Check:
     try:
         return judge_audit(audit(store, say))
     except ServerUnreachable as error:
-        return Check("audit", "fail", str(error), "audit again once a scheduler runs")
+        return Check(
+            "audit", "fail", str(error), "audit again when all servers answer and a scheduler runs"
+        )
 
 
 def _queue(store: Store) -> Check:
