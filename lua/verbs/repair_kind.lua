@@ -9,9 +9,11 @@
 -- COMPLEXITY: O(log pending)
 --- @include kind/index
 
--- is_sound: return whether the line and the version of a kind say what its queue says.
+-- is_sound: return whether the line and the version of a kind say what its queue says. No other
+-- kind has the version.
 local function is_sound(queue, line, version)
-  local is_dated = version and tonumber(version) <= COUNTED.version
+  local is_dated = version and tonumber(version) >= 1 and tonumber(version) <= COUNTED.version
+    and #redis.call('ZRANGEBYSCORE', changed, version, version, 'LIMIT', 0, 2) == 1
   if queue.count == 0 then
     return not line and (is_dated or not version)
   end

@@ -1,208 +1,176 @@
-"""The audit: check what must be true of a cluster's state after every script.
+"""The audit behind `parsync doctor --audit`.
 
-The audit reads key by key while other processes write. So a fault that it sees is a suspicion. The
-audit reports the fault only if an atomic read shows the same fault (second_look.py).
+The scripts that look judge each shard and each partition, as the leader's search for damage does. A
+script sees the keys of one hash tag, and knows only ids that an index lists. This module checks
+what no script can see: which keys there are, tasks in a wrong shard, rare fields, inboxes of no
+node, and whether runs and leases agree.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+import redis
 from redis.exceptions import RedisError
 
+from ..errors import DamagedState
 from ..model.ids import readable
-from ..model.node import Lease, Node
+from ..model.limits import MAX_BATCH
+from ..model.node import Node
+from ..model.record import place_text, read_run
 from ..store.reads.tasks import GENERATIONS
-from ..store.server.server_errors import translate
+from ..store.reads.views import partitions_of
+from ..store.repair.repair_all import repair_all
+from ..store.server.server_errors import is_damage, translate
 from ..store.store import Store
 from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
-from .kind_audit import audit_kinds
-from .partition_audit import PartitionState, audit_partition, number
-from .second_look import (
-    RARE_FIELDS,
-    is_suspect_kind,
-    read_atomically,
-    recheck_kinds,
-    recheck_messages,
-    recheck_slots,
-    recheck_tasks,
-    recheck_versions,
-    tasks_named_in,
-)
-from .task_audit import QueueState, RareFields, audit_slots, audit_tasks
 
 KEYS_PER_ROUND_TRIP: Final = 500
 
-KeyTable = Mapping[str, tuple[str, str]]
-"""Every key of the cluster -> (family, name). Family: a shard 'q0', a partition 'p3', or ''."""
+TASKS_PER_MULTI: Final = 200
+"""Maximum number of tasks in one MULTI: other clients wait for the server meanwhile."""
+
+RARE_FIELDS: Final = ("cancel", "next", "run", "ended_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKeys:
+    """The keys of a cluster, as a scan found them.
+
+    named: key -> (family, name); the family is a shard 'q0', a partition 'p3', or ''. kinds:
+    shard -> kinds with a queue, as the keys have them. extras: shard -> tasks with rare fields.
+    inboxes: partition -> its nodes with an inbox.
+    """
+
+    named: dict[str, tuple[str, str]] = field(default_factory=dict)
+    kinds: dict[int, list[bytes]] = field(default_factory=dict)
+    extras: dict[int, list[str]] = field(default_factory=dict)
+    inboxes: dict[int, list[str]] = field(default_factory=dict)
+
+    def numbers(self, family: str) -> set[int]:
+        """Return the numbers of the shards ('q') or partitions ('p') that have keys."""
+        return {int(name[1:]) for name, _ in self.named.values() if name.startswith(family)}
 
 
 def audit(store: Store, say: Callable[[str], object] = lambda _: None) -> list[str]:
     """Return a sentence for each fault of the state; [] if all is well.
 
-    say: is called with a text about the progress. Raises ServerUnreachable.
+    Each fault was there at one moment. say: is called with a text about the progress. Raises
+    ServerUnreachable, and AccessDenied for a login that may not run the scripts that look.
     """
     try:
-        store.config()  # tells the number of shards
-        keys = _keys(store)
-        numbers = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")})
-        faults = [*_leaks(store, keys)]
-        running = dict[str, str]()
-        partitions = list[PartitionState]()
-        for number in numbers:
-            say(f"partition {number} of {len(numbers)}")
-            partitions.append(_partition(store, number, keys, store.pipe))
-            if audit_partition(partitions[-1]):
-                reread = _partition(store, number, _keys(store), partial(read_atomically, store))
-                faults += audit_partition(reread)
-        shards = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("q")})
-        for shard in sorted({*shards, *range(store.keys.shards)}):
-            say(f"shard {shard} of {max(store.keys.shards, *shards, 1)}")
-            faults += _queue(store, shard, keys, partitions, running, say)
-        nodes = {
-            (partition.number, name): node
-            for partition in partitions
-            for name, node in partition.nodes.items()
-        }
-        if [*audit_slots(nodes, running)]:
-            faults += recheck_slots(nodes, lambda: _running(store), store)
-        return faults
+        partitions = partitions_of(store.config())  # tells the number of shards, too
+        keys = find_keys(store)
+        looked_at = {*range(partitions), *keys.numbers("p")}
+        findings = repair_all(
+            store, dry=True, partitions=looked_at, kinds=keys.kinds, messages=False, say=say
+        )
+        faults = [f"{finding.where}: {finding.flaw}" for finding in findings]
+        checks: list[Callable[[], Iterable[str]]] = [
+            partial(leaked_keys, store, keys),
+            partial(_strange_inboxes, store, keys),
+            partial(misplaced_tasks, store, keys),
+            partial(_rare_fields, store, keys),
+            partial(_unleased_runs, store),
+            partial(_crowded_nodes, store, looked_at),
+        ]
+        for check in checks:
+            faults += _faults_of(check)
+        return list(dict.fromkeys(faults))
     except (RedisError, OSError) as error:
         raise translate(store.address, error) from None
 
 
-def _running(store: Store) -> dict[str, str]:
-    replies = store.pipe([("hgetall", key) for key in store.keys.queues("running")])
-    return {readable(id): readable(text) for reply in replies for id, text in reply.items()}
+def _faults_of(check: Callable[[], Iterable[str]]) -> Iterator[str]:
+    """Yield the faults that a check finds, and the damaged key that ends the check."""
+    try:
+        yield from check()
+    except (DamagedState, RedisError) as error:
+        if not isinstance(error, DamagedState) and not is_damage(error):
+            raise
+        yield f"not everything can be looked at: {error}"
 
 
-def _keys(store: Store) -> KeyTable:
+# -- the keys --------------------------------------------------------------------------------------
+
+
+def find_keys(store: Store) -> FoundKeys:
+    """Scan the server for the keys of the cluster."""
     head = store.keys.tick.partition("}:tick")[0]
     form = re.compile(re.escape(head) + r"(?::([qp]\d+))?\}:(.*)", re.DOTALL)
-    names = [
-        name.decode(errors="replace")
-        for name in store.client.scan_iter(match=head + "*", count=KEYS_PER_ROUND_TRIP)
-    ]
-    return {
-        name: (match[1] or "", match[2])
-        for name in sorted(names)
-        if (match := form.fullmatch(name))
-    }
+    keys = FoundKeys()
+    tables = {"extra:": keys.extras, "inbox:": keys.inboxes}
+    for raw_key in store.client.scan_iter(match=head + "*", count=KEYS_PER_ROUND_TRIP):
+        key = readable(raw_key)
+        match = form.fullmatch(key)
+        if match is None:
+            continue
+        family = match[1] or ""
+        keys.named[key] = (family, match[2])
+        if family and match[2].startswith("pending:"):
+            kind = raw_key.partition(b"}:pending:")[2]
+            keys.kinds.setdefault(int(family[1:]), []).append(kind)
+        for prefix, table in tables.items():
+            if family and match[2].startswith(prefix):
+                table.setdefault(int(family[1:]), []).append(match[2].removeprefix(prefix))
+    return keys
 
 
-def _pipelined(store: Store, command: str, calls: Iterable[Sequence[Any]]) -> Iterator[Any]:
-    """Yield the replies to one command with many argument rows, a chunk per round trip."""
-    rows = list(calls)
-    for start in range(0, len(rows), KEYS_PER_ROUND_TRIP):
-        pipe: Any
-        with store.client.pipeline(transaction=False) as pipe:
-            for row in rows[start : start + KEYS_PER_ROUND_TRIP]:
-                pipe.execute_command(command, *row)
-            yield from pipe.execute()
-
-
-def _leaks(store: Store, keys: KeyTable) -> Iterator[str]:
+def leaked_keys(store: Store, keys: FoundKeys) -> Iterator[str]:
     """Yield the keys without expiry that are no part of the cluster's structure.
 
     Keys of tasks, kinds and nodes are checked elsewhere.
     """
     structure = {"": CLUSTER_KINDS, "q": QUEUE_KINDS, "p": PARTITION_KINDS}
     owned_prefixes = {"": (), "q": ("extra:", "pending:"), "p": ("inbox:",)}
-    ttls = _pipelined(store, "TTL", ((key,) for key in keys))
-    for (key, (family, name)), ttl in zip(keys.items(), ttls, strict=True):
-        is_expected = name.startswith(owned_prefixes[family[:1]]) or name in structure[family[:1]]
-        if not is_expected and ttl == -1:
+    strange = [
+        key
+        for key, (family, name) in keys.named.items()
+        if name not in structure[family[:1]] and not name.startswith(owned_prefixes[family[:1]])
+    ]
+    for key, ttl in zip(strange, store.pipe([("ttl", key) for key in strange]), strict=True):
+        if ttl == -1:
             yield f"key {key} is leaked: it is of no known kind and never expires"
 
 
-def _queue(
-    store: Store,
-    shard: int,
-    keys: KeyTable,
-    partitions: Iterable[PartitionState],
-    running: dict[str, str],
-    say: Callable[[str], object],
-) -> Iterator[str]:
-    """Yield the faults of the tasks and kinds of a shard.
+def _strange_inboxes(store: Store, keys: FoundKeys) -> Iterator[str]:
+    """Yield the inboxes of nodes that are not registered."""
+    for number, names in sorted(keys.inboxes.items()):
+        replies = read_atomically(
+            store,
+            [
+                ("hmget", store.keys.partition(number, "nodes"), names),
+                *(("exists", store.keys.inbox(number, name)) for name in names),
+            ],
+        )
+        for name, record, exists in zip(names, replies[0], replies[1:], strict=True):
+            if exists and record is None:
+                yield f"p{number}: there is an inbox of {name}, which is no node"
 
-    running: task -> its run; the function adds the runs of this shard.
-    """
-    client: Any = store.client
 
-    def queue(name: str) -> str:
-        return store.keys.queue(name, shard)
+# -- the tasks -------------------------------------------------------------------------------------
 
-    def scores(key: str) -> dict[str, float]:
-        return {
-            readable(id): score for id, score in client.zscan_iter(key, count=KEYS_PER_ROUND_TRIP)
-        }
 
-    def texts(name: str) -> dict[str, str]:
-        return {
-            readable(k): readable(v)
-            for k, v in client.hscan_iter(queue(name), count=KEYS_PER_ROUND_TRIP)
-        }
-
-    names = [name for family, name in keys.values() if family == f"q{shard}"]
-    queues = {
-        kind: scores(store.keys.pending(kind, shard)) for kind in _names_after(names, "pending:")
-    }
-    counters = client.hmget(queue("meta"), "submitted", "version")
-    submitted, version = (number(readable(counter or b"")) for counter in counters)
-    lines = texts("kinds")
-    changed = scores(queue("changed"))
-    if [*audit_kinds(queues, lines, changed, version)]:
-        suspects = [
-            kind
-            for kind in {**queues, **lines}
-            if is_suspect_kind(kind, queues, lines, changed, version)
-        ]
-        yield from recheck_kinds(store, shard, suspects)
-        yield from recheck_versions(store, shard)
-    tasks = texts("tasks")
-    running_here = texts("running")
-    running |= running_here
-    busy = {*running_here, *texts("taken"), *scores(queue("dead"))}
-    yield from (
-        _misplaced(store, shard, id, id in busy) for id in tasks if store.keys.shard_of(id) != shard
-    )
-    have_message = _pipelined(store, "HEXISTS", ((queue("messages"), id) for id in tasks))
-    silent = [id for id, has_message in zip(tasks, have_message, strict=True) if not has_message]
-    leases = [lease for partition in partitions for lease in partition.leases.values()]
-    nodes: dict[str, Node] = {}
-    for partition in partitions:
-        nodes |= partition.nodes
-    state = QueueState(
-        tasks,
-        silent,
-        messages=client.hlen(queue("messages")),
-        taken=texts("taken"),
-        running=running_here,
-        queues=queues,
-        later=scores(queue("later")),
-        dead=scores(queue("dead")),
-        ended=[texts(name) for name in GENERATIONS],
-        extras=_rare_fields(store, shard, _names_after(names, "extra:")),
-        nodes=nodes,
-        leases={lease.place.text for lease in leases},
-        submitted=submitted,
-    )
-    indexes = (
-        state.taken,
-        running_here,
-        *queues.values(),
-        state.later,
-        state.dead,
-        state.extras,
-        *state.ended,
-    )
-    suspects = tasks_named_in([*audit_tasks(state)], {*tasks}.union(*indexes))
-    say(f"shard {shard}: {len(tasks)} tasks were read, {len(suspects)} are looked at again")
-    faults = [*recheck_tasks(store, shard, suspects, queues, submitted)]
-    yield from faults
-    without_message = sum(fault.endswith(" has no message") for fault in faults)
-    yield from recheck_messages(store, shard, without_message)
+def misplaced_tasks(store: Store, keys: FoundKeys) -> Iterator[str]:
+    """Yield the tasks that are in a shard other than their own."""
+    for shard in sorted({*keys.numbers("q"), *range(store.keys.shards)}):
+        prefix = store.keys.prefix(shard=shard)
+        client: Any = store.client
+        lines = client.hscan_iter(prefix + "tasks", count=KEYS_PER_ROUND_TRIP)
+        ids = [readable(id) for id, _ in lines]
+        misplaced = [id for id in ids if store.keys.shard_of(id) != shard]
+        for start in range(0, len(misplaced), MAX_BATCH):
+            chunk = misplaced[start : start + MAX_BATCH]
+            commands: list[tuple[Any, ...]] = [
+                ("hmget", prefix + "taken", chunk),
+                ("hmget", prefix + "running", chunk),
+                ("zmscore", prefix + "dead", chunk),
+            ]
+            for id, *entries in zip(chunk, *store.pipe(commands), strict=True):
+                yield _misplaced(store, shard, id, any(entry is not None for entry in entries))
 
 
 def _misplaced(store: Store, shard: int, id: str, busy: bool) -> str:
@@ -227,83 +195,176 @@ def _misplaced(store: Store, shard: int, id: str, busy: bool) -> str:
     return f"{fault}; submit it again (the same id is safe), then {clean_up}"
 
 
-def _names_after(names: Iterable[str], prefix: str) -> list[str]:
-    """Return the names that begin with the prefix, without the prefix."""
-    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+@dataclass(frozen=True, slots=True)
+class RareFields:
+    """The rare fields of a task that the audit reads, and whether the fields expire."""
+
+    fields: Mapping[str, str]
+    expires: bool
 
 
-def _rare_fields(store: Store, shard: int, ids: Sequence[str]) -> dict[str, RareFields]:
-    """Return the rare fields of tasks by id."""
+def judge_rare_fields(
+    id: str, rare: RareFields, has_ended: bool, marked: str, is_running: bool, is_dead: bool
+) -> Iterator[str]:
+    """Check that the line of a task with rare fields has the mark '+'.
+
+    No rare field of a run may outlive the run. marked: the text that begins with the mark, of the
+    task's line or of its record as an ended task.
+    """
+    if not marked.startswith("+"):
+        yield f"task {id} has rare fields of which its line does not tell"
+    if rare.expires != has_ended:
+        yield f"task {id} has {'not ' if rare.expires else ''}ended, but its rare fields " + (
+            "expire" if rare.expires else "never expire"
+        )
+    fields_of_run = [] if is_running else ["cancel"]
+    if not is_running and (has_ended or not _is_published_elsewhere(rare.fields)):
+        fields_of_run.append("next")
+    fields_of_run += [] if is_dead else ["run", "ended_ms"]
+    if outlived := [name for name in fields_of_run if name in rare.fields]:
+        yield f"task {id} keeps {', '.join(outlived)} of a run that is over"
+
+
+def _is_published_elsewhere(fields: Mapping[str, str]) -> bool:
+    """Return whether the successor was published by another program than the run.
+
+    Such a successor outlives the run.
+    """
+    options = "".join(fields.get("next", "").split(" ")[2:3])
+    return any(word.startswith("pub=") for word in options.split(","))
+
+
+def _rare_fields(store: Store, keys: FoundKeys) -> Iterator[str]:
+    """Yield the faults of rare fields."""
+    for shard, ids in sorted(keys.extras.items()):
+        for start in range(0, len(ids), TASKS_PER_MULTI):
+            yield from _rare_fields_of(store, shard, ids[start : start + TASKS_PER_MULTI])
+
+
+def _rare_fields_of(store: Store, shard: int, ids: Sequence[str]) -> Iterator[str]:
+    """Yield the faults that rare fields of tasks have at one moment."""
+
+    def queue(kind: str) -> str:
+        return store.keys.queue(kind, shard)
+
     prefix = store.keys.prefix("extra:", shard)
-    rows = _pipelined(store, "HMGET", ((prefix + id, *RARE_FIELDS) for id in ids))
-    ttls = _pipelined(store, "TTL", ((prefix + id,) for id in ids))
-    rare = {}
-    for id, row, ttl in zip(ids, rows, ttls, strict=True):
+    commands: list[Sequence[Any]] = [
+        ("hmget", queue(kind), ids) for kind in ("tasks", "running", *GENERATIONS)
+    ]
+    commands.append(("zmscore", queue("dead"), ids))
+    indexes = len(commands)
+    for id in ids:
+        commands += [("hmget", prefix + id, list(RARE_FIELDS)), ("ttl", prefix + id)]
+    replies = read_atomically(store, commands)
+    lines, runs, *ends, dead = replies[:indexes]
+    for row, id in enumerate(ids):
+        values, ttl = replies[indexes + 2 * row : indexes + 2 * row + 2]
+        if ttl == -2:  # deleted since the scan
+            continue
         fields = {
             name: readable(value)
-            for name, value in zip(RARE_FIELDS, row, strict=True)
+            for name, value in zip(RARE_FIELDS, values, strict=True)
             if value is not None
         }
-        rare[id] = RareFields(fields, ttl >= 0)
-    return rare
+        end = next((readable(texts[row]) for texts in ends if texts[row] is not None), "")
+        marked = readable(lines[row] or b"") or end.partition("\n")[2] or "+"
+        yield from judge_rare_fields(
+            id,
+            RareFields(fields, ttl >= 0),
+            lines[row] is None,
+            marked,
+            runs[row] is not None,
+            dead[row] is not None,
+        )
 
 
-def _partition(
-    store: Store,
-    number: int,
-    keys: KeyTable,
-    read: Callable[[Sequence[tuple[Any, ...]]], list[Any]],
-) -> PartitionState:
-    """Return the records of a partition. read: runs plain commands and returns the replies."""
-    names_in_partition = [name for family, name in keys.values() if family == f"p{number}"]
-    nodes_with_inbox = sorted(_names_after(names_in_partition, "inbox:"))
-
-    def key(kind: str) -> str:
-        return store.keys.partition(number, kind)
-
-    hashes = ("nodes", "slots", "meta", "left", "alive", "notes")
-    commands: list[tuple[Any, ...]] = [("hgetall", key(kind)) for kind in hashes]
-    commands += [
-        ("zrange", key("changed"), 0, -1, False, True),
-        ("smembers", key("lost")),
-        ("get", key("free")),
-    ]
-    of_records = len(commands)
-    commands += [("exists", store.keys.inbox(number, name)) for name in nodes_with_inbox]
-    replies = read(commands)
-    *tables, changed, lost, free = replies[:of_records]
-    texts = [{_text(k): _text(v) for k, v in table.items()} for table in tables]
-    lines, seats, meta, free_amounts, alive, notes = texts
-    nodes = {}
-    bad = []
-    for name, line in lines.items():
-        try:
-            nodes[name] = Node.of(name, line)
-        except ValueError as error:
-            bad.append(str(error))
-    leases = {}
-    for seat, line in seats.items():
-        name, _, slot = seat.rpartition("/")
-        try:
-            leases[name, int(slot)] = Lease.of(name, int(slot), line)
-        except ValueError as error:
-            bad.append(str(error))
-    have_inbox = zip(nodes_with_inbox, replies[of_records:], strict=True)
-    return PartitionState(
-        number,
-        meta,
-        nodes,
-        leases,
-        bits=free or b"",
-        free_amounts=free_amounts,
-        changed={_text(name): float(version) for name, version in changed},
-        alive=alive,
-        notes=notes,
-        lost={readable(name) for name in lost},
-        inboxes={name for name, exists in have_inbox if exists},
-        bad=bad,
-    )
+# -- runs and leases -------------------------------------------------------------------------------
 
 
-def _text(value: bytes) -> str:
-    return value.decode(errors="replace")
+def _runs(store: Store) -> dict[str, str]:
+    """Return the entries of `running` of all shards: task -> its run."""
+    client: Any = store.client
+    return {
+        readable(id): readable(text)
+        for key in store.keys.queues("running")
+        for id, text in client.hscan_iter(key, count=KEYS_PER_ROUND_TRIP)
+    }
+
+
+def _unleased_runs(store: Store) -> Iterator[str]:
+    """Yield the runs at places without their lease.
+
+    A lease is there before its run and until after it. So the run is read before the lease and
+    after the lease. No place is written twice, so a run that both reads show was there meanwhile.
+    """
+    places = [place for text in _runs(store).values() if (place := read_run(text)[0])]
+    for start in range(0, len(places), MAX_BATCH):
+        chunk = places[start : start + MAX_BATCH]
+        partition = store.keys.partition
+        leases = store.pipe([("hmget", partition(p.partition, "slots"), [p.seat]) for p in chunk])
+        suspects = [
+            place
+            for place, (lease,) in zip(chunk, leases, strict=True)
+            if lease != place.text.encode()
+        ]
+        commands = [
+            command
+            for place in suspects
+            for command in (
+                ("hmget", partition(place.partition, "nodes"), [place.node]),
+                ("hmget", store.keys.in_shard_of("running", place.task), [place.task]),
+            )
+        ]
+        replies = iter(store.pipe(commands))
+        for place, (record,), (text,) in zip(suspects, replies, replies, strict=True):
+            run = readable(text or b"")
+            if record is not None and place_text(run) == place.text:
+                yield f"task {place.task} has no lease at its place: {run!r:.200}"
+
+
+def _crowded_nodes(store: Store, partitions: Iterable[int]) -> Iterator[str]:
+    """Yield the nodes that run more tasks than they have slots."""
+
+    def nodes() -> dict[tuple[int, str], Node]:
+        return {(p, name): node for p in partitions for name, node in store.nodes(p).items()}
+
+    before = _runs(store)
+    if [*judge_slots(nodes(), before)]:
+        nodes_now = nodes()
+        after = _runs(store)
+        in_both_reads = {id: text for id, text in before.items() if after.get(id) == text}
+        yield from judge_slots(nodes_now, in_both_reads)
+
+
+def judge_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each node that runs more tasks than it has slots.
+
+    nodes: (partition, name) -> node. running: task -> its run, in all shards. Runs of an earlier
+    incarnation do not count: the node may have had more slots.
+    """
+    used: Counter[tuple[int, str]] = Counter()
+    for id, text in running.items():
+        place, started_ms = read_run(text)
+        if place is None or started_ms is None or place.task != id:
+            continue
+        node = nodes.get((place.partition, place.node))
+        if node is not None and place.inc == node.inc:
+            used[place.partition, place.node] += len(place.slots)
+    for (partition, name), slots in used.items():
+        offered = nodes[partition, name].offer.slots
+        if slots > offered:
+            yield f"node {name} has {offered} slots, but {slots} run tasks"
+
+
+def read_atomically(store: Store, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    """Run plain commands on keys of one hash tag in one MULTI, and return the replies.
+
+    The commands have the form of `Store.pipe`.
+    """
+    pipe: Any
+    with redis.Redis(connection_pool=store.pool_of(commands[0][1])).pipeline(
+        transaction=True
+    ) as pipe:
+        for command, *args in commands:
+            getattr(pipe, command)(*args)
+        return list(pipe.execute())

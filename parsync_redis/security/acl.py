@@ -38,7 +38,7 @@ class RightsOptions:
     queues: plain Celery queues of the app, to which clients may send any message; None means the
     worker's `celery`, and no queue for clients, because parsync's tasks need none. results: the
     app's result backend is this server. control: a client may broadcast remote control (revoke).
-    scan: the viewer may SCAN, which an audit needs and which shows the names of all keys of the
+    scan: the viewer may audit. The audit needs SCAN, which shows the names of all keys of the
     server. db: the number of the database. submitters, operators: `parsync serve` admits submitters
     and operators, and may do what they ask for.
     """
@@ -82,6 +82,7 @@ def grants(role: Role, cluster: str, options: RightsOptions | None = None) -> li
     if role is Role.VIEWER and options.scan:
         keyless.append("scan")
         tables.append(AUDIT_RIGHTS)
+        script_kinds += " p:*"  # the scripts that look at partitions
     if role is Role.SERVE and options.submitters:
         tables.append(CLIENT_RIGHTS)
         spoken = WORDS_SENT[Role.CLIENT]

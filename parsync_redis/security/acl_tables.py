@@ -80,24 +80,40 @@ VIEWER_RIGHTS: Final[CommandsByKind] = {
 AUDIT_RIGHTS: Final[CommandsByKind] = {
     ":*": "ttl",
     "p:*": "ttl",
-    "p:alive": "hgetall",
+    "p:alive": "hget hgetall",
     "p:changed": "zrange",
+    "p:free": "bitcount get",
     "p:inbox": "exists",
-    "p:left": "hgetall",
-    "p:lost": "smembers",
-    "p:meta": "hgetall",
-    "p:nodes": "hgetall",
-    "p:notes": "hgetall",
-    "p:slots": "hgetall",
+    "p:left": "hget hgetall",
+    "p:lost": "sismember",
+    "p:meta": "hget hmget",
+    "p:nodes": "hexists hget hgetall hmget",
+    "p:notes": "hget",
+    "p:slots": "hgetall hmget hscan",
     "q:*": "ttl",
-    "q:changed": "zscan",
-    "q:dead": "zscan",
-    "q:kinds": "hscan",
-    "q:later": "zscan",
+    "q:changed": "zcard zrangebyscore zscan zscore",
+    "q:dead": "zcard zmscore zscan",
+    "q:ended": "hmget hscan",
+    "q:ended_1": "hmget hscan",
+    "q:ended_2": "hmget hscan",
+    "q:expires": "zmscore",
+    "q:extra": "hmget",
+    "q:kinds": "hget hlen hscan hvals",
+    "q:later": "zcard zmscore zscan",
     "q:messages": "hexists hlen",
-    "q:meta": "hmget",
-    "q:pending": "zscan",
+    "q:meta": "hget hmget",
+    "q:pending": "zcard zmscore zrange zscan",
+    "q:running": "hlen hmget hscan",
+    "q:taken": "hlen hmget hscan",
+    "q:tasks": "hlen hmget hscan",
 }
+"""The rights that a viewer needs for `doctor --audit`: what the scripts that look read, and Python.
+
+The audit counts messages and does not read them: they have the arguments of all tasks.
+"""
+
+AUDIT_SCRIPTS: Final = "look_at_nodes look_over repair_partition repair_queue"
+"""The scripts that look. The last two write only if their call says so, which a viewer may not."""
 
 CLIENT_RIGHTS: Final[CommandsByKind] = {
     "q:apps": "zrevrange",
@@ -246,8 +262,8 @@ WORDS_SENT: Final[Mapping[Role, str]] = {
 """The messages that each role may send to schedulers; a scheduler also hears all of them."""
 
 _READS: Final = (
-    "exists get getbit hexists hget hgetall hkeys hlen hmget hscan hvals llen lrange mget pttl smembers sscan ttl "
-    "watch xrange xrevrange zcard zcount zrange zrangebyscore zrevrange zscan zscore"
+    "bitcount exists get getbit hexists hget hgetall hkeys hlen hmget hscan hvals llen lrange mget pttl sismember "
+    "smembers sscan ttl watch xrange xrevrange zcard zcount zmscore zrange zrangebyscore zrevrange zscan zscore"
 )
 READ_COMMANDS: Final = frozenset(_READS.split())
 

@@ -21,7 +21,6 @@ import pytest
 
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import Lease, NodeState
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.views import NodeView
@@ -29,6 +28,7 @@ from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.conftest import PRIMARIES, server_programs, start_cluster
+from tests.oracle.audit import audit
 from tests.waiting import pause
 
 T = TypeVar("T")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store.repair.repair_all import repair_all
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
+from tests.oracle.audit import audit
 
 from .conftest import LEASE_S, PATIENCE_S, Rig
 from .damages import FAMILIES, WRONG, Damage, Scene, all_damages

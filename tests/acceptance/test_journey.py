@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from parsync_redis import ParsyncClient
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import parse_resources
@@ -24,6 +23,7 @@ from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 from tests.conftest import PRIMARIES
 from tests.documents import WRITE, Document, tables
+from tests.oracle.audit import audit
 
 PATH = "docs/journey-of-a-task.md"
 NODES = {"n1": (9.5, "slots=4 gpu=2 gpu_model:a100"), "n2": (3.0, "slots=2 gpu_model:t4")}

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from parsync_redis import ParsyncClient
 from parsync_redis.cli import app
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import encode_id
 from parsync_redis.model.task import TaskState
 from parsync_redis.serve.gate import LOGINS_PER_ADDRESS
@@ -26,6 +25,7 @@ from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.acceptance import test_serve_pages as pages
 from tests.acceptance.test_serve import PROGRAM, set_up, start
 from tests.conftest import PRIMARIES
+from tests.oracle.audit import audit
 from tests.serving import Form, serving
 from tests.waiting import PATIENCE_S, until
 

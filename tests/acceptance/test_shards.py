@@ -11,9 +11,9 @@ from celery.result import AsyncResult
 
 from parsync_redis import Parsync, ParsyncClient
 from parsync_redis.errors import ClusterMismatch
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import shard_of
 from parsync_redis.store.cluster import join_cluster
+from tests.oracle.audit import audit
 
 from .conftest import CLUSTER, LONG_LEASE_S, Rig
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import new_id
 from parsync_redis.model.task import Submission
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.store import Store
 from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.conftest import server_programs
+from tests.oracle.audit import audit
 from tests.waiting import PATIENCE_S, run, until
 
 from .conftest import CLUSTER

@@ -8,8 +8,10 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.security.acl import RightsOptions, grants, user_line
 from parsync_redis.security.acl_tables import (
     AUDIT_RIGHTS,
+    AUDIT_SCRIPTS,
     CLIENT_RIGHTS,
     OPERATOR_RIGHTS,
+    READ_COMMANDS,
     RIGHTS_BY_ROLE,
     SCHEDULER_RIGHTS,
     SCRIPTS_BY_ROLE,
@@ -22,6 +24,21 @@ from parsync_redis.security.acl_tables import (
 from . import needs
 
 DIRECT = {
+    Role.VIEWER: {
+        **dict.fromkeys((":*", "p:*", "q:*"), "ttl"),
+        "p:inbox": "exists",
+        "p:nodes": "hgetall hmget",
+        "p:slots": "hmget",
+        "q:changed": "zscan",
+        "q:dead": "zmscore",
+        **dict.fromkeys(("q:ended", "q:ended_1", "q:ended_2"), "hmget"),
+        "q:extra": "hmget",
+        "q:kinds": "hscan",
+        "q:pending": "zcard",
+        "q:running": "hmget hscan",
+        "q:taken": "hmget",
+        "q:tasks": "hmget hscan",
+    },
     Role.CLIENT: {
         "q:apps": "zrevrange",
         "q:names": "hmget",
@@ -61,7 +78,7 @@ DIRECT = {
         **dict.fromkeys(("q:ended", "q:ended_1", "q:ended_2"), "hscan"),
     },
 }
-"""What Python itself does, besides VIEW_RIGHTS."""
+"""What Python itself does, besides VIEW_RIGHTS; a viewer in an audit."""
 
 LISTED = {
     Role.CLIENT: (VIEW_RIGHTS, CLIENT_RIGHTS),
@@ -90,6 +107,13 @@ def test_a_role_may_do_to_each_kind_of_key_what_its_scripts_and_python_do_and_no
     allowed = pairs(*LISTED[role])
     assert not sorted(own - allowed), "add to security/acl_tables.py what a script needs now"
     assert not sorted(allowed - own), "take out of security/acl_tables.py what nothing needs"
+
+
+def test_a_viewer_that_audits_may_read_what_the_scripts_that_look_read_and_no_more():
+    uses = {use for verb in AUDIT_SCRIPTS.split() for use in needs.uses(needs.SCRIPTS[verb])}
+    own = {(word, kind) for word, kind in uses if word in READ_COMMANDS and ":" in kind}
+    own.remove(("hscan", "q:messages"))  # an audit counts messages
+    assert pairs(AUDIT_RIGHTS) == own | pairs(DIRECT[Role.VIEWER])
 
 
 def test_serve_may_do_for_operators_what_their_scripts_do_and_no_more():

@@ -12,15 +12,16 @@ from typing import Any, cast
 
 import redis
 
-from parsync_redis.inspect.kind_audit import audit_kinds
-from parsync_redis.inspect.partition_audit import PartitionState, audit_partition
-from parsync_redis.inspect.task_audit import QueueState, RareFields, audit_tasks
+from parsync_redis.inspect.audit import RareFields
 from parsync_redis.model.ids import shard_of
 from parsync_redis.model.node import Lease, Node
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import read_run
 from parsync_redis.store.reads.tasks import GENERATIONS
 from parsync_redis.wire.keys import Keys
+from tests.oracle.kinds import audit_kinds
+from tests.oracle.partitions import PartitionState, audit_partition
+from tests.oracle.tasks import QueueState, audit_tasks
 
 from .processes import PARTITIONS
 from .wire import CLUSTER

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import id_in_shard
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
@@ -21,6 +20,7 @@ from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
+from tests.oracle.audit import audit
 from tests.waiting import ended
 
 PARTITIONS = range(8)

@@ -12,11 +12,11 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.errors import ServerUnreachable
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import id_in_shard
 from parsync_redis.model.task import FINAL
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
+from tests.oracle.audit import audit
 from tests.waiting import ended, until
 
 pytestmark = pytest.mark.serial

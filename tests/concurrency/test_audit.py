@@ -1,5 +1,5 @@
-"""The audit of a busy cluster names nothing sound, and still names damage that is planted
-meanwhile.
+"""The oracle and `doctor --audit` name nothing sound of a busy cluster, and still name damage that
+is planted meanwhile.
 """
 
 import threading
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
+from tests.conftest import unsound
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 from tests.waiting import until
 
 TASKS = 3000
@@ -79,6 +80,7 @@ def test_a_busy_cluster_is_sound_and_damage_in_it_is_named(store: Store, busy: l
     for _ in range(8):
         before = busy[0]
         assert audit(store) == []
+        assert unsound(store) == []
         assert busy[0] > before, "it was busy meanwhile"
     shard = store.keys.shard_of("old2999")
     store.client.hdel(store.keys.queue("messages", shard), "old2999")
@@ -87,6 +89,8 @@ def test_a_busy_cluster_is_sound_and_damage_in_it_is_named(store: Store, busy: l
     assert "task old2999 has no message" in found
     assert "p0: amounts are left of n99, which is no node" in found
     assert len(found) == 2, found
+    places = sorted(fault.partition("}:")[2] for fault in unsound(store))
+    assert [place.partition(": ")[0] for place in places] == ["left n99", "tasks old2999"]
     said = list[str]()
     audit(store, said.append)
     assert any("tasks were read" in text for text in said)

@@ -8,7 +8,6 @@ import pytest
 from celery import Celery
 
 from parsync_redis import Parsync
-from parsync_redis.inspect.audit import audit
 from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.needs import Resources
@@ -23,6 +22,7 @@ from parsync_redis.worker.node.node import NodeSpec
 from parsync_redis.worker.node.runs import Run
 from tests.concurrency.test_inbox import NoWorker
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 from tests.waiting import until
 
 pytestmark = pytest.mark.one_server(0)

@@ -7,7 +7,6 @@ from itertools import cycle
 
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import id_in_shard
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
@@ -19,6 +18,7 @@ from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig, join_cluster
 from parsync_redis.store.server.embedded import EmbeddedServer
+from tests.oracle.audit import audit
 
 pytestmark = [pytest.mark.serial, pytest.mark.one_server(0)]
 SHARDS = 4

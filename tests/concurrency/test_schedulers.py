@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Lease
 from parsync_redis.model.options import TaskOptions
@@ -22,6 +21,7 @@ from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.server.embedded import EmbeddedServer
+from tests.oracle.audit import audit
 from tests.waiting import until
 
 pytestmark = [pytest.mark.serial, pytest.mark.one_server(0)]

@@ -10,11 +10,11 @@ import pytest
 import redis
 
 from parsync_redis.errors import ServerUnreachable
-from parsync_redis.inspect.audit import audit
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.conftest import server_programs
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 from tests.waiting import ended
 
 TASKS = 12

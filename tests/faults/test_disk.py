@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.errors import ServerReadOnly
-from parsync_redis.inspect.audit import audit
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.conftest import server_programs
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 
 PATIENCE_S = 180.0
 

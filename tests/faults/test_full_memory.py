@@ -15,7 +15,6 @@ from redis.exceptions import ResponseError
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerFull
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS
@@ -25,6 +24,7 @@ from tests.faults.rig import LEASE_S, Rig
 from tests.lua.driver import Driver, dump
 from tests.lua.sample import rare_calls, sample_calls
 from tests.lua.test_refusals import busy_cluster
+from tests.oracle.audit import audit
 
 REFUSED = {
     "submit",

@@ -12,13 +12,13 @@ import pytest
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerReadOnly, ServerUnreachable
-from parsync_redis.inspect.audit import audit
 from parsync_redis.inspect.checkup import check_up
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.conftest import server_programs
 from tests.faults.rig import LEASE_S, Rig
+from tests.oracle.audit import audit
 from tests.waiting import joined
 
 

@@ -13,11 +13,11 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerUnfit
 from parsync_redis.inspect import checkup
-from parsync_redis.inspect.audit import audit
 from parsync_redis.store.repair.losses import read_losses
 from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.conftest import server_programs
 from tests.faults.rig import LEASE_S, Rig
+from tests.oracle.audit import audit
 from tests.waiting import joined
 
 PROGRAMS = server_programs()

@@ -9,7 +9,6 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.errors import AccessDenied, ServerUnreachable
-from parsync_redis.inspect.audit import audit
 from parsync_redis.store import Store
 from parsync_redis.store.repair.losses import read_losses
 from parsync_redis.store.server import connection
@@ -18,6 +17,7 @@ from tests.conftest import server_programs
 from tests.documents import ROOT
 from tests.faults.rig import LEASE_S, Rig
 from tests.faults.watched import SERVICE, Watched
+from tests.oracle.audit import audit
 from tests.waiting import until
 
 pytestmark = pytest.mark.serial

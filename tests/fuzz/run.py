@@ -12,8 +12,8 @@ from typing import Any
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ParsyncError
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import shown
+from tests.oracle.audit import audit
 
 from .entries import Door, entries
 

@@ -5,10 +5,10 @@ task starts.
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.inspect.audit import audit
 from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.store import Store
 from parsync_redis.store.reads.views import read_views
+from tests.oracle.audit import audit
 
 from .driver import Driver
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import Resources, parse_needs, read_amounts
 from parsync_redis.model.node import Node
@@ -22,6 +21,7 @@ from parsync_redis.scheduler.core.partition import PartitionCopy
 from parsync_redis.store import Store
 from parsync_redis.store.repair.repair import repair_partition
 from tests.lua.driver import Driver, dump
+from tests.oracle.audit import audit
 
 WHOLE = "slots=1 gpu=1"
 HALF = "slots=1 gpu=0.5 gpu.mem=8"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from parsync_redis.errors import DamagedState
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission
 from parsync_redis.scheduler.leader import kinds as duty
 from parsync_redis.scheduler.leader.kinds import KindDuty
 from parsync_redis.store import Store
 from parsync_redis.store.repair import quarantine
 from tests.lua.driver import Driver, dump
+from tests.oracle.audit import audit
 
 WORK = "work slots=1"
 

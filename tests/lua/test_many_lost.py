@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import redis
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.task import Submission, Taken
@@ -19,6 +18,7 @@ from parsync_redis.store import Store
 from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.conftest import server_programs
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 
 LEASE_S = 10.0
 PARTITIONS = 8

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import Resources
 from parsync_redis.placement.forecast import ExpectedEnd, expected_start_ms
 from parsync_redis.store.reads.live_nodes import facts_of, live_nodes, read_holders
 from parsync_redis.store.reads.views import reads_of
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 
 
 def test_a_renewal_moves_the_counter(drive: Driver):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.limits import MAX_MESSAGE
 from parsync_redis.model.task import StoredState
 from parsync_redis.scheduler.leader.janitor import Janitor
@@ -21,6 +20,7 @@ from parsync_redis.store.repair.repair_all import repair_all
 from parsync_redis.store.scripts.lengths import MAX_ROWS
 from parsync_redis.wire.keys import PARTITION_KINDS, QUEUE_KINDS, TYPES
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 
 LEASE_S = 10.0
 MESSAGE = b'{"headers": {"task": "work"}}'

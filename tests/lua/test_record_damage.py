@@ -4,8 +4,8 @@ renewal corrects it.
 
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from tests.lua.driver import Driver
+from tests.oracle.audit import audit
 
 WRONG = {
     "an incarnation before": ("inc=3", "inc=2"),

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import drain_terms
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import StoredState
@@ -16,6 +15,7 @@ from parsync_redis.store.repair import quarantine
 from parsync_redis.store.repair.repair import repair_keys, repair_partition
 from tests.lua.driver import Driver
 from tests.lua.test_leader_damage import LEASE_S, passes
+from tests.oracle.audit import audit
 
 MANY = "9" * 16
 """More digits than a script can count in."""

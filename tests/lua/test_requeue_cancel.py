@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import StoredState
 from parsync_redis.store.reads.demand import count_tasks
 from parsync_redis.worker.node.reporter import outcomes
 from parsync_redis.worker.node.runs import Run
 from tests.lua.driver import NEVER_MS, Driver, nth
+from tests.oracle.audit import audit
 
 HELD = [StoredState.TAKEN, StoredState.PLACED, StoredState.RUNNING]
 

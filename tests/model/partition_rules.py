@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.place import Place
@@ -17,6 +16,7 @@ from parsync_redis.model.record import Record
 from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.store import Call, Store
 from parsync_redis.store.reference import MemoryStore
+from tests.oracle.audit import audit
 
 from .compare import state_of_reference, state_of_server, told
 

@@ -7,12 +7,6 @@ local function place_of(run)
   return run_parts(run) or run
 end
 
--- is_run: return whether a text is a place of this task, or the text of a run with such a place.
-local function is_run(text, id)
-  local place, started = run_parts(text)
-  return (not started or #started < 16) and task_at(place or text) == id
-end
-
 -- has_attempt_of: return whether the text of a run has the attempt that the line tells.
 local function has_attempt_of(run, line)
   local takes, life = string.match(run, '^%S+ (%d+)@(%d+)%.%S+%.%w+ ')

@@ -40,17 +40,6 @@ local function find_task(id, kind, run, now)
   return task
 end
 
--- count_ends: return how many generations of ended tasks have a record of a task.
-local function count_ends(id)
-  local count = 0
-  for _, key in ipairs({KEY.ended, KEY.ended_1, KEY.ended_2}) do
-    if read_list(key, {id})[1] then
-      count = count + 1
-    end
-  end
-  return count
-end
-
 -- add_indexes: add where a task is listed, and what its record of an ended task says.
 -- home: the queue of its kind; queue_seen: the queue in which it was seen to wait.
 local function add_indexes(task, home, queue_seen, now)
@@ -65,7 +54,7 @@ local function add_indexes(task, home, queue_seen, now)
   task.is_late = line and not task.run and not task.died
     and is_late(line, redis.call('ZSCORE', KEY.expires, id), tonumber(now))
   task.is_readable = is_end(task.text or '')
-  task.is_well_ended = not task.text or task.is_readable and count_ends(id) == 1
+  task.is_well_ended = not task.text or task.is_readable and count_ends({id})[id] == 1
 end
 
 -- judge_run: add which run a task keeps (kept_run), whether its owner has the attempt of the line

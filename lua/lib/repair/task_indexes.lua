@@ -1,5 +1,5 @@
 -- Look for tasks that contradict their indexes, many tasks at once. Writes nothing.
---- @include task/transitions
+--- @include repair/entries
 --- @include task/line_check
 
 -- look_at_kind: read the orders of tasks in the queue of their kind into `orders`, by row. Suspect
@@ -105,7 +105,7 @@ local function is_sound_task(id, line, order, entries, i, now)
   if redis.call('HEXISTS', KEY.messages, id) == 0 or entries.ends[id] then
     return false
   end
-  if (owner or run) and not tells_attempt(line, owner, run) then
+  if (owner or run) and not tells_attempt(line, owner, run) or run and not is_run(run, id) then
     return false
   end
   return run or died or not is_late(line, entries.listed[i], now)

@@ -5,7 +5,7 @@ docs/keys.md says which key is rebuilt from which. The leader repairs bit by bit
 Every function raises what `Runner.run` raises.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -154,20 +154,29 @@ class Repairer:
             max(a.highest for a in replies),
         )
 
-    def look_over_all(self, shard: int, most: int = MAX_BATCH) -> Iterator["ShardDamage"]:
+    def look_over_all(
+        self,
+        shard: int,
+        most: int = MAX_BATCH,
+        more_kinds: Iterable[bytes] = (),
+        messages: bool = True,
+    ) -> Iterator["ShardDamage"]:
         """Check all entries of a shard, step by step.
 
-        Entries of indexes come first, because they tell of tasks without a line.
+        Entries of indexes come first, because they tell of tasks without a line. more_kinds: kinds
+        that have a queue, which the index of kinds may not list. messages: check the messages, too.
         """
-        kinds = self.kinds(shard)
+        kinds = list(dict.fromkeys([*self.kinds(shard), *more_kinds]))
         for start in range(0, len(kinds), 50):
             yield self.look_over(
                 shard, [b"pending " + kind for kind in kinds[start : start + 50]], most=most
             )
         for kind in kinds:
             yield from self._whole(shard, b"pending " + kind, most, skip=True)
-        for index in (*INDEXES_OF_QUEUE, "tasks", "messages", *GENERATIONS):
-            yield from self._whole(shard, index, MESSAGES_PER_LOOK if index == "messages" else most)
+        for index in (*INDEXES_OF_QUEUE, "tasks", *GENERATIONS):
+            yield from self._whole(shard, index, most)
+        if messages:
+            yield from self._whole(shard, "messages", MESSAGES_PER_LOOK)
 
     def kinds(self, shard: int) -> list[bytes]:
         """Return the kinds of which tasks wait in a shard, or waited lately."""
@@ -281,10 +290,20 @@ class _DryStore(Store):
         return False
 
 
-def repair_all(store: Store, dry: bool = False) -> list[Finding]:
+def repair_all(
+    store: Store,
+    dry: bool = False,
+    partitions: Iterable[int] = (),
+    kinds: Mapping[int, Sequence[bytes]] | None = None,
+    messages: bool = True,
+    say: Callable[[str], object] = lambda _: None,
+) -> list[Finding]:
     """Find all damage in a cluster, and repair it unless `dry`. Returns the findings.
 
     A shard whose server is away is left out. A dry run cannot see behind a key of another type.
+    partitions: partitions to look at besides those of the cluster's settings. kinds: shard -> kinds
+    that have a queue, besides those that the index of kinds lists. messages: check each message;
+    False for a login that may only count messages. say: is called with a text about the progress.
     """
     findings: list[Finding] = []
     if dry:
@@ -297,8 +316,17 @@ def repair_all(store: Store, dry: bool = False) -> list[Finding]:
     for shard, counts in enumerate(repairer.repair_numbers(levels)):
         if counts is not None:
             try:
-                highest = max((look.highest for look in repairer.look_over_all(shard)), default=0)
+                highest = 0
+                entries = 0
+                kinds_of_shard = (kinds or {}).get(shard, ())
+                for look in repairer.look_over_all(shard, MAX_BATCH, kinds_of_shard, messages):
+                    highest = max(highest, look.highest)
+                    entries += look.count
+                    say(f"shard {shard} of {store.keys.shards}: {entries} entries were looked at")
                 levels[shard] = highest if highest > counts.submitted else 0
+                if not messages and counts.messages > counts.tasks:
+                    flaw = f"there are {counts.messages} messages, of {counts.tasks} tasks"
+                    findings.append(Finding(store.keys.queue("messages", shard), flaw, ""))
             except (DamagedState, ResponseError) as error:
                 if not dry:
                     raise
@@ -309,6 +337,10 @@ def repair_all(store: Store, dry: bool = False) -> list[Finding]:
                 )
     if any(levels):
         repairer.repair_numbers(levels)
-    for p in range(repairer.partitions):
-        repairer.repair_partition(p)
+    for p in sorted({*range(repairer.partitions), *partitions}):
+        say(f"partition {p} of {repairer.partitions}")
+        if dry:
+            repairer.check_partition(p, lambda: None)
+        else:
+            repairer.repair_partition(p)
     return findings

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parsync_redis.inspect.audit import audit
 from parsync_redis.store.store import Store
+from tests.oracle.audit import audit
 
 from .app import TICKS
 from .clients import Book, Client, Make, Watcher, mixed, stop_all

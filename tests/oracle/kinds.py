@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from ..model.kind import KindLine
+from parsync_redis.model.kind import KindLine
 
 Orders = Mapping[str, float]
 """Waiting task -> its order."""

@@ -4,27 +4,19 @@ The audit is pure: it judges records that were read before.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
-from ..model.node import Node
-from ..model.record import TaskLine, place_text, read_run
-from ..model.task import FINAL
+from parsync_redis.inspect.audit import RareFields, judge_rare_fields
+from parsync_redis.model.node import Node
+from parsync_redis.model.record import TaskLine, place_text, read_run
+from parsync_redis.model.task import FINAL
 
 _ENDED_ENTRY: Final = re.compile(
     rf"(?:{'|'.join(FINAL)}) \d{{1,15}}\n([^\n]*)\n[^\n]*\n.*", re.DOTALL
 )
 _ATTEMPT: Final = re.compile(r"(\d{1,9})@(\d{1,15})(?:\..*)?")
-
-
-@dataclass(frozen=True, slots=True)
-class RareFields:
-    """The rare fields of a task that the audit reads, and whether the fields expire."""
-
-    fields: Mapping[str, str]
-    expires: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,26 +120,6 @@ def _attempts(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]
             )
 
 
-def audit_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each node that runs more tasks than it has slots.
-
-    nodes: (partition, name) -> node. running: task -> its run, in all shards. Runs of an earlier
-    incarnation do not count: the node may have had more slots.
-    """
-    used: Counter[tuple[int, str]] = Counter()
-    for id, text in running.items():
-        place, started_ms = read_run(text)
-        if place is None or started_ms is None or place.task != id:
-            continue
-        node = nodes.get((place.partition, place.node))
-        if node is not None and place.inc == node.inc:
-            used[place.partition, place.node] += len(place.slots)
-    for (partition, name), slots in used.items():
-        offered = nodes[partition, name].offer.slots
-        if slots > offered:
-            yield f"node {name} has {offered} slots, but {slots} run tasks"
-
-
 def _ended(state: QueueState) -> Iterator[str]:
     """Check that an ended task has one readable entry, and is in no other index."""
     ended_ids: set[str] = set()
@@ -174,27 +146,11 @@ def _rare_fields(state: QueueState) -> Iterator[str]:
         if (match := _ENDED_ENTRY.fullmatch(text))
     }
     for id, extra in state.extras.items():
-        if not (state.tasks.get(id) or ended.get(id, "+")).startswith("+"):
-            yield f"task {id} has rare fields of which its line does not tell"
-        if extra.expires != (id not in state.tasks):
-            yield f"task {id} has {'not ' if extra.expires else ''}ended, but its rare fields " + (
-                "expire" if extra.expires else "never expire"
-            )
-        fields_of_run = [] if id in state.running else ["cancel"]
-        fields_of_run += (
-            []
-            if id in state.running or (id in state.tasks and _is_published_elsewhere(extra.fields))
-            else ["next"]
+        yield from judge_rare_fields(
+            id,
+            extra,
+            has_ended=id not in state.tasks,
+            marked=state.tasks.get(id) or ended.get(id, "+"),
+            is_running=id in state.running,
+            is_dead=id in state.dead,
         )
-        fields_of_run += [] if id in state.dead else ["run", "ended_ms"]
-        if outlived := [name for name in fields_of_run if name in extra.fields]:
-            yield f"task {id} keeps {', '.join(outlived)} of a run that is over"
-
-
-def _is_published_elsewhere(fields: Mapping[str, str]) -> bool:
-    """Return whether the successor was published by another program than the run.
-
-    Such a successor outlives the run.
-    """
-    options = "".join(fields.get("next", "").split(" ")[2:3])
-    return any(word.startswith("pub=") for word in options.split(","))

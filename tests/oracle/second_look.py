@@ -9,37 +9,24 @@ tag show was there all the time, because no place and no attempt is written twic
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import redis
+from parsync_redis.inspect.audit import (
+    RARE_FIELDS,
+    TASKS_PER_MULTI,
+    RareFields,
+    judge_slots,
+    read_atomically,
+)
+from parsync_redis.model.ids import readable
+from parsync_redis.model.node import Node
+from parsync_redis.model.record import TaskLine, place_text, read_run
+from parsync_redis.store.reads.tasks import GENERATIONS
+from parsync_redis.store.store import Store
 
-from ..model.ids import readable
-from ..model.node import Node
-from ..model.record import TaskLine, place_text, read_run
-from ..store.reads.tasks import GENERATIONS
-from ..store.store import Store
-from .kind_audit import audit_kinds
-from .task_audit import QueueState, RareFields, audit_slots, audit_tasks
-
-RARE_FIELDS: Final = ("cancel", "next", "run", "ended_ms")
-
-TASKS_PER_MULTI: Final = 200
-"""Maximum number of tasks in one MULTI: other clients wait for the server meanwhile."""
+from .kinds import audit_kinds
+from .tasks import QueueState, audit_tasks
 
 MOST_READS: Final = 20
 """Maximum number of reads of a task that changes its kind between two reads."""
-
-
-def read_atomically(store: Store, commands: Sequence[Sequence[Any]]) -> list[Any]:
-    """Run plain commands on keys of one hash tag in one MULTI, and return the replies.
-
-    The commands have the form of `Store.pipe`.
-    """
-    pipe: Any
-    with redis.Redis(connection_pool=store.pool_of(commands[0][1])).pipeline(
-        transaction=True
-    ) as pipe:
-        for command, *args in commands:
-            getattr(pipe, command)(*args)
-        return list(pipe.execute())
 
 
 def tasks_named_in(facts: Sequence[str], ids: Iterable[str]) -> list[str]:
@@ -237,7 +224,7 @@ def recheck_slots(
         record = store.read("hget", store.keys.partition(partition, "nodes"), name)
         nodes_now[partition, name] = Node.of(name, readable(record)) if record is not None else node
     after = read()
-    yield from audit_slots(
+    yield from judge_slots(
         nodes_now, {id: text for id, text in before.items() if after.get(id) == text}
     )
 

@@ -6,10 +6,10 @@ The audit is pure: it judges records that were read before.
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from ..model.apart import undeclared
-from ..model.needs import amounts_text, read_amounts
-from ..model.node import Lease, Node
-from ..model.text import TERMS
+from parsync_redis.model.apart import undeclared
+from parsync_redis.model.needs import amounts_text, read_amounts
+from parsync_redis.model.node import Lease, Node
+from parsync_redis.model.text import TERMS
 
 
 @dataclass(frozen=True, slots=True)
