@@ -74,13 +74,8 @@ def test_a_name_says_what_it_is():
     assert count == OFFENDERS, "fewer are left: write the new counts into density.toml"
 
 
-SUMMARIES = [
-    *sorted((ROOT / "parsync_redis/model").rglob("*.py")),
-    *sorted((ROOT / "parsync_redis/client").rglob("*.py")),
-    *sorted((ROOT / "examples").rglob("*.py")),
-    *LAB,
-]
-"""The files in which each docstring's summary fits on its line; further folders follow."""
+SUMMARIES = [*PACKAGE, *sorted((ROOT / "examples").rglob("*.py")), *LAB]
+"""The files in which each docstring's summary fits on its line."""
 
 
 def test_a_summary_fits_on_its_line():
