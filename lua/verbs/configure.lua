@@ -7,7 +7,7 @@
 -- RETURNS: (name, value)* of the settings that hold now
 -- ERRORS: PSARGS
 -- INVARIANT: a written setting does not change, except by damage.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(settings)
 --- @include call/batch
 local is_to_write = redis.call('EXISTS', config) == 0

@@ -3,8 +3,8 @@
 -- READS: taken running
 -- ARGV: count (id attempt text)*
 --   text: the lease, '1@17... p0 n1/3 inc=1 since=MS' behind the id
--- RETURNS: (row, word)* of tasks that were not marked: yours (the task has that place already,
---   perhaps it even runs), stale
+-- RETURNS: (row, word)* of tasks that were not marked: yours (the task has that place already, or
+--   runs there), stale (the task is taken by another attempt, or by none)
 -- ERRORS: PSARGS
 -- INVARIANT: only a task that is still taken, by this attempt, gets a place.
 -- ATOMICITY: each task by itself.

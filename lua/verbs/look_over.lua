@@ -10,13 +10,13 @@
 --   looked: number of entries; highest: the largest LIFE; then the suspicious tasks, each with the
 --   kind in whose queue it was seen. An id of '' stands for a kind with a wrong line
 -- ERRORS: PSARGS
--- INVARIANT: it writes nothing. repair_task judges each task that it names again.
--- ATOMICITY: whole.
+-- INVARIANT: the script writes nothing. repair_task judges each task that it names again.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(most)
 --- @include repair/entries
 --- @include repair/task_indexes
-local SETS = ' pending later dead '
-local HASHES = ' tasks messages taken running ended ended_1 ended_2 '
+local SETS = ' pending later dead ' -- the sorted sets that `what` may name
+local HASHES = ' tasks messages taken running ended ended_1 ended_2 ' -- the hashes
 local suspects = {} -- (id, kind)*
 local kind_of = {} -- id -> kind, as the line of the task says
 

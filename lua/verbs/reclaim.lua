@@ -4,10 +4,12 @@
 -- ALSO: events
 -- ARGV: node inc moved limit
 --   moved: the counter that did not move; '' only lists
--- RETURNS: {word, (slot, lease)*}; word: down (now), moved (it renewed after all), listed
+-- RETURNS: {word, (slot, lease)*}
+--   word: down (the call marked the node down), moved (the counter has moved since), listed (the
+--   call only lists)
 -- ERRORS: PSARGS PSRECORD
--- INVARIANT: it frees no slot: the task goes back first, then release frees the slot. It covers the
---   whole span.
+-- INVARIANT: the script frees no slot: first requeue puts the task back, then release frees the
+--   slot. The script lists the leases of all bits that the node has.
 -- ATOMICITY: the bits change with the state.
 -- COMPLEXITY: O(span)
 --- @include node/free_bits
@@ -26,7 +28,7 @@ local function mark_down(node)
   note_event('down', {node = node.name, why = why})
 end
 
--- give_up: mark a node down if its counter still has not moved. Returns the word of the reply.
+-- give_up: mark a node down if its counter is still `moved`. Returns the word of the reply.
 local function give_up(node)
   local counter = redis.call('HGET', alive, node.name)
   if node.inc ~= args.inc or node.state == 'down'

@@ -1,13 +1,13 @@
--- record_loss: note, for people, that numbers went back which only grow: the server lost writes
--- that it had acknowledged.
+-- record_loss: note, for people, that the server lost writes that it had acknowledged: numbers that
+-- only grow have become smaller.
 -- KEYS: losses
 -- ALSO: events
 -- ARGV: seen keep_s
 --   seen: 'scheduler-1 submitted=150->120 p0=77->70': who saw it, and each number before and after
--- RETURNS: 1 if it is new, else 0
+-- RETURNS: 1 for a new loss, 0 for a loss that was noted before
 -- ERRORS: PSARGS
 -- INVARIANT: a hundred losses are kept at most; no decision rests on them.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(1)
 --- @include cluster/events
 

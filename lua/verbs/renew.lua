@@ -4,13 +4,14 @@
 -- READS: nodes alive
 -- ARGV: node inc
 -- RETURNS: {ok, moved, state, drain}, {superseded, inc} or {lapsed}
---   superseded: a newer process has the name; lapsed: the node is down
+--   ok: the counter is `moved` now; superseded: a newer process has the node's name, with the
+--   incarnation inc; lapsed: the node is down, and its process must register again
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: only the node's present incarnation, while up or leaving, moves the counter. A record
 --   that contradicts the counter is corrected: no script writes the record without the counter, so
 --   the process that the counter names was not given up. A node that is up again has its bits
 --   again.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(1); O(slots of the node) if its record is corrected
 --- @include node/free_bits
 --- @include node/heartbeat
@@ -34,7 +35,8 @@ local function correct_record(node, inc, meta, slots, free, nodes)
   if node.state == 'down' then
     node.state = 'up'
   end
-  -- these three first: a key of another type is found before anything else is written
+  -- These three commands come first: they raise an error for a key of another type before the
+  -- script writes anything else.
   redis.call('HGET', slots, '')
   redis.call('GETBIT', free, 0)
   changed_nodes(meta)

@@ -5,7 +5,7 @@
 -- RETURNS: 1 if it was repaired, 0 if it is sound
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: the queue of the kind stays as it is.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(log pending)
 --- @include kind/index
 

@@ -12,7 +12,7 @@
 -- INVARIANT: the number of submissions only grows. A damaged number becomes a million more than the
 --   level: nobody can have submitted so many tasks since somebody saw the level. The content of
 --   deleted keys is made anew from the other keys, see docs/keys.md.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(kinds), 5,000 at most
 --- @include call/clock
 --- @include kind/line
@@ -31,7 +31,7 @@ local function report(key, field, text)
   reports[#reports + 1] = text
 end
 
--- mend: report a field of meta, and give it this number.
+-- mend: report a damaged field of meta, and with how 'repair' write this number into the field.
 local function mend(field, text, number)
   report(meta, field, text or 'missing')
   mended[#mended + 1] = field

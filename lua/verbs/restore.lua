@@ -13,7 +13,7 @@
 --- @include node/free_bits
 --- @include repair/contradictions
 
--- bad_seat: return the error reply for a node with a seat that has what is no lease, or nil.
+-- bad_seat: return the error reply for a node with a seat whose text is no lease, or nil.
 local function bad_seat(node)
   local bad_slot
   each_lease(slots, node, function(slot, lease)

@@ -4,7 +4,7 @@
 -- ALSO: tasks dead ended ended_1 ended_2 extra:
 -- READS: tasks messages taken running dead ended ended_1 ended_2
 -- ARGV: count most (id attempt text)*
---   most: how many of these tasks may run now; text: the doorbell's, which is the lease's
+--   most: how many of these tasks may run now; text: the text of the doorbell, which is the lease
 -- RETURNS: two values per task: 'ok', message; 'yours', message (the same place asks again);
 --   'wait', '' (`most` others run, or come before it in the queue's order); or 'refused', state of
 --   the task

@@ -1,5 +1,6 @@
--- The copy of `kinds` that a scheduler has is of a version: 'V', or 'V/B' for a copy that is not
--- whole yet, because the copy was begun anew when the queue was at version B.
+-- Tell a scheduler which lines of `kinds` changed since the version of its copy. The version is the
+-- text 'V', or 'V/B' for a copy that is not whole yet: the scheduler began the copy anew when the
+-- queue was at version B, and has read the changes up to V.
 --- @include kind/index
 
 -- bad_since: return the error reply for a text that is no version of a copy, or nil.

@@ -3,7 +3,7 @@
 --- @include node/heartbeat
 --- @include node/record
 --- @include node/note
-local NAME = '^%w[%w_.@-]*$'
+local NAME = '^%w[%w_.@-]*$' -- the pattern of a node's name
 local GAP = 1000000 -- maximum number of bits between two nodes: forgotten nodes leave no larger gap
 
 -- counter_of: return the counter of a node: {inc, down, text}; inc is nil if the text is no
@@ -19,7 +19,7 @@ end
 local function judge_record(node, counter, note, is_misplaced, report)
   local name = node.name
   local text = note or ''
-  -- a note with terms beside a record without a drain: the drain goes on
+  -- The note has the terms of a drain, and the record has no drain: write the drain back.
   local drain = node.drain == '0' and is_terms(text) and '1' or node.drain
   local is_drained_suspect = drain ~= '0' and node.state == 'suspect'
   if is_misplaced or drain ~= node.drain or is_drained_suspect then

@@ -1,4 +1,5 @@
--- Check what a call of submit names once: its kinds, and the keys that only some calls need.
+-- Check the parts of a call of submit that all rows share: the kinds, and the keys that only some
+-- calls read.
 --- @include kind/fits
 --- @include kind/waiting
 --- @include task/record
@@ -62,8 +63,8 @@ local function read_kinds(text, pending_prefix)
   return refusal, kinds_by_number
 end
 
--- check_call: check what the call names once. Return the reply of a call that creates nothing, or
--- nil and the kinds of read_kinds.
+-- check_call: check the kinds, the number of shards and the apps of the call. Return the reply of a
+-- call that creates nothing; or nil and the kinds of read_kinds.
 local function check_call(meta, pending_prefix)
   local refusal, kinds_by_number = read_kinds(args.what, pending_prefix)
   if refusal then
