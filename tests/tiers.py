@@ -204,7 +204,7 @@ FIRST: Final[Mapping[str, tuple[str, ...]]] = {
 """Tests without a stack of which `make test` runs the first case on a real server only."""
 
 FAKE: Final = "fakeredis"
-"""What `server_kind` says of tests on fakeredis."""
+"""The name that `server_kind` gives to tests on fakeredis."""
 
 ONE: Final = ("one_server", "dealt")
 """Marks of tests that run on one server program."""

@@ -100,9 +100,10 @@ def print_rows(
 ) -> None:
     """Print values as JSON, or as a table with a row for each value.
 
-    row: makes the cells of a value. empty: the sentence for no rows. missing: the text of
-    `explain_empty`; if there is any, it is printed instead of the empty table, and the exit code
-    is 1.
+    row: makes the cells of a value.
+    empty: the sentence for no rows.
+    missing: the text of `explain_empty`; if there is any, it is printed instead of the empty table,
+        and the exit code is 1.
     """
     if as_json:
         print_json(rows)

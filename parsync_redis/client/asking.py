@@ -36,9 +36,14 @@ class Asking:
     ) -> Explanation:
         """Return what would become of a task if a caller submitted it now.
 
-        Nothing is submitted. name: the task's name. queue, options: as for `submit`; the options
-        that the task's app declares apply as well. A countdown does not count. Raises InvalidInput.
-        The explanation says what `submit` would raise as Infeasible or UnknownTask.
+        Nothing is submitted.
+
+        name: the task's name.
+        queue, options: as for `submit`; the options that the task's app declares apply as well.
+            A countdown does not count.
+
+        Raises InvalidInput. The explanation says what `submit` would raise as Infeasible or
+        UnknownTask.
         """
         from ..inspect.explanation import explain_plan
 
@@ -77,10 +82,14 @@ class Asking:
         """Yield the newest `limit` events of the cluster, the oldest first.
 
         A task that is placed and succeeds makes no event. With `task` the steps in the task's
-        record come as well. since_ms, until_ms: only events from and until this server time. task,
-        node: only events of this task or node. events: only these words (`failed`, `down`, ...).
-        follow: continue for ever with new events, read four times a second. Raises InvalidInput,
-        and AccessDenied if this login may not read events.
+        record come as well.
+
+        since_ms, until_ms: only events from and until this server time.
+        task, node: only events of this task or node.
+        events: only these words (`failed`, `down`, ...).
+        follow: continue for ever with new events, read four times a second.
+
+        Raises InvalidInput, and AccessDenied if this login may not read events.
         """
         selection = Wanted.of(since_ms, until_ms, task, node, events)
         return self._events(selection, limit, follow)

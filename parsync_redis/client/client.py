@@ -77,11 +77,12 @@ class ParsyncClient(Asking):
         Options that the task's app declares apply if the call does not set them, once a worker that
         knows the task has joined.
 
-        name, args, kwargs: the task's name and arguments. countdown: seconds from now before which
-        it does not start. expires: seconds from now, or a datetime, after which it is not started.
+        name, args, kwargs: the task's name and arguments.
+        countdown: seconds from now before which it does not start.
+        expires: seconds from now, or a datetime, after which it is not started.
         options: what the task asks for (slots, resources, ...; docs/options.md has the table),
-        queue (only nodes that consume it are candidates), and time_limit, link, headers, ... as in
-        Celery.
+            queue (only nodes that consume it are candidates), and time_limit, link, headers, ... as
+            in Celery.
 
         Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the
         largest there is, if none could ever hold it. A cluster without nodes accepts any task,
@@ -162,11 +163,15 @@ class ParsyncClient(Asking):
     ) -> dict[str, int]:
         """Cancel all tasks of a kind, of some names and in a state; return {"cancelled": 100000}.
 
-        The numbers are by word, as `cancel` returns it. kind: a kind as in `demand`, None for any.
-        name: a pattern, 'proj.*'. state: waiting, placed, or running; running tasks are `asked` to
-        end. A task that changes its state meanwhile is left alone, and its word is the new state. A
-        task that is submitted meanwhile may be left out. Raises InvalidInput, and AccessDenied if
-        this login may not list tasks.
+        The numbers are by word, as `cancel` returns it.
+
+        kind: a kind as in `demand`, None for any.
+        name: a pattern, 'proj.*'.
+        state: waiting, placed, or running; running tasks are `asked` to end. A task that
+            changes its state meanwhile is left alone, and its word is the new state. A task that is
+            submitted meanwhile may be left out.
+
+        Raises InvalidInput, and AccessDenied if this login may not list tasks.
         """
         chosen = Selection(state, name, kind and needs_given(kind))
         tasks = self.requests.do(lambda: find_selected(self.store, chosen))
@@ -207,9 +212,12 @@ class ParsyncClient(Asking):
     def purge(self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0) -> int:
         """Cancel waiting tasks, or delete the records of ended tasks; return their number.
 
-        state: waiting, succeeded, failed, cancelled or dead. name: a pattern, 'proj.*'.
-        older_than_s: only tasks that were submitted, or have ended, longer ago than this. A task
-        that is placed or runs is never touched. Raises InvalidInput.
+        state: waiting, succeeded, failed, cancelled or dead.
+        name: a pattern, 'proj.*'.
+        older_than_s: only tasks that were submitted, or have ended, longer ago than this. A
+            task that is placed or runs is never touched.
+
+        Raises InvalidInput.
         """
         from ..store.reads.purge import find_purgeable, purge_tasks
 
@@ -234,8 +242,10 @@ class ParsyncClient(Asking):
         """Drain a node: it gets no new claims, also after a restart, and its runs go on.
 
         deadline_s: after so many seconds, counted by the leader, the remaining runs are ended and
-        placed elsewhere; these starts do not count. reason: a line for people. A second call
-        replaces the terms of the first. Raises InvalidInput.
+            placed elsewhere; these starts do not count.
+        reason: a line for people. A second call replaces the terms of the first.
+
+        Raises InvalidInput.
         """
         return self._set_node(node, "drain", drain_terms(deadline_s, reason))
 

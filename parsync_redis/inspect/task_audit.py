@@ -31,9 +31,13 @@ class RareFields:
 class QueueState:
     """The tasks of a shard as they were read.
 
-    silent: tasks without a message. messages: the number of messages. queues: kind -> task ->
-    order. ended: the ended tasks, a table per generation. nodes: all nodes by name. leases: the
-    texts of all leases. submitted: the number of submissions.
+    silent: tasks without a message.
+    messages: the number of messages.
+    queues: kind -> task -> order.
+    ended: the ended tasks, a table per generation.
+    nodes: all nodes by name.
+    leases: the texts of all leases.
+    submitted: the number of submissions.
     """
 
     tasks: Mapping[str, str]
@@ -131,8 +135,9 @@ def _attempts(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]
 def audit_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each node that runs more tasks than it has slots.
 
-    nodes: (partition, name) -> node. running: task -> its run, in all shards. Runs of an earlier
-    incarnation do not count: the node may have had more slots.
+    nodes: (partition, name) -> node.
+    running: task -> its run, in all shards. Runs of an earlier incarnation do not count: the node
+        may have had more slots.
     """
     used: Counter[tuple[int, str]] = Counter()
     for id, text in running.items():

@@ -21,7 +21,7 @@ from typing import Final
 MAX_QUEUED_WORK: Final = 1000
 """Maximum number of pieces of work that wait."""
 AT_EXIT_S: Final = 1.0
-"""How long a process that ends waits for the work."""
+"""Seconds for which a process that ends waits for the work."""
 
 log = logging.getLogger("parsync")
 Work = Callable[[], object]

@@ -33,7 +33,7 @@ _MAPS: Final = ("celery.map", "celery.starmap", "celery.chunks")
 """Celery's own tasks that run a user's task: parsync places them if they ask for it."""
 
 KNOWN_S: Final = 3.0
-"""How long an answer of the server about a task is valid.
+"""Seconds for which an answer of the server about a task is valid.
 
 The fact that the server does not answer is valid for as long.
 """

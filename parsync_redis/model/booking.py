@@ -12,9 +12,10 @@ from .text import BOOKING
 class Booking:
     """The booking of a node.
 
-    from_ms: when the node is expected to have room for the task (server time). task: the task's
-    encoded id. at_ms: when the node was booked. Any task of the same kind may take the room, and
-    the booking ends then.
+    from_ms: when the node is expected to have room for the task (server time).
+    task: the task's encoded id.
+    at_ms: when the node was booked. Any task of the same kind may take the room, and the booking
+        ends then.
     """
 
     node: str

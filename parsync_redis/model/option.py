@@ -18,13 +18,17 @@ VERY_CLOSE: Final = 0.85
 class Option:
     """An option of a task.
 
-    default: the value without the option; None counts as not set if it is the default. valid, rule:
-    the check of a value, and the rule in words. flag, help: of `parsync submit`. value: the type of
-    the flag's value; Mapping for NAME=VALUE (repeat), list for one of several texts (repeat).
-    example: a value other than the default. stored: whether the task's record keeps the option in a
-    field of that name, so that a retry and a requeue have it too. An option that is not stored
-    matters at the submit only, or is part of the needs. celerys: whether Celery has an option of
-    that name, which goes first; only the client takes parsync's.
+    default: the value without the option; None counts as not set if it is the default.
+    valid, rule: the check of a value, and the rule in words.
+    flag, help: of `parsync submit`.
+    value: the type of the flag's value; Mapping for NAME=VALUE (repeat), list for one of several
+        texts (repeat).
+    example: a value other than the default.
+    stored: whether the task's record keeps the option in a field of that name, so that a retry and
+        a requeue have it too. An option that is not stored matters at the submit only, or is part
+        of the needs.
+    celerys: whether Celery has an option of that name, which goes first; only the client takes
+        parsync's.
     """
 
     name: str
@@ -63,8 +67,8 @@ def unknown_option(
 ) -> InvalidInput:
     """Return the error of an unknown option, with a suggestion.
 
-    noun: 'option' or 'parsync option'. value: the option's value; if it begins with a digit, the
-    option may be meant as a resource.
+    noun: 'option' or 'parsync option'.
+    value: the option's value; if it begins with a digit, the option may be meant as a resource.
     """
     words = list(valid_words)
     hint = f"; did you mean {close}?" if (close := close_to(name, words)) else ""

@@ -200,10 +200,13 @@ class TaskOptions:
     """The checked options of one task.
 
     The options come from `parsync={...}` in Celery, keyword arguments of the client, or flags of
-    the CLI. needs: slots, resources, require, tolerate and apart. near: the task to be near to;
-    submit replaces it by a label in the needs. expires: seconds, None for never; only in a Celery
-    task's own options, because all other callers say `expires` as Celery does. max_starts: None for
-    the cluster's value.
+    the CLI.
+
+    needs: slots, resources, require, tolerate and apart.
+    near: the task to be near to; submit replaces it by a label in the needs.
+    expires: seconds, None for never; only in a Celery task's own options, because all other callers
+        say `expires` as Celery does.
+    max_starts: None for the cluster's value.
     """
 
     needs: Resources = ONE_SLOT

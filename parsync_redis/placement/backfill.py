@@ -84,9 +84,10 @@ def unused(
 ) -> list[Booking]:
     """Return the bookings whose node no task of their kind has got since it was booked.
 
-    ends_by_node: the tasks on each node. kinds: by task id, for these tasks. A task of the kind
-    that got the node just before uses the booking up too, because on several servers the two times
-    come from two clocks. The task that still waits is then booked for anew.
+    ends_by_node: the tasks on each node.
+    kinds: by task id, for these tasks. A task of the kind that got the node just before uses the
+        booking up too, because on several servers the two times come from two clocks. The task that
+        still waits is then booked for anew.
     """
 
     def is_used(booking: Booking) -> bool:
@@ -107,10 +108,13 @@ def choose(
 ) -> list[Booking]:
     """Return the nodes to book, at most one for each task that has waited long.
 
-    waiting: the tasks in their order. nodes: by kind, those that could hold its tasks.
-    ends_by_node: the tasks on each node. before: the bookings that are not used up. Their tasks
-    have waited long, and keep their nodes unless another node can start them earlier. The node of a
-    task that no longer waits goes to another task of its kind. open_nodes: how many nodes are open.
+    waiting: the tasks in their order.
+    nodes: by kind, those that could hold its tasks.
+    ends_by_node: the tasks on each node.
+    before: the bookings that are not used up. Their tasks have waited long, and keep their nodes
+        unless another node can start them earlier. The node of a task that no longer waits goes to
+        another task of its kind.
+    open_nodes: how many nodes are open.
     """
     bookings: dict[str, Booking] = {}
     previous = _PreviousBookings(before, {task.task for task in waiting})

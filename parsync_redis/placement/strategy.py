@@ -56,7 +56,8 @@ def sample(rng: np.random.Generator, paces: Floats, count: int) -> Ints:
 class StrategySelector:
     """The strategy in force: adaptive becomes quality or latency by the smoothed scheduling delay.
 
-    ema: the weight of the newest delay. late: the delay was too long at the last task.
+    ema: the weight of the newest delay.
+    late: the delay was too long at the last task.
     """
 
     def __init__(self, strategy: Strategy, tau_s: float, ema: float = EMA_WEIGHT) -> None:

@@ -48,8 +48,9 @@ def read_proxies(addresses: Sequence[str]) -> Networks:
 class OperatorAuth:
     """Decides which requests come from an operator.
 
-    hashes: name -> hash of the password. header: the header in which the trusted `proxies` name the
-    operator; '' if operators log in with a password.
+    hashes: name -> hash of the password.
+    header: the header in which the trusted `proxies` name the operator; '' if operators log in with
+        a password.
     """
 
     def __init__(

@@ -57,7 +57,8 @@ class _TokenOperation(SubmitterOperation):
 class SentTask:
     """The answer about one task.
 
-    word: the word of `submit` about the task. error: why the task was not accepted; '' if it was.
+    word: the word of `submit` about the task.
+    error: why the task was not accepted; '' if it was.
     status: the status of HTTP.
     """
 

@@ -29,9 +29,11 @@ _NUMBER_SETTINGS: Final = ("partitions", "gap_ms", "lease_ms", "shards")
 class ClusterConfig:
     """The shared settings.
 
-    partitions, shards: numbers. gap_s: synchronisation gap in seconds. lease_s: lease in seconds.
+    partitions, shards: numbers.
+    gap_s: synchronisation gap in seconds.
+    lease_s: lease in seconds.
     id: 16 hexadecimal digits that the first scheduler drew. The id is the same by whatever address
-    a process reaches the server.
+        a process reaches the server.
     """
 
     partitions: int

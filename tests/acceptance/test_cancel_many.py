@@ -1,7 +1,4 @@
-"""Many tasks cancelled at once, by ids or by kind, name and state; and what waits, by kind.
-
-Nodes are only records.
-"""
+"""Cancel many tasks at once, by ids or by kind, name and state; list waiting tasks by kind. Nodes are only records."""
 
 import json
 import logging
@@ -128,7 +125,7 @@ def test_five_hundred_are_cancelled_in_a_call(client, drive, store):
 
 
 def calls(store):
-    """How many scripts the servers have run."""
+    """Return the number of scripts that the servers have run."""
     told = [stats for (stats,) in store.ask_servers([("info", "commandstats")]).values()]
     return sum(stats.get("cmdstat_evalsha", {"calls": 0})["calls"] for stats in told)
 

@@ -172,7 +172,7 @@ def test_the_command_follows_until_it_is_stopped(cluster):
 
 @contextmanager
 def stream(serve, query="", **headers):
-    """Open the stream; give what reads its next message: (id, event)."""
+    """Open the stream; yield a function that reads the next message: (id, event)."""
     request = urllib.request.Request(f"{serve.url}/events{query}", headers=headers)
     with urllib.request.urlopen(request, timeout=ASK_S) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")

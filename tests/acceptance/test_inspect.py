@@ -33,9 +33,7 @@ A100 = {"require": {"gpu_model": "a100"}, "resources": {"gpu": 1}}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Its address: two schedulers; node n1 full, n2 draining, n3 lost with two doorbells unread;
-    tasks that wait.
-    """
+    """The address of a cluster: two schedulers; n1 is full, n2 drained, n3 lost with two unread doorbells; some tasks wait."""
     folder = tmp_path_factory.mktemp("inspect")
     (folder / "proj.py").write_text(PROJ)
     told: dict[str, Any] = {
@@ -121,7 +119,7 @@ def redis_cli(url, words):
 
 
 def shim(url, words):
-    """The same, by way of redis-py."""
+    """Return what redis-cli would print for these words, by redis-py."""
     with redis.Redis.from_url(url, protocol=2) as client:
         client.response_callbacks.clear()
         return show(client.execute_command(*words))

@@ -16,7 +16,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """One scheduler; each test starts a worker of one slot.
+    """A stack of a scheduler; each test starts a worker of one slot.
 
     A solo worker that is slow for a lease is killed.
     """

@@ -1,5 +1,5 @@
 """Damaged and foreign messages and records: nobody dies of them, they are put away, and their tasks
-end. Promise 10.
+end. Promise 10 of docs/invariants.md.
 """
 
 import base64

@@ -22,7 +22,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """One scheduler and two prefork nodes of two slots."""
+    """A stack of a scheduler and two prefork nodes of two slots."""
     rig = new_rig()
     rig.schedulers(1)
     for node in ("n1", "n2"):

@@ -80,7 +80,7 @@ class Guarded:
         return sorted((who, what) for who, what in pairs if what != "client|setinfo")
 
     def dry_run(self, role: Role, *words: str) -> str:
-        """'' if the role may do this, else why not."""
+        """Return '' if the role may run this command, else the server's refusal."""
         reply = self.admin.execute_command("ACL", "DRYRUN", f"{CLUSTER}-{role}", *words)
         return "" if reply == b"OK" else reply.decode()
 

@@ -88,7 +88,7 @@ NUMBERED = {
     "blmpop": 2,
     "bzmpop": 2,
 }
-"""Where a command says how many keys follow."""
+"""Commands that say how many keys follow, and the position of that number."""
 
 
 def calls(guarded, command, value):

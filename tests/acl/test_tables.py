@@ -61,7 +61,7 @@ DIRECT = {
         **dict.fromkeys(("q:ended", "q:ended_1", "q:ended_2"), "hscan"),
     },
 }
-"""What Python itself does, besides VIEW_RIGHTS."""
+"""Commands that Python itself sends, besides VIEW_RIGHTS."""
 
 LISTED = {
     Role.CLIENT: (VIEW_RIGHTS, CLIENT_RIGHTS),

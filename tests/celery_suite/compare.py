@@ -69,7 +69,7 @@ PLUGINS: Final = (
 )
 
 Outcomes = Mapping[str, bool]
-"""Whether each test of the suite passed, by its id; an expected failure counts as passed."""
+"""For each test of the suite, by its id, whether it passed; an expected failure counts as passed."""
 
 
 def differences() -> dict[str, str]:
@@ -149,7 +149,7 @@ def worker(celery_session_worker: object) -> object:
 
 
 class Run:
-    """One share of the suite on one side: a server, a scheduler if it is placed, and pytest."""
+    """A share of the suite on one side: a server, pytest, and on the placed side a scheduler."""
 
     def __init__(
         self, exits: ExitStack, suite: Path, side: str, share: int, more: Mapping[str, str]

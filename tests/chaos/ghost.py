@@ -1,8 +1,7 @@
-"""The ghost: it sees every request that is executed, and after each the whole state, and knows what
-was promised.
+"""The ghost: an observer that sees each executed request and the whole state after it, and checks the promises.
 
-It is no part of the system: it has no lease, loses nothing, and forgets nothing. A broken promise
-is a `Violation`; its numbers are those of docs/invariants.md.
+The ghost is no part of the system: it has no lease, loses nothing, and forgets nothing. A broken
+promise is a `Violation`; its number is that of docs/invariants.md.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Violation(BaseException):
 
 @dataclass(slots=True)
 class TaskGhost:
-    """One life of a task: from its submission to the purge of its record."""
+    """The record of one life of a task: from its submission to the purge of its record."""
 
     acknowledged: bool = False
     attempt: str = ""

@@ -1,4 +1,4 @@
-"""More planted bugs: those that an attacker planted, and of kinds that the first list lacks.
+"""More planted bugs, of kinds that tests/chaos/mutants.py lacks.
 
 The kinds: limits of batches, secondary fields and indexes, versions, the order of the queue,
 waiting seats, drains, requests that name an earlier state, generations of ended tasks, wake-ups,

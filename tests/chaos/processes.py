@@ -208,9 +208,7 @@ class AgentProcess:
         self.dead = True
 
     def renew(self) -> None:
-        """One pass of the thread that renews, as Renewer.run has it; the event loop has turned
-        since the last.
-        """
+        """Run one pass of the thread that renews, as Renewer.run does; the event loop has turned since the last pass."""
         agent = self.agent
         ghost = self.world.ghost
         agent.loop.turned()

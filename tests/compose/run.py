@@ -134,7 +134,7 @@ class Stack:
             assert all(port["HostIp"] == "127.0.0.1" for port in ports), f"{name} is open to others"
 
     def health(self) -> Counter[str]:
-        """How many containers are healthy, starting, unhealthy."""
+        """Return the numbers of healthy, starting and unhealthy containers."""
         ids = self.run("ps", "--quiet", capture=True).split()
         form = "{{if .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}"
         shown = subprocess.run(

@@ -35,7 +35,7 @@ class Port:
         return False
 
     def listen(self) -> None:
-        """It has no inbox."""
+        """Do nothing: this worker has no inbox."""
 
 
 class Rig:

@@ -39,7 +39,7 @@ class Site(Rig):
         return {name: self.stack.processes[name].popen.pid for name in self.stack.alive()}
 
     def noticed(self, process: str) -> int:
-        """How often a process has said that the server refuses, or is lost."""
+        """Return how often a process has logged that the server refuses, or is lost."""
         words = ("asks again until", "Connection to broker lost", "Cannot connect to")
         return sum(self.lines(process).count(word) for word in words)
 

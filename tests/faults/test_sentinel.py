@@ -1,4 +1,4 @@
-"""F16: the primary dies and its replica takes over. Writes that it lacks are lost and reported."""
+"""The primary dies and its replica takes over. Writes that it lacks are lost and reported. Row F16 of docs/failure-modes.md."""
 
 import time
 from collections.abc import Iterator

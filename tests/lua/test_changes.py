@@ -1,6 +1,6 @@
 """A copy of a partition that is renewed by what changed is the same as one that is read as a whole.
 
-Promise 3.
+Promise 3 of docs/invariants.md.
 """
 
 import random

@@ -1,5 +1,5 @@
 """Damage to the queues of kinds and to their index: it stops no other kind, and the leader repairs
-it. Promise 10.
+it. Promise 10 of docs/invariants.md.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Every script, with every argument made wrong and every key of another type: all or nothing.
 
-Promise 9.
+Promise 9 of docs/invariants.md.
 
 A call that is answered by an error or a refusal leaves the dump of every key as it was; the same
 call again, well formed, leaves the state as after its first time.
@@ -54,7 +54,7 @@ MALFORMED: list[bytes | str] = [
     "yes",
 ]
 SOME = 8 if settings().max_examples < 100 else 1
-"""In the quick run a script meets every eighth field only, another script the others."""
+"""In the quick run a script meets each eighth field only; the next script meets other fields."""
 
 REFUSALS = {
     "none",

@@ -1,8 +1,7 @@
-"""What people are told of a task that waits is true, and what they are told to do is enough:
-situation after situation.
+"""The reason that people read of a waiting task is true, and the remedy that they read is enough.
 
-Each has a cause that is not a free slot alone. `explain` says why. Whoever then does what it names
-as the remedy has a task that a scheduler can place.
+Each situation has a cause that is not a free slot alone. `explain` says why. Whoever then does what
+`explain` names as the remedy has a task that a scheduler can place.
 """
 
 from collections.abc import Callable

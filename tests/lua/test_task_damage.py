@@ -1,6 +1,6 @@
 """Damaged tasks: lines, attempts, places, messages and indexes that say something no script writes.
 
-Promise 10.
+Promise 10 of docs/invariants.md.
 """
 
 from collections import deque

@@ -21,20 +21,19 @@ PREFORK = "prefork"
 THREADS = "threads"
 POOLS = (PREFORK, THREADS)
 PATIENCE_S = 180.0
-"""How long a case waits for what will come."""
+"""Seconds for which a case waits for an event that must come."""
 REPLY_S = 30.0
-"""How long it waits for a worker's reply before it asks again: a reply may be lost."""
+"""Seconds after which a case asks a worker again: a reply may be lost."""
 MOMENT_S = 2.0
-"""How long it waits for what plain Celery never sends."""
+"""Seconds for which a case waits for an event that plain Celery never sends."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One case. `calls` is what of Celery it uses, `shows` what must be the same.
+    """A comparison of plain Celery and parsync.
 
-    differs: why the two answers differ on purpose, on the pools `differs_on`. alone: it changes the
-    worker, so that nothing runs beside it. short: it is in the form that runs on older versions of
-    Celery.
+    calls: the parts of Celery that the case uses.
+    shows: the answer that must be the same.
     """
 
     area: str
@@ -94,7 +93,7 @@ class Context:
         self.reply_s = REPLY_S
 
     def end(self, result: Any, timeout_s: float = PATIENCE_S) -> Any:
-        """How a result ended: its state and value; 'nothing' if it does not end in time."""
+        """Return how a result ended, its state and value; 'nothing' if it does not end in time."""
         try:
             value = result.get(timeout=timeout_s, propagate=False)
         except GetTimeout:

@@ -1,8 +1,8 @@
-"""How dense the code is and whether its names say something; guards of the house beside those of
-test_house.py. test_lua_layout.py has those of Lua.
+"""The code is not too dense, and its names say something.
 
-Offenders of today are counted by folder. A count only shrinks: whoever mends some writes the new
-count.
+These guards of the house stand beside those of test_house.py; test_lua_layout.py has the guards of
+Lua. Offenders of today are counted by folder. A count only shrinks: whoever mends some writes the
+new count.
 """
 
 import ast

@@ -75,9 +75,7 @@ def test_ticks_that_are_heard_late_leave_the_last_turn_the_freshest() -> None:
 
 
 def fetching(count: int) -> tuple[Core, Queue]:
-    """One of two schedulers with so many tasks: its own partition is full, the other's is read out
-    of turn.
-    """
+    """Return one of two schedulers with so many tasks: its own partition is full, the other partition is read out of turn."""
     core = make(2, Strategy.LATENCY)
     core.on_members(0, 2)
     for p in range(2):

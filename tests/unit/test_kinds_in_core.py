@@ -18,12 +18,12 @@ MISSING = "slots=1 gpu_model:a100"
 
 
 def change(core: Core, text: str, line: str) -> None:
-    """A look tells the core the line of a kind."""
+    """Tell the core the line of a kind, as the reply to a look does."""
     core.on_took(Took("1", 0, changes=[(text, line)]))
 
 
 def own_turn(core: Core) -> dict[str, str]:
-    """Its own turn of a gap comes; return the reasons that it writes."""
+    """Let the core's own turn of a gap come; return the reasons that the core writes."""
     core.on_tick(core.counters.ticks)
     found: dict[str, str] = {}
     while reasons := core.plan(confirm=False).reasons.get(0):

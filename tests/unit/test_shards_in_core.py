@@ -41,7 +41,7 @@ def tell(core: Core, *queues: Queue) -> None:
 
 
 def taken(plan: Plan) -> dict[int, int]:
-    """How many tasks a plan takes from each shard, in the order of its looks."""
+    """Return how many tasks a plan takes from each shard, in the order of its looks."""
     return {
         shard: count
         for shard, look in plan.shard_looks.items()

@@ -17,9 +17,9 @@ from ...placement.columns import UNLIMITED_TASKS, Columns, Mask
 from ...placement.strategy import Ints
 
 DeviceAmounts = Sequence[Mapping[str, int]]
-"""By node, the amounts that a task holds there; empty if no devices are among them.
+"""The amounts that a task holds on each node, by node; empty if no devices are among them.
 
-Without devices a task holds what its needs ask for.
+A task without devices holds the amounts of its needs.
 """
 
 
@@ -68,7 +68,8 @@ class AmountsLeft:
     def within(self, needs: Resources, nodes: Sequence[int], seats: Mask) -> Mask:
         """Return the seats for which the amounts left suffice, for tasks of these needs.
 
-        seats: of a partition, as a mask. nodes: the node of each seat.
+        seats: of a partition, as a mask.
+        nodes: the node of each seat.
         """
         if not needs.amounts:
             return seats
@@ -156,9 +157,9 @@ class AmountsLeft:
 
 
 class AmountsReader:
-    """Reads what snapshots say is left on the nodes of a partition.
+    """Reader of the amounts that snapshots give for the nodes of a partition.
 
-    The reader keeps what the last snapshot said, without later claims.
+    The reader keeps the amounts of the last snapshot, without later claims.
     """
 
     def __init__(self, columns: Columns, index: Mapping[str, int]) -> None:
@@ -169,9 +170,9 @@ class AmountsReader:
         self._apart: dict[str, set[int]] = {}
 
     def read(self, texts: Mapping[str, str], whole: bool = True) -> AmountsLeft:
-        """Return what is left by the texts of a snapshot, by node; unknown names are ignored.
+        """Return what each node has left by the texts of a snapshot; ignore unknown names.
 
-        whole: nodes without a text have nothing left; else they have what they had.
+        whole: a node without a text has nothing left; if False, such a node has what it had.
         """
         if whole:
             self._amounts = {}

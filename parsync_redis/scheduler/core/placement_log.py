@@ -30,7 +30,7 @@ MAX_LOST_CLAIMS: Final = 1000
 
 
 class Choices:
-    """Why this scheduler chose the places of some claims.
+    """The reasons why this scheduler chose the places of some claims.
 
     A choice is a draft until its claim is judged. If the claim won, the choice is ready to be
     written.

@@ -32,10 +32,13 @@ def first_of(group: KindGroup) -> int:
 class QueueCopy:
     """The kinds that wait, by shard.
 
-    versions: by shard, the version that the copy has; the next look gets the changes since. kinds:
-    by shard and text. barred: the nodes where kinds may not go. home: the shard whose tasks go
-    first among those of one block; the other shards follow by number. away: shards whose server
-    does not answer; nothing is taken there. blocked: the groups without a seat.
+    versions: by shard, the version that the copy has; the next look gets the changes since.
+    kinds: by shard and text.
+    barred: the nodes where kinds may not go.
+    home: the shard whose tasks go first among those of one block; the other shards follow by
+        number.
+    away: shards whose server does not answer; nothing is taken there.
+    blocked: the groups without a seat.
     """
 
     def __init__(self, view: View, shards: int = 1) -> None:
@@ -143,7 +146,10 @@ class QueueCopy:
             self.blocked.discard(group)
 
     def forget_reasons(self, shard: int | None = None) -> None:
-        """Forget the reasons in the lines of a shard, or of all: they may be other ones by now."""
+        """Forget the reasons in the lines of a shard, or of all shards if `shard` is None.
+
+        Another scheduler may have written other reasons meanwhile.
+        """
         for kinds in self.kinds if shard is None else [self.kinds[shard]]:
             for waiting in kinds.values():
                 waiting.why = None
@@ -184,7 +190,8 @@ class QueueCopy:
         """Return a heap of the kinds that may find a seat, in the order in which they get seats.
 
         changed: partitions that have changed; the oldest GROUPS_AT_ONCE of the blocked groups that
-        may fit there are opened. tried: groups that are left out.
+            may fit there are opened.
+        tried: groups that are left out.
         """
         self._reopen(changed, tried)
         waiting_kinds = (

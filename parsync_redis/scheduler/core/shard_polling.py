@@ -13,10 +13,10 @@ from .plan import Plan
 from .queue import QueueCopy
 
 TASKS_PER_FURTHER_SHARD: Final = 32
-"""While tasks with seats are left, one further shard is looked at for so many taken tasks.
+"""Number of taken tasks for which a scheduler looks at one further shard.
 
-So a task of high priority that came to that shard meanwhile is found within a turn. This costs 2 to
-4 % of a task's cost.
+The further looks happen while tasks with seats are left. So a task of high priority that came to
+another shard meanwhile is found within a turn. The looks cost 2 to 4 % of the cost of a task.
 """
 
 
@@ -65,7 +65,7 @@ class ShardPolling:
             self._due.add(took.shard)
 
     def on_freed(self) -> None:
-        """Look at a shard, the next in turn, unless another look is due anyway."""
+        """Look at the next shard in turn, unless another look is due anyway."""
         self._anywhere = True
 
     def on_away(self, shard: int) -> None:

@@ -37,7 +37,8 @@ When the first tasks have started, the leader has already seen the next ones wai
 class BackfillDuty:
     """The bookings of this leader.
 
-    large: returns the large kinds without room. booked: there are bookings.
+    large: returns the large kinds without room.
+    booked: there are bookings.
     """
 
     def __init__(

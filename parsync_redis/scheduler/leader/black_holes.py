@@ -17,10 +17,10 @@ from ..process.guarded import guarded
 from .drains import PROBATION_LEASES
 
 TASKS_TO_SUSPECT: Final = 3
-"""Number of tasks in a row that a node does not start within a lease, to become suspect."""
+"""Number of tasks in a row that a node must fail to start within a lease to become suspect."""
 
 SUSPECT_WITHIN_LEASES: Final = 5
-"""These tasks count for so many leases."""
+"""Number of leases for which a task that did not start counts against its node."""
 
 
 class Suspects:

@@ -111,9 +111,9 @@ log = logging.getLogger("parsync.leader")
 class NodeToReclaim(NamedTuple):
     """A node to be reclaimed.
 
-    live: the incarnations whose processes may be alive; their leases are not cleared. inc, moved:
-    the node is marked down if the counter of incarnation `inc` is still `moved`. moved is None if
-    the leases are only listed.
+    live: the incarnations whose processes may be alive; their leases are not cleared.
+    inc, moved: the node is marked down if the counter of incarnation `inc` is still `moved`. moved
+        is None if the leases are only listed.
     """
 
     partition: int
@@ -131,9 +131,10 @@ class NodeDuty:
     """The counters of all nodes, as this leader has watched them; a node is (partition, name).
 
     forget_s: a node that is down and holds nothing is forgotten after so long, at the earliest
-    after a lease. A drained node is forgotten after an hour at the earliest, so that its drain
-    outlives a repair. names: those of all nodes at the last look; None if a partition was away. up:
-    the names of the nodes that are not down.
+        after a lease. A drained node is forgotten after an hour at the earliest, so that its drain
+        outlives a repair.
+    names: those of all nodes at the last look; None if a partition was away.
+    up: the names of the nodes that are not down.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:

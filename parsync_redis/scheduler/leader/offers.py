@@ -36,8 +36,8 @@ class OfferDuty:
     def work(self, now_s: float, nodes: Collection[str] | None, up: Collection[str] = ()) -> None:
         """Forget offers of nodes that no longer exist, damaged names, and wrong answers.
 
-        nodes: the names of all nodes; None if they are not known. up: the names of those that are
-        up.
+        nodes: the names of all nodes; None if they are not known.
+        up: the names of those that are up.
         """
         offers: dict[str, bytes] = {}
         for shard in range(self._store.keys.shards):

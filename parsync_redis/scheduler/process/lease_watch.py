@@ -125,8 +125,10 @@ class Leadership:
 
     The lease's counter is its text, 'NAME moved=N'. A scheduler that has watched the text stand
     still for half a lease takes the lease over with its next renewal. That may be short, because
-    two leaders at once are harmless. leads: `me` holds the lease. stale: the text to be taken over;
-    '' for none.
+    two leaders at once are harmless.
+
+    leads: `me` holds the lease.
+    stale: the text to be taken over; '' for none.
     """
 
     def __init__(self, me: str, lease_s: float) -> None:

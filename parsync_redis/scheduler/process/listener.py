@@ -36,10 +36,11 @@ _READ_BYTES: Final = 1 << 16
 """Maximum number of bytes read from a socket at once."""
 
 FOLLOW_EVERY_S: Final = 1.0
-"""How often the listener checks that its channels are still on the servers it listens to."""
+"""Interval at which the listener checks which servers have its channels, in seconds."""
 
 CONNECT_S: Final = 1.0
-"""How long one of several servers may take to accept a subscription: the loop waits meanwhile."""
+"""Seconds that one of several servers may take to accept a subscription: the loop waits meanwhile.
+"""
 
 TICKS_LOST: Final = "cut"
 """The word that `hear` returns if ticks were lost; nobody sends it."""
@@ -48,9 +49,11 @@ TICKS_LOST: Final = "cut"
 def understand(data: bytes, word: str, number: int = 0) -> list[str]:
     """Return the words of a message; [] if no scheduler or script can have sent it on this channel.
 
-    Clients may publish on the channels of schedulers too. word: the first word of the channel's
-    messages. number: the channel's partition or shard; it is added to a wake-up, which does not
-    name its shard.
+    Clients may publish on the channels of schedulers too.
+
+    word: the first word of the channel's messages.
+    number: the channel's partition or shard; it is added to a wake-up, which does not name its
+        shard.
     """
     if not _MESSAGE_FORMAT.fullmatch(data):
         return []

@@ -56,18 +56,21 @@ def figures_of(core: Core, now_s: float) -> Stats:
 log = logging.getLogger("parsync.scheduler")
 
 DEBOUNCE_S: Final = 0.02
-"""Pause after a release in a nearly full partition, so that one read covers the next releases."""
+"""Seconds from a release in a nearly full partition to the read of that partition.
+
+One read then covers the releases of the meantime.
+"""
 
 NEARLY_FULL_PART: Final = 4
 """A partition is nearly full if fewer than one in so many slots is free."""
 
 RESTS_PER_GAP: Final = 4
-"""How often in a gap a scheduler with nothing to do takes in the ticks; a wake-up ends the rest."""
+"""Number of times in a gap at which a scheduler without work takes in the ticks."""
 
 CONFIRM_S: Final = 0.25
-"""How long a worker has to start a task.
+"""Seconds that a worker has to start a task after the claim was won.
 
-A claim whose task has not started by then is confirmed.
+The scheduler confirms a claim whose task has not started by then.
 """
 
 OBSERVE_S: Final = 0.25
@@ -80,8 +83,8 @@ LONGEST_WAIT_S: Final = 0.5
 class Scheduler:
     """A scheduler process: the core, the store, the listener and the membership thread.
 
-    rng: the core's random generator; None for one that the system seeds. core: is used instead of a
-    new core, by benches.
+    rng: the core's random generator; None for one that the system seeds.
+    core: is used instead of a new core, by benches.
     """
 
     def __init__(

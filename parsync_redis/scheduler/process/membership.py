@@ -41,11 +41,13 @@ Stats = Mapping[str, str | int | float]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """This scheduler is number `ordinal` of `members`.
+    """The place of this scheduler among the members: number `ordinal` of `members`.
 
-    `epoch` grows with each change of the members. joined: grows each time the scheduler was taken
-    for dead and came back. server: the run id of the server that answered. servers: run ids by what
-    a server has: '' for the server that answered, q0 for a shard, p0 for a partition.
+    epoch: grows with each change of the members.
+    joined: grows each time the scheduler was taken for dead and came back.
+    server: the run id of the server that answered.
+    servers: run ids by what a server has: '' for the server that answered, q0 for a shard, p0 for a
+        partition.
     """
 
     ordinal: int
@@ -59,9 +61,9 @@ class Rank:
 class Membership(threading.Thread):
     """The thread that renews this scheduler's membership until it is stopped.
 
-    rank: replaced as a whole, so that the loop may read it at any time. renewed_s: time of the last
-    renewal (monotonic). out: the cluster has put this scheduler out and given its place away, so it
-    may not come back.
+    rank: replaced as a whole, so that the loop may read it at any time.
+    renewed_s: time of the last renewal (monotonic).
+    out: the cluster has put this scheduler out and given its place away, so it may not come back.
     """
 
     def __init__(

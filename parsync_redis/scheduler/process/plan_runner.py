@@ -34,7 +34,8 @@ DELAYED_PAUSE_S: Final = 0.005
 class _Step:
     """A call of a plan.
 
-    where: its partition or shard, as 'p0' or 'q0'. failed: what to do if its server is away.
+    where: its partition or shard, as 'p0' or 'q0'.
+    failed: what to do if its server is away.
     """
 
     call: Call[Any]

@@ -98,7 +98,7 @@ class Standby:
 log = logging.getLogger("parsync.scheduler")
 
 SAY_EVERY_S: Final = 5.0
-"""How often a scheduler that waits for its server logs that."""
+"""Interval at which a scheduler that waits for its server logs that, in seconds."""
 
 RETRY_S: Final = 0.5
 """Pause between two attempts to reach the server."""

@@ -52,8 +52,9 @@ class ViewReader:
 class _ParsedNode:
     """A node as it was parsed.
 
-    raws: the texts that it was parsed from. bits: its part of the bitmap. view: its view, without
-    what its leases tell.
+    raws: the texts that it was parsed from.
+    bits: its part of the bitmap.
+    view: its view, without what its leases tell.
     """
 
     raws: tuple[bytes | None, ...]

@@ -22,8 +22,10 @@ LOSS_FIELDS: Final = ("lost", "died")
 class Counts:
     """Counts of tasks by state, and two counters that only grow.
 
-    later: not due yet. placed: placed or running. lost: attempts that were lost. died: tasks that
-    died.
+    later: not due yet.
+    placed: placed or running.
+    lost: attempts that were lost.
+    died: tasks that died.
     """
 
     later: int

@@ -82,10 +82,11 @@ _id_of: Final = attrgetter("id")
 class TaskQuery:
     """Criteria for tasks: states, name, node, resource, age; and the order of the answer.
 
-    name: a pattern. holds: a resource or a kind of devices; only placed and running tasks hold any.
-    older_than_s: seconds since the task was submitted, or has ended. sort: `age` (the oldest
-    first), `run` (the longest run first), `ended` (the latest end first), `name` or `node`; '' is
-    the order of `list_tasks`.
+    name: a pattern.
+    holds: a resource or a kind of devices; only placed and running tasks hold any.
+    older_than_s: seconds since the task was submitted, or has ended.
+    sort: `age` (the oldest first), `run` (the longest run first), `ended` (the latest end first),
+        `name` or `node`; '' is the order of `list_tasks`.
     """
 
     states: frozenset[TaskState] = ANY

@@ -27,8 +27,11 @@ def _down_ms(counter: bytes) -> int | None:
 class LiveNode:
     """A node as it is now.
 
-    free: free slots. free_ahead: free waiting seats. amounts_left: thousandths by name. note: why
-    it is drained or suspect. down_ms: when it was marked down, None if it is up.
+    free: free slots.
+    free_ahead: free waiting seats.
+    amounts_left: thousandths by name.
+    note: why it is drained or suspect.
+    down_ms: when it was marked down, None if it is up.
     """
 
     partition: int

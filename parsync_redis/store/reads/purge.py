@@ -29,9 +29,11 @@ def find_purgeable(
 ) -> list[TaskStatus]:
     """Return the tasks in a state, of a name and an age.
 
-    name: a pattern. older_than_s: seconds since the task was submitted or, in a final state, has
-    ended. allowed_names: only these names, None for all. Raises InvalidInput for a state that
-    cannot be purged, and ServerUnreachable.
+    name: a pattern.
+    older_than_s: seconds since the task was submitted or, in a final state, has ended.
+    allowed_names: only these names, None for all.
+
+    Raises InvalidInput for a state that cannot be purged, and ServerUnreachable.
     """
     if state not in PURGEABLE_STATES:
         raise InvalidInput(

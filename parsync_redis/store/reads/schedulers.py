@@ -28,9 +28,11 @@ _CONFIGS_PER_SCAN: Final = 1000
 class SchedulerView:
     """A scheduler as people see it.
 
-    ordinal: the rank of its name. counter: the number that it moves while it lives. stats: its own
-    figures. silent_s: seconds since it renewed its membership, None for more than an hour. alive:
-    it renewed within one lease.
+    ordinal: the rank of its name.
+    counter: the number that it moves while it lives.
+    stats: its own figures.
+    silent_s: seconds since it renewed its membership, None for more than an hour.
+    alive: it renewed within one lease.
     """
 
     name: str

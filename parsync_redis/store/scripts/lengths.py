@@ -91,7 +91,8 @@ def check_lengths(
 ) -> None:
     """Raise InvalidInput for a value that is longer than its limit.
 
-    limits: bytes by name. columns: (name, the values of all rows).
+    limits: bytes by name.
+    columns: (name, the values of all rows).
     """
     for name, values in columns:
         limit = limits[name]

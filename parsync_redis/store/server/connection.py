@@ -34,8 +34,8 @@ from .sentinel import connect_service, copy_pool
 class Kit(NamedTuple):
     """The classes that open connections and sleep: redis-py's blocking ones, or loop_client.py's.
 
-    by_url: returns a client, from an address and options of redis-py. by_service: returns a client,
-    from Sentinels, the name of a service and options of redis-py.
+    by_url: returns a client, from an address and options of redis-py.
+    by_service: returns a client, from Sentinels, the name of a service and options of redis-py.
     """
 
     by_url: Callable[..., "redis.Redis"]

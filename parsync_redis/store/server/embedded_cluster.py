@@ -40,7 +40,8 @@ class EmbeddedCluster:
 
     servers: the primaries, then the replicas. Replica R * PRIMARIES + N follows primary N.
 
-    replicas: the number of replicas of each primary. options: further options of every server.
+    replicas: the number of replicas of each primary.
+    options: further options of every server.
     launchers: for each server, the words before its program.
     """
 

@@ -47,8 +47,9 @@ class NotSent(ServerUnreachable):
 class Primaries:
     """The primaries of one cluster, as a process sees them.
 
-    seeds: the addresses ('HOST:PORT') that are asked first. options: options of redis.Redis. slots:
-    the map of slots as another Primaries has it.
+    seeds: the addresses ('HOST:PORT') that are asked first.
+    options: options of redis.Redis.
+    slots: the map of slots as another Primaries has it.
     """
 
     sleep: "ClassVar[staticmethod[[float], None]]" = staticmethod(time.sleep)
@@ -77,7 +78,9 @@ class Primaries:
     def all(self, also: Iterable[str] = ()) -> "dict[str, redis.Redis | None]":
         """Return a client of each primary by a new map, None for a primary that is away.
 
-        also: addresses of further servers. Raises what `discover` raises.
+        also: addresses of further servers.
+
+        Raises what `discover` raises.
         """
         self.discover()
         places = dict.fromkeys([*self.slots.primaries, *also])
@@ -161,8 +164,9 @@ class Primaries:
         """Send each primary its requests in one write, then read all replies: one round trip.
 
         replies: takes each reply at its position. An error reply is such a reply; a primary that
-        fails gives a ParsyncError. impatient: after the first primary has answered, wait only
-        `short_s` for the other primaries.
+            fails gives a ParsyncError.
+        impatient: after the first primary has answered, wait only `short_s` for the other
+            primaries.
         """
         unread: dict[str, tuple[Any, Any]] = {}  # a pool and its connection
         try:

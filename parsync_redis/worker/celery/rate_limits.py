@@ -30,7 +30,7 @@ This limit bounds the burst after a standstill.
 NEARLY_DUE_S: Final = 0.005
 """A token that is due this soon counts as due, because placing a task again takes longer."""
 TOKEN_KEPT_S: Final = 2.0
-"""How long a token is kept for a task that does not come.
+"""Seconds for which a token is kept for a task that does not come.
 
 The task may be cancelled, or run on another node.
 """
@@ -43,7 +43,8 @@ class _Line:
     """The tasks of one name that this node has sent back, and the tokens that they have booked.
 
     booked: the time of each task's token, earliest first; at most the tokens of LONGEST_HOLD_S +
-    TOKEN_KEPT_S. next_s: the time of the first token that no task has booked.
+        TOKEN_KEPT_S.
+    next_s: the time of the first token that no task has booked.
     """
 
     bucket: Bucket

@@ -29,7 +29,7 @@ from .delivery import Delivery
 log = logging.getLogger("parsync.agent")
 
 TURN_S: Final = 0.1
-"""How long a solo pool runs tasks before the event loop turns."""
+"""Seconds for which a solo pool runs tasks before the event loop turns."""
 
 
 class StartQueue:

@@ -27,7 +27,7 @@ from .celery_types import Backend
 log = logging.getLogger("parsync.agent")
 
 BACKEND_PATIENCE_S: Final = 20.0
-"""How long a run waits for a backend that refuses.
+"""Seconds for which a run waits for a backend that refuses.
 
 Celery tries a backend whose connection is lost for the same time.
 """

@@ -31,16 +31,16 @@ from .celery_types import Worker
 log = logging.getLogger("parsync.agent")
 
 FIRST_LOOK_S: Final = 3.5
-"""How long after its start a node looks first: other processes have joined by then."""
+"""Seconds from the start of a node to its first look: by then other processes have joined."""
 
 LOOK_IN_TROUBLE_S: Final = 2.0
-"""How often a node looks while there is no scheduler or the server refuses."""
+"""Interval at which a node looks while there is no scheduler or the server refuses, in seconds."""
 
 LOOK_WHEN_WELL_S: Final = 5.0
-"""How often a node looks while all is well."""
+"""Interval at which a node looks while all is well, in seconds."""
 
 REPEAT_S: Final = 300.0
-"""How often a node repeats a warning."""
+"""Interval at which a node repeats a warning, in seconds."""
 
 MAX_NAMES_SHOWN: Final = 5
 """Maximum number of task names that a warning lists."""

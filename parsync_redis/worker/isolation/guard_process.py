@@ -35,8 +35,8 @@ DEAF: Final = "its guard has stopped reading"
 class GuardProcess:
     """A guard that was started.
 
-    tie: the path of the pipe to which runs tie themselves. words: the guard's reason for its end,
-    '' if it gave none.
+    tie: the path of the pipe to which runs tie themselves.
+    words: the guard's reason for its end, '' if it gave none.
     """
 
     def __init__(self, guarded: Guarded) -> None:

@@ -40,7 +40,7 @@ log = logging.getLogger("parsync.guard")
 LEAVE: Final = b"leave"
 """The last line that the worker sends: renew no more."""
 WORKER_CHECK_S: Final = 1.0
-"""How often the guard looks for its worker while there is nothing to renew."""
+"""Interval at which the guard looks for its worker while there is nothing to renew, in seconds."""
 _REFUSED: Final = {
     "lapsed": "the server has given the node up",
     "superseded": "another worker has registered as this node",
@@ -51,9 +51,11 @@ _REFUSED: Final = {
 class Guarded:
     """The facts about a worker that its guard needs.
 
-    url, cluster, retention_s, max_starts: the settings of the store. standstill_s: the seconds
-    without a sign of life after which the guard ends. shards: the number of shards of the queue.
-    worker: the id of the worker's process. log_file: the guard's log, '' for its standard error.
+    url, cluster, retention_s, max_starts: the settings of the store.
+    standstill_s: the seconds without a sign of life after which the guard ends.
+    shards: the number of shards of the queue.
+    worker: the id of the worker's process.
+    log_file: the guard's log, '' for its standard error.
     log_format: text or json.
     """
 

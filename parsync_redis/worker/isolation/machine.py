@@ -84,7 +84,8 @@ class Isolation:
 class MachineIsolation(Isolation):
     """Isolation by a file of locks and a guard.
 
-    file_of: returns the path of the file for a cluster's id. one_at_a_time: see RunIsolation.
+    file_of: returns the path of the file for a cluster's id.
+    one_at_a_time: see RunIsolation.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from typing import Final
 log = logging.getLogger("parsync.agent")
 
 BEAT_S: Final = 0.2
-"""How often the event loop says that it turns."""
+"""Interval at which the event loop says that it turns, in seconds."""
 STUCK_LEASES: Final = 2
 """The renewing thread is stuck if it has not turned for so many leases."""
 

@@ -45,9 +45,10 @@ FLAGS = (
 class NodeSpec:
     """The offer of a worker that is a node.
 
-    tasks: the tasks that the worker's app knows. room: the number of waiting seats behind the
-    slots. devices: the node's devices, and the variables in which runs find theirs. most_slots: the
-    slots of the flag, else no limit: the slots follow the number of processes.
+    tasks: the tasks that the worker's app knows.
+    room: the number of waiting seats behind the slots.
+    devices: the node's devices, and the variables in which runs find theirs.
+    most_slots: the slots of the flag, else no limit: the slots follow the number of processes.
     """
 
     name: str
@@ -117,8 +118,8 @@ def pairs(flag: str, words: Iterable[str] | None, several: bool = False) -> dict
 def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, str]) -> NodeSpec:
     """Return what the worker offers by its flags; raises InvalidInput.
 
-    flags: the options of the worker that are set. flag_names: for each option the flag or variable
-    by which the user set it, for messages.
+    flags: the options of the worker that are set.
+    flag_names: for each option the flag or variable by which the user set it, for messages.
     """
     score = 1.0 if flags.get("parsync_score") is None else float(flags["parsync_score"])
     if not -1e9 < score < 1e9:

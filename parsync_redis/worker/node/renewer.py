@@ -28,9 +28,9 @@ from .worker_port import WorkerPort
 log = logging.getLogger("parsync.agent")
 
 LOG_WAITING_S: Final = 3.0
-"""How often a node that is not up logs the reason."""
+"""Interval at which a node that is not up logs the reason, in seconds."""
 NEWS_CHECK_S: Final = 0.1
-"""How often the renewer looks for messages of the guard."""
+"""Interval at which the renewer looks for messages of the guard, in seconds."""
 
 
 class Renewer:

@@ -76,9 +76,11 @@ class Starter:
         """Report ended runs and ask to start others, in one round trip; return the answers.
 
         An attempt that has ended here before is not started again: its outcome is reported again,
-        and its answer is "refused". ended: the runs to report. runs: the runs to start, of which
-        `most` may start. slots: the slots that the started runs get, before the slots of ended runs
-        are freed.
+        and its answer is "refused".
+
+        ended: the runs to report.
+        runs: the runs to start, of which `most` may start.
+        slots: the slots that the started runs get, before the slots of ended runs are freed.
         """
         first = set(map(id, runs[:most]))  # of several shards those that were named first
         shares = [share for _, share in store.keys.by_shard(runs, _task_of)]

@@ -23,9 +23,9 @@ from .run_starter import Starter
 log = logging.getLogger("parsync.agent")
 
 OPEN_CHECK_S: Final = 0.02
-"""How often the keeper looks while waiting seats are open."""
+"""Interval at which the keeper looks while waiting seats are open, in seconds."""
 SHUT_CHECK_S: Final = 0.1
-"""How often the keeper looks while waiting seats are shut and a task runs."""
+"""Interval at which the keeper looks while waiting seats are shut and a task runs, in seconds."""
 
 
 class SeatKeeper(Duty):

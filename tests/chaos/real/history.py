@@ -37,12 +37,12 @@ class Event:
 
     @property
     def task(self) -> str:
-        """Whom it is about."""
+        """Return the task of the event."""
         return self.item.get("task") or self.item["id"]
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Where: node, slot, incarnation."""
+        """Return node, slot and incarnation."""
         return self.item.get("node", ""), self.item.get("slot", ""), self.item.get("inc", "")
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ from .clients import WORK, Book, Submitter
 AGAIN_S: Final = 0.1
 SHORT_S: Final = 0.3
 WAIT_MS: Final = 200
-"""How long the replica may take to have what was acknowledged."""
+"""Milliseconds that the replica may take to have all acknowledged writes."""
 
 
 class Steady(Submitter):

@@ -45,8 +45,8 @@ class PartitionCalls(Calls):
     ) -> Call[tuple[int, int]]:
         """Register a node for this process; return (incarnation, first bit).
 
-        known_inc: the incarnation that this process has had, 0 for none. room: the node's waiting
-        seats.
+        known_inc: the incarnation that this process has had, 0 for none.
+        room: the node's waiting seats.
         """
         once: Once = self._told(p) | {
             "node": node,

@@ -121,7 +121,9 @@ class TaskCalls(Calls):
     def set_reason(self, reasons: Sequence[tuple[str, str]], shard: int | None = None) -> Call[int]:
         """Write why tasks of some kinds wait: (kind, why).
 
-        shard: the shard, None for all. Returns the number of these kinds of which tasks wait.
+        shard: the shard, None for all.
+
+        Returns the number of these kinds of which tasks wait.
         """
         values = [word for kind, why in reasons for word in (kind, cut(why))]
 
@@ -151,8 +153,9 @@ class TaskCalls(Calls):
         """Fix the number of shards for submit unless it is fixed; return the fixed number.
 
         shards: 0 closes the shard: until a number is fixed, submit refuses all tasks, and the
-        answer is `usual` if tasks were submitted before, else 0. usual: the number that counts if
-        tasks were submitted before. level: the number of submissions becomes at least this.
+            answer is `usual` if tasks were submitted before, else 0.
+        usual: the number that counts if tasks were submitted before.
+        level: the number of submissions becomes at least this.
         """
         return self._queue(
             ALIGN, int, {"shards": shards, "usual": usual, "level": level}, shard=shard
