@@ -113,7 +113,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "site/test_pages.py": ("test_the_python_blocks_run_and_print_what_they_say",),
     "testing/test_plugin.py": ("test_a_project_tests_its_tasks_on_a_cluster_and_eagerly",),
 }
-"""The stories of each file that starts a stack."""
+"""The tests of each file with a stack that `make test` runs: each tells one behaviour."""
 
 NO_STORY: Final[Mapping[str, str]] = {
     "acceptance/test_backfill.py": "lua/test_backfill.py tells it without a stack",
@@ -143,9 +143,7 @@ NO_STORY: Final[Mapping[str, str]] = {
     "parity/test_threads.py": "acceptance/test_celery_tasks.py tells it",
     "works_with/test_works_with.py": "needs libraries that few have; .ci/works-with runs it",
 }
-"""Files that start a stack and have no story, and why: the file that tells it, or what they are
-instead.
-"""
+"""Files that start a stack and have no test in STORIES, and the reason: the file that tells the story, or the use of the file."""
 
 LONG: Final[Mapping[str, tuple[str, ...]]] = {
     "acl/test_client_damage.py": ("test_no_right_of_a_client_halts_the_cluster",),

@@ -96,14 +96,14 @@ class Capture:
         """
         if self._submitted:
             pool = self._parsync.app.producer_pool
-            # a pool without a limit notes nothing
+            # a pool without a limit does not note its connections
             from_pool = not pool.limit or self._producer in pool._dirty
             if from_pool:  # in use, and given back after this call
                 self._parsync.background.do(
                     lambda: self._publish_event(body, headers=headers, **kwargs)
                 )
             else:
-                # Celery keeps the event if that fails
+                # Celery keeps the event if the send fails
                 self._producer.publish(body, headers=headers, **kwargs)
             return
         if not isinstance(headers, dict) or "task" not in headers:

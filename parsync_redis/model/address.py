@@ -60,7 +60,7 @@ def as_redis(url: str) -> str:
 def with_password(url: str, password: str) -> str:
     """Return the address with this password, unless the address has a password."""
     scheme, _, location = url.partition("://")
-    # of several Sentinels, as Celery writes them, the first has it
+    # of several Sentinels, in Celery's form, the first has the query
     location, semicolon, more_sentinels = location.partition(";")
     credentials, separator, place = location.rpartition("@")
     if ":" in credentials:

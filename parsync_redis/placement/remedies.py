@@ -120,7 +120,7 @@ def _for_none(
     consumes = "".join(f" and consumes queue {queue}" for queue in queues_of(needs))
     yield f"{who} {needs_shown(shown_needs.text)}{consumes}{knows}"
     if any(obstacle.rule in ("name", "near") for obstacle in static):
-        return  # other needs would not do
+        return  # other needs would not help
     lacks = ", ".join(obstacle.why.removeprefix("lacks ") for obstacle in static)
     amounts_of_nearest = dict(nearest.offer.amounts)
     amounts = [

@@ -41,9 +41,9 @@ def read_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def split_options(url: str) -> tuple[str, dict[str, Any]]:
-    """Return an address without the options that redis-py does not convert, and these, converted.
+    """Split an address into the address for redis-py, and the options that redis-py leaves as text.
 
-    Raises ValueError for a value that cannot be read.
+    The options are converted. Raises ValueError for a value that cannot be read.
     """
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)

@@ -112,9 +112,10 @@ class Store(Runner):
         return [record for batch in self.run_all(calls) for record in batch]
 
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
-        """Return the status of each task, in order; one round trip, and another if a task is gone.
+        """Return the status of each task, in order.
 
-        A waiting task has the reason of its kind, or without that the reason of its last setback.
+        Takes one round trip, and another if a task is gone. A waiting task has the reason of its
+        kind, or without that the reason of its last setback.
         """
         statuses = [TaskStatus.of(record) for record in self.records(ids)]
         any_gone = any(task.state is TaskState.GONE for task in statuses)
@@ -151,8 +152,8 @@ class Store(Runner):
     ) -> list[Lease]:
         """Return the leases of these nodes; read only the fields of their slots.
 
-        damaged: takes the names of fields whose lease cannot be read, or contradicts the other
-        leases of its place.
+        damaged: the list to which the names of fields are added whose lease cannot be read, or
+        contradicts the other leases of its place.
         """
         leases: list[Lease] = []
         damaged = [] if damaged is None else damaged

@@ -152,7 +152,7 @@ CELERYS = (
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A scheduler, and a node of each pool, which must live through all of it."""
+    """A scheduler and a node of each pool. The processes must live through all tests of this module."""
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     for node, options in (

@@ -22,7 +22,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A scheduler and two nodes, which must live through all of it."""
+    """A scheduler and two nodes. The processes must live through all tests of this module."""
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.worker("n1", slots=2, pool="threads", labels={"at": "n1"})

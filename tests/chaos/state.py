@@ -136,7 +136,7 @@ class Shard:
                 yield id, (task.attempt, successor)
 
     def facts(self) -> Iterator[str]:
-        """Return what does not hold of the shard by itself."""
+        """Yield the contradictions within the shard."""
         yield from audit_kinds(self.queues, self.hashes["kinds"], self.versions, self.version)
         yield from audit_tasks(self._queue())
 
@@ -205,9 +205,9 @@ class State:
         )
 
     def facts(self, whole: bool) -> Iterator[tuple[int, str]]:
-        """Return what does not hold: (promise, in words).
+        """Yield the contradictions: (promise, in words).
 
-        `whole`: the servers have kept all that they acknowledged.
+        whole: whether the servers have kept all that they acknowledged.
         """
         for partition in self.partitions:
             yield from ((3, fact) for fact in audit_partition(partition))

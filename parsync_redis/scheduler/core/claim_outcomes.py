@@ -34,7 +34,7 @@ class KnownVersions:
         won: number of claims that won. A commit in which a claim won raises the version by one.
         """
         version = self._versions.get(judged.partition, -1) + (won > 0)
-        # changes of others are unknown until the partition is read
+        # changes by other schedulers are unknown until the partition is read
         self._versions[judged.partition] = version
         return version == judged.version
 

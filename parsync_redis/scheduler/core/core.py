@@ -178,7 +178,7 @@ class Core:
         self._placer.choices.on_judged(judged, now_s)
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = claimed.pop(claim.task, None)
-            if verdict is not verdict_before:  # most are one object
+            if verdict is not verdict_before:  # most verdicts are one object
                 verdict_before = verdict
                 won = verdict.won
                 since_ms = verdict.since_ms if won else 0
@@ -208,7 +208,7 @@ class Core:
         self._refusing += self._refusals.on_judged(judged, current, lost)
         self.counters.conflicts += lost
         partition.judged = judged.version
-        if lost and current:  # nobody else changed anything: the copy is wrong
+        if lost and current:  # nobody else changed the partition, so the copy is wrong
             partition.version = -1
 
     def on_unread(self, partition: int, claims: Iterable[Claim] = ()) -> None:

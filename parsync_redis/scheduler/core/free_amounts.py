@@ -47,7 +47,7 @@ class AmountsLeft:
     def tasks(self, needs: Resources, nodes: Ints) -> Ints:
         """Return how many tasks of these needs each of these nodes could hold at once."""
         if len(needs.amounts) == 1 and not self._columns.devices and needs.amounts[0][1]:
-            ((name, amount),) = needs.amounts  # the usual case, in a fourth of the time
+            ((name, amount),) = needs.amounts  # the usual case takes a fourth of the time this way
             return np.maximum(self.of_nodes(name, nodes) // amount, 0)
         most = np.full(len(nodes), UNLIMITED_TASKS, dtype=np.int64)
         for kind, amounts in by_kind(needs.amounts).items():

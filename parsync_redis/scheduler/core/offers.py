@@ -84,7 +84,7 @@ class Offers:
         return mask
 
     def _near(self, mask: Mask, needs: Resources) -> Mask:
-        """Return a mask of nodes; if the needs name a node (the option `near`), only of that node."""
+        """Return the mask, with only one node left if the needs name a node (the option `near`)."""
         if node := near_of(needs):
             mask = mask & np.array([candidate.name == node for candidate in self.nodes], dtype=bool)
         return mask

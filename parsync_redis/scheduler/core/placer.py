@@ -117,7 +117,7 @@ class Placer:
         # number of groups that went first at waiting seats when `_in_vain` began
         self._strict = 0
         self.left_behind: set[int] = set()
-        # by shard
+        # the reservations by shard
         self._reserved: dict[int, dict[Kind, list[Reservation]]] = {}
 
     def forget(self) -> None:

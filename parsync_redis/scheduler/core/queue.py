@@ -86,7 +86,7 @@ class QueueCopy:
             now = KindLine.of(line) if line else None
             waiting = self.kinds[shard].get(text)
         except ValueError:
-            return  # damaged: the leader writes it anew, with a new version
+            return  # the line is damaged: the leader writes it anew, with a new version
         if now is None:
             self._forget(shard, text)
         elif waiting is None:
@@ -104,7 +104,7 @@ class QueueCopy:
         try:
             kind = Kind.of(text)
         except ValueError:
-            return  # nobody can submit it: the leader repairs it
+            return  # nobody can submit such a kind: the leader repairs the line
         group = self._group(kind)
         waiting = WaitingKind(kind, group, line.count, line.first, line.last, line.why, shard)
         self.kinds[shard][text] = group.waiting[shard, text] = waiting

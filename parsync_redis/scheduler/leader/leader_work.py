@@ -1,8 +1,8 @@
-"""The thread of the leader's work, with connections of its own: lease and ticks never wait for it.
+"""The thread of the leader's work, with connections of its own.
 
-The membership tells this thread when a pass is due, and when what the thread has watched is worth
-nothing any more. From that moment a running pass makes no call of the store: it ends at its next
-call.
+The leader's lease and its ticks never wait for this thread. The membership tells the thread when a
+pass is due, and when the counters that it has watched prove nothing any more. From that moment the
+running pass makes no call: it ends instead of its next call.
 """
 
 import logging
@@ -23,7 +23,10 @@ log = logging.getLogger("parsync.scheduler")
 
 
 class PassOver(Exception):
-    """The pass may do no more: this scheduler leads no longer, or must watch everybody anew."""
+    """The exception that ends a pass.
+
+    This scheduler leads no longer, or must watch all members and nodes anew.
+    """
 
 
 class LeaderWork(threading.Thread):

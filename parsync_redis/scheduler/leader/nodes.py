@@ -23,9 +23,9 @@ from ..process.taken_tasks import TASK_OF
 from .drains import DrainDuty
 
 MAX_GAP: Final = 1_000_000
-"""Maximum number of bits below those of a node that belong to no node.
+"""Maximum number of bits below the bits of a node that belong to no node.
 
-lua/lib/repair/damage.lua lets as many pass.
+lua/lib/node/record_check.lua has the same number.
 """
 
 
@@ -64,14 +64,14 @@ class SupersededNodes:
     """The nodes that registered anew while earlier processes held leases, as one observer saw them.
 
     A superseded process can no longer renew its lease. The guard ends the process within a lease of
-    the last renewal, but until then the process may run its tasks. So its leases are cleared a
-    lease after the new registration was seen. All times are seconds of the observer's monotonic
-    clock.
+    the last renewal, but until then the process may run its tasks. So the leader clears the leases
+    of that process only a lease after it has seen the new registration. All times are seconds of
+    the observer's monotonic clock.
     """
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
-        # by node and incarnation, when it was first seen
+        # by node and incarnation, when the registration was first seen
         self._seen_s: dict[Hashable, dict[int, float]] = {}
 
     def reset(self, is_reset: Callable[[Hashable], bool] = lambda _: True) -> None:
@@ -281,7 +281,7 @@ class NodeDuty:
         ended = self._superseded.look(now_s, incs)
         for node in lost:
             if node in ended:
-                # the last one: it may register again now
+                # this was the node's last lease, so the node may register again now
                 yield NodeToReclaim(*node, range(ended[node], incs[node] + 1))
             elif node not in up:
                 yield NodeToReclaim(*node, range(0))
@@ -316,7 +316,7 @@ def reclaim_nodes(store: Store, nodes: Sequence[NodeToReclaim], whys: Mapping[st
                 for lease in (reply[1] if reply else ())
                 if lease.place.inc not in reclaimed.live
             ]
-            # the same leases again: they are damaged, and stay for the next pass
+            # the same leases came again: they are damaged, and stay for the next pass
             if leases and leases != cleared.get(reclaimed[:2]):
                 leases_by_node[reclaimed[:2]] = leases
         places = [lease.place for lease in chain.from_iterable(leases_by_node.values())]

@@ -1,4 +1,4 @@
-"""Counters, ages and the leader's lease, as one observer sees them by its own monotonic clock.
+"""Counters, ages and the leader's lease, as an observer sees them by its own monotonic clock.
 
 A holder of a lease whose counter does not move for one lease is lost. Only an observer that has
 itself watched the counter for that long may judge this (the rule of Kubernetes' leases: act only on

@@ -167,7 +167,7 @@ class Scheduler:
         self.membership.enter()
         if self.membership.out:
             return False
-        # nothing is copied yet, so each copy will be of these servers, or of later ones
+        # nothing is copied yet, so each later copy is of these servers, or of their successors
         self._rank = self.membership.rank
         self._run_id = self._rank.server
         self.core.on_members(self._rank.ordinal, self._rank.members)
@@ -179,7 +179,7 @@ class Scheduler:
 
         Without a plan, wait for a message.
         """
-        # it never only reads twice in a row, because ticks may come faster than turns
+        # two turns in a row never only read, because ticks may come faster than turns
         self._only_read = self.core.due and not self._only_read
         self._plans.wake_if_due(time.monotonic())
         plan = self.core.plan(place=not self._only_read, confirm=False)
@@ -265,8 +265,8 @@ class Scheduler:
     def _on_rank(self, rank: Rank) -> None:
         """Take in a new rank.
 
-        All tasks are given back if other schedulers gave them back, or if the server is another one
-        now.
+        The scheduler gives back all tasks if other schedulers took it for dead meanwhile, or if the
+        server is another server now.
         """
         if rank.joined != self._rank.joined:
             log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
@@ -290,7 +290,7 @@ class Scheduler:
     # -- beginnings and ends -----------------------------------------------------------------------
 
     def recover(self) -> None:
-        """After an outage confirm what was won, give back all other tasks, and read all again.
+        """After an outage confirm won claims, give back all other tasks, and read everything again.
 
         Only won claims are certain, and only if the server is the same.
         """

@@ -124,7 +124,10 @@ class Membership(threading.Thread):
         self.renew()
 
     def renew(self) -> None:
-        """Raise this scheduler's counter; learn the members and the leader, or that it is out."""
+        """Raise this scheduler's counter; learn the members and the leader.
+
+        The reply may also say that this scheduler is out.
+        """
         lost = self._work.next_lost()
         members = self.store.run(
             self.store.commands.renew_scheduler(
@@ -175,7 +178,7 @@ class Membership(threading.Thread):
                 self.doubt()
                 self._done.wait(backoff.pause_s(error))
             except Exception:
-                # whatever it is, it goes on being renewed
+                # after any error the membership must go on being renewed
                 log.exception("membership of %s: unexpected", self.me)
                 self.doubt()
                 self._done.wait(renew_s / 2)
@@ -212,9 +215,9 @@ class Membership(threading.Thread):
             self._work.see(self._counters, self.renewed_s)
 
     def doubt(self) -> None:
-        """Watch everybody anew.
+        """Watch everybody anew, because no server answered.
 
-        No server answered, so a counter that stands still proves nothing.
+        A counter that stands still proves nothing then.
         """
         self._work.reset()
         self._leadership.reset()

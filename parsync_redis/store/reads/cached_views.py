@@ -50,11 +50,11 @@ class ViewReader:
 
 @dataclass(frozen=True, slots=True)
 class _ParsedNode:
-    """A node as it was parsed.
+    """A parsed node.
 
-    raws: the texts that it was parsed from.
-    bits: its part of the bitmap.
-    view: its view, without what its leases tell.
+    raws: the texts from which the node was parsed.
+    bits: the node's part of the bitmap.
+    view: the node's view, without the fields that only its leases tell.
     """
 
     raws: tuple[bytes | None, ...]
@@ -64,5 +64,8 @@ class _ParsedNode:
 
 
 def _bits(free: bytes | None, node: Node) -> bytes:
-    """Return the bytes of the bitmap that have the bits of a node, and perhaps of neighbours."""
+    """Return the bytes of the bitmap that have the bits of a node.
+
+    The first and the last byte may also have bits of the node's neighbours.
+    """
     return (free or b"")[node.first // 8 : (node.first + node.span + 7) // 8]

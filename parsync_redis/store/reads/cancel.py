@@ -101,9 +101,9 @@ def find_selected(store: Store, selection: Selection) -> list[str]:
 
 
 def _waiting(store: Store, selection: Selection) -> Iterator[list[str]]:
-    """Yield ids in the order in which tasks move on: not due, waiting, taken.
+    """Yield the ids of waiting tasks: first delayed tasks, then tasks in queues, then taken tasks.
 
-    So a task that moves on meanwhile is not missed.
+    A task moves on in this order, so a task that moves on during the reads is not missed.
     """
     keys = store.keys
     for ids in _scan(store, "zscan", keys.queues("later")):

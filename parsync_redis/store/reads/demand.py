@@ -22,8 +22,8 @@ LOSS_FIELDS: Final = ("lost", "died")
 class Counts:
     """Counts of tasks by state, and two counters that only grow.
 
-    later: not due yet.
-    placed: placed or running.
+    later: tasks that are not due yet.
+    placed: tasks that are placed or run.
     lost: attempts that were lost.
     died: tasks that died.
     """
@@ -100,7 +100,7 @@ def read_lines(
 ) -> Iterator[tuple[int, str, KindLine]]:
     """Yield (shard, kind, line) of each kind of which tasks wait.
 
-    damaged: takes the kinds whose line cannot be read.
+    damaged: the list to which kinds are added whose line cannot be read.
     """
     reads = {shard: [("hgetall", key)] for shard, key in enumerate(store.keys.queues("kinds"))}
     for shard, (lines,) in store.pipe_live("shard", reads).items():
@@ -115,7 +115,7 @@ def read_lines(
 def read_kinds(store: Store, damaged: list[str] | None = None) -> dict[str, KindLine]:
     """Return the line of each kind of which tasks wait, all shards together.
 
-    damaged: takes the kinds whose line cannot be read.
+    damaged: the list to which kinds are added whose line cannot be read.
     """
     return _gather(read_lines(store, damaged))
 

@@ -12,9 +12,10 @@ from .live_nodes import LiveNode
 
 
 def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> NodeFacts:
-    """Return the facts of a node for a task of this name.
+    """Return the facts about a node by which a task of this name is judged.
 
-    apps: the tasks that workers know, by digest.
+    state: the node as it is now.
+    apps: by digest, the tasks that the workers of an app know.
     """
     node = state.node
     digest = digest_of(state.node.offer)

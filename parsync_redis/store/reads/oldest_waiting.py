@@ -9,10 +9,10 @@ from ...model.kind import KindLine, split_kind
 from ..store import Store
 
 _ORDERS_PER_PRIORITY: Final = 10**12
-"""An order is (9 - priority) * 10^12 + the number of the submission."""
+"""Number of orders of a priority: an order is (9 - priority) * 10^12 + the submission's number."""
 
 MAX_MIXED_KINDS: Final = 100
-"""Maximum number of kinds with several priorities whose first tasks are looked for.
+"""Maximum number of kinds with several priorities whose first task of each priority is read.
 
 The kinds with the most tasks are chosen.
 """
@@ -57,9 +57,10 @@ def read_oldest(
 
 
 def _levels(line: KindLine) -> range:
-    """Return the priorities that later tasks of a kind may have, below the first task's priority.
+    """Return the levels of priority that later tasks of a kind may have.
 
-    A priority is a level of the order: 9 - priority.
+    A level is 9 - priority. The first task's own level is left out; the bound comes from the kind's
+    last order.
     """
     return range(
         line.first // _ORDERS_PER_PRIORITY + 1, min(line.last // _ORDERS_PER_PRIORITY, 9) + 1
@@ -67,10 +68,10 @@ def _levels(line: KindLine) -> range:
 
 
 def _pages(store: Store, reads: Sequence[tuple[int, str, int]]) -> list[list[tuple[bytes, float]]]:
-    """Return the first task, [(id, order)], of each (shard, kind, lowest order).
+    """Return the first task of each (shard, kind, lowest order), as a list [(id, order)].
 
-    The task has the priority of that order. The list is empty if there is no such task, if the key
-    is damaged, or if its server is away.
+    Only a task with the priority of the lowest order counts. The list is empty if there is no such
+    task, if the key is damaged, or if its server is away.
     """
     commands = []
     for shard, kind, order in reads:

@@ -65,7 +65,10 @@ def read_names(store: Store) -> list[str]:
 
 
 class Directory:
-    """The tasks that the cluster's workers know. A second read reads only new digests."""
+    """The tasks that the cluster's workers know, by app.
+
+    A digest stands for the tasks of an app (model/apps.py). A second read reads only new digests.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -100,7 +103,7 @@ class Directory:
         return Apps(stamps, self._known([readable(digest) for digest in newest]))
 
     def _known(self, digests: Sequence[str]) -> list[KnownTasks]:
-        """Return the tasks of these digests; read only new digests."""
+        """Return the tasks of these digests; read the texts of new digests only."""
         if new := [digest for digest in digests if digest not in self._read]:
             texts = self._store.read_any("hmget", "names", new)
             tasks_by_digest = {
@@ -153,7 +156,7 @@ def read_offers(store: Store) -> dict[str, Resources]:
 
 
 def fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the number and the records of each partition whose server answers."""
+    """Yield the number of each partition whose server answers, and the replies to `reads_of`."""
     numbers = range(count_partitions(store))
     for start in range(0, len(numbers), _PARTITIONS_PER_READ):
         reads = {
@@ -164,7 +167,7 @@ def fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
 
 
 def reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
-    """Return the commands that read all records of a partition."""
+    """Return the commands that read a partition: its version and epoch, bitmap and hashes."""
     meta = store.keys.partition(number, "meta")
     free = store.keys.partition(number, "free")
     hashes = [
@@ -190,7 +193,7 @@ def view_partition(
 
 
 def view_of(state: LiveNode) -> NodeView:
-    """Return the view of a node, without what only its leases tell."""
+    """Return the view of a node, without the fields that only the node's leases tell."""
     node = state.node
     offer = state.node.offer
     return NodeView(

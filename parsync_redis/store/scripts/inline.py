@@ -34,7 +34,7 @@ _PACKED: Final = re.compile(r"\bfunction\b|\b(?:then|do|else)\b.*\b(?:end|return
 _GOES_ON: Final = re.compile(r"(?:[=,({\[+*/<>-]|\.\.|\b(?:or|and|not))$")
 """The end of a line whose statement goes on in the next line."""
 _CONTINUES: Final = re.compile(r" *(?:or\b|and\b|\.\.|==|~=|[-+*/<>,.:)\]}])")
-"""The begin of a line that continues the statement of the line before."""
+"""The beginning of a line that continues the statement of the line before."""
 _NO_CODE: Final = re.compile(r"'[^'\n]*'|--.*")
 
 
@@ -100,7 +100,7 @@ def _words(line: str) -> tuple[str, ...]:
 def _declared(line: str) -> tuple[int, frozenset[str]]:
     """Return the names that a line declares, and how much deeper than the line they are known.
 
-    -1 and no name for a line that declares nothing.
+    Returns no names and -1 for a line that declares nothing.
     """
     if match := _NESTED.match(line):
         return 2, frozenset(match[1].split(", "))
@@ -135,7 +135,7 @@ def _split_call(name: str, line: str) -> tuple[str, list[str], str] | None:
 
 
 def _scopes(lines: Sequence[str]) -> Iterator[tuple[str, list[tuple[int, frozenset[str]]]]]:
-    """Go through lines of code with the scopes of each: (indent, the names that it declares)."""
+    """Yield each line of code with its scopes; a scope is (indent, the names that it declares)."""
     scopes: list[tuple[int, frozenset[str]]] = []
     for line in lines:
         if not line.strip():
@@ -152,7 +152,7 @@ def _scopes(lines: Sequence[str]) -> Iterator[tuple[str, list[tuple[int, frozens
 
 
 def _scoped(lines: Sequence[str], names: set[str]) -> Iterator[tuple[str, set[str]]]:
-    """Go through lines of code with the local names that each of them knows, besides `names`."""
+    """Yield each line of code with the local names that the line knows, besides `names`."""
     for line, scopes in _scopes(lines):
         yield line, names.union(*(declared for _, declared in scopes))
 

@@ -71,7 +71,7 @@ def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Red
         if is_cluster(url):
             return connect_cluster(parse_cluster(url), kit.primaries, **options)
         if url.startswith("unix://"):
-            del options["socket_keepalive"]  # only TCP has it
+            del options["socket_keepalive"]  # only TCP has this option
         bare, converted = split_options(url)
         return kit.by_url(bare, **options, **converted)
     except BadAddress as error:

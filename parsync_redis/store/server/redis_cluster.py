@@ -139,7 +139,7 @@ class ClusterClient(redis.Redis):
     ) -> list[int]:
         """Return the requests that were not executed because their slots are moved.
 
-        redirected: gets the address where such a request goes next.
+        redirected: the mapping to which the next address of each such request is added.
         """
         moved = []
         for i, address in sent_to.items():

@@ -74,7 +74,7 @@ class Delivery:
             log.error(
                 "the message of task %s cannot be run: %r", run.place.task, error, exc_info=True
             )
-            # it ran inside this call: the message is sound
+            # the task ran inside this call, so its message is sound
             if run.request is not None and run.request.time_start:
                 run.flaw = run.flaw or f"Celery could not report its end: {type(error).__name__}"
                 self._agent.reporter.ended(run, "failed")
@@ -90,7 +90,7 @@ class Delivery:
         place = run.place
         name = payload["headers"].get("task")
         strategy = self._strategy(name)
-        # not the name in its record, which the node knows: the message is damaged
+        # the message has another name than the record, which the node knows: it is damaged
         if strategy is None:
             run.flaw = f"its worker knows no task {name!r:.80}"
             consumer.on_unknown_task(None, received, KeyError(name))

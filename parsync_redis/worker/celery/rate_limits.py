@@ -110,7 +110,7 @@ class RateLimits:
             self._lines.pop(name, None)
             return 0.0
         line = self._lines.get(name)
-        if line is None or line.bucket is not bucket:  # its limit was changed
+        if line is None or line.bucket is not bucket:  # the rate limit of the name was changed
             line = self._lines[name] = _Line(bucket)
         return line.hold_s(id, self._clock())
 
@@ -123,5 +123,5 @@ def without_bucket(name: str, consumer: Limited) -> Iterator[None]:
     try:
         yield
     finally:
-        if consumer.task_buckets[name] is None:  # else the limit was changed meanwhile
+        if consumer.task_buckets[name] is None:  # otherwise the limit was changed meanwhile
             consumer.task_buckets[name] = bucket

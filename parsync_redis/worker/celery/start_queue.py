@@ -124,4 +124,4 @@ class StartQueue:
                     self.delivery.deliver(run, message)
         finally:
             for run, _ in waiting:
-                reporter.ended(run, "again")  # the worker stops, and it has not begun
+                reporter.ended(run, "again")  # the worker stops, and the run has not begun

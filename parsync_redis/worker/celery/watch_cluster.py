@@ -85,7 +85,8 @@ class WatchStep(bootsteps.StartStopStep):
                 settings, level if level in ("debug", "info", "warning", "error") else "info"
             )
             self.beside.start()
-            # after the agent: the scheduler places elsewhere what it gives back
+            # the scheduler stops after the agent, because it places elsewhere the tasks that the
+            # agent gives back
             call_when_stopped(worker.blueprint, self.beside.stop)
         if agent is not None:
             self.watcher = Watcher(agent)
@@ -225,7 +226,7 @@ class Watcher(threading.Thread):
     def _drain_terms(self) -> str:
         """Return the terms of this node's drain, '' if it is not drained."""
         partition = self.agent.node.partition
-        if partition < 0:  # it has not registered yet
+        if partition < 0:  # the node has not registered yet
             return ""
         keys = [self.store.keys.partition(partition, kind) for kind in ("nodes", "notes")]
         replies = self.store.pipe([("hget", key, self.node) for key in keys])

@@ -134,7 +134,7 @@ class GuardProcess:
 
         So this thread never waits for the guard.
         """
-        with suppress(BrokenPipeError):  # it has ended
+        with suppress(BrokenPipeError):  # the guard has ended
             if self._input.write(line) != len(line):
                 self.words = DEAF
                 self._process.kill()

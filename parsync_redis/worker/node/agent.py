@@ -116,7 +116,7 @@ class Agent:
             return
         self.starter.hand_back("its worker shuts down")
         self.node.stop()
-        if self.reporter.ident is None:  # it was never started
+        if self.reporter.ident is None:  # the thread was never started
             return
         self.reporter.close()
         for thread in self._threads:

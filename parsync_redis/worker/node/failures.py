@@ -270,7 +270,7 @@ class Failures:
             now_s = time.monotonic()
             for name, tally in self._names.items():
                 if len(counts) == MAX_BATCH:
-                    break  # the next report has the other names
+                    break  # the next report has the names that are left
                 streak = tally.length if tally.is_surprise or all_fail else 0
                 until_s = tally.until_s if self._is_held(name, tally, now_s) else 0.0
                 held_ms = ceil(1000 * max(0.0, until_s - now_s))

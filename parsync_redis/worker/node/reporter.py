@@ -223,7 +223,7 @@ class Reporter(Duty):
                 self._backoff.well()
                 break
             if not isinstance(trouble, ParsyncError | RedisError | OSError):
-                # they wait all the same
+                # the runs wait all the same
                 log.exception("outcomes could not be reported: unexpected", exc_info=trouble)
             tries += 1
             pause_s = self._backoff.pause_s(trouble)

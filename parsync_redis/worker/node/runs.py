@@ -108,7 +108,7 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: dict[Key, Run] = {}
-        # each with the pass in which it left the table, the oldest first
+        # each outcome with the pass in which its run left the table, the oldest first
         self._told: dict[Key, tuple[int, Run]] = {}
         self._passes = 0
         self._reserved: set[int] = set()

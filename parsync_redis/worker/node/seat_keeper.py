@@ -78,11 +78,11 @@ class SeatKeeper(Duty):
                 self._set(store)
             finally:  # also while the partition's primary is away
                 self._starter.hand_back(why)
-            if self._unread:  # no more tasks come: the seats are shut
+            if self._unread:  # the seats are shut, so no more tasks come
                 self._reconciler.give_back_unread(store, why)
                 self._unread = False
         elif node.runs.waiting() and node.runs.idle(node.ahead.slots):
-            self._nudge()  # a slot that was occupied is free, or a request was lost
+            self._nudge()  # an occupied slot has become free, or a request was lost
         self._set(store)
 
     def _why_not(self, now_s: float) -> str:
@@ -106,7 +106,7 @@ class SeatKeeper(Duty):
         inc = node.inc
         if inc and not node.leaving and (inc, seats) != (node.seats_of, node.seats_open):
             if seats or node.seats_open:  # a node that has just registered has none open
-                # it is not known: the answer may be lost
+                # the number is not known: the answer may be lost
                 node.seats_of = inc
                 node.seats_open = -1
                 store.run(

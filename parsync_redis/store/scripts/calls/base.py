@@ -17,8 +17,8 @@ class Call(NamedTuple, Generic[T]):
     """A script with its keys and arguments, and the reader of its reply.
 
     unsent: keys that the script spells itself.
-    parts: for a call on several shards, a call for each shard, which are sent instead; then keys
-        and args are empty, and `read` joins the answers of the parts.
+    parts: the parts of a call on several shards, a call for each shard. The parts are sent instead
+        of the call: its keys and args are empty, and `read` joins the answers of the parts.
     """
 
     script: Script
@@ -175,7 +175,7 @@ def pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
 
 
 def itself(id: str) -> str:
-    """Return an id: the `id_of` of items that are ids."""
+    """Return the id itself: `id_of` for items that are ids."""
     return id
 
 

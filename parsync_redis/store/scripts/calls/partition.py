@@ -182,5 +182,5 @@ class PartitionCalls(Calls):
         return self._partition(p, FORGET_NODE, text, once, inboxes=[node])
 
     def _told(self, p: int) -> dict[str, Word]:
-        """Return where a script tells schedulers of free slots of partition p."""
+        """Return the arguments by which a script tells schedulers of free slots of partition p."""
         return {"channel": self.keys.frees(p), "partition": p}

@@ -64,8 +64,8 @@ class LookOverReply(NamedTuple):
     cursor: where the next look begins, 0 at the end.
     looked: the number of entries.
     highest: the largest number of a submission (LIFE) that the entries have.
-    suspects: (id, the kind of which it waits), as the keys have them; the id b"" stands for a kind
-        without a line.
+    suspects: (id, the kind in whose queue the task waits), as the keys have them; the id b"" stands
+        for a kind without a line.
     """
 
     cursor: int
@@ -192,10 +192,13 @@ class RepairCalls(Calls):
         )
 
     def repair_offers(self, shard: int, flaws: Sequence[tuple[str, str | bytes]]) -> Call[int]:
-        """Forget flawed digests and flawed answers of `feasible`; return how many were forgotten.
+        """Forget flawed digests, and flawed answers of `feasible`; return how many were forgotten.
 
-        flaws: ("digest", DIGEST) whose text is damaged; ("unused", DIGEST), unless a node offers
-        it; ("question", "NAME NEEDS"), to be judged again.
+        A digest stands for the tasks of an app (model/apps.py).
+
+        flaws: ("digest", DIGEST) for a digest with a damaged text; ("unused", DIGEST) for a digest
+        to be forgotten unless a node offers it; ("question", "NAME NEEDS") for an answer to be
+        judged again.
         """
         values = [word for pair in flaws for word in pair]
         return self._queue(REPAIR_OFFERS, int, {}, ("what", "text"), values, shard)

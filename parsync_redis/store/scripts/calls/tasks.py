@@ -141,7 +141,7 @@ class TaskCalls(Calls):
         return self._queue(NOTE_CHOICES, int, {"most": MAX_CHOICES}, ("id", "text"), values, shard)
 
     def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
-        """Tell submit what a node offers ('' forgets the node); return 1 if that is new.
+        """Tell submit what a node offers, or with '' forget the node; return 1 if that is new.
 
         tasks: the tasks for which the digest in the offer stands.
         """
