@@ -48,7 +48,7 @@ class ServerFull(ServerUnfit):
 class ServerReadOnly(ServerUnfit):
     """The server takes no writes; nothing was done.
 
-    It is a replica, or its disk or its replicas fail.
+    The server is a replica, or its disk or its replicas fail.
     """
 
 

@@ -73,7 +73,7 @@ def say(text: object, to_stderr: bool = False) -> None:
 
 
 def tell(text: object, indent: int = 0) -> None:
-    """Print a sentence. On a terminal it is wrapped between words, and ids in it are short.
+    """Print a sentence. On a terminal the text is wrapped between words, and ids are short.
 
     indent: columns by which the second line and later lines are indented.
     """

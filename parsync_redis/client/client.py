@@ -77,12 +77,11 @@ class ParsyncClient(Asking):
         Options that the task's app declares apply if the call does not set them, once a worker that
         knows the task has joined.
 
-        name, args, kwargs: the task's name and arguments.
-        countdown: seconds from now before which it does not start.
-        expires: seconds from now, or a datetime, after which it is not started.
-        options: what the task asks for (slots, resources, ...; docs/options.md has the table),
-            queue (only nodes that consume it are candidates), and time_limit, link, headers, ... as
-            in Celery.
+        name, args, kwargs: the task's name and arguments. countdown: seconds from now before which
+        the task does not start. expires: seconds from now, or a datetime, after which the task is
+        not started. options: what the task asks for (slots, resources, ...; docs/options.md has the
+        table), queue (only nodes that consume it are candidates), and time_limit, link, headers,
+        ... as in Celery.
 
         Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the
         largest there is, if none could ever hold it. A cluster without nodes accepts any task,
@@ -98,10 +97,11 @@ class ParsyncClient(Asking):
 
         tasks: each is (name, args, kwargs), or a mapping with the arguments of `submit`. Batches
         are sent while an iterator is read, so millions of tasks need memory only for their ids.
+
         Raises what `submit` raises, with the index of the first offending task. All earlier batches
-        were submitted then. If the task was found before sending (arguments, options), nothing of
-        its batch was submitted; otherwise all tasks of its batch were that were not refused. No
-        later batch was submitted. Submitting the same ids again is safe.
+        were submitted then, and no later batch was. If a check before the sending (arguments,
+        options) found the task, no task of its batch was submitted. If the server refused the task,
+        the other tasks of its batch were submitted. Submitting the same ids again is safe.
         """
         return self._submitter.submit_many(tasks)
 

@@ -243,7 +243,7 @@ def _may_be_placed(name: str, task: Task) -> bool:
 def check_declarations(app: Celery) -> None:
     """Have `app.task` check the options of a declaration.
 
-    A worker would check them at its start. A misspelt `parsync` is warned of.
+    A worker would check the declarations at its start. A misspelt `parsync` is warned of.
     """
     celery_task = app.task
     if getattr(celery_task, "of_parsync", False):

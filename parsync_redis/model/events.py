@@ -54,7 +54,7 @@ STEP_IN_WORDS: Final[Mapping[str, str]] = {
 }
 """The steps of a task that goes well.
 
-They are no events: the task's record has their times.
+These steps are no events: the task's record has their times.
 """
 
 EVENT_FIELDS: Final = ("task", "name", "node", "attempt", "scheduler", "why", "by")

@@ -1,6 +1,6 @@
 """Needs and offers: what a task needs of a node, and what a node has.
 
-Both are the same kind of text.
+Needs and offers are the same kind of text.
 
     slots=2 gpu=0.5 mem=4294967296 gpu_model:a100
 

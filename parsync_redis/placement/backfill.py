@@ -25,19 +25,19 @@ MAX_BOOKINGS: Final = NEAREST
 """Maximum number of booked nodes."""
 
 OPEN_NODES_PER_BOOKING: Final = 4
-"""At most one of so many open nodes is booked, rounded up."""
+"""Number of open nodes for which one node may be booked, rounded up."""
 
 CLOCKS_MS: Final = 1000
 """Maximum difference of the clocks of two servers."""
 
 PATIENCE: Final = 0.5
-"""A task gets a booking after waiting this part of the time until a node has room for the task."""
+"""Part of the time until a node has room that a task must have waited to get a booking."""
 
 LEAST_MS: Final = 500
-"""A task gets no booking before it has waited so long."""
+"""Least time that a task has waited before it gets a booking."""
 
 STAYS: Final = 0.5
-"""A task keeps its node, unless another has room for it within less than this part of the time."""
+"""Factor by which another node must have room earlier for a booked task to change its node."""
 
 
 @dataclass(frozen=True, slots=True)

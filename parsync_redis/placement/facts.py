@@ -11,7 +11,8 @@ from ..model.needs import Resources
 class NodeFacts:
     """The facts about a node by which a task is judged.
 
-    They are the node's record, what is free there, and whether the node knows the task's name.
+    The facts are the node's record, its free slots and amounts, and whether it knows the task's
+    name.
 
     free: number of free slots.
     amounts_left: by resource, in thousandths.

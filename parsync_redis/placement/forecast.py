@@ -248,8 +248,8 @@ def _play(
 ) -> float | None:
     """Return when the task starts if all that waits and ends is played until then; None for never.
 
-    Room that comes free on a node goes to the first task in the queue that fits. This consumes
-    rooms and ends. run_ms: how long a task of a name runs on a node; None for ever.
+    Room that comes free on a node goes to the first task in the queue that fits. The function
+    changes `rooms` and `ends`. run_ms: how long a task of a name runs on a node; None for ever.
     """
     able = [frozenset(node.name for node in waiting.nodes) for waiting in (*ahead, task)]
     queue = sorted(

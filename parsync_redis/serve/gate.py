@@ -115,7 +115,8 @@ class OperatorAuth:
         """Return the browser's token for the login form; '' if there is none.
 
         The token is not the session's. A browser that follows a link from another site sends no
-        cookie, and gets the login form. Its session must outlive that.
+        cookie, and gets the login form. The session of that browser must not end because of the
+        form.
         """
         return request.cookies.get(self._login_cookie, "")
 

@@ -1,4 +1,4 @@
-"""The state of one cluster: run calls, repair damage that they meet, and read records."""
+"""The state of one cluster: run calls, repair the damage that calls meet, and read records."""
 
 import logging
 import re
@@ -192,8 +192,8 @@ class Store(Runner):
     def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:
         """Return the run of each key's server; its id is '' while that server is away.
 
-        The run changes after a restart, after a failover, and when the key's slot has moved. One
-        round trip.
+        The run changes after a restart, after a failover, and when the key's slot has moved. Costs
+        one round trip.
         """
         if isinstance(self.client, ClusterClient):
             return self.client.server_runs(keys)

@@ -106,9 +106,7 @@ def where(self: Any, seconds: float = 0.0) -> dict[str, Any]:
 
 @app.task(parsync=True, bind=True)
 def devices(self: Any, key: str = "", gate: str = "") -> dict[str, Any]:
-    """The devices that the run sees, by the variables of its process, and those that its request
-    names.
-    """
+    """Return the devices in the variables of the run's process, and the devices that the request names."""
     names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES")
     seen = {name: os.environ.get(name) for name in names}
     mark("sees", f"{key}={seen['CUDA_VISIBLE_DEVICES']}")
@@ -119,9 +117,7 @@ def devices(self: Any, key: str = "", gate: str = "") -> dict[str, Any]:
 
 @app.task(parsync=True)
 def frozen() -> int:
-    """Return how many objects this process does not collect, because its parent had them before the
-    fork.
-    """
+    """Return the number of objects that this process does not collect as garbage: they were made before the fork."""
     return gc.get_freeze_count()
 
 

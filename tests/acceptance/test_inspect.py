@@ -1,9 +1,8 @@
-"""docs/inspect.md is true: each of its redis-cli lines runs on a cluster of real processes, and
-answers as it shows.
+"""docs/inspect.md is true: its redis-cli lines run on a cluster of real processes, and print what the page shows.
 
-The test compares the shape: numbers and the order of lines may differ. redis-cli is the one on the
-PATH; where there is none, the words go through redis-py and are shown as redis-cli shows them
-(which is compared where there is one).
+The test compares the shape: numbers and the order of lines may differ. The redis-cli is the one on
+the PATH. Without redis-cli the words go through redis-py, and the reply is printed as redis-cli
+would print it; with redis-cli a test compares the two outputs.
 """
 
 import os

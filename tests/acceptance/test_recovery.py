@@ -53,7 +53,7 @@ def at(node: str, **options: Any) -> dict[str, Any]:
 
 
 def fresh(rig: Rig, result: Any) -> Any:
-    """An AsyncResult that has not asked yet: one that knows an end keeps it."""
+    """Return an AsyncResult that has not asked yet: an AsyncResult that knows an end does not ask again."""
     return AsyncResult(result.id, app=rig.tasks.app)
 
 

@@ -1,7 +1,7 @@
 """Read from the text of the scripts which command each calls on which kind of key.
 
-It relies on the scripts' house style: a key is called by its kind (`slots`, `pending`,
-`KEY.tasks`), the key of a task's rare fields `KEY.extra .. id` or `key`.
+The module relies on the house style of the scripts: a key is called by its kind (`slots`,
+`pending`, `KEY.tasks`), the key of a task's rare fields `KEY.extra .. id` or `key`.
 """
 
 import re

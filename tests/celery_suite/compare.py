@@ -142,8 +142,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def worker(celery_session_worker: object) -> object:
-    """Celery's worker, also for a test that counts on tests before it to have started it, and runs
-    alone.
+    """Return Celery's worker.
+
+    Some tests count on a test before to start the worker, and may run alone here.
     """
     return celery_session_worker
 

@@ -348,11 +348,11 @@ class Ghost:
             self.alive_s.pop(args.scheduler, None)
 
     def _judged(self, process: Process, holder: str, what: str, tags: list[str]) -> None:
-        """Check a judgement that a lease has lapsed: its holder was silent for a whole lease, and
-        its server was up.
+        """Check the judgement that a lease has lapsed.
 
-        A restart in the middle of a leader's pass, or while its request is on the way, is not seen
-        by it.
+        The holder must have been silent for a whole lease, and its server up. The judge does not
+        see a restart of the server in the middle of a leader's pass, or while a request is on the
+        way.
         """
         now_s = self.world.clock.now_s + 1e-6
         silent_s = now_s - self.alive_s.get(holder, float("-inf"))
@@ -409,16 +409,12 @@ class Ghost:
             task.ended[run.place.attempt] = outcome
 
     def over_since(self, node: str) -> int | None:
-        """Return how many words were said of a node whose drain's deadline is over; None if it is
-        not.
-        """
+        """Return how often a node was told that its drain's deadline is over; None if the deadline is not over."""
         found = self.state.nodes.get(node)
         return self.overs[node] if found and found.drain == 2 else None
 
     def renewed(self, process: AgentProcess, going: Sequence[Run], over: int | None) -> None:
-        """Check a node that has renewed: a drain that was over all the time has ended what ran
-        before.
-        """
+        """Check a node that has renewed: the runs from before a deadline that is over must have ended."""
         if over is not None and over == self.over_since(process.node):
             self.coverage["renewals of a drain that is over"] += 1
             left = [run.place.task for run in going if not run.outcome and not run.ending]
@@ -492,9 +488,7 @@ class Ghost:
             )
 
     def _look_into(self, process: Any, state: State) -> None:
-        """Check the functions of a node's present process: one per slot, each on a slot of its own
-        lease.
-        """
+        """Check the functions that run in a node's present process: one in each slot, in a slot of the run's lease."""
         node = state.nodes.get(process.node)
         inc = process.agent.node.inc
         if node is None or node.inc != inc or node.state == "down":

@@ -196,7 +196,7 @@ OTHER_KINDS = (
         found_by="tests/unit/test_core.py::test_a_changed_node_is_read_again_before_it_is_claimed_again",
     ),
 )
-"""Drawn before it was known which of them schedules find."""
+"""Bugs that were drawn before anybody knew which of them schedules find."""
 FENCES = (
     Mutant(
         "the locks are released before the run",

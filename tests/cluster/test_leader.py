@@ -1,6 +1,4 @@
-"""The leader while a primary is away: it judges the nodes of the others now, and its nodes when it
-is back.
-"""
+"""The leader while a primary is away: it judges nodes of other primaries now, and nodes of this primary later."""
 
 import os
 import signal
@@ -47,7 +45,7 @@ def is_down(store: Store, p: int, node: str) -> bool:
 
 @pytest.fixture
 def durable() -> Iterator[EmbeddedCluster]:
-    """Return three primaries that keep what they have when they are killed."""
+    """Return three primaries that keep their data when they are killed."""
     with EmbeddedCluster(3, aof=True, options={**SLOW, "appendfsync": "always"}) as cluster:
         yield cluster
 

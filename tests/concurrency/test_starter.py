@@ -27,7 +27,7 @@ pytestmark = pytest.mark.one_server(0)
 
 
 class Node:
-    """A node of two slots that looks ahead. The test is its pool: it keeps what was started."""
+    """A node of two slots that looks ahead. The test is the pool of the node: it keeps the runs that were started."""
 
     def __init__(self, store: Store) -> None:
         self.drive = Driver(store)

@@ -1,6 +1,4 @@
-"""Ways to have a real server refuse what it is asked, each with the word that its replies begin
-with.
-"""
+"""Ways to make a real server refuse requests, each with the word that its error replies begin with."""
 
 import resource
 import stat

@@ -1,5 +1,6 @@
-"""F19: a server whose memory is full refuses what brings work in, whole, and lets pass what brings
-it to its end.
+"""A server whose memory is full refuses calls that bring work in, and accepts calls that bring work to its end.
+
+A refused call writes nothing. Row F19 of docs/failure-modes.md.
 """
 
 import logging

@@ -1,6 +1,4 @@
-"""The guard by itself: it keeps the lease whatever its worker does, and it and the runs die when it
-must not go on.
-"""
+"""The guard by itself: it keeps the lease whatever its worker does; when it must end, the runs die with it."""
 
 import fcntl
 import os
@@ -61,9 +59,7 @@ def kept(make: Callable[..., Kept]) -> Kept:
 
 
 def spinning(own: RunIsolation) -> int:
-    """A pool process that runs a task which never ends and lets no other thread of its process run,
-    once it does.
-    """
+    """A pool process that runs a task without end, which lets no other thread of the process run."""
     begun = Path(f"{own.lock_file}.begun")
 
     def task() -> None:

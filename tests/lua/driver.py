@@ -251,9 +251,7 @@ class Driver:
             )
 
     def unlist(self, id: str) -> None:
-        """Take a pending task out of the queue of its kind, so that a test may make of it what it
-        likes.
-        """
+        """Take a pending task out of the queue of its kind, so that a test may put the task into another state."""
         kind = self.line(id).kind
         shard = self.keys.shard_of(id)
         self.store.client.zrem(self.keys.pending(kind, shard), id)

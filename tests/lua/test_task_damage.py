@@ -296,9 +296,7 @@ def test_of_a_task_that_is_taken_and_runs_the_run_stays(drive: Driver):
 
 
 def test_what_is_listed_and_nobody_knows_is_gone(drive: Driver):
-    """A leader may look at a task that ended, and whose record has expired since it was read as
-    placed.
-    """
+    """A leader may look at a task that it read as placed, and that has ended and whose record has expired since."""
     for word in ("gone", "failed"):
         drive.store.client.zadd(drive.keys.queue("later"), {"a": 1})
         drive.store.client.zadd(drive.keys.queue("dead"), {"a": 1})

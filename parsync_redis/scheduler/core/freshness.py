@@ -103,7 +103,10 @@ class Freshness:
             partition.fetched_pass = self.passes
 
     def on_unread(self, partition: PartitionCopy) -> None:
-        """Close a partition whose server does not answer, until it is read at its next turn."""
+        """Close a partition whose server does not answer until the next read of the partition.
+
+        That read comes at the partition's next turn.
+        """
         self._fetched.discard(partition.number)
         partition.close()
 

@@ -1,4 +1,4 @@
-"""Scarce resources are kept for the tasks that ask for them: other tasks get those nodes last.
+"""Scarce resources are kept for the tasks that ask for them: other tasks go to other nodes first.
 
 A resource is scarce if fewer than half of the nodes declare it. The rule is a preference: a task
 goes to a node with a scarce resource if no other node has a seat.

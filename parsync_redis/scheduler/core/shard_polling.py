@@ -1,8 +1,8 @@
 """The shards of the queue at which a scheduler looks in a turn.
 
 A look costs the server as much as ten tasks. So a scheduler looks only at shards from which tasks
-are taken, to which tasks go back, or that woke the scheduler. Once in a gap it also looks at its
-share of all shards, so that none is forgotten.
+are taken, to which tasks go back, or that woke the scheduler. Once in a gap a scheduler also looks
+at its share of all shards, so that no shard is forgotten.
 """
 
 from collections.abc import Iterable, Set
@@ -71,8 +71,8 @@ class ShardPolling:
     def on_away(self, shard: int) -> None:
         """Look once in a gap at a shard whose server does not answer, or when the shard wakes it.
 
-        That look reads all of the shard: another server may have taken over that lacks changes
-        which the copy's version counts.
+        The look reads all of the shard, because another server may have taken over without the last
+        changes.
         """
         self._queue.away.add(shard)
         self._queue.clear_shard(shard)

@@ -1,6 +1,6 @@
 """The view: a scheduler's own, slightly stale copy of all partitions.
 
-It also has what follows from all nodes together.
+The view also has the facts that follow from all nodes together.
 """
 
 from collections.abc import Collection, Mapping
@@ -80,9 +80,10 @@ class View:
         return sum(partition.free_count for partition in self.partitions)
 
     def rescale(self) -> None:
-        """Compute what depends on all nodes.
+        """Compute the facts that depend on all nodes.
 
-        This is the quality of each node, who knows which names, and which resources are scarce.
+        The facts are the quality of each node, who knows which names, and which resources are
+        scarce.
         """
         self._digests = frozenset(
             digest for p in self.partitions for digest in p.offers.digests if digest
@@ -113,7 +114,7 @@ class View:
     def age_figures(self, now_s: float) -> dict[str, str | float]:
         """Return the ages of the copies for people, in milliseconds.
 
-        They are the mean, the oldest, and, once all partitions were read, each age.
+        The figures are the mean age, the oldest age, and, once all partitions were read, each age.
         """
         ages = self.ages_s(now_s)
         ages_text = " ".join(f"{1e3 * age:.0f}" for age in ages[:AGES_TOLD])

@@ -1,6 +1,6 @@
 """The duty to judge nodes by their counters.
 
-It marks lost nodes down, requeues their tasks, frees their slots, and forgets old nodes.
+The duty marks lost nodes down, requeues their tasks, frees their slots, and forgets old nodes.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The duty to compare `running` with the leases.
 
-It puts back leases that are lost, and requeues tasks that do not start.
+The duty puts back leases that are lost, and requeues tasks that do not start.
 """
 
 import logging

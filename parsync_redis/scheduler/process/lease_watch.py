@@ -124,8 +124,8 @@ class Leadership:
     """The leader's lease, as scheduler `me` sees it.
 
     The lease's counter is its text, 'NAME moved=N'. A scheduler that has watched the text stand
-    still for half a lease takes the lease over with its next renewal. That may be short, because
-    two leaders at once are harmless.
+    still for half a lease takes the lease over with its next renewal. Half a lease is enough,
+    because two leaders at once are harmless.
 
     leads: `me` holds the lease.
     stale: the text to be taken over; '' for none.

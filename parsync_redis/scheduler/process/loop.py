@@ -1,6 +1,6 @@
 """The loop of a scheduler.
 
-It hears ticks and wake-ups, asks the core for a plan, and carries the plan out.
+The loop hears ticks and wake-ups, asks the core for a plan, and carries the plan out.
 """
 
 import logging

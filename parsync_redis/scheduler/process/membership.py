@@ -61,9 +61,9 @@ class Rank:
 class Membership(threading.Thread):
     """The thread that renews this scheduler's membership until it is stopped.
 
-    rank: replaced as a whole, so that the loop may read it at any time.
-    renewed_s: time of the last renewal (monotonic).
-    out: the cluster has put this scheduler out and given its place away, so it may not come back.
+    rank: replaced as a whole, so that the loop may read it at any time. renewed_s: time of the last
+    renewal (monotonic). out: whether the cluster has put this scheduler out and given its place to
+    another scheduler.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Membership(threading.Thread):
     def _notice_restart(self) -> None:
         """Notice servers that restarted or failed over.
 
-        Nobody there is judged or named lost for a lease.
+        No process with a key there is judged or named lost for a lease.
         """
         keys = self.store.keys
         before = self._runs

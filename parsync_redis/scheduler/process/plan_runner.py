@@ -216,7 +216,7 @@ class PlanRunner:
     def read_anew(self, name: str) -> None:
         """Read all of a partition or shard ('p0', 'q0'), because another server has it now.
 
-        That server may have lost some writes.
+        The other server may have lost some writes.
         """
         core = self._core
         number = int(name[1:])

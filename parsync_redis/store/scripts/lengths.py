@@ -5,8 +5,8 @@ writes a check of each length into every script (header.py). A name that this ta
 error when the script is loaded, so no script can forget the check.
 
 New values of the state are short. Values that processes read from the state and give back (ids,
-kinds, places) may be damaged. They may be as long as a message, so that they can be repaired. So
-every Lua pattern takes linear time.
+kinds, places) may be damaged. Such values may be as long as a message, so that a script can repair
+them. So every Lua pattern takes linear time.
 """
 
 from collections.abc import Iterable, Mapping

@@ -67,7 +67,7 @@ class NodeSpec:
     def tell(self, store: Store) -> None:
         """Tell each shard of the queue what the node offers.
 
-        The reconciler tells a shard that is away now, later.
+        A shard that is away is told later, by the reconciler.
         """
         (answer,) = store.run_each([store.commands.offer(self.name, self.offer.text, self.tasks)])
         if isinstance(answer, Exception) and not (store.several and isinstance(answer, AWAY)):

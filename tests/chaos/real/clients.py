@@ -164,9 +164,9 @@ class Client(Submitter):
         self._client.close()
 
     def _submit(self, id: str) -> None:
-        """Submit until it is acknowledged: the same id is the same task.
+        """Submit a task until the submit is acknowledged: the same id is the same task.
 
-        Now and then it gives up, and never knows.
+        Now and then the client gives up, and never knows whether the task was submitted.
         """
         task = self.make(self._dice)
         while True:

@@ -1,6 +1,4 @@
-"""Kill primaries, stop them, or kill them while their replicas lag, and check what it costs tasks
-and the others.
-"""
+"""Kill primaries, stop them, or kill them while their replicas lag; check what that costs tasks and other primaries."""
 
 from __future__ import annotations
 
