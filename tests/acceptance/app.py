@@ -171,7 +171,7 @@ def flaky_where(self: Any, fails: int) -> dict[str, Any]:
 
 @app.task(bind=True, max_retries=3, parsync={"slots": 1, "priority": 4})
 def flaky_own(self: Any, fails: int) -> dict[str, Any]:
-    """Fail the first `fails` times. The task declares options of its own, which override those of the call."""
+    """Fail the first `fails` times. The task declares options of its own; the options of the call override them."""
     if self.request.retries < fails:
         raise self.retry(countdown=0.05)
     return {"retries": self.request.retries, "parsync": dict(self.request.parsync)}

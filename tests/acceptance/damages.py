@@ -192,7 +192,11 @@ def _elsewhere(scene: Scene, key: str) -> None:
 
 
 NO_LINE: Final = {"delayed": "failed", "dead": "failed"}
-"""The states of tasks that have lost their lines. A waiting task is made anew from its queue, a run from its place."""
+"""The states of tasks that have lost their lines.
+
+A waiting task is made anew from its queue, a run from its place. Nothing tells the needs of any
+other task.
+"""
 
 NO_MESSAGE: Final = {"waiting": "failed", "delayed": "failed", "dead": "failed"}
 """A task without a message cannot run; what runs already needs none."""

@@ -30,7 +30,8 @@ BYTES = 2**16
 WHOLE = 2**20
 """Bytes of the longest allowed text.
 
-A call that is slow with BYTES is judged with WHOLE too: many scripts refuse a longer text unread.
+A call that is slow with BYTES is judged with WHOLE too, because many scripts refuse a text of this
+length unread.
 """
 MOST_US = 3_200
 """Most CPU time of a call in microseconds, on a machine that runs KNOWN in KNOWN_US; 50 ms for each MB."""

@@ -167,7 +167,7 @@ def comparable(value: Any, worker: str = "") -> Any:
 
 
 class Said:
-    """The events of one app, read by one thread and kept by task id."""
+    """The events of one app, by task id, as one thread reads them."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -177,14 +177,14 @@ class Said:
         self._events: dict[Any, list[dict[str, Any]]] = {}
 
     def run(self) -> None:
-        """Reads until stopped, in one subscription: what is sent between two is lost."""
+        """Read events until stopped, by one subscription: an event that is sent between two subscriptions is lost."""
         with self._app.connection_for_read() as connection:
             self._receiver = self._app.events.Receiver(connection, handlers={"*": self._keep})
             self._receiver.should_stop = self._stopped
             self._receiver.capture(limit=None, timeout=None, wakeup=False)
 
     def stop(self) -> None:
-        """Has the reading end within a second."""
+        """Let the reading end within a second."""
         self._stopped = True
         if self._receiver:
             self._receiver.should_stop = True

@@ -281,7 +281,7 @@ class NodeDuty:
         ended = self._superseded.look(now_s, incs)
         for node in lost:
             if node in ended:
-                # this was the node's last lease, so the node may register again now
+                # the process of the last incarnation is alive, and may register again now
                 yield NodeToReclaim(*node, range(ended[node], incs[node] + 1))
             elif node not in up:
                 yield NodeToReclaim(*node, range(0))

@@ -123,7 +123,7 @@ class MachineIsolation(Isolation):
             guard = GuardProcess(
                 replace(self._guarded, worker=os.getpid(), log_file=log_file(), log_level=level)
             )
-            # on a machine without such locks this fails before any run is started
+            # on a machine that cannot tie a process, this fails before any run is started
             with tied(guard.tie):
                 self._guard = guard
 

@@ -26,7 +26,7 @@ from .stack import LEASE_S, Member, Stack, children, send
 
 MOST_WORKERS: Final = 2
 MOST_SCHEDULERS: Final = 2
-"""Maximum number of schedulers that are under a fault at one time: some must be there to take over."""
+"""Maximum numbers of workers, and of schedulers, under a fault at one time: some must be there to take over."""
 
 
 class Storm:
