@@ -530,8 +530,8 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- Amounts with decimals, as two whole numbers in a table: 1.25 gpu is gpu = 1 and 'gpu.' = 250, the
 -- thousandths from 0 to 999. A negative amount is rounded down: -0.5 gpu is gpu = -1, 'gpu.' = 500.
--- A ledger is such a table: the amounts that a node has left. parsync_redis/model/amount.py computes
--- the same.
+-- A ledger is such a table: the amounts that a node has left. parsync_redis/model/amount.py
+-- computes the same.
 
 
 -- is_part: return whether a text is an amount with decimals, '1.25', that ends with no zero.
