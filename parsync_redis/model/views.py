@@ -69,7 +69,7 @@ class NodeView:
 class PartitionView:
     """A partition: its nodes, all slots, free slots, and mean score.
 
-    mean_score: of a slot; None without slots.
+    mean_score: the mean score of a slot; None without slots.
     labels: label ('zone:a') -> slots on nodes with that label.
     version: grows with every change.
     epoch: grows with every change of a node.
@@ -89,11 +89,11 @@ class PartitionView:
 class KindView:
     """A kind of waiting tasks: equal name, needs and strategy.
 
-    kind: all three as one text.
+    kind: name, needs and strategy as one text.
     needs: with the labels of the routing.
-    strategy: '' is the scheduler's.
+    strategy: '' is the scheduler's own strategy.
     waiting: the number of tasks.
-    priority: the highest of the tasks.
+    priority: the highest priority of the tasks.
     why: the reason that a scheduler wrote last, '' if no scheduler has looked.
     """
 
@@ -110,7 +110,7 @@ class KindView:
 class NameView:
     """The run times of a task name: number of runs, mean, and 95th percentile of the latest runs.
 
-    p95_ms: within a fifth.
+    p95_ms: exact to a fifth, because runs are counted in quarter octaves.
     node_class: amounts and labels of the nodes; '' for all nodes.
     """
 
@@ -125,8 +125,10 @@ class NameView:
 class Evenness:
     """The unevenness of the partitions: (max - min) / mean; 0 is even, None without a mean.
 
-    slots: over all partitions. mean_score, and each label's share of the slots: over the partitions
-    with slots.
+    slots: the unevenness of the slots over all partitions.
+    mean_score: the unevenness of the mean scores, over the partitions with slots.
+    labels: by label, the unevenness of the share of slots with the label, over the partitions with
+        slots.
     """
 
     slots: float | None

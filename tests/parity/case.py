@@ -34,6 +34,10 @@ class Case:
 
     calls: the parts of Celery that the case uses.
     shows: the answer that must be the same.
+    differs: why the two answers differ on purpose, on the pools `differs_on`; '' if they must be
+        the same.
+    alone: whether the case changes the worker, so that nothing may run beside it.
+    short: whether the case is in the form that runs on older versions of Celery.
     """
 
     area: str
@@ -49,7 +53,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """The result that a test shows."""
+        """The name of the case in tests and on the page."""
         return f"{self.calls}: {self.shows}"
 
 
@@ -57,8 +61,9 @@ CASES: list[Case] = []
 
 
 def area(name: str) -> Callable[..., Any]:
-    """A function that adds a case of that area; as a decorator, or with the case's function as its
-    last argument.
+    """Return a function that adds cases of this area.
+
+    The function is a decorator, or takes the case's function as its last argument.
     """
 
     def add(
