@@ -42,7 +42,7 @@ class AccessDenied(ServerUnfit):
 
 
 class ServerFull(ServerUnfit):
-    """The server's memory is full, and this would need more; nothing was done."""
+    """The server's memory is full, and the request needs more; nothing was done."""
 
 
 class ServerReadOnly(ServerUnfit):

@@ -32,9 +32,9 @@ local BITS = {} -- operations of BITFIELD that set the free bits of won slots to
 local DOORBELLS = {} -- number of an inbox -> the leases that ring there
 
 local seats, bits, first, names -- the slots of all claims; see read_claims
-local leases, open -- of these slots: their leases and their free bits, as they are now
+local leases, open -- the leases and the free bits of the claimed slots, as they are now
 local ledgers -- node -> its ledger, of the claims that ask for amounts
-local epoch, version, free_count -- of the partition
+local epoch, version, free_count -- the numbers in meta of the partition
 
 -- read_partition: read the claims and what they are judged by. Return the error reply, or nil.
 local function read_partition()

@@ -2,8 +2,8 @@
 -- Replaces other settings if the caller asks for that.
 -- KEYS: config
 -- ARGV: over (name value)*
---   over: '1' replaces other values: the caller is a scheduler that has used these, and settings
---     never change
+--   over: '1' replaces other values: the caller is a scheduler that has used its settings until
+--     now, so other values are damage
 -- RETURNS: (name, value)* of the settings that hold now
 -- ERRORS: PSARGS
 -- INVARIANT: a written setting does not change, except by damage.

@@ -54,7 +54,7 @@ end
 local ids, owners, runs = read_states()
 local placed, new_runs, reply = judge_rows(ids, owners, runs)
 if #placed > 0 then
-  redis.call('HDEL', taken, unpack(placed)) -- first: a full server allows it, docs/decisions/0015
+  redis.call('HDEL', taken, unpack(placed)) -- HDEL comes first, see docs/decisions/0015
   redis.call('HSET', running, unpack(new_runs))
 end
 return reply

@@ -122,7 +122,7 @@ if args.node == '' then
 end
 local deal_before = redis.call('HGET', dealt, 'node:' .. args.node)
 if slots == 0 then
-  redis.call('HDEL', dealt, 'node:' .. args.node) -- first: a full server allows HDEL
+  redis.call('HDEL', dealt, 'node:' .. args.node) -- HDEL comes first, see docs/decisions/0015
 end
 local partition = take_back(deal_before) or choose_partition()
 if slots > 0 then

@@ -88,5 +88,5 @@ for i, row in rows() do
   end
 end
 count_undone(undone)
-write_kinds(meta, kinds, changed) -- wakes nobody: the scheduler has seen that there is no seat
+write_kinds(meta, kinds, changed) -- no scheduler is woken: this one has found no seat
 return words

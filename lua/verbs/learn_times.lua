@@ -104,7 +104,7 @@ end
 -- gets in while there is room; 1,000 of the 10,000 places are for names without a class.
 local function merge_rows(rows_learnt, names)
   local texts = read_list(times, names)
-  local room = 10000 - redis.call('HLEN', times)
+  local room = 10000 - redis.call('HLEN', times) -- how many new names get in
   local fields = {}
   for i, learnt in ipairs(rows_learnt) do
     local earlier = parse_times(texts[i])

@@ -88,7 +88,7 @@ else
     look_at_line(kind)
   end
 end
-for _, word in ipairs(suspects) do -- they may be too many for unpack
+for _, word in ipairs(suspects) do -- unpack takes only some thousands of values
   reply[#reply + 1] = word
 end
 return reply

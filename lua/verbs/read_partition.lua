@@ -54,7 +54,7 @@ local waiter = args.waiter
 if waiter ~= '' then
   local waiters = redis.call('HGET', meta, 'waiters')
   if not string.find(' ' .. (waiters or '') .. ' ', ' ' .. waiter .. ' ', 1, true) then
-    redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+    redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
     redis.call('HSET', meta, 'waiters', waiters and waiters .. ' ' .. waiter or waiter)
   end
 end

@@ -67,7 +67,7 @@ refusal = bad_lease(slots, node)
 if refusal then
   return refusal
 end
-redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
 local reply = {args.moved ~= '' and give_up(node) or 'listed'}
 local has_lost = list_lost(reply, node, tonumber(args.limit))
 redis.call(has_lost and 'SADD' or 'SREM', lost, node.name)

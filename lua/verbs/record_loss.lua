@@ -15,7 +15,7 @@ local refusal = bad_number('keep_s', args.keep_s, 1, 31536000)
 if refusal then
   return refusal
 end
-redis.call('HDEL', losses, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', losses, '') -- deletes nothing; see docs/decisions/0015
 if redis.call('HLEN', losses) >= 100 then
   redis.call('DEL', losses)
 end

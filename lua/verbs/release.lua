@@ -65,7 +65,7 @@ local function read_partition(seats, distinct, have_amounts)
   if have_amounts then
     ledgers = in_full().read_ledgers(left, names, count)
   end
-  redis.call('GETBIT', free, 0) -- finds a key of another type before the first write
+  redis.call('GETBIT', free, 0) -- raises an error for another type
 end
 
 -- free_slot: note that a slot is free.

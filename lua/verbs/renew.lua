@@ -49,7 +49,7 @@ if not node then
   return bad_node(nodes, args.node) or {'lapsed'}
 end
 local inc, moved, since = parse_counter(redis.call('HGET', alive, node.name))
-local is_named = inc == args.inc and not since -- the counter names this incarnation, and it is up
+local is_named = inc == args.inc and not since -- the counter is of this incarnation, and not down
 if node.inc ~= args.inc and not is_named then
   return in_full().answer_stale(node, inc, nodes, alive)
 end
@@ -57,7 +57,7 @@ if node.state == 'down' and not is_named then
   return {'lapsed'}
 end
 moved = string.format('%d', (moved or 0) + 1)
-redis.call('HDEL', alive, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', alive, '') -- deletes nothing; see docs/decisions/0015
 if is_named and (node.inc ~= inc or node.state == 'down') then
   in_full().correct_record(node, inc, meta, slots, free, nodes)
 end

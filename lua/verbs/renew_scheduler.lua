@@ -132,7 +132,7 @@ if refusal then
   return refusal
 end
 local me = args.scheduler
-redis.call('HDEL', leader, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', leader, '') -- deletes nothing; see docs/decisions/0015
 local size_before = redis.call('HLEN', schedulers)
 remove_strays()
 local has_lost = remove_lost(me)

@@ -31,7 +31,7 @@ local line = redis.call('HGET', kinds, kind)
 if is_sound(queue, line, redis.call('ZSCORE', changed, kind)) then
   return 0
 end
-redis.call('HDEL', kinds, kind) -- first: a full server allows it, docs/decisions/0015
+redis.call('HDEL', kinds, kind) -- HDEL comes first, see docs/decisions/0015
 touch(kind)
 write_kinds(meta, kinds, changed)
 return 1

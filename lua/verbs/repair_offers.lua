@@ -81,7 +81,7 @@ if refusal then
 end
 local number_forgotten = 0
 local has_digests = false
-redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
 for _, row in rows() do
   if row.what == 'question' then
     number_forgotten = number_forgotten + ask_again(offers, row.text)

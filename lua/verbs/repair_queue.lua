@@ -109,7 +109,8 @@ local function read_lines_of_kinds()
   if skipped[kinds] then
     return {}
   end
-  return redis.call('HLEN', kinds) <= 5000 and redis.call('HVALS', kinds) or nil
+  local is_short = redis.call('HLEN', kinds) <= 5000 -- more lines would take too long to read
+  return is_short and redis.call('HVALS', kinds) or nil
 end
 
 -- count_indexed: return the number of entries that the indexes of tasks have together; -1 without
@@ -148,7 +149,7 @@ end
 local lines = read_lines_of_kinds()
 local submitted = mend_meta(lines, tonumber(args.level))
 if args.how == 'repair' then
-  redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+  redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
   write_all('HSET', meta, mended)
 end
 return {size_of('HLEN', tasks), size_of('HLEN', messages), count_indexed(lines), submitted,

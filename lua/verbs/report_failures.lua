@@ -131,7 +131,7 @@ end
 
 -- has_other_nodes: return whether the cluster has other nodes than this node.
 local function has_other_nodes()
-  if redis.call('HLEN', dealt) >= 100 then
+  if redis.call('HLEN', dealt) >= 100 then -- one node has fewer fields: do not read them all
     return true
   end
   for _, field in ipairs(redis.call('HKEYS', dealt)) do

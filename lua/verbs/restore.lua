@@ -103,7 +103,7 @@ local function put_back(text, lease)
   return 'back'
 end
 
-redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
 local refusal = find_bad_node() -- before anything is written
 if refusal then
   return refusal

@@ -153,7 +153,7 @@ local new_note, reply = change_node(node, note, old_note)
 if reply then
   return reply
 end
-redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
 write_note(node.name, new_note, old_note)
 write_change(node, old, note)
 return {'ok', node.state, node.drain}

@@ -81,7 +81,7 @@ local limit = tonumber(args.most) or 0
 local waits = count > limit and in_full().choose_waiting(limit, ids, owners, runs)
 local begun, new_runs, reply = judge_rows(ids, owners, runs, waits)
 if #begun > 0 then
-  redis.call('HDEL', taken, unpack(begun)) -- first: a full server allows it, docs/decisions/0015
+  redis.call('HDEL', taken, unpack(begun)) -- HDEL comes first, see docs/decisions/0015
   redis.call('HSET', running, unpack(new_runs))
 end
 return reply

@@ -29,10 +29,10 @@ local LINES = {} -- {id, line, ...} of the tasks that this call creates
 local MESSAGES = {} -- {id, message, ...} of the tasks that this call creates
 
 local kinds_by_number -- the number of a line of `what`, as text -> the fields of its kind
-local ids -- of the rows
-local options_of -- row -> its options, if it has some
+local ids -- the ids of the rows
+local options_of -- row -> its options, of the rows with options
 local known -- of each row, the line or the text of the task that has the row's id; false for none
-local existing -- id -> record, of such tasks of rows with options
+local existing -- id -> record, of the known tasks whose rows have options
 
 -- read_known: read which ids have tasks already. Return an error reply or nil.
 local function read_known()
@@ -47,7 +47,7 @@ local function read_known()
       resubmitted[#resubmitted + 1] = ids[i]
     end
   end
-  redis.call('HEXISTS', messages, '') -- finds a key of another type before the first write
+  redis.call('HEXISTS', messages, '') -- raises an error for another type
   local refusal
   if next(options_of) then
     existing, refusal = in_full().load_existing(options_of, resubmitted)

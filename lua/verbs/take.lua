@@ -120,7 +120,7 @@ local function write_tasks(has_due)
   read_lines(kinds)
   announce(changed)
   if #TOUCHED == 0 then
-    redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it
+    redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing, but a full server refuses the call
   end
   if has_due then
     in_full().write_due(due_lines)

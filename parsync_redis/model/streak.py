@@ -12,7 +12,10 @@ MIN_RUNS_ELSEWHERE: Final = 5
 MIN_TRIES: Final = 3
 """The least number of reports in which a black hole's streak went on."""
 MAX_CHANCE: Final = 1e-4
-"""A node is a black hole if its failures are less likely than this by other nodes' failure rate."""
+"""Probability below which the failures of a node make it a black hole.
+
+The probability is computed from the failure rate of other nodes.
+"""
 
 
 def chance_of(failed: int, runs: int, tries: int) -> float:

@@ -89,7 +89,7 @@ def make_config(app: Starlette, resting: int) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         log_level="error",  # a warning for each bad request would let anybody fill the log
-        proxy_headers=False,  # else anybody on this machine could pretend another address
+        proxy_headers=False,  # otherwise anybody on this machine could pretend another address
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,

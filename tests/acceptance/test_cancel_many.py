@@ -287,7 +287,7 @@ def test_demand_is_what_waits_by_kind_in_the_order_of_the_first(client, drive, p
     drive.take()
     for id in ("a1", "a2", "a3"):
         drive.submit(id, {"strategy": "latency"}, "proj.add")
-    OrderDuty(drive.store).work()  # else orders of two shards cannot be compared
+    OrderDuty(drive.store).work()  # otherwise orders of two shards cannot be compared
     drive.submit("m1", {"slots": 2, "resources": {"gpu": 1}, "require": {"zone": "a"}}, "proj.mul")
     drive.submit("u1", {"priority": 9}, "proj.urgent")
     drive.run(

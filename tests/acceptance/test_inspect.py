@@ -81,9 +81,9 @@ def bring_about(stack, client):
     client.cancel("e1")
     until(lambda: all(client.status(id).why for id in ("w1", "w2")))
 
-    # its guard too, so that its lease is lost
+    # the guard too, so that the lease of the node is lost
     os.killpg(stack.processes["n3"].popen.pid, signal.SIGSTOP)
-    # so that nobody reads the inbox of n3; the others ask again
+    # closed, so that nobody reads the inbox of n3; the other nodes ask again
     for waiting in client.store.client.client_list():
         if waiting["cmd"] == "blmpop":
             client.store.client.client_kill_filter(_id=waiting["id"])

@@ -206,7 +206,7 @@ def test_a_garbled_line_of_a_partition_is_repaired(rig: Rig, kind: str) -> None:
     for text in (b"\xff\xfe", b"up inc=3", b"inc=1 moved=x"):
         fields = rig.state.hkeys(key) or [b"n1/0" if kind == "slots" else b"n1"]
         rig.state.hset(key, fields[0], text)
-        if kind == "left":  # it is looked at when the partition is read
+        if kind == "left":  # a ledger is looked at only when the partition is read
             rig.tasks.where.apply_async(**on_n1()).get(timeout=GET_S)
         rig.until(lambda text=text: text not in rig.state.hvals(key), f"{text!r} in {kind} is gone")  # type: ignore[misc]
     rig.open()

@@ -77,7 +77,7 @@ def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
         rig.until(lambda turn=turn: len(rig.marks("end")) >= 20 * turn, "tasks run")  # type: ignore[misc]
         node = f"n{1 + turn % 2}"
         ended = rig.stack.terminate(node)
-        # one that only begins is ended by the signal
+        # a worker that has only begun to start is ended by the signal
         assert ended in (0, -signal.SIGTERM), rig.lines(node)[-2000:]
         labels = {"kind": "rare"} if node == "n1" else {}
         rig.stack.worker(APP, node, pool="prefork", slots=2, labels=labels, extra=("-l", "info"))

@@ -96,7 +96,7 @@ def _kind(script: Script, argument: str) -> str:
     # of a kind: pending, queue.pending, KEY.pending .. kind
     if argument.endswith("pending") or argument.startswith("KEY.pending .."):
         return "q:pending"
-    if re.match(r"KEYS\[.*[a-z]", argument):  # one of those that follow
+    if re.match(r"KEYS\[.*[a-z]", argument):  # a key behind the named keys
         return f"{where}:{script.keys[-1].rstrip('*')}"
     kind = (
         script.keys[int(argument[5:-1]) - 1]

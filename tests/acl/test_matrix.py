@@ -169,7 +169,7 @@ def rows(guarded, names):
         nobody = set(cells.values()) == {"-"}
         cells[Role.SERVE] = (
             "-" if nobody else may(guarded, Role.SERVE, name)
-        )  # others may all that it may: test_tables.py
+        )  # other roles may do all that this role may, see test_tables.py
         if set(cells.values()) == {"-"}:
             yield f"{name}: -"
         else:

@@ -287,7 +287,7 @@ class Ghost:
             )
             if word == "again":
                 task.starts = 0
-                task.ended[task.attempt] = "again"  # it has a successor
+                task.ended[task.attempt] = "again"  # the task has a successor
 
     def _requeue(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for row, word in zip(args.rows, call.read(reply), strict=True):
@@ -344,7 +344,7 @@ class Ghost:
             self.coverage["schedulers lost"] += 1
         if args.stay:
             self.alive_s[args.scheduler] = self.world.clock.now_s
-        else:  # it left
+        else:  # the scheduler has left
             self.alive_s.pop(args.scheduler, None)
 
     def _judged(self, process: Process, holder: str, what: str, tags: list[str]) -> None:
@@ -404,7 +404,7 @@ class Ghost:
     def ended(self, run: Run, outcome: str) -> None:
         """Record that a function ended."""
         self.coverage[f"function {outcome}"] += 1
-        # its record may be purged while a run that counts no more goes on
+        # the record of the task may be purged while a run that counts no more goes on
         if task := self.tasks.get(run.place.task):
             task.ended[run.place.attempt] = outcome
 
@@ -426,7 +426,8 @@ class Ghost:
         """Read the whole state and check what must hold at any moment."""
         try:
             self._look(always)
-        except Exception as error:  # else the product would take it for its own trouble
+        # otherwise the product would take the error for trouble of its own
+        except Exception as error:
             raise Violation(3, f"the state is beyond reading: {error!r}") from error
 
     def _look(self, always: bool) -> None:

@@ -219,7 +219,7 @@ class State:
             yield from (
                 (3, f"{name} has less than nothing left: {left}")
                 for name, left in partition.free_amounts.items()
-                # one that came back smaller may, until it is repaired
+                # a node that came back smaller may have less than nothing left, until the repair
                 if "=-" in left and name not in shrunk
             )
         for shard in self.shards:

@@ -96,7 +96,7 @@ def test_the_writes_that_a_primary_has_lost_are_told_by_its_partitions(cluster: 
     member.beat()
     assert member.leads or not member._restarted
     server.restart(kill=True)  # nothing was written to its disk
-    member.beat()  # it may be away still
+    member.beat()  # the server may be away still
     cluster.wait_until_well()
     until(lambda: not any(isinstance(answer, Exception) for answer in reads(store)))
     member.beat()

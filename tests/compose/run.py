@@ -41,7 +41,7 @@ CLUSTER = "compose-test"
 FILES = ("docker-compose.yml", "docker-compose.host.yml")
 CLUSTER_FILES = ("docker-compose.yml", "docker-compose.cluster.yml")
 HEALTHY_WITHIN_S = 180
-DOCKER_S = 1200  # it may build the image
+DOCKER_S = 1200  # the command may build the image
 DONE_WITHIN_S = 120
 
 

@@ -159,7 +159,8 @@ def test_what_has_started_is_handed_over_though_a_stale_outcome_cannot_be_told_a
     node.bring("b", 1)
     assert node.bring("c", 2) == []
     assert node.state.runs.end(first, "succeeded")
-    node.drive.run(node.drive.commands.requeue([(first.place, "")]))  # its outcome is stale now
+    # the outcome of the run is stale now
+    node.drive.run(node.drive.commands.requeue([(first.place, "")]))
 
     def fail(call: object) -> Any:
         raise ValueError("a reply that nobody can read")

@@ -184,7 +184,7 @@ def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and
     kept = make(shards=shards)
     drive = Driver(kept.store)
     assert shards == 1 or kept.store.keys.shard_of("waits"), "not the first"
-    kept.kept()  # it is not suspect before all is placed
+    kept.kept()  # the node is not suspect before all tasks are placed
     runs = placed(kept, "runs", 0)
     waits = placed(kept, "waits", 1)
     assert drive.start(runs) == "ok"
@@ -352,7 +352,7 @@ def test_who_has_ended_its_run_outlives_the_guard(kept: Kept) -> None:
 
     def work() -> None:
         with tied(tie):
-            child = forked(signal.pause)  # it has the tie too
+            child = forked(signal.pause)  # the child has inherited the tie
         os.kill(kept.pid, signal.SIGKILL)
         until(lambda: not os.path.exists(tie), "the guard is gone")  # noqa: PTH110
         os.kill(child, signal.SIGKILL)

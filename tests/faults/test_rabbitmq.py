@@ -126,7 +126,7 @@ def site(
         yield site
         site.close()
         # Celery unsubscribes from a result that is forgotten later, and would wait for a server
-        # that is gone by then
+        # that has stopped by then
         tasks.app.backend.result_consumer._pubsub = None
 
 

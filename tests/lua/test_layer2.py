@@ -234,7 +234,7 @@ def refused_type(drive: Driver, verb: str, number: int, at: int) -> bool:
     assert f"PSRECORD {key} is a" in str(reply) or "WRONGTYPE" in str(reply)
     after = dump(drive.store)
     cache = drive.keys.queue("feasible").encode()
-    if key.encode() != cache:  # it may have a new answer, which is true all the same
+    if key.encode() != cache:  # the cache may have a new answer, which is true all the same
         after, before = ({k: v for k, v in keys.items() if k != cache} for keys in (after, before))
     assert after == before, f"{verb} replied {reply!r} for {key} in call {number}, and changed keys"
     return True

@@ -301,7 +301,8 @@ def test_what_is_listed_and_nobody_knows_is_gone(drive: Driver):
         drive.store.client.zadd(drive.keys.queue("later"), {"a": 1})
         drive.store.client.zadd(drive.keys.queue("dead"), {"a": 1})
         if word == "failed":
-            write(drive, "messages", "m")  # it is a task that has lost its line
+            # a message without a line: the task has lost its line
+            write(drive, "messages", "m")
         assert drive.run(drive.commands.repair_task("a", "why")) == word
         assert [drive.index(name) for name in ("messages", "later", "dead")] == [[], [], []]
     drive.store.client.delete(drive.keys.queue("ended"))

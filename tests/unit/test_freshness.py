@@ -162,7 +162,7 @@ def test_what_was_freed_is_claimed_as_soon_as_it_is_read_and_behind_what_is_ones
     core.on_members(0, 4)
     for p in range(4):
         see(core, p, [node("n", 4)], 4)
-    for tick in (1, 2, 3, 4):  # its turns are 1, 2, 3, 0
+    for tick in (1, 2, 3, 4):  # the turns of the core are 1, 2, 3, 0
         core.on_tick(tick)
         (due,) = core.plan(place=False).read
         core.on_snapshot(Snapshot(due, 1 + tick, 1, bitmap(1 if due == 0 else 0), {}), float(tick))

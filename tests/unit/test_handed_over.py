@@ -22,7 +22,7 @@ def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_a
         for name in ("waits", "handed", "handed to the dead", "put back", "dies")
     }
     jobs["handed"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=7)
-    # it has the dead one's descriptor
+    # the new process has the descriptor of the dead process
     jobs["put back"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=8)
     jobs["dies"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=6)
     jobs["handed to the dead"]._write_to = SimpleNamespace(_is_alive=lambda: False)

@@ -146,7 +146,7 @@ def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_ti
 def test_one_urgent_task_does_not_carry_others_of_its_kind_past_more_urgent_ones() -> None:
     core = make()
     see(core, 0, [node("n", 20)], 20)
-    # one of priority 9, the others of priority 0
+    # one task of priority 9, two hundred of priority 0
     change(core, "mixed slots=1", "1000 1 9000000000999")
     change(core, "normal slots=1", "100 4000000001000 4000000001099")
     taken = dict(takes(core.plan()))

@@ -97,7 +97,7 @@ async def ask(
 
     async def receive():
         if not bodies:
-            await (gone or asyncio.Event()).wait()  # it stays connected
+            await (gone or asyncio.Event()).wait()  # the client stays connected
             return {"type": "http.disconnect"}
         if bodies == [None]:
             return {"type": "http.disconnect"}

@@ -54,7 +54,7 @@ local function changes_since(kinds, changed, since, limit)
   local changes = {}
   local reached = now
   if version == COUNTED.version and #TOUCHED <= tonumber(limit) then
-    changes = own_changes() -- no other call has changed a kind since
+    changes = own_changes() -- since the copy's version only this call has changed a kind
   elseif version < now then
     changes, reached = read_changes(kinds, changed, version, limit)
   end

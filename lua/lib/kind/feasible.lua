@@ -37,7 +37,7 @@ local function judge_kind(name, needs, question)
   end
   -- HSET before DEL: a full server refuses the first write (docs/decisions/0015).
   redis.call('HSET', KEY.feasible, question, 'yes')
-  if redis.call('HLEN', KEY.feasible) > 1000 then
+  if redis.call('HLEN', KEY.feasible) > 1000 then -- a full cache begins anew
     redis.call('DEL', KEY.feasible)
   end
   return false

@@ -3,7 +3,7 @@
 -- add_words: append the words of a text to a list. Stops when the list has more than `limit`
 -- entries; no sound call has so many.
 local function add_words(list, text, limit)
-  if not string.find(text, ' ', 1, true) then -- as most texts
+  if not string.find(text, ' ', 1, true) then -- most texts are one word
     list[#list + 1] = text
     return
   end
@@ -43,7 +43,7 @@ local function read_claims()
       local refusal = 'PSARGS commit: a claim names no inbox, or not one bit for each slot'
       return redis.error_reply(refusal)
     end
-    local equal = find(text, '=', 1, true) -- that of inc; amounts have more
+    local equal = find(text, '=', 1, true) -- the '=' of inc=N; a second '=' belongs to an amount
     if equal and find(text, '=', equal + 1, true) then
       nodes[i] = string.match(seat, '^([^ /]*)/')
     end

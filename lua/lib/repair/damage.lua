@@ -56,7 +56,7 @@ local function judge_records(damage, counters, leased, highest)
     if not node or is_made_up or not well_formed(node.offer) then
       damage.report(KEY.nodes, name, text)
       damage.garbled[name] = true
-      if has_name then -- its agent registers again, or it is forgotten with its inbox
+      if has_name then -- the agent registers again, or the leader forgets the node with its inbox
         damage.needed[name] = 1
       end
     else

@@ -38,7 +38,7 @@ local function end_buried(ids, now, retention_s)
   for _, id in ipairs(ids) do
     local key = KEY.extra .. id
     if bad_type(key, 'hash') then
-      redis.call('DEL', key) -- it is too late for an error
+      redis.call('DEL', key) -- a damaged key goes: the script has written, and may raise no error
     end
   end
   for id, task in pairs(load_tasks(ids)) do

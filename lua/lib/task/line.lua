@@ -88,7 +88,7 @@ end
 -- run_parts: return the place and the start (ms) in the text of a run; nil for a place alone, and
 -- for a text that is too long for a run: no place is longer than 131,072 bytes.
 local function run_parts(run)
-  if #run <= 140000 then
+  if #run <= 140000 then -- a longer text is no run
     return string.match(run, '^(.*) started=(%d+)$')
   end
 end

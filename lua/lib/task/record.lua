@@ -26,7 +26,7 @@ local function load_extra(id)
   local key = KEY.extra .. id
   local values = redis.pcall('HMGET', key, unpack(RARE))
   if values.err then
-    error(bad_type(key, 'hash').err, 0) -- names the key, which is no argument
+    error(bad_type(key, 'hash').err, 0) -- the error names the key, which is not among KEYS
   end
   local extra = {}
   for i, value in ipairs(values) do

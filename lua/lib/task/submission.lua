@@ -8,7 +8,7 @@
 -- split_any_kind: return the name and the needs of a kind, which may have a strategy; or nil and
 -- the error reply.
 local function split_any_kind(kind)
-  if #kind > 12000 then
+  if #kind > 12000 then -- bytes: the limit of a kind
     return nil, redis.error_reply('PSARGS a kind has 12,000 bytes at most')
   end
   local name, needs = split_kind(kind)

@@ -172,7 +172,7 @@ class Header:
 
     @cached_property
     def _row(self) -> Callable[..., Any]:
-        return namedtuple("Row", self.each)  # its fields are the header's
+        return namedtuple("Row", self.each)  # the fields of the object are those of the header
 
     # -- for Lua -----------------------------------------------------------------------------------
 

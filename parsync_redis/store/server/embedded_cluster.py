@@ -29,7 +29,8 @@ _OPTIONS: Final = {
     "cluster-enabled": "yes",
     "cluster-config-file": "nodes.conf",
     "cluster-node-timeout": NODE_TIMEOUT_MS,
-    "cluster-require-full-coverage": "no",  # else all primaries refuse requests while one is away
+    # otherwise all primaries refuse requests while one is away
+    "cluster-require-full-coverage": "no",
     "cluster-replica-validity-factor": 0,
     "repl-diskless-sync-delay": 0,
 }

@@ -23,9 +23,9 @@ from .guarding import LEAVE, Guarded
 PACKAGES: Final = ("redis", "hiredis", "parsync_redis")
 """The packages that the guard imports, besides Python's own modules."""
 GUARD_START_S: Final = 60.0
-"""A guard that is not ready after this is killed, and another is started."""
+"""Seconds after which a guard that is not ready is killed, and another guard is started."""
 GUARD_END_S: Final = 10.0
-"""A guard that has not ended after this is killed: its log may take no more lines."""
+"""Seconds after which a guard that has not ended is killed: its log may take no more lines."""
 GUARD_WAIT_S: Final = GUARD_START_S + GUARD_END_S
 """The longest time for which a worker waits for the end of a guard and the start of the next."""
 DEAF: Final = "its guard has stopped reading"

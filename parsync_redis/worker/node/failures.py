@@ -28,14 +28,14 @@ from .runs import Run
 log = logging.getLogger("parsync.agent")
 
 QUICK_FAILURE_S: Final = 1.0
-"""A failure counts for a streak if its run was shorter than this or than its name's mean run."""
+"""Seconds: a failure counts for a streak if its run was shorter, or below its name's mean."""
 MIN_RUNS_KNOWN: Final = 5
 """Number of runs before a streak from which the usual rate of failures is known.
 
 With fewer runs, two failures in a row are a surprise.
 """
 NODE_STREAK: Final = 5
-"""After so many failures in a row, of any names, the node is to blame.
+"""Number of failures in a row, of any names, from which the node is to blame.
 
 Then a name is held back at its first failure.
 """
@@ -63,7 +63,7 @@ By then the schedulers know that its name is held back here.
 MAX_STREAK_IDS: Final = 1000
 """Maximum number of tasks of a streak whose ids are kept."""
 MAX_TALLIED_RUNS: Final = 200
-"""A tally with more runs than this is halved, so that recent runs count more."""
+"""Number of runs above which a tally is halved, so that recent runs count more."""
 
 Counts = tuple[str, int, int, int, int]
 """A name, its new runs and failures, the length of its streak, and the ms left of its hold."""

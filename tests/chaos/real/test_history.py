@@ -145,7 +145,7 @@ def test_promise_2_two_leases_of_a_slot_are_found() -> None:
     assert check_leases([*first, *second]) == [
         "promise 2: two leases of slot n1/0: task a attempt 1@1 and task b attempt 1@1"
     ]
-    # it may have been just after
+    # the second lease may have begun just after the first ended
     assert not check_leases([*first, claim("b", "held", 4.9), release("b", "freed", 9)])
     assert check_leases([claim("c", "held", 1, "1,0"), release("c", "freed", 7), *first])
     assert not check_leases([*first, claim("b", "conflict", 2), release("b", "none", 9)])

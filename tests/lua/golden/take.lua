@@ -889,7 +889,7 @@ function in_full()
     line.options = #words > 0 and table.concat(words, ',') or '-'
   end
   local function run_parts(run)
-    if #run <= 140000 then
+    if #run <= 140000 then -- a longer text is no run
       return string.match(run, '^(.*) started=(%d+)$')
     end
   end
@@ -928,7 +928,7 @@ function in_full()
     local key = KEY.extra .. id
     local values = redis.pcall('HMGET', key, unpack(RARE))
     if values.err then
-      error(bad_type(key, 'hash').err, 0) -- names the key, which is no argument
+      error(bad_type(key, 'hash').err, 0) -- the error names the key, which is not among KEYS
     end
     local extra = {}
     for i, value in ipairs(values) do
@@ -994,7 +994,7 @@ function in_full()
     task.line.mark = '+'
   end
   local function sound_waiters(waiters)
-    return #waiters < 8000 and waiters or ''
+    return #waiters < 8000 and waiters or '' -- add_waiter keeps about 4,000 bytes
   end
   local function without_waiter(waiters, scheduler)
     local padded = ' ' .. waiters .. ' '
@@ -1471,7 +1471,7 @@ do -- write_tasks
   read_lines(kinds)
   announce(changed)
   if #TOUCHED == 0 then
-    redis_call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it
+    redis_call('ZADD', changed, 'XX', 0, '') -- changes nothing, but a full server refuses the call
   end
   if has_due then
     in_full().write_due(due_lines)
@@ -1553,7 +1553,7 @@ do -- changes_since
       end
       own_changes_1 = changes
     end
-    changes = own_changes_1 -- no other call has changed a kind since
+    changes = own_changes_1 -- since the copy's version only this call has changed a kind
   elseif version < now then
     local read_changes_1, read_changes_2
     repeat -- read_changes
@@ -1602,7 +1602,7 @@ repeat -- note_waiting
       local sound_waiters_1
       do -- sound_waiters
         local waiters = waiters
-        sound_waiters_1 = #waiters < 8000 and waiters or ''
+        sound_waiters_1 = #waiters < 8000 and waiters or '' -- add_waiter keeps about 4,000 bytes
       end
       waiters = sound_waiters_1
       local without_waiter_1, without_waiter_2
