@@ -91,7 +91,7 @@ class Surveyor(threading.Thread):
             self.join(timeout=10)
 
     def run(self) -> None:
-        """Read twice a second, but for at most half of the time."""
+        """Read surveys, two a second; the readings take at most half of the time."""
         while not self._stop_asked.is_set():
             began_s = time.monotonic()
             self.look()

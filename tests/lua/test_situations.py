@@ -80,10 +80,11 @@ def put_off(drive: Driver, why: str, delay_ms: int = 20_000) -> None:
 
 @dataclass
 class Scene:
-    """A situation: how it comes, why the task waits, what is named as remedy, and how that is done.
+    """A situation: how it comes, why the task waits, the remedy that people read, and how the remedy is done.
 
-    ahead: waiting tasks before it. not_told: words that the reason must not have. outlook: what to
-    expect.
+    ahead: the number of waiting tasks before the task.
+    not_told: words that the reason must not have.
+    outlook: what to expect.
     """
 
     come: Callable[[Driver], Any]
