@@ -31,7 +31,7 @@ local function report(key, field, text)
   reports[#reports + 1] = text
 end
 
--- mend: report a damaged field of meta, and with how 'repair' write this number into the field.
+-- mend: report a damaged field of meta, and note the number that a repair writes into the field.
 local function mend(field, text, number)
   report(meta, field, text or 'missing')
   mended[#mended + 1] = field

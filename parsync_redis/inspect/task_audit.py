@@ -97,7 +97,7 @@ def _indexes(state: QueueState) -> Iterator[str]:
 
 
 def _waiting(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
-    """Check that a task waits as the kind, and with the order, that its line has."""
+    """Check that a waiting task is in the queue of its line's kind, at its line's order."""
     for kind, queue in state.queues.items():
         for id, order in queue.items():
             line = lines.get(id)

@@ -33,7 +33,7 @@ WRITES = {
 GARBAGE = ("", "x", "9" * 400, "\0\xff", "-1", "0 0 0", "a" * 2**20)
 NUMBERS = (0, 1, -(10**18), 9 * 10**18, 17)
 SAID = re.compile(r"meta has (submitted|version|floor) that is no number|\['elsewhere'\]|'shards'")
-"""The sentence of the page about shifted counters."""
+"""Complaints about shifted counters that the page allows."""
 
 KIND = "victim slots=1"
 IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]

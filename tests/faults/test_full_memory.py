@@ -58,7 +58,7 @@ def busy(store: Store) -> Driver:
     return busy_cluster(drive)
 
 
-@pytest.mark.unaudited  # each script by itself leaves what its next would repair
+@pytest.mark.unaudited  # a script alone leaves a state that the next script of the task completes
 @pytest.mark.parametrize("verb", [script.verb for script in ALL_SCRIPTS])
 def test_each_script_is_refused_whole_or_carried_out(busy: Driver, verb: str) -> None:
     call = sample_calls(busy.commands)[verb]
