@@ -91,7 +91,7 @@ class Guarded:
 
 
 def rules(line: str) -> list[str]:
-    """The words of a login's line; what stands in parentheses is one."""
+    """The words of a login's line; a group in parentheses counts as one word."""
     words: list[str] = []
     for word in line.split():
         if words and words[-1].startswith("(") and not words[-1].endswith(")"):
