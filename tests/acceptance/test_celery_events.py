@@ -58,9 +58,9 @@ class Watcher(threading.Thread):
         ]
 
     def by_worker(self, id: str) -> list[str]:
-        """The types in the order in which its worker sent them.
+        """The types of a task's events in the order in which its worker sent them.
 
-        Another process sends 'sent': it comes at any time.
+        The event 'sent' is left out: another process sends 'sent', at any time.
         """
         return [type for type in self.types(id) if type != "sent"]
 

@@ -236,7 +236,7 @@ def test_a_node_is_trusted_again_though_the_server_has_lost_that_it_was(kept: Ke
     until(lambda: (kept.keep(2.0), kept.state)[1] == "up", "its worker gives signs of life")
 
 
-def test_what_the_leader_suspects_is_not_trusted_by_the_guard(kept: Kept) -> None:
+def test_a_guard_does_not_trust_a_node_that_the_leader_suspects(kept: Kept) -> None:
     kept.kept(2.0)
     kept.store.run(
         kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
@@ -246,7 +246,7 @@ def test_what_the_leader_suspects_is_not_trusted_by_the_guard(kept: Kept) -> Non
     assert kept.state == "suspect"
 
 
-def test_what_the_leader_suspects_is_not_trusted_by_a_new_guard_either(kept: Kept) -> None:
+def test_a_new_guard_does_not_trust_a_node_that_the_leader_suspects(kept: Kept) -> None:
     kept.store.run(
         kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
     )

@@ -49,9 +49,10 @@ local function incarnations_leased(each_field, slots)
   return leased
 end
 
--- is_contradicted: return whether a record is wrong: the counter says that the node is up, and has
--- another incarnation, or the record says down. If leases name only the incarnation of the record,
--- the counter is wrong instead.
+-- is_contradicted: return whether a record is wrong by the counter of its node. A counter without
+-- the mark of a down node says that the node is up. The record is wrong if it says down, or has
+-- another incarnation than the counter. Exception: leases name only the incarnation of the record;
+-- then the counter is wrong.
 -- leased: as incarnations_leased returns it; highest: the highest incarnation of the partition.
 local function is_contradicted(node, counter, leased, highest)
   local inc = counter and not counter.down and tonumber(counter.inc)

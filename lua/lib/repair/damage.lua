@@ -37,8 +37,9 @@ local function read_notes_and_counters(damage)
   return texts, counters
 end
 
--- judge_records: report each corrupt record, and each record that contradicts its counter, which
--- says that the node is up: the record follows the counter. Fill damage.sound and damage.in_order.
+-- judge_records: report each corrupt record, and each record that contradicts the node's counter.
+-- A contradicted record gets the counter's incarnation, and the state up instead of down. Fill
+-- damage.sound and damage.in_order.
 local function judge_records(damage, counters, leased, highest)
   damage.each_field(KEY.nodes, function(name, text)
     local has_name = string.find(name, NAME)

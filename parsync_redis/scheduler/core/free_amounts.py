@@ -17,17 +17,17 @@ from ...placement.columns import UNLIMITED_TASKS, Columns, Mask
 from ...placement.strategy import Ints
 
 DeviceAmounts = Sequence[Mapping[str, int]]
-"""The amounts that a task holds on each node, by node; empty if no devices are among them.
+"""The amounts that a task with devices holds on each node, in the order of the nodes.
 
-A task without devices holds the amounts of its needs.
+Empty for a task without devices: such a task holds the amounts of its needs on any node.
 """
 
 
 class AmountsLeft:
     """The amounts left on each node, by the node's index, in thousandths.
 
-    A word that keeps tasks apart is a resource of which each node has 1. There may be many such
-    words, each on few nodes, so each word has a set of nodes instead of an array.
+    The word of the option `apart` counts as a resource of which each node has 1. There may be many
+    such words, each on few nodes, so a word has the set of nodes that hold it instead of an array.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ from ..store import Store
 log = logging.getLogger("parsync.store")
 
 _DAMAGED_SHOWN: Final = 3
+"""Number of damaged lines that one message of the log names."""
 
 LOSS_FIELDS: Final = ("lost", "died")
 """Fields of `meta` that count lost attempts and tasks that died."""
@@ -23,9 +24,11 @@ class Counts:
     """Counts of tasks by state, and two counters that only grow.
 
     later: tasks that are not due yet.
+    taken: tasks that a scheduler took and that are not placed yet.
     placed: tasks that are placed or run.
+    dead: tasks that are dead.
     lost: attempts that were lost.
-    died: tasks that died.
+    died: tasks that died, also those that were requeued since.
     """
 
     later: int

@@ -38,6 +38,7 @@ def read_oldest(
     )
     for (shard, kind, _), page in zip(reads, pages, strict=True):
         firsts[shard, kind] += [int(order) for _, order in page]
+    # by group: (submission's number, order, shard, kind)
     oldest: dict[str, tuple[int, int, int, str]] = {}
     for (shard, kind), orders in firsts.items():
         first = min(orders, key=lambda order: order % _ORDERS_PER_PRIORITY)

@@ -86,9 +86,10 @@ class SeatKeeper(Duty):
         self._set(store)
 
     def _why_not(self, now_s: float) -> str:
-        """Return why nothing may wait here now, '' if it may.
+        """Return why no task may wait behind the node's slots now, '' if tasks may wait.
 
-        A solo pool hears no doorbell while a task runs.
+        A waiting task is late when its due time has passed; a running one, when it takes longer
+        than was expected. A solo pool hears no doorbell while a task runs.
         """
         node = self._node
         runs = self._node.runs

@@ -151,9 +151,7 @@ def test_promise_2_two_leases_of_a_slot_are_found() -> None:
     assert not check_leases([*first, claim("b", "conflict", 2), release("b", "none", 9)])
 
 
-def test_a_lease_whose_commit_was_answered_after_its_release_was_called_is_at_no_moment_certain() -> (
-    None
-):
+def test_a_lease_released_before_its_commit_was_answered_is_at_no_moment_certain() -> None:
     late = event("commit", "held", 0, 6, task="b", attempt="1@1", node="n1", inc="1", slots="0")
     assert not check_leases(
         [late, release("b", "freed", 1), claim("a", "held", 2), release("a", "freed", 9)]
