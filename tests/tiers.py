@@ -50,7 +50,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "acceptance/test_devices.py": ("test_runs_at_the_same_time_have_devices_of_their_own",),
     "acceptance/test_events.py": (
         "test_the_command_lists_what_happened_one_line_each",
-        "test_a_viewer_gets_what_comes_and_goes_on_behind_what_he_has_seen",
+        "test_a_viewer_gets_new_events_and_goes_on_behind_the_last_seen_event",
     ),
     "acceptance/test_explain.py": (
         "test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_end",

@@ -39,8 +39,11 @@ def trial_s(note: str) -> float | None:
 class NodeState(StrEnum):
     """The state of a node.
 
-    draining: up, but an operator lets it get no new tasks. suspect: alive, but its tasks did not
-    start or fail, or its pool has no process. leaving: it shuts down.
+    up: the node gets tasks.
+    draining: the node is up, but an operator keeps new tasks away.
+    suspect: the node is alive, but its tasks fail or did not start, or its pool has no process.
+    leaving: the node shuts down.
+    down: the node's lease has ended, or the node has left.
     """
 
     UP = "up"

@@ -218,7 +218,7 @@ def test_the_list_is_what_the_command_lists(cluster, serve):
         assert query.keys() & {"since", "limit"} or serve.json("/events", **query)[0] == 400
 
 
-def test_a_viewer_gets_what_comes_and_goes_on_behind_what_he_has_seen(cluster, serve):
+def test_a_viewer_gets_new_events_and_goes_on_behind_the_last_seen_event(cluster, serve):
     driver, _ = cluster
     with stream(serve, "?event=cancelled") as (message, _):
         driver.submit("c1")

@@ -198,7 +198,9 @@ def test_a_server_that_went_silent_is_asked_over_another_connection(
     node.until(lambda: node.heard, "the doorbell")
 
 
-def test_what_is_no_list_is_deleted_and_what_is_no_doorbell_is_put_away(node: Node) -> None:
+def test_an_inbox_of_another_type_is_deleted_and_an_entry_without_a_doorbell_is_put_away(
+    node: Node,
+) -> None:
     key = node.store.keys.inbox(0, "n1")
     node.client.set(key, "x")
     node.inbox.start(node.consumer)

@@ -88,7 +88,7 @@ def fetching(count: int) -> tuple[Core, Queue]:
     return core, queue
 
 
-def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
+def test_a_partition_that_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
     core, _ = fetching(3)
     core.on_snapshot(Snapshot(1, 2, 1, bitmap(0), {}), 7.0)
     plan = core.plan()
@@ -97,7 +97,7 @@ def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
     assert not core.plan()
 
 
-def test_a_stale_copy_that_is_still_right_is_fresh_once_that_is_known() -> None:
+def test_a_stale_copy_is_fresh_once_a_read_shows_that_nothing_changed() -> None:
     core, queue = fetching(2)
     core.on_snapshot(Snapshot(1, 1, 1, None, {}), 7.0)
     assert partitions_of(queue.turn()) == [1, 1]
@@ -157,7 +157,7 @@ def test_a_scheduler_whose_passes_are_slower_than_ticks_places_all_the_same(
     assert placed == 3
 
 
-def test_what_was_freed_is_claimed_as_soon_as_it_is_read_and_behind_what_is_ones_own() -> None:
+def test_a_freed_slot_is_claimed_once_it_is_read_and_after_the_own_slots() -> None:
     core = make(4, Strategy.LATENCY)
     core.on_members(0, 4)
     for p in range(4):

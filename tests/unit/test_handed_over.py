@@ -14,7 +14,7 @@ from parsync_redis.worker.node.runs import Run, Runs
 
 
 @pytest.mark.parametrize("forgets_all", [False, True], ids=["Celery 5.6", "Celery 5.4 and 5.5"])
-def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_all: bool) -> None:
+def test_a_waiting_run_is_forgotten_and_a_run_handed_to_a_process_is_not(forgets_all: bool) -> None:
     runs = Runs()
     cache: dict[int, object] = {}
     jobs = {

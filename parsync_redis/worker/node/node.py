@@ -81,8 +81,9 @@ class NodeSpec:
     def follow(self, processes: int | None, queues: Collection[str] | None) -> None:
         """Adapt the slots to the processes of the pool, and the labels to the queues.
 
-        None leaves the slots or the labels as they are. A pool without processes leaves the slots
-        as well: the node is suspect until the pool has a process.
+        processes: None or 0 leaves the slots as they are. At 0 the node is suspect until the pool
+        has a process.
+        queues: None leaves the labels as they are.
         """
         slots = self.offer.slots
         labels = self.offer.labels

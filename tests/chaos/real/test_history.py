@@ -120,7 +120,7 @@ def test_what_nobody_answered_may_have_happened_later_or_never() -> None:
     assert not right(SUBMIT, start("", 3), finish("ok", 1, outcome="succeeded"))
 
 
-def test_what_overlaps_may_have_happened_in_either_order_and_what_does_not_may_not() -> None:
+def test_only_calls_that_overlap_may_have_happened_in_either_order() -> None:
     asked = event("cancel", "cancelled", 1, 3, id="t")
     assert right(SUBMIT, start("refused", 2), asked, final="cancelled")
     assert not right(
