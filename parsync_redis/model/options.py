@@ -93,18 +93,18 @@ OPTIONS: Final = (
         'a list of taints, ["spot"]',
         "--tolerate",
         list,
-        "A taint of nodes that it tolerates: spot (repeat).",
+        "A taint of nodes that the task tolerates: spot (repeat).",
         ["spot"],
     ),
     Option(
         "apart",
         "",
         is_word,
-        f"{APART_RULE}: tasks with the same one are never on one node; "
+        f"{APART_RULE}: tasks with the same word are never on one node; "
         "apart by other labels does not exist",
         "--apart",
         str,
-        "A word: no two tasks with the same one run on one node.",
+        "A word: tasks with the same word never run on one node.",
         "web",
     ),
     Option(

@@ -151,8 +151,9 @@ class Wire:
         return replies
 
     def send(self, process: Process, hand: str, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Send a request for a process; what becomes of it, the dice say, of several primaries for
-        each by itself.
+        """Send a request for a process. The dice decide what becomes of the request.
+
+        With several primaries the dice decide for each primary by itself.
         """
         world = self.world
         world.between(process)

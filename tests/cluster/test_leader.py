@@ -23,8 +23,9 @@ LEASE_S = 3.0
 
 
 def placed_well(cluster: EmbeddedCluster, of: str) -> tuple[Store, EmbeddedServer, set[int]]:
-    """Return a store whose settings and some partitions are not with a primary that has other ones,
-    that, and these.
+    """Return a store, a primary and the partitions that this primary has.
+
+    Other primaries have the settings and the remaining partitions.
     """
     for number in range(100):
         store = Store.from_url(cluster.url, f"{of}{number}")

@@ -120,7 +120,7 @@ def sayings(client: ParsyncClient) -> dict[str, str]:
     }
 
 
-def test_all_say_that_the_server_takes_no_writes_and_what_they_say_ends_it(
+def test_all_say_that_the_server_takes_no_writes_and_name_a_remedy_that_helps(
     case: str, own: EmbeddedServer, client: ParsyncClient
 ) -> None:
     refusal, why, command = CASES[case]

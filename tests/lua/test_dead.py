@@ -123,7 +123,7 @@ def test_reviving_twice_is_reviving_once(drive: Driver):
     assert drive.unchanged_by(drive.commands.revive(["a"], "why")) == ["pending"]
 
 
-def test_what_is_revived_where_nothing_waited_wakes_a_scheduler(drive: Driver):
+def test_a_revived_task_wakes_a_scheduler_if_no_task_waited(drive: Driver):
     die(drive)
     drive.wait("s1")
     channel = f"{drive.keys.wakes()}:s1"
