@@ -42,13 +42,13 @@ class AccessDenied(ServerUnfit):
 
 
 class ServerFull(ServerUnfit):
-    """The server's memory is full, and this would need more; nothing was done."""
+    """The server's memory is full, and the request needs more; nothing was done."""
 
 
 class ServerReadOnly(ServerUnfit):
     """The server takes no writes; nothing was done.
 
-    It is a replica, or its disk or its replicas fail.
+    The server is a replica, or its disk or its replicas fail.
     """
 
 

@@ -71,7 +71,8 @@ def formatter_of(
 ) -> logging.Formatter:
     """Return the formatter of a format, 'text' or 'json'.
 
-    line: the format of a text line. about: as for `JsonFormatter`.
+    line: the format of a text line.
+    about: as for `JsonFormatter`.
     """
     return JsonFormatter(about) if form == JSON_FORMAT else logging.Formatter(line)
 

@@ -128,8 +128,11 @@ class Settings(BaseSettings):
     def load(cls, config: Path | str | None = None, **flags: Any) -> "Settings":
         """Return the settings by flags, environment and file.
 
-        flags: a flag that is None was not given. config: the TOML file. Raises InvalidInput with a
-        sentence for each wrong value, which names the setting, its source, and what would be right.
+        flags: a flag that is None was not given.
+        config: the TOML file.
+
+        Raises InvalidInput with a sentence for each wrong value, which names the setting, its
+        source, and what would be right.
         """
         set_flags = {name: value for name, value in flags.items() if value is not None}
         for name in set_flags:

@@ -94,7 +94,7 @@ class Servers:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each server program."""
+    """Run a test once for each server program."""
     names = list(server_programs())
     only = metafunc.definition.get_closest_marker("one_server")
     names = [names[only.args[0]]] if only else names
@@ -114,7 +114,7 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture
 def server_kind(request: pytest.FixtureRequest) -> str:
-    """On what this test runs."""
+    """The name of the server that this test runs on."""
     return str(request.param)
 
 
@@ -128,9 +128,7 @@ def server(servers: Servers, server_kind: str) -> EmbeddedServer:
 
 
 def patient(store: Store) -> Store:
-    """This store, with time for a server, or a move of its slots, that only a busy machine can keep
-    waiting.
-    """
+    """Give a store time-outs for a busy machine, on which a server or a move of its slots takes long."""
     store.set_timeouts(60)
     return store
 

@@ -39,7 +39,7 @@ class Document:
         self.text = self.path.read_text(encoding="utf-8")
 
     def blocks(self, language: str = "") -> list[Block]:
-        """Its fenced blocks, of one language or all."""
+        """Return the fenced blocks of the document, of one language or all."""
         return [block for block in self._blocks() if language in ("", block.language)]
 
     def _blocks(self) -> Iterator[Block]:

@@ -97,5 +97,5 @@ def forked(work: Callable[[], Any]) -> int:
 
 
 def ended_by(pid: int) -> int:
-    """The signal that a child was ended by, 0 if by none; fail, and kill it, if it does not end."""
+    """Return the signal that ended a child, 0 for none. A child that does not end is killed, and the test fails."""
     return os.WTERMSIG(child_ended(pid, "its guard kills it", 60))

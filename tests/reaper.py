@@ -96,7 +96,7 @@ def is_of_run(entry: Path, run: str, folder: str) -> bool:
             return f"{MARK}={run}".encode() in env.split(b"\0")
         return (entry / "cwd").readlink().is_relative_to(folder)
     except OSError:
-        return False  # it has ended, or is another user's
+        return False  # the process has ended, or is another user's
 
 
 def kill(entry: Path) -> bool:

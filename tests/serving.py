@@ -19,7 +19,7 @@ from parsync_redis.cli.stack import Process
 from tests.waiting import until
 
 ASK_S = 30.0
-"""An answer may take so long on a busy machine."""
+"""Seconds that an answer may take on a busy machine."""
 
 
 class Form(dict[str, str]):

@@ -1,9 +1,9 @@
-"""How pytest-xdist deals the tests to its workers, for `--dist loadgroup`.
+"""The way in which pytest-xdist deals the tests to its workers, for `--dist loadgroup`.
 
 A file that has a mark or a fixture of `WHOLE` in its own text goes to one worker, which runs its
-tests in their order. Those files come first, the one with the most tests at first: the longest of
-them wait more than they compute, so others run meanwhile. The tests of all other files are dealt
-one by one; they fill the end.
+tests in their order. Such files come first, beginning with the file that has the most tests: these
+tests wait more than they compute, so other tests run meanwhile. The tests of all other files are
+dealt one by one, and fill the end.
 """
 
 from functools import cache

@@ -50,7 +50,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "acceptance/test_devices.py": ("test_runs_at_the_same_time_have_devices_of_their_own",),
     "acceptance/test_events.py": (
         "test_the_command_lists_what_happened_one_line_each",
-        "test_a_viewer_gets_what_comes_and_goes_on_behind_what_he_has_seen",
+        "test_a_viewer_gets_new_events_and_goes_on_behind_the_last_seen_event",
     ),
     "acceptance/test_explain.py": (
         "test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_end",
@@ -113,7 +113,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "site/test_pages.py": ("test_the_python_blocks_run_and_print_what_they_say",),
     "testing/test_plugin.py": ("test_a_project_tests_its_tasks_on_a_cluster_and_eagerly",),
 }
-"""The stories of each file that starts a stack."""
+"""The tests of each file with a stack that `make test` runs: each tells one behaviour."""
 
 NO_STORY: Final[Mapping[str, str]] = {
     "acceptance/test_backfill.py": "lua/test_backfill.py tells it without a stack",
@@ -143,9 +143,7 @@ NO_STORY: Final[Mapping[str, str]] = {
     "parity/test_threads.py": "acceptance/test_celery_tasks.py tells it",
     "works_with/test_works_with.py": "needs libraries that few have; .ci/works-with runs it",
 }
-"""Files that start a stack and have no story, and why: the file that tells it, or what they are
-instead.
-"""
+"""Files that start a stack and have no test in STORIES, and the reason: the file that tells the story, or the use of the file."""
 
 LONG: Final[Mapping[str, tuple[str, ...]]] = {
     "acl/test_client_damage.py": ("test_no_right_of_a_client_halts_the_cluster",),
@@ -204,7 +202,7 @@ FIRST: Final[Mapping[str, tuple[str, ...]]] = {
 """Tests without a stack of which `make test` runs the first case on a real server only."""
 
 FAKE: Final = "fakeredis"
-"""What `server_kind` says of tests on fakeredis."""
+"""The name that `server_kind` gives to tests on fakeredis."""
 
 ONE: Final = ("one_server", "dealt")
 """Marks of tests that run on one server program."""

@@ -1,8 +1,4 @@
-"""How tests wait: for a fact, not for a time, and for a process never without a limit.
-
-What does not come within its limit fails the test with what was waited for.
-tests/unit/test_waiting.py refuses waits without a limit.
-"""
+"""Helpers that wait for a fact or for the end of a process, never without a limit."""
 
 import os
 import select
@@ -17,7 +13,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 PATIENCE_S: Final = 180.0
-"""How long a fact or the end of a process is waited for; it only matters if it never comes."""
+"""Seconds after which a fact, or the end of a process, counts as never to come."""
 
 
 def until(fact: Callable[[], T], what: str = "", patience_s: float = PATIENCE_S) -> T:

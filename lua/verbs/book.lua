@@ -9,7 +9,7 @@
 -- ERRORS: PSARGS
 -- INVARIANT: no other script reads the key. A booking only keeps other tasks waiting, and lapses
 --   with its leader.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(count)
 --- @include call/batch
 --- @include cluster/events
@@ -42,7 +42,8 @@ if refusal then
   return refusal
 end
 local nodes, fields = read_rows()
--- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
 redis.call('HDEL', bookings, '')
 local texts_before = read_fields(bookings, nodes)
 redis.call('DEL', bookings)

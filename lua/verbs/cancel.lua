@@ -36,7 +36,8 @@ local function is_spared(state)
   return state == 'running' and (args.how == 'waiting' or args.how == 'placed')
 end
 
--- ask_to_end: ask the agent to end a run. 'after' replaces no signal.
+-- ask_to_end: write into the task's rare fields that its agent shall end the run. The order 'after'
+-- (the run goes on, the task does not run again) does not replace a signal.
 local function ask_to_end(task)
   if task.line and (not task.extra.cancel or args.how ~= 'after') then
     task.extra.cancel = args.how
@@ -73,7 +74,8 @@ refusal = bad_queues(records)
 if refusal then
   return refusal
 end
--- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
 redis.call('HDEL', taken, '')
 local replies = {}
 for i, row in rows() do

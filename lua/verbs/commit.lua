@@ -27,14 +27,14 @@
 --- @include place/doorbell
 --- @include node/ledger
 local LEASE_OF = {} -- slot -> its lease, of the claims that this call lets win
-local LEASES = {} -- {slot, lease, ...} of these
-local BITS = {} -- operations of BITFIELD that take their free bits
+local LEASES = {} -- {slot, lease, ...}: the content of LEASE_OF, for HSET
+local BITS = {} -- operations of BITFIELD that set the free bits of won slots to 0
 local DOORBELLS = {} -- number of an inbox -> the leases that ring there
 
 local seats, bits, first, names -- the slots of all claims; see read_claims
-local leases, open -- of these slots: their leases and their free bits, as they are now
+local leases, open -- the leases and the free bits of the claimed slots, as they are now
 local ledgers -- node -> its ledger, of the claims that ask for amounts
-local epoch, version, free_count -- of the partition
+local epoch, version, free_count -- the numbers in meta of the partition
 
 -- read_partition: read the claims and what they are judged by. Return the error reply, or nil.
 local function read_partition()
@@ -67,8 +67,8 @@ local function held_before(i, text)
   return since
 end
 
--- judge_claim: return nil for a claim that wins, and the text of its amounts if it got devices;
--- else the word why not, and the detail.
+-- judge_claim: return nil for a claim that wins, and then the text of its amounts if the claim got
+-- devices. Return the word and the detail of the reply for a claim that loses.
 local function judge_claim(i, text)
   local since = held_before(i, text)
   if since then
@@ -114,7 +114,7 @@ local function hold_slots(i, lease, inbox)
   end
 end
 
--- judge_claims: judge all claims, and let those hold their slots that win. Return the reply.
+-- judge_claims: judge all claims, and let each claim that wins hold its slots. Return the reply.
 local function judge_claims()
   local now = now_ms()
   local reply = {0, now}

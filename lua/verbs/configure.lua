@@ -2,12 +2,12 @@
 -- Replaces other settings if the caller asks for that.
 -- KEYS: config
 -- ARGV: over (name value)*
---   over: '1' replaces other values: the caller is a scheduler that has used these, and settings
---     never change
+--   over: '1' replaces other values: the caller is a scheduler that has used its settings until
+--     now, so other values are damage
 -- RETURNS: (name, value)* of the settings that hold now
 -- ERRORS: PSARGS
 -- INVARIANT: a written setting does not change, except by damage.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(settings)
 --- @include call/batch
 local is_to_write = redis.call('EXISTS', config) == 0

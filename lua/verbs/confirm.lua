@@ -3,8 +3,8 @@
 -- READS: taken running
 -- ARGV: count (id attempt text)*
 --   text: the lease, '1@17... p0 n1/3 inc=1 since=MS' behind the id
--- RETURNS: (row, word)* of tasks that were not marked: yours (the task has that place already,
---   perhaps it even runs), stale
+-- RETURNS: (row, word)* of tasks that were not marked: yours (the task has that place already, or
+--   runs there), stale (the task is taken by another attempt, or by none)
 -- ERRORS: PSARGS
 -- INVARIANT: only a task that is still taken, by this attempt, gets a place.
 -- ATOMICITY: each task by itself.
@@ -54,7 +54,7 @@ end
 local ids, owners, runs = read_states()
 local placed, new_runs, reply = judge_rows(ids, owners, runs)
 if #placed > 0 then
-  redis.call('HDEL', taken, unpack(placed)) -- first: a full server allows it, docs/decisions/0015
+  redis.call('HDEL', taken, unpack(placed)) -- HDEL comes first, see docs/decisions/0015
   redis.call('HSET', running, unpack(new_runs))
 end
 return reply

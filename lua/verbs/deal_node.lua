@@ -78,7 +78,8 @@ local function is_lower(rank, other_rank)
   return false
 end
 
--- choose_partition: return the partition of the lowest rank, which lacks such a node most.
+-- choose_partition: return the partition of the lowest rank: the partition with the fewest slots of
+-- just the node's labels.
 local function choose_partition()
   local lowest = rank_partition(0)
   local choice = 0
@@ -92,8 +93,8 @@ local function choose_partition()
   return choice
 end
 
--- take_back: take an earlier deal of the node out of the sums; return the partition of the deal,
--- nil for any text that is no deal.
+-- take_back: subtract an earlier deal of the node from the sums. Return the partition of the deal,
+-- nil for a text that is no deal.
 local function take_back(deal)
   local partition, old_slots, old_score, old_labels =
     string.match(deal or '', '^p(%d+) slots=(%d+) score=([%d.e+-]+) ?(.*)$')
@@ -121,7 +122,7 @@ if args.node == '' then
 end
 local deal_before = redis.call('HGET', dealt, 'node:' .. args.node)
 if slots == 0 then
-  redis.call('HDEL', dealt, 'node:' .. args.node) -- first: a full server allows HDEL
+  redis.call('HDEL', dealt, 'node:' .. args.node) -- HDEL comes first, see docs/decisions/0015
 end
 local partition = take_back(deal_before) or choose_partition()
 if slots > 0 then

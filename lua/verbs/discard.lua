@@ -7,7 +7,7 @@
 -- RETURNS: 1 if the key was deleted, 0 if it is sound
 -- ERRORS: PSARGS
 -- INVARIANT: a key that has the right type and whole numbers stays.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(fields)
 local type_of_key = redis.call('TYPE', any).ok
 local is_sound = type_of_key == 'none' or type_of_key == args.type

@@ -43,8 +43,8 @@ local function cancel_expired(task, now)
   expired_ids[#expired_ids + 1] = task.id
 end
 
--- judge_expiry: cancel the task, note when to look at the task again, or forget that the task may
--- expire.
+-- judge_expiry: cancel a task whose expiry has come. For any other task, note when to look at the
+-- task again, or take the task out of `expires` if the task has no expiry or has ended.
 local function judge_expiry(id, task, now)
   if not task or FINAL[task.state] then
     redis.call('ZREM', expires, id)
@@ -73,7 +73,8 @@ refusal = bad_queues(records)
 if refusal then
   return refusal
 end
--- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
 redis.call('HDEL', taken, '')
 for _, id in ipairs(ids) do
   judge_expiry(id, records[id], now)

@@ -1,4 +1,4 @@
--- finish: accept the outcome of a run, if it is the current attempt's, at its place.
+-- finish: accept the outcome of a run, if the run has the task's current attempt, at its place.
 -- KEYS: tasks messages running ended
 -- ALSO: meta kinds changed later outbox taken dead ended_1 ended_2 events pending: extra:
 -- READS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2
@@ -12,7 +12,7 @@
 -- ERRORS: PSARGS PSOUTCOME
 -- INVARIANT: a final state never changes; a stale attempt's outcome changes nothing. While meta,
 --   kinds, changed, later or pending: is damaged, a task that is to wait again goes to no index,
---   and the leader lets it wait (repair_task).
+--   and the leader lets the task wait later (repair_task).
 -- ATOMICITY: each task by itself; a successor that the run submitted takes effect with its outcome.
 -- COMPLEXITY: O(count * log pending)
 --- @include task/outcome
@@ -42,16 +42,20 @@ local function read_rows()
   return refusal, ids
 end
 
--- is_plain: return whether an outcome ends a task and needs no more of the task's record than its
--- line, which has no rare fields: the outcome is neither again nor unstored.
+-- is_plain: return whether finish can end the task with the task's line alone: the outcome is
+-- neither 'again' nor 'unstored ...', and the task has no rare fields. 97 is the character 'a', 117
+-- is 'u', 43 is '+', with which the line of a task with rare fields begins.
 local function is_plain(outcome, line)
   local first = string.byte(outcome)
   return first ~= 97 and first ~= 117 and line and string.byte(line) ~= 43
 end
 
--- judge_rows: return the ids of the tasks that end at once, {id, text, ...} of these tasks for
--- `ended`, their ends that are events (nil for none), the reports of the rows that need the task's
--- whole record, and {id -> whether the task ends at once}.
+-- judge_rows: tell the rows that end a task with its line alone (is_plain) from the other rows.
+-- Returns
+--   the ids of the tasks that end so, and {id, text, ...} to write into `ended`
+--   the events to add: {{id, state, why, place, line}, ...}, nil if each task succeeded
+--   the other rows, for accept_outcomes, which reads the whole records of the tasks
+--   {id -> true if the task ends with its line alone, else false}
 local function judge_rows(ids)
   local runs = redis.call('HMGET', running, unpack(ids))
   local lines = redis.call('HMGET', tasks, unpack(ids))
@@ -89,9 +93,9 @@ local function judge_rows(ids)
   return ended_ids, texts, noted, reports, ends
 end
 
--- write_ends: end tasks that need no more of their record than the line.
+-- write_ends: end the tasks that judge_rows chose. texts: {id, text, ...} for `ended`.
 local function write_ends(ended_ids, texts)
-  -- first: a full server allows it, docs/decisions/0015
+  -- HDEL comes first: a full server allows a script that begins with HDEL, see docs/decisions/0015.
   redis.call('HDEL', messages, unpack(ended_ids))
   redis.call('HSET', ended, unpack(texts))
   redis.call('HDEL', running, unpack(ended_ids))
@@ -103,13 +107,15 @@ if refusal or count == 0 then
   return refusal or {}
 end
 local ended_ids, texts, noted, reports, ends = judge_rows(ids)
-redis.call('HEXISTS', ended, '') -- finds a key of another type before the first write
+redis.call('HEXISTS', ended, '') -- raises an error before the first write if `ended` is no hash
 if #reports > 0 then
   refusal = in_full().load_outcomes(reports, args.retention_s)
   if refusal then
     return refusal
   end
-  redis.call('HDEL', messages, '') -- changes nothing; a full server allows a script that begins so
+  -- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+  -- docs/decisions/0015.
+  redis.call('HDEL', messages, '')
 end
 if #ended_ids > 0 then
   write_ends(ended_ids, texts)

@@ -2,13 +2,16 @@
 -- KEYS: meta slots free left changed nodes alive lost notes inbox
 -- ALSO: events
 -- ARGV: node inc how
---   how: 'left' if its process leaves and may come back, so that a drained node stays; '' if the
---   node has been down for long
--- RETURNS: forgotten, held, drained, up or gone
---   held: leases stand; drained: the node stays; up: it is not down, or has another incarnation
+--   how: 'left' if the node's process leaves and may come back: then a drained node stays; '' if
+--   the node has been down for long
+-- RETURNS: a word
+--   forgotten: the record was removed; gone: the node has no record
+--   held: the node has leases, and stays; drained: the node is drained, and stays
+--   up: the node is not down, or has another incarnation, and stays
 -- ERRORS: PSARGS
--- INVARIANT: its bits are 0 already. The partition remembers the highest incarnation.
--- ATOMICITY: whole.
+-- INVARIANT: the bits of a node that is down are 0 already. The partition remembers the highest
+--   incarnation.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(span)
 --- @include node/free_bits
 --- @include cluster/events

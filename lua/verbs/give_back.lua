@@ -5,7 +5,7 @@
 --   attempt: '' for any attempt of that scheduler (the scheduler was lost)
 --   how: 'undo' if no claim of this attempt can have won: the take is undone, and the line stays as
 --     it was; '' counts the take
--- RETURNS: a word per task: pending, stale
+-- RETURNS: a word per task: pending (the task went back), stale (another attempt has the task)
 -- ERRORS: PSARGS
 -- INVARIANT: only a task that is taken, by this scheduler and attempt, goes back; a pending task
 --   cannot start, which fences the attempt. `undone` of meta counts the takes that were undone;
@@ -48,9 +48,9 @@ local function undo_take(task)
   task.attempt = nil
 end
 
--- count_undone: count takes that were undone. A damaged number begins again beyond any that was
--- counted: a number that was negative is damaged, or one of more digits than `take` writes into
--- attempts.
+-- count_undone: add to `undone` of meta, the number of takes that were undone. A damaged number (it
+-- is negative, or has more digits than `take` writes into attempts) begins again beyond each number
+-- that was counted.
 local function count_undone(takes)
   local undone = takes > 0 and redis.pcall('HINCRBY', meta, 'undone', takes)
   if undone and (type(undone) == 'table' or undone < takes or undone >= 1e15) then
@@ -70,7 +70,9 @@ local refusal, records = load_records()
 if refusal then
   return refusal
 end
-redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
+redis.call('HDEL', taken, '')
 local words = {}
 local undone = 0
 for i, row in rows() do
@@ -86,5 +88,5 @@ for i, row in rows() do
   end
 end
 count_undone(undone)
-write_kinds(meta, kinds, changed) -- wakes nobody: the scheduler has seen that there is no seat
+write_kinds(meta, kinds, changed) -- no scheduler is woken: this one has found no seat
 return words

@@ -12,7 +12,7 @@
 -- INVARIANT: 10,000 names at most, 9,000 of them with a class. The times decide for how long
 --   bookings keep tasks waiting, and nothing else. A text that no script writes is replaced. A
 --   repeated request counts its runs twice.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(count)
 --- @include call/batch
 
@@ -86,7 +86,8 @@ local function add_times(times, added)
   add_runs(times.octaves, added.octaves)
 end
 
--- forget_half: halve the runs of each quarter octave, if these are more than `most_runs` together.
+-- forget_half: halve the runs of each quarter octave, if all quarter octaves together have more
+-- than `most_runs` runs.
 local function forget_half(bins, most_runs)
   local sum = 0
   for _, runs in pairs(bins) do
@@ -103,7 +104,7 @@ end
 -- gets in while there is room; 1,000 of the 10,000 places are for names without a class.
 local function merge_rows(rows_learnt, names)
   local texts = read_list(times, names)
-  local room = 10000 - redis.call('HLEN', times)
+  local room = 10000 - redis.call('HLEN', times) -- how many new names get in
   local fields = {}
   for i, learnt in ipairs(rows_learnt) do
     local earlier = parse_times(texts[i])
@@ -132,7 +133,8 @@ for i, row in rows() do
   end
 end
 local fields = merge_rows(rows_learnt, names)
--- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
 redis.call('HDEL', times, '')
 write_all('HSET', times, fields)
 return redis.call('HLEN', times)

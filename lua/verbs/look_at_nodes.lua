@@ -9,9 +9,9 @@
 -- RETURNS: {word, cursor}; word: sound, or suspect
 --   suspect: repair_partition judges the whole partition at one moment
 -- ERRORS: PSARGS
--- INVARIANT: it writes nothing. A partition is sound if each of its nodes and each entry of `slots`
---   is.
--- ATOMICITY: whole.
+-- INVARIANT: the script writes nothing. A partition is sound if each node and each entry of `slots`
+--   is sound.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(slots of these nodes + most); with cursor 0 O(nodes of the partition) too
 --- @include node/record_check
 --- @include repair/split_leases

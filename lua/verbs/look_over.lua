@@ -10,13 +10,13 @@
 --   looked: number of entries; highest: the largest LIFE; then the suspicious tasks, each with the
 --   kind in whose queue it was seen. An id of '' stands for a kind with a wrong line
 -- ERRORS: PSARGS
--- INVARIANT: it writes nothing. repair_task judges each task that it names again.
--- ATOMICITY: whole.
+-- INVARIANT: the script writes nothing. repair_task judges each task that it names again.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(most)
 --- @include repair/entries
 --- @include repair/task_indexes
-local SETS = ' pending later dead '
-local HASHES = ' tasks messages taken running ended ended_1 ended_2 '
+local SETS = ' pending later dead ' -- the sorted sets that `what` may name
+local HASHES = ' tasks messages taken running ended ended_1 ended_2 ' -- the hashes
 local suspects = {} -- (id, kind)*
 local kind_of = {} -- id -> kind, as the line of the task says
 
@@ -88,7 +88,7 @@ else
     look_at_line(kind)
   end
 end
-for _, word in ipairs(suspects) do -- they may be too many for unpack
+for _, word in ipairs(suspects) do -- unpack takes only some thousands of values
   reply[#reply + 1] = word
 end
 return reply

@@ -5,7 +5,7 @@
 -- RETURNS: the number of choices in the newest generation
 -- ERRORS: PSARGS
 -- INVARIANT: no other script reads these keys. People may delete the keys at any time.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(count); a full generation is forgotten in the background
 --- @include call/batch
 local refusal = bad_number('most', args.most, 1, 100000)
@@ -17,7 +17,8 @@ for _, row in rows() do
   fields[#fields + 1] = row.id
   fields[#fields + 1] = row.text
 end
--- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
 redis.call('HDEL', choices, '')
 if redis.call('HLEN', choices) >= tonumber(args.most) then
   redis.call('UNLINK', choices_1)

@@ -3,11 +3,11 @@
 -- ALSO: events
 -- ARGV: most entry
 --   entry: 'WHO WHERE SIZE WHY', a line break, and the bytes; '' deletes all entries
--- RETURNS: how many are kept
+-- RETURNS: the number of entries that are kept
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: the newest `most` entries are kept. An entry that comes again is one entry, of the
 --   later time.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(log most)
 --- @include cluster/events
 

@@ -10,7 +10,7 @@
 --   nodes, amounts: names and ledgers, a line each; whole: 1 for all nodes that have amounts, 0 for
 --   the nodes whose amounts changed since `version`
 -- ERRORS: PSARGS PSRECORD
--- INVARIANT: it writes nothing that a decision rests on.
+-- INVARIANT: the script writes nothing that a decision rests on.
 -- ATOMICITY: bits, amounts and version belong together.
 -- COMPLEXITY: O(slots / 8 + nodes whose amounts changed), without `version` O(slots / 8 + nodes
 --   that declare resources)
@@ -21,7 +21,7 @@
 local function add_changes(reply, version, since)
   local names
   local texts
-  -- the changes of versions before the first are not known
+  -- `changed` knows no change before its first version, so an older copy gets all nodes.
   local first = tonumber(redis.call('ZSCORE', changed, '') or version)
   local is_whole = not since or since < first or since > version
   if is_whole then
@@ -36,7 +36,7 @@ local function add_changes(reply, version, since)
   end
   reply[3] = redis.call('GET', free) or ''
   reply[4] = is_whole and 1 or 0
-  -- two long texts cost both sides half of what hundreds of short texts do
+  -- Two long texts, a line for each node, cost half of the CPU time of hundreds of short texts.
   reply[5] = table.concat(names, '\n')
   reply[6] = table.concat(texts, '\n')
 end
@@ -54,7 +54,7 @@ local waiter = args.waiter
 if waiter ~= '' then
   local waiters = redis.call('HGET', meta, 'waiters')
   if not string.find(' ' .. (waiters or '') .. ' ', ' ' .. waiter .. ' ', 1, true) then
-    redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+    redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
     redis.call('HSET', meta, 'waiters', waiters and waiters .. ' ' .. waiter or waiter)
   end
 end

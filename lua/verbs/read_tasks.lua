@@ -8,7 +8,7 @@
 --   of a pending task, and (field, value)* of extra:ID without messages
 -- ERRORS: PSARGS
 -- INVARIANT: all values are of one moment.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(count)
 --- @include call/clock
 --- @include task/record

@@ -4,10 +4,12 @@
 -- ALSO: events
 -- ARGV: node inc moved limit
 --   moved: the counter that did not move; '' only lists
--- RETURNS: {word, (slot, lease)*}; word: down (now), moved (it renewed after all), listed
+-- RETURNS: {word, (slot, lease)*}
+--   word: down (the call marked the node down), moved (the counter has moved since), listed (the
+--   call only lists)
 -- ERRORS: PSARGS PSRECORD
--- INVARIANT: it frees no slot: the task goes back first, then release frees the slot. It covers the
---   whole span.
+-- INVARIANT: the script frees no slot: first requeue puts the task back, then release frees the
+--   slot. The script lists the leases of all bits that the node has.
 -- ATOMICITY: the bits change with the state.
 -- COMPLEXITY: O(span)
 --- @include node/free_bits
@@ -26,7 +28,7 @@ local function mark_down(node)
   note_event('down', {node = node.name, why = why})
 end
 
--- give_up: mark a node down if its counter still has not moved. Returns the word of the reply.
+-- give_up: mark a node down if its counter is still `moved`. Returns the word of the reply.
 local function give_up(node)
   local counter = redis.call('HGET', alive, node.name)
   if node.inc ~= args.inc or node.state == 'down'
@@ -65,7 +67,7 @@ refusal = bad_lease(slots, node)
 if refusal then
   return refusal
 end
-redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
 local reply = {args.moved ~= '' and give_up(node) or 'listed'}
 local has_lost = list_lost(reply, node, tonumber(args.limit))
 redis.call(has_lost and 'SADD' or 'SREM', lost, node.name)

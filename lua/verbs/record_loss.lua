@@ -1,13 +1,13 @@
--- record_loss: note, for people, that numbers went back which only grow: the server lost writes
--- that it had acknowledged.
+-- record_loss: note, for people, that the server lost writes that it had acknowledged: numbers that
+-- only grow have become smaller.
 -- KEYS: losses
 -- ALSO: events
 -- ARGV: seen keep_s
 --   seen: 'scheduler-1 submitted=150->120 p0=77->70': who saw it, and each number before and after
--- RETURNS: 1 if it is new, else 0
+-- RETURNS: 1 for a new loss, 0 for a loss that was noted before
 -- ERRORS: PSARGS
 -- INVARIANT: a hundred losses are kept at most; no decision rests on them.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(1)
 --- @include cluster/events
 
@@ -15,7 +15,7 @@ local refusal = bad_number('keep_s', args.keep_s, 1, 31536000)
 if refusal then
   return refusal
 end
-redis.call('HDEL', losses, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', losses, '') -- deletes nothing; see docs/decisions/0015
 if redis.call('HLEN', losses) >= 100 then
   redis.call('DEL', losses)
 end

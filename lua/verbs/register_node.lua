@@ -48,8 +48,8 @@ local function new_node(old, slots_offered, room)
   }
 end
 
--- keep_leases: widen the span of a node to its leases, and subtract their amounts from what it
--- has. Returns whether there are leases.
+-- keep_leases: give a node enough bits for the leases that earlier incarnations left, and subtract
+-- the amounts of these leases from the node's capacity. Returns whether there are leases.
 local function keep_leases(node, old, capacity)
   local has_leases = false
   each_lease(slots, old or node, function(slot, lease)
@@ -70,8 +70,8 @@ local function number_incarnation(node, old, known_inc)
   redis.call('HSET', meta, 'inc', node.inc)
 end
 
--- place_bits: give a node its bits: those that it had, or the lowest gap if it had fewer. Returns
--- how many bits were free before.
+-- place_bits: give a node its bits in `free`: the node's old bits, or the lowest gap that is large
+-- enough if the node had fewer bits. Returns how many of the old bits were free.
 local function place_bits(node, old)
   local number_free = 0
   if old then

@@ -17,10 +17,10 @@
 --- @include node/record
 --- @include cluster/wake
 local FIRST_BIT = {} -- node -> its first bit in `free`; false for a node that takes no claims
-local WIDTH = {} -- node -> how many bits it has there
+local WIDTH = {} -- node -> how many bits of `free` the node has
 local FREED = {} -- slot -> true, of the slots that this call frees
-local SEATS = {} -- the same slots, as a list
-local BITS = {} -- operations of BITFIELD that set their free bits
+local SEATS = {} -- the slots that this call frees, as a list
+local BITS = {} -- operations of BITFIELD that set the free bits of these slots to 1
 
 local names = {} -- of each row, its node; nil for a malformed row
 local numbers = {} -- of each row, the number of its first slot, as text
@@ -65,7 +65,7 @@ local function read_partition(seats, distinct, have_amounts)
   if have_amounts then
     ledgers = in_full().read_ledgers(left, names, count)
   end
-  redis.call('GETBIT', free, 0) -- finds a key of another type before the first write
+  redis.call('GETBIT', free, 0) -- raises an error for another type
 end
 
 -- free_slot: note that a slot is free.

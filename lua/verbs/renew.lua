@@ -4,13 +4,14 @@
 -- READS: nodes alive
 -- ARGV: node inc
 -- RETURNS: {ok, moved, state, drain}, {superseded, inc} or {lapsed}
---   superseded: a newer process has the name; lapsed: the node is down
+--   ok: the counter is `moved` now; superseded: a newer process has the node's name, with the
+--   incarnation inc; lapsed: the node is down, and its process must register again
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: only the node's present incarnation, while up or leaving, moves the counter. A record
 --   that contradicts the counter is corrected: no script writes the record without the counter, so
 --   the process that the counter names was not given up. A node that is up again has its bits
 --   again.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(1); O(slots of the node) if its record is corrected
 --- @include node/free_bits
 --- @include node/heartbeat
@@ -34,7 +35,8 @@ local function correct_record(node, inc, meta, slots, free, nodes)
   if node.state == 'down' then
     node.state = 'up'
   end
-  -- these three first: a key of another type is found before anything else is written
+  -- These three commands come first: they raise an error for a key of another type before the
+  -- script writes anything else.
   redis.call('HGET', slots, '')
   redis.call('GETBIT', free, 0)
   changed_nodes(meta)
@@ -47,7 +49,7 @@ if not node then
   return bad_node(nodes, args.node) or {'lapsed'}
 end
 local inc, moved, since = parse_counter(redis.call('HGET', alive, node.name))
-local is_named = inc == args.inc and not since -- the counter names this incarnation, and it is up
+local is_named = inc == args.inc and not since -- the counter is of this incarnation, and not down
 if node.inc ~= args.inc and not is_named then
   return in_full().answer_stale(node, inc, nodes, alive)
 end
@@ -55,7 +57,7 @@ if node.state == 'down' and not is_named then
   return {'lapsed'}
 end
 moved = string.format('%d', (moved or 0) + 1)
-redis.call('HDEL', alive, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', alive, '') -- deletes nothing; see docs/decisions/0015
 if is_named and (node.inc ~= inc or node.state == 'down') then
   in_full().correct_record(node, inc, meta, slots, free, nodes)
 end

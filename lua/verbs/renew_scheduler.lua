@@ -18,8 +18,8 @@
 --- @include call/batch
 --- @include cluster/events
 
--- remove_strays: remove entries that no member wrote. A member's own entry would come back with its
--- next renewal.
+-- remove_strays: remove entries that no member wrote. If the entry of a member is removed by
+-- mistake, the entry comes back with the member's next renewal.
 local function remove_strays()
   local members = redis.call('HGETALL', schedulers)
   for i = 1, #members, 2 do
@@ -33,8 +33,8 @@ local function remove_strays()
   end
 end
 
--- remove_lost: remove the member that the caller saw standing still, if it has not moved since.
--- Returns whether it was removed.
+-- remove_lost: remove the member whose counter the caller saw standing still, if the counter has
+-- not moved since. Returns whether the member was removed.
 local function remove_lost(me)
   local name, counter = string.match(args.lost, '^(%S+) (%d+)$')
   if not name or redis.call('HGET', schedulers, name) ~= counter then
@@ -75,7 +75,8 @@ local function lead(me, text)
   return new_text
 end
 
--- write_figures: write the figures that the caller tells of itself, for an hour.
+-- write_figures: write the caller's own figures, (name value)* of the call, into `stats` for an
+-- hour.
 local function write_figures()
   local figures = {}
   for _, row in rows() do
@@ -88,8 +89,8 @@ local function write_figures()
   end
 end
 
--- stay: keep the caller a member, or make it a member if there is room. Returns whether it joined,
--- and the leader's text.
+-- stay: keep the caller a member, or make the caller a member if there is room. Returns whether the
+-- caller joined, and the leader's text.
 local function stay(me, text)
   local is_member = redis.call('HEXISTS', schedulers, me) == 1
   if not is_member and not has_room() then
@@ -104,8 +105,8 @@ local function stay(me, text)
   return not is_member, new_text
 end
 
--- leave: remove the caller from the members and from the lead. Returns whether it was a member, and
--- the leader's text for a caller that leaves.
+-- leave: remove the caller from the members and from the lead. Returns whether the caller was a
+-- member, and the leader's text as the caller leaves it.
 local function leave(me, text)
   local was_member = redis.call('HDEL', schedulers, me) == 1
   if was_member then
@@ -131,7 +132,7 @@ if refusal then
   return refusal
 end
 local me = args.scheduler
-redis.call('HDEL', leader, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', leader, '') -- deletes nothing; see docs/decisions/0015
 local size_before = redis.call('HLEN', schedulers)
 remove_strays()
 local has_lost = remove_lost(me)

@@ -5,7 +5,7 @@
 -- RETURNS: 1 if it was repaired, 0 if it is sound
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: the queue of the kind stays as it is.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(log pending)
 --- @include kind/index
 
@@ -33,7 +33,7 @@ local line = redis.call('HGET', kinds, kind)
 if is_sound(queue, line, redis.call('ZSCORE', changed, kind)) then
   return 0
 end
-redis.call('HDEL', kinds, kind) -- first: a full server allows it, docs/decisions/0015
+redis.call('HDEL', kinds, kind) -- HDEL comes first, see docs/decisions/0015
 touch(kind)
 write_kinds(meta, kinds, changed)
 return 1

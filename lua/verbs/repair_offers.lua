@@ -1,5 +1,5 @@
--- repair_offers: forget what submit must not judge by: digests without a meaning, and wrong
--- answers.
+-- repair_offers: remove digests without a text, and wrong answers in `feasible`, because submit
+-- judges tasks by them.
 -- KEYS: meta shapes feasible names apps
 -- READS: meta
 -- ARGV: count (what text)*
@@ -9,7 +9,7 @@
 -- ERRORS: PSARGS
 -- INVARIANT: a digest that a node offers comes back with its offer; an answer comes back with the
 --   next submit that asks.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(count * nodes)
 --- @include call/clock
 --- @include kind/feasible
@@ -81,7 +81,7 @@ if refusal then
 end
 local number_forgotten = 0
 local has_digests = false
-redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
 for _, row in rows() do
   if row.what == 'question' then
     number_forgotten = number_forgotten + ask_again(offers, row.text)

@@ -1,21 +1,23 @@
 -- repair_partition: remove corrupt values from a partition, and rebuild what follows from the rest.
 -- KEYS: meta slots free left changed nodes alive lost notes, of any type
 -- ARGV: how
---   how: 'look' only reports what is corrupt or contradicts the rest; 'open' repairs that; 'shut'
---   repairs what cannot be read, and opens no bit that is shut: leases may be lost, and the leader
---   puts them back before it opens bits
+--   how: 'look' only reports what is corrupt or contradicts the rest
+--     'open' repairs what 'look' reports
+--     'shut' repairs what cannot be read, and sets no bit to 1: leases may be lost, and the leader
+--       puts them back before it calls with 'open'
 -- RETURNS: (key, field, text)* of what was corrupt; if nothing was, nothing has changed
 -- ERRORS: PSARGS
 -- INVARIANT: a sound lease stays. A record that contradicts the counter of a node that is up
 --   follows the counter, unless only the record's incarnation has leases. A node whose record is
 --   corrupt is down, with as many slots as its leases need: the leader recovers the leases, and the
 --   agent registers again. A drain survives in the record or in the note.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(slots of the partition)
 --- @include repair/damage
 --- @include repair/rebuild
 
--- remove_corrupt: remove what is corrupt, as far as it is not written anew as a whole.
+-- remove_corrupt: remove the corrupt fields of those keys that the script does not write anew as a
+-- whole.
 local function remove_corrupt(damage)
   for i = 1, #damage.reports, 3 do
     local any = damage.reports[i]

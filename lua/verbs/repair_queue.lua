@@ -12,7 +12,7 @@
 -- INVARIANT: the number of submissions only grows. A damaged number becomes a million more than the
 --   level: nobody can have submitted so many tasks since somebody saw the level. The content of
 --   deleted keys is made anew from the other keys, see docs/keys.md.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(kinds), 5,000 at most
 --- @include call/clock
 --- @include kind/line
@@ -31,7 +31,7 @@ local function report(key, field, text)
   reports[#reports + 1] = text
 end
 
--- mend: report a field of meta, and give it this number.
+-- mend: report a damaged field of meta, and note the number that a repair writes into the field.
 local function mend(field, text, number)
   report(meta, field, text or 'missing')
   mended[#mended + 1] = field
@@ -109,7 +109,8 @@ local function read_lines_of_kinds()
   if skipped[kinds] then
     return {}
   end
-  return redis.call('HLEN', kinds) <= 5000 and redis.call('HVALS', kinds) or nil
+  local is_short = redis.call('HLEN', kinds) <= 5000 -- more lines would take too long to read
+  return is_short and redis.call('HVALS', kinds) or nil
 end
 
 -- count_indexed: return the number of entries that the indexes of tasks have together; -1 without
@@ -148,7 +149,7 @@ end
 local lines = read_lines_of_kinds()
 local submitted = mend_meta(lines, tonumber(args.level))
 if args.how == 'repair' then
-  redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+  redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
   write_all('HSET', meta, mended)
 end
 return {size_of('HLEN', tasks), size_of('HLEN', messages), count_indexed(lines), submitted,

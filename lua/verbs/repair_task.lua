@@ -1,16 +1,19 @@
--- repair_task: repair a task whose hashes and indexes contradict each other. No script causes that.
+-- repair_task: repair a task whose hashes and indexes contradict each other. Only damage causes a
+-- contradiction: no script writes one.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:
 -- ALSO: events
 -- ARGV: id retention_s why kind run
 --   kind: '' or the kind in whose queue the task was seen, which may not be its own
 --   run: '' or what `running` should have for the task, because a lease was seen that says so
--- RETURNS: sound, gone, pending, failed, or the state of the task
---   sound: all keys agree, and nothing has changed; gone: the task was listed and has no record;
---   pending: it had no readable place; failed: its line is corrupt, or it has no message; any other
---   state: it is now in the index of this state only
+-- RETURNS: a word
+--   sound: all keys agree, and nothing has changed
+--   gone: the task was listed, and has no record
+--   pending: the task waits again, because it had no readable place
+--   failed: the task ended, because its line is corrupt or it has no message
+--   any other state: the task is in the index of this state only
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: afterwards the task is in the indexes of its state, and in no others.
--- ATOMICITY: whole; pending is a fence: a run that still goes on changes nothing.
+-- ATOMICITY: the whole call; pending is a fence: a run that still goes on changes nothing.
 -- COMPLEXITY: O(log pending)
 --- @include repair/task_facts
 --- @include task/transitions
@@ -25,7 +28,7 @@ end
 -- remove_wrong_entries: remove a task from the queues, from `later`, and from the records of ended
 -- tasks if they contradict; list its expiry if nobody would check it.
 local function remove_wrong_entries(task, home, kind_seen)
-  -- an order of '0': the order there may be another, so look for the first
+  -- The order '0' makes kind_line look for the first task: the entry may have any order.
   leave(home, task.id, '0')
   leave(kind_seen, task.id, '0')
   redis.call('ZREM', later, task.id)
@@ -37,7 +40,8 @@ local function remove_wrong_entries(task, home, kind_seen)
   end
 end
 
--- keep_end: leave a task that has ended in `ended` only; unreadable, it ends as failed.
+-- keep_end: leave a task that has ended in `ended` only. If its record cannot be read, the task
+-- ends as failed.
 local function keep_end(task, now)
   remove_from(task.id, messages, taken, running)
   redis.call('ZREM', dead, task.id)
@@ -49,7 +53,7 @@ local function keep_end(task, now)
   return task.is_readable and task.state or 'failed'
 end
 
--- fail: end a task that cannot run.
+-- fail: end as failed a task that cannot run, because its line or its message is damaged.
 local function fail(task, now)
   redis.call('ZREM', dead, task.id)
   end_unseen(task, 'failed', now, args.why .. ': ' .. task.flaw, args.retention_s)
@@ -58,8 +62,8 @@ local function fail(task, now)
   return 'failed'
 end
 
--- keep_run: leave a task in `running` only: its run is what may cost work. A run without a message
--- goes on; if the run is lost, the task fails.
+-- keep_run: leave a task in `running` only, because ending a run would lose its work. A run without
+-- a message goes on; if the run is lost, the task fails.
 local function keep_run(task)
   redis.call('HDEL', taken, task.id)
   redis.call('ZREM', dead, task.id)
@@ -81,7 +85,7 @@ local function keep_taken(task)
   return task.state
 end
 
--- was_dead: return whether a task belongs to the dead tasks.
+-- was_dead: return whether a damaged task was in the state dead.
 local function was_dead(task)
   local is_kept_dead = task.died and task.line.mark == '+' and not task.order
   return not task.owner and not task.run and (task.extra.ended_ms or is_kept_dead)

@@ -1,5 +1,5 @@
--- report_failures: keep the streaks of a node, and count what other nodes report of the same names
--- meanwhile.
+-- report_failures: keep the streaks of a node (failures in a row of one name), and count how often
+-- tasks of these names run and fail on other nodes meanwhile.
 -- KEYS: streaks dealt
 -- READS: streaks
 -- ARGV: count partition node inc since all (name runs failed length held)*
@@ -10,19 +10,21 @@
 --   runs, failed: numbers since the last report
 --   length: failures in a row that the node did not expect, else 0
 --   held: for how long the node holds the name back yet (ms), which schedulers obey
--- RETURNS: {now_ms, others, (row, runs, failed)*}: others is 1 if the cluster has other nodes; of
---   each streak of the node, the runs that other nodes reported
+-- RETURNS: {now_ms, others, (row, runs, failed)*}
+--   others: 1 if the cluster has other nodes, else 0
+--   row, runs, failed: for each streak of the node, the runs that other nodes reported of the name
+--     since the streak began, and how many of these runs failed
 -- ERRORS: PSARGS
 -- INVARIANT: 1,000 names with 100 streaks each at most; no claim depends on a streak. A line that
 --   no script writes is dropped. A repeated request counts its runs twice. A request that
 --   comes late holds a name back longer, by its delay.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(count * streaks of the name); O(nodes) for a new streak in a cluster of few nodes
 --- @include call/batch
 --- @include call/clock
 --- @include node/streak
-local MOST_NAMES = 1000
-local MOST_STREAKS = 100
+local MOST_NAMES = 1000 -- names that `streaks` has at most
+local MOST_STREAKS = 100 -- nodes that have a streak of one name at most
 local HOUR_MS = 3600000
 local fields = {}
 local ended_names = {}
@@ -98,7 +100,8 @@ local function merge_row(text, row, now)
   return lines, streak
 end
 
--- put_lines: note what is to be written of a name. A new name gets in while there is room.
+-- put_lines: note the lines of a name for the write at the end. A new name is noted only while
+-- there is room.
 local function put_lines(name, lines, is_new)
   if is_new and #lines > 0 then
     room = room - 1
@@ -128,7 +131,7 @@ end
 
 -- has_other_nodes: return whether the cluster has other nodes than this node.
 local function has_other_nodes()
-  if redis.call('HLEN', dealt) >= 100 then
+  if redis.call('HLEN', dealt) >= 100 then -- one node has fewer fields: do not read them all
     return true
   end
   for _, field in ipairs(redis.call('HKEYS', dealt)) do
@@ -151,7 +154,7 @@ merge_rows(texts, now, reply)
 if #reply > 2 and has_other_nodes() then
   reply[2] = 1
 end
--- A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- HDEL comes first: a full server allows a script that begins with HDEL, see docs/decisions/0015.
 redis.call('HDEL', streaks, '', unpack(ended_names, 1, math.min(#ended_names, 1000)))
 write_all('HSET', streaks, fields)
 return reply

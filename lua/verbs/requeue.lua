@@ -1,5 +1,4 @@
--- requeue: return a task whose attempt lost its lease to pending, if the task still has that
--- attempt at that place.
+-- requeue: let tasks wait again whose attempts lost their leases, if they have the attempt still.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ALSO: events
 -- READS: meta kinds changed later
@@ -12,8 +11,8 @@
 --     'recalled': the run was ended on purpose, or must not begin yet; its start does not count
 --     'unbegun': the run did not begin; its start does not count, and the task stays ready since
 --       before
--- RETURNS: a word per task: pending, dead (the starts are used up), cancelled (a cancel was asked
---   for), none
+-- RETURNS: a word per task: pending (the task waits), dead (its starts are used up), cancelled (a
+--   cancel was asked for), none (the task has another attempt or place)
 -- ERRORS: PSARGS
 -- INVARIANT: a task goes back before its slot is freed, which fences the run: a pending task cannot
 --   start or finish. A dead task stays while `dead` lists the task: the newest 10,000. `history`
@@ -60,7 +59,8 @@ local function is_current(task, row)
   return task.state == 'taken' or task.place == row.text
 end
 
--- count_starts: return how many starts of a task count, and whether this start does.
+-- count_starts: return the number of lost starts of a task with the present start, and whether the
+-- present start counts as lost.
 local function count_starts(task, how)
   local starts = tonumber(option(task.line, 'starts')) or 0
   local is_counted = task.state == 'running' and how ~= 'recalled' and how ~= 'unbegun'
@@ -144,7 +144,8 @@ look_at_index()
 for _, task in pairs(records) do
   look_at_home(task)
 end
--- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
 redis.call('HDEL', taken, '')
 local replies = {}
 for i, row in rows() do

@@ -13,7 +13,7 @@
 --- @include node/free_bits
 --- @include repair/contradictions
 
--- bad_seat: return the error reply for a node with a seat that has what is no lease, or nil.
+-- bad_seat: return the error reply for a node with a seat whose text is no lease, or nil.
 local function bad_seat(node)
   local bad_slot
   each_lease(slots, node, function(slot, lease)
@@ -103,7 +103,7 @@ local function put_back(text, lease)
   return 'back'
 end
 
-redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
 local refusal = find_bad_node() -- before anything is written
 if refusal then
   return refusal

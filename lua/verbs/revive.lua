@@ -39,9 +39,9 @@ end
 local function revive_task(task)
   local run = task.extra.run or ''
   local _, started = run_parts(run)
-  task.attempt = attempt_of(run) -- to_wait counts the takes from there
+  task.attempt = attempt_of(run) -- to_wait reads the number of takes from the attempt
   task.started = started
-  put_extra(task, 'why', args.why) -- first: a full server refuses it (docs/decisions/0015)
+  put_extra(task, 'why', args.why) -- comes first: a full server refuses it
   redis.call('HDEL', KEY.extra .. task.id, 'run', 'ended_ms')
   redis.call('ZREM', dead, task.id)
   set_option(task.line, 'starts', nil)

@@ -8,7 +8,7 @@
 -- RETURNS: rung, waiting (the inbox is not empty) or none (the lease is gone)
 -- ERRORS: PSARGS
 -- INVARIANT: a doorbell names a lease that exists.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(1)
 local lease = redis.call('HGET', slots, args.seat)
 if lease ~= args.text then
@@ -17,7 +17,8 @@ end
 if redis.call('LLEN', inbox) > 0 then
   return 'waiting'
 end
--- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
 redis.call('HDEL', slots, '')
 redis.call('LPUSH', inbox, lease)
 return 'rung'

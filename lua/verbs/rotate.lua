@@ -6,7 +6,7 @@
 -- ERRORS: PSARGS
 -- INVARIANT: the record of an ended task lives for 1 to 1.5 retentions, longer only while there is
 --   no leader.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(1); the memory of the oldest generation is freed in the background
 --- @include call/clock
 
@@ -40,7 +40,8 @@ local half_retention_ms = args.retention_s * 500
 if began and now - began < half_retention_ms then
   return 0
 end
--- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
 redis.call('HDEL', meta, '')
 redis.call('HSET', meta, 'rotated_ms', string.format('%d', now))
 if not began then

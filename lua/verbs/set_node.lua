@@ -1,10 +1,10 @@
--- set_node: say whether a node takes new claims: drain, over, undrain; suspect, trust; leaving;
--- ahead; offer. The runs of the node go on.
+-- set_node: change what a node does about claims, by one word: drain, over, undrain, suspect,
+-- trust, leaving, ahead or offer. The runs of the node go on.
 -- KEYS: meta slots free left nodes notes
 -- ALSO: events
 -- ARGV: channel partition node inc word note
 --   inc: '' for any process of that name (an operator), else the incarnation that is meant
---   note: depends on the word
+--   note: '' for the words undrain, trust and leaving
 --     drain: the terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for
 --     people and the leader
 --     over: the terms of the drain whose deadline has passed, so that the agent ends the runs
@@ -24,9 +24,10 @@
 --- @include node/free_bits
 --- @include node/note
 --- @include node/capacity
-local OF_STATE = {drain = 1, over = 1, undrain = 1, suspect = 1, trust = 1, leaving = 1} -- words
+-- The words of a call that change the node's state or drain; the other words are ahead and offer.
+local OF_STATE = {drain = 1, over = 1, undrain = 1, suspect = 1, trust = 1, leaving = 1}
 
--- read_note: return the note of the call, or what stands for an empty note.
+-- read_note: return the note of the call. For the word drain, '' is 'no deadline'.
 local function read_note()
   if args.note ~= '' then
     return args.note
@@ -43,7 +44,7 @@ local function bad_note(note)
   end
 end
 
--- copy_of: return a copy of what may change in a record.
+-- copy_of: return a table with the fields of a record that this script may change.
 local function copy_of(node)
   return {
     state = node.state,
@@ -72,7 +73,8 @@ local function change_state(node, word, note, old_note)
     node.state = 'suspect'
     new_note = note
   elseif word == 'trust' and node.drain == '0' and not is_terms(old_note) then
-    -- terms without a drain: a damaged drain, which repair_partition restores
+    -- The note has the terms of a drain, and the record has no drain: the record was damaged.
+    -- repair_partition restores the drain.
     new_note = ''
   end
   if is_suspect and word ~= 'suspect' then
@@ -84,8 +86,8 @@ local function change_state(node, word, note, old_note)
   return new_note
 end
 
--- change_node: change a node by the word of the call. Returns the new note, and the reply if the
--- node cannot be changed so.
+-- change_node: change a node by the word of the call. Returns the new note; or nil and the reply of
+-- a call that cannot change the node.
 local function change_node(node, note, old_note)
   local word = args.word
   if word == 'ahead' then
@@ -151,7 +153,7 @@ local new_note, reply = change_node(node, note, old_note)
 if reply then
   return reply
 end
-redis.call('HDEL', meta, '') -- first write, changes nothing: docs/decisions/0015
+redis.call('HDEL', meta, '') -- deletes nothing; see docs/decisions/0015
 write_note(node.name, new_note, old_note)
 write_change(node, old, note)
 return {'ok', node.state, node.drain}

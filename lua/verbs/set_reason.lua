@@ -5,7 +5,7 @@
 -- ERRORS: PSARGS
 -- INVARIANT: only the reasons in the lines of kinds change. The kinds get no new version:
 --   schedulers know the reasons.
--- ATOMICITY: whole.
+-- ATOMICITY: the whole call.
 -- COMPLEXITY: O(count)
 --- @include call/batch
 --- @include kind/line
@@ -23,7 +23,8 @@ for _, row in rows() do
     fields[#fields + 1] = string.format('%d %d %d%s', waiting, first, last, why)
   end
 end
--- Deletes nothing. A full server allows a script that begins with HDEL (docs/decisions/0015).
+-- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+-- docs/decisions/0015.
 redis.call('HDEL', kinds, '')
 write_all('HSET', kinds, fields)
 return #fields / 2

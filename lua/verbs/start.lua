@@ -4,7 +4,7 @@
 -- ALSO: tasks dead ended ended_1 ended_2 extra:
 -- READS: tasks messages taken running dead ended ended_1 ended_2
 -- ARGV: count most (id attempt text)*
---   most: how many of these tasks may run now; text: the doorbell's, which is the lease's
+--   most: how many of these tasks may run now; text: the text of the doorbell, which is the lease
 -- RETURNS: two values per task: 'ok', message; 'yours', message (the same place asks again);
 --   'wait', '' (`most` others run, or come before it in the queue's order); or 'refused', state of
 --   the task
@@ -81,7 +81,7 @@ local limit = tonumber(args.most) or 0
 local waits = count > limit and in_full().choose_waiting(limit, ids, owners, runs)
 local begun, new_runs, reply = judge_rows(ids, owners, runs, waits)
 if #begun > 0 then
-  redis.call('HDEL', taken, unpack(begun)) -- first: a full server allows it, docs/decisions/0015
+  redis.call('HDEL', taken, unpack(begun)) -- HDEL comes first, see docs/decisions/0015
   redis.call('HSET', running, unpack(new_runs))
 end
 return reply

@@ -8,16 +8,16 @@
 --   apps: `apps` of meta when the caller read what the apps declare, '' if the caller did not
 --   what: lines 'PRIORITY NAME NEEDS[ STRATEGY]', one for all equal tasks of the call
 --   kind: the number of such a line; options: see lib/task/submit_rows.lua
--- RETURNS: (row, word)* of tasks that were not submitted: exists, infeasible, unknown (no node
---   knows the name), next, stale; or for every row changed (the apps are others now), or elsewhere
---   (the queue has another number of shards)
+-- RETURNS: (row, word)* of the rows that created no task: exists (the id has a task)
+--   infeasible: no node could hold the task; unknown: no node knows the name
+--   next: the row is the task's successor; stale: the attempt that submits a successor has ended
+--   of every row: changed (`apps` of meta is another), elsewhere (so is the number of shards)
 -- ERRORS: PSARGS
 -- INVARIANT: a publication is one task however often it is submitted; a pending task is in the
 --   queue of its kind or in `later`, no other task is. A successor with another name or other needs
 --   than its task is judged as a new task is.
 -- ATOMICITY: each task by itself.
--- COMPLEXITY: O(log pending) per task; O(nodes) for the first task of its needs and name after the
---   nodes changed.
+-- COMPLEXITY: O(log pending) per task; O(nodes) for its kind's first task after the nodes changed
 --- @include task/resubmission
 --- @include kind/feasible
 --- @include kind/index
@@ -25,14 +25,14 @@
 --- @include task/submit_rows
 --- @include task/submission
 local CREATED = {} -- id -> true, of the tasks that this call creates
-local LINES = {} -- {id, line, ...} of these tasks
-local MESSAGES = {} -- {id, message, ...} of these tasks
+local LINES = {} -- {id, line, ...} of the tasks that this call creates
+local MESSAGES = {} -- {id, message, ...} of the tasks that this call creates
 
 local kinds_by_number -- the number of a line of `what`, as text -> the fields of its kind
-local ids -- of the rows
-local options_of -- row -> its options, if it has some
+local ids -- the ids of the rows
+local options_of -- row -> its options, of the rows with options
 local known -- of each row, the line or the text of the task that has the row's id; false for none
-local existing -- id -> record, of such tasks of rows with options
+local existing -- id -> record, of the known tasks whose rows have options
 
 -- read_known: read which ids have tasks already. Return an error reply or nil.
 local function read_known()
@@ -47,7 +47,7 @@ local function read_known()
       resubmitted[#resubmitted + 1] = ids[i]
     end
   end
-  redis.call('HEXISTS', messages, '') -- finds a key of another type before the first write
+  redis.call('HEXISTS', messages, '') -- raises an error for another type
   local refusal
   if next(options_of) then
     existing, refusal = in_full().load_existing(options_of, resubmitted)

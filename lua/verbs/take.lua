@@ -31,7 +31,7 @@
 --- @include task/transitions
 --- @include task/not_taken
 local GIVEN = {} -- the tasks of the reply: {row, id, attempt, ready_ms, ...}
-local ATTEMPTS = {} -- {id, attempt, ...} of these tasks
+local ATTEMPTS = {} -- {id, attempt, ...} of the tasks that this call gives
 local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/not_taken
 local LEAVING = {} -- kind -> how many tasks leave its queue
 local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
@@ -57,7 +57,8 @@ local function check_call()
   return refusal, waiters, undone
 end
 
--- take_first: take the first tasks of a kind, `limit` at most.
+-- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
+-- or into NOT_TAKEN. number: the row of the kind in this call.
 local function take_first(number, kind, limit, salt)
   local ids, id_behind = first_of(kind, limit)
   local size = #ids
@@ -94,8 +95,9 @@ local function take_first(number, kind, limit, salt)
   end
 end
 
--- choose_tasks: take the first tasks of all rows, and read what else is in their queues and has
--- come due. Writes nothing. Return an error reply or nil.
+-- choose_tasks: choose the first tasks of the kinds of all rows, and find the delayed tasks that
+-- have come due. Writes nothing. Returns an error reply or nil.
+-- undone: how many takes were undone; has_due: whether a delayed task may be due.
 local function choose_tasks(undone, has_due)
   local refusal = has_due and in_full().find_due(args.most, NOT_TAKEN)
   local salt = args.salt
@@ -111,13 +113,14 @@ local function choose_tasks(undone, has_due)
   return refusal
 end
 
--- write_tasks: write which tasks have come due, are taken, and cannot be taken.
+-- write_tasks: write the tasks that choose_tasks found: the due tasks, the taken tasks, and those
+-- that cannot be taken.
 local function write_tasks(has_due)
   local due_lines = has_due and in_full().enter_due()
   read_lines(kinds)
   announce(changed)
   if #TOUCHED == 0 then
-    redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it
+    redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing, but a full server refuses the call
   end
   if has_due then
     in_full().write_due(due_lines)

@@ -73,7 +73,7 @@ def say(text: object, to_stderr: bool = False) -> None:
 
 
 def tell(text: object, indent: int = 0) -> None:
-    """Print a sentence. On a terminal it is wrapped between words, and ids in it are short.
+    """Print a sentence. On a terminal the text is wrapped between words, and ids are short.
 
     indent: columns by which the second line and later lines are indented.
     """
@@ -100,9 +100,10 @@ def print_rows(
 ) -> None:
     """Print values as JSON, or as a table with a row for each value.
 
-    row: makes the cells of a value. empty: the sentence for no rows. missing: the text of
-    `explain_empty`; if there is any, it is printed instead of the empty table, and the exit code
-    is 1.
+    row: makes the cells of a value.
+    empty: the sentence for no rows.
+    missing: the text of `explain_empty`; if there is any, it is printed instead of the empty table,
+        and the exit code is 1.
     """
     if as_json:
         print_json(rows)

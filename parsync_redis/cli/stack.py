@@ -112,9 +112,10 @@ class Process:
 class LocalStack:
     """Starts and stops the processes of a cluster; a context manager that leaves nothing running.
 
-    url: a server that runs already; without it call `server`. logs: a folder for the log file of
-    each process. env: variables for all processes. The names of processes are 'scheduler-1',
-    'scheduler-2', ..., and for a worker the name of its node.
+    url: a server that runs already; without it call `server`.
+    logs: a folder for the log file of each process.
+    env: variables for all processes. The names of processes are 'scheduler-1', 'scheduler-2', ...,
+        and for a worker the name of its node.
     """
 
     def __init__(

@@ -36,8 +36,9 @@ _UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 class Column:
     """A column. rank: 0 is always shown; where room is short, larger ranks are left out first.
 
-    cut: the side at which a long value is cut, 'left' or 'right'; '' for never. prose: the values
-    are sentences. text: the values are no numbers, even if they look like numbers.
+    cut: the side at which a long value is cut, 'left' or 'right'; '' for never.
+    prose: the values are sentences.
+    text: the values are no numbers, even if they look like numbers.
     """
 
     name: str
@@ -55,7 +56,8 @@ def lay_out(
 ) -> list[str]:
     """Return the lines of a table of printable texts, the head first.
 
-    width: of a line, None for any length. wide: without a width, details are shown too.
+    width: of a line, None for any length.
+    wide: without a width, details are shown too.
     """
     all_columns = [column if isinstance(column, Column) else Column(column) for column in columns]
     indexes = range(len(all_columns))

@@ -81,7 +81,8 @@ def top(
 class _Reader(threading.Thread):
     """Reads the cluster in a thread, so that the page answers keys while the server does not reply.
 
-    glance: what was read last, None before the first reply. error: why the last read failed, or ''.
+    glance: what was read last, None before the first reply.
+    error: why the last read failed, or ''.
     read_s: monotonic time of the last reply.
     """
 
@@ -131,7 +132,8 @@ def page_lines(
 ) -> list[str]:
     """Return the lines of the page. Pure.
 
-    error: why the last read failed, '' if it did not; age_s: the age of the glance in seconds.
+    error: why the last read failed, '' if it did not;
+    age_s: the age of the glance in seconds.
     """
     if glance is None:
         return [f"cluster {cluster}: {error or 'it is being read'}"[:width], "", "q ends"]

@@ -78,10 +78,10 @@ class ParsyncClient:
         knows the task has joined.
 
         name, args, kwargs: the task's name and arguments. countdown: seconds from now before which
-        it does not start. expires: seconds from now, or a datetime, after which it is not started.
-        options: what the task asks for (slots, resources, ...; docs/options.md has the table),
-        queue (only nodes that consume it are candidates), and time_limit, link, headers, ... as in
-        Celery.
+        the task does not start. expires: seconds from now, or a datetime, after which the task is
+        not started. options: what the task asks for (slots, resources, ...; docs/options.md has the
+        table), queue (only nodes that consume it are candidates), and time_limit, link, headers,
+        ... as in Celery.
 
         Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the
         largest there is, if none could ever hold it. A cluster without nodes accepts any task,
@@ -97,10 +97,11 @@ class ParsyncClient:
 
         tasks: each is (name, args, kwargs), or a mapping with the arguments of `submit`. Batches
         are sent while an iterator is read, so millions of tasks need memory only for their ids.
+
         Raises what `submit` raises, with the index of the first offending task. All earlier batches
-        were submitted then. If the task was found before sending (arguments, options), nothing of
-        its batch was submitted; otherwise all tasks of its batch were that were not refused. No
-        later batch was submitted. Submitting the same ids again is safe.
+        were submitted then, and no later batch was. If a check before the sending (arguments,
+        options) found the task, no task of its batch was submitted. If the server refused the task,
+        the other tasks of its batch were submitted. Submitting the same ids again is safe.
         """
         return self._submitter.submit_many(tasks)
 
@@ -162,11 +163,15 @@ class ParsyncClient:
     ) -> dict[str, int]:
         """Cancel all tasks of a kind, of some names and in a state; return {"cancelled": 100000}.
 
-        The numbers are by word, as `cancel` returns it. kind: a kind as in `demand`, None for any.
-        name: a pattern, 'proj.*'. state: waiting, placed, or running; running tasks are `asked` to
-        end. A task that changes its state meanwhile is left alone, and its word is the new state. A
-        task that is submitted meanwhile may be left out. Raises InvalidInput, and AccessDenied if
-        this login may not list tasks.
+        The numbers are by word, as `cancel` returns it.
+
+        kind: a kind as in `demand`, None for any.
+        name: a pattern, 'proj.*'.
+        state: waiting, placed, or running; running tasks are `asked` to end. A task that
+            changes its state meanwhile is left alone, and its word is the new state. A task that is
+            submitted meanwhile may be left out.
+
+        Raises InvalidInput, and AccessDenied if this login may not list tasks.
         """
         chosen = Selection(state, name, kind and needs_given(kind))
         tasks = self.requests.do(lambda: find_selected(self.store, chosen))
@@ -201,9 +206,14 @@ class ParsyncClient:
     ) -> Explanation:
         """Return what would become of a task if a caller submitted it now.
 
-        Nothing is submitted. name: the task's name. queue, options: as for `submit`; the options
-        that the task's app declares apply as well. A countdown does not count. Raises InvalidInput.
-        The explanation says what `submit` would raise as Infeasible or UnknownTask.
+        Nothing is submitted.
+
+        name: the task's name.
+        queue, options: as for `submit`; the options that the task's app declares apply as well.
+            A countdown does not count.
+
+        Raises InvalidInput. The explanation says what `submit` would raise as Infeasible or
+        UnknownTask.
         """
         from ..inspect.explanation import explain_plan
 
@@ -242,10 +252,14 @@ class ParsyncClient:
         """Yield the newest `limit` events of the cluster, the oldest first.
 
         A task that is placed and succeeds makes no event. With `task` the steps in the task's
-        record come as well. since_ms, until_ms: only events from and until this server time. task,
-        node: only events of this task or node. events: only these words (`failed`, `down`, ...).
-        follow: continue for ever with new events, read four times a second. Raises InvalidInput,
-        and AccessDenied if this login may not read events.
+        record come as well.
+
+        since_ms, until_ms: only events from and until this server time.
+        task, node: only events of this task or node.
+        events: only these words (`failed`, `down`, ...).
+        follow: continue for ever with new events, read four times a second.
+
+        Raises InvalidInput, and AccessDenied if this login may not read events.
         """
         selection = Wanted.of(since_ms, until_ms, task, node, events)
         return self._events(selection, limit, follow)
@@ -289,9 +303,12 @@ class ParsyncClient:
     def purge(self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0) -> int:
         """Cancel waiting tasks, or delete the records of ended tasks; return their number.
 
-        state: waiting, succeeded, failed, cancelled or dead. name: a pattern, 'proj.*'.
-        older_than_s: only tasks that were submitted, or have ended, longer ago than this. A task
-        that is placed or runs is never touched. Raises InvalidInput.
+        state: waiting, succeeded, failed, cancelled or dead.
+        name: a pattern, 'proj.*'.
+        older_than_s: only tasks that were submitted, or have ended, longer ago than this. A
+            task that is placed or runs is never touched.
+
+        Raises InvalidInput.
         """
         tasks = self.requests.do(lambda: find_purgeable(self.store, state, name, older_than_s))
         return self.requests.do(lambda: purge_tasks(self.store, tasks))
@@ -314,8 +331,10 @@ class ParsyncClient:
         """Drain a node: it gets no new claims, also after a restart, and its runs go on.
 
         deadline_s: after so many seconds, counted by the leader, the remaining runs are ended and
-        placed elsewhere; these starts do not count. reason: a line for people. A second call
-        replaces the terms of the first. Raises InvalidInput.
+            placed elsewhere; these starts do not count.
+        reason: a line for people. A second call replaces the terms of the first.
+
+        Raises InvalidInput.
         """
         return self._set_node(node, "drain", drain_terms(deadline_s, reason))
 

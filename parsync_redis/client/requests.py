@@ -128,8 +128,10 @@ class Requests:
     def cancel(self, ids: Sequence[str], how: str = "SIGTERM", why: str = "cancelled") -> list[str]:
         """Cancel tasks by their encoded ids; return one word per task, see `cancel_words`.
 
-        Safe to repeat. how: the signal for a task that runs. why: the reason for the record of a
-        task that does not run.
+        Safe to repeat.
+
+        how: the signal for a task that runs.
+        why: the reason for the record of a task that does not run.
         """
 
         def cancel_batch(batch: Sequence[str]) -> list[str]:

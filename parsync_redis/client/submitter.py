@@ -77,8 +77,8 @@ class Submitter:
 
         first: the number of the first task, for errors; None for a single task.
         submissions: of the items, without what their apps declare, if the caller has made them. The
-        apps are read once. If they have changed since, submit writes nothing in that shard and says
-        so; then the apps are read again, and the tasks keep their ids.
+            apps are read once. If they have changed since, submit writes nothing in that shard and
+            says so; then the apps are read again, and the tasks keep their ids.
         """
         apps = self._apps
         if apps is None:

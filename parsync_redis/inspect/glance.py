@@ -36,7 +36,8 @@ class Glance:
     reasons: reason class -> number of waiting tasks.
     placed_s: tasks placed per second since the last look; None at the first look.
     conflicts: the share of claims that lost since the last look, 0 to 1; None without claims.
-    runs: the longest runs. runs_part: why `runs` may lack longer runs; '' if complete.
+    runs: the longest runs.
+    runs_part: why `runs` may lack longer runs; '' if complete.
     refusals: the servers that take no writes.
     """
 

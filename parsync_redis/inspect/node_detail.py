@@ -32,8 +32,8 @@ _MOST_NAMES: Final = 8
 class Occupant:
     """A task that holds slots of a node.
 
-    holds: the amounts and devices, as text. placed_ms, started_ms: POSIX milliseconds; started_ms
-    is None before the run begins.
+    holds: the amounts and devices, as text.
+    placed_ms, started_ms: POSIX milliseconds; started_ms is None before the run begins.
     """
 
     task: str
@@ -49,7 +49,8 @@ class Occupant:
 class NodeDetail:
     """A node with its occupants by slot, the waiting kinds that fit it, and its last failures.
 
-    now_ms: the server's time. failures_part: why `failures` may lack failures; '' if complete.
+    now_ms: the server's time.
+    failures_part: why `failures` may lack failures; '' if complete.
     """
 
     node: NodeView

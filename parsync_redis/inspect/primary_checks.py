@@ -109,7 +109,7 @@ def judge_primary(
 ) -> Iterator[Check]:
     """Warn of what makes the loss of a primary worse.
 
-    That is: no replica, a replica that lags behind, and two settings.
+    Three things do: no replica, a replica that lags behind, and two settings.
     """
     replicas = _replicas(info)
     if not replicas:

@@ -51,8 +51,10 @@ log = logging.getLogger("parsync.agent")
 class Parsync:
     """Parsync of one Celery app.
 
-    url: the server's address; by default PARSYNC_URL, else the app's broker. cluster: the cluster's
-    name; by default PARSYNC_CLUSTER. Raises InvalidInput if the app has a Parsync already.
+    url: the server's address; by default PARSYNC_URL, else the app's broker.
+    cluster: the cluster's name; by default PARSYNC_CLUSTER.
+
+    Raises InvalidInput if the app has a Parsync already.
     """
 
     def __init__(self, app: Celery, url: str | None = None, cluster: str | None = None) -> None:
@@ -155,8 +157,10 @@ class Parsync:
     ) -> None:
         """Submit a message that Celery made.
 
-        queue: as `queue_of` returns it. pauses: as for `ParsyncClient.send`. Raises InvalidInput,
-        UnknownTask, Infeasible or ServerUnreachable.
+        queue: as `queue_of` returns it.
+        pauses: as for `ParsyncClient.send`.
+
+        Raises InvalidInput, UnknownTask, Infeasible or ServerUnreachable.
 
         An id that is published again after its end begins a new life, as with Celery. A run
         publishes with the number of its own task's life. So when a lost run is repeated, its

@@ -21,7 +21,7 @@ from typing import Final
 MAX_QUEUED_WORK: Final = 1000
 """Maximum number of pieces of work that wait."""
 AT_EXIT_S: Final = 1.0
-"""How long a process that ends waits for the work."""
+"""Seconds for which a process that ends waits for the work."""
 
 log = logging.getLogger("parsync")
 Work = Callable[[], object]
@@ -49,7 +49,10 @@ class Background:
         self._thread: _Thread | None = None
 
     def do(self, work: Work) -> None:
-        """Have `work` done soon. This does not wait or raise: it drops work that cannot be done."""
+        """Have `work` done soon, in the thread of this process.
+
+        The call does not wait, and raises nothing: work that cannot be done is dropped.
+        """
         try:
             with _lock:
                 thread = self._thread

@@ -34,7 +34,7 @@ _MAPS: Final = ("celery.map", "celery.starmap", "celery.chunks")
 """Celery's own tasks that run a user's task: parsync places them if they ask for it."""
 
 KNOWN_S: Final = 3.0
-"""How long an answer of the server about a task is valid.
+"""Seconds for which an answer of the server about a task is valid.
 
 The fact that the server does not answer is valid for as long.
 """
@@ -269,7 +269,7 @@ def _may_be_placed(name: str, task: Task) -> bool:
 def check_declarations(app: Celery) -> None:
     """Have `app.task` check the options of a declaration.
 
-    A worker would check them at its start. A misspelt `parsync` is warned of.
+    A worker would check the declarations at its start. A misspelt `parsync` is warned of.
     """
     celery_task = app.task
     if getattr(celery_task, "of_parsync", False):

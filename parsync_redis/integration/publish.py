@@ -71,9 +71,10 @@ class Full(ServerFull, OperationalError):
 class Capture:
     """Stands where Celery expects a kombu Producer, and submits the task.
 
-    All other calls go to the real producer. The next publish is of the event task-sent, which goes
-    to the broker in the background. Over a producer of the caller's own the event goes at once,
-    because only the caller knows when that producer is free.
+    All other calls go to the real producer. The first publish is the task's message. The second is
+    Celery's event task-sent: a thread in the background sends the event to the broker. Over a
+    producer of the caller's own the event goes at once, because only the caller knows when that
+    producer is free.
     """
 
     def __init__(
@@ -90,20 +91,21 @@ class Capture:
 
     # Any: kombu's arguments, each of its own type
     def publish(self, body: object, headers: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Serialize as kombu would, and submit; raises what `Parsync.submit` raises.
+        """Serialize as kombu would, and submit; the second call publishes the event task-sent.
 
-        Errors for which Celery would raise OperationalError are OperationalErrors as well.
+        Raises what `Parsync.submit` raises. Errors for which Celery would raise OperationalError
+        are OperationalErrors as well.
         """
         if self._submitted:
             pool = self._parsync.app.producer_pool
-            # a pool without a limit notes nothing
+            # a pool without a limit does not note its connections
             from_pool = not pool.limit or self._producer in pool._dirty
-            if from_pool:  # in use, and given back after this call
+            if from_pool:  # Celery gives this producer back to its pool after this call
                 self._parsync.background.do(
                     lambda: self._publish_event(body, headers=headers, **kwargs)
                 )
             else:
-                # Celery keeps the event if that fails
+                # Celery keeps the event if the send fails
                 self._producer.publish(body, headers=headers, **kwargs)
             return
         if not isinstance(headers, dict) or "task" not in headers:

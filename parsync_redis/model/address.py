@@ -60,7 +60,7 @@ def as_redis(url: str) -> str:
 def with_password(url: str, password: str) -> str:
     """Return the address with this password, unless the address has a password."""
     scheme, _, location = url.partition("://")
-    # of several Sentinels, as Celery writes them, the first has it
+    # of several Sentinels, in Celery's form, the first has the query
     location, semicolon, more_sentinels = location.partition(";")
     credentials, separator, place = location.rpartition("@")
     if ":" in credentials:
@@ -90,10 +90,14 @@ def check_address(url: str) -> str:
 class Service:
     """A service that Sentinels watch.
 
-    sentinels: (host, port) of each Sentinel. min_others: the number of other Sentinels that a
-    Sentinel must know to be believed. db: the server's database. login: user and password of the
-    server. sentinel_login: user and password of the Sentinels. options: the server's other options,
-    as text. sentinel_tls: the TLS options of the Sentinels. secured: whether the server has TLS.
+    sentinels: (host, port) of each Sentinel.
+    min_others: the number of other Sentinels that a Sentinel must know to be believed.
+    db: the server's database.
+    login: user and password of the server.
+    sentinel_login: user and password of the Sentinels.
+    options: the server's other options, as text.
+    sentinel_tls: the TLS options of the Sentinels.
+    secured: whether the server has TLS.
     sentinel_secured: whether the Sentinels have TLS.
     """
 

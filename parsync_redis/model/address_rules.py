@@ -58,7 +58,7 @@ TLS_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "ssl_min_version": (r"769|77[0-2]", "771 (TLS 1.2) or 772 (TLS 1.3)"),
     "ssl_password": _ANY_TEXT,
 }
-"""The same for addresses with TLS."""
+"""The options of an address with TLS, and the rule of each value."""
 
 SENTINEL_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "min_other_sentinels": _WHOLE_NUMBER,
@@ -69,7 +69,7 @@ SENTINEL_OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "service": _ANY_TEXT,
     "ssl": _BOOLEAN,
 }
-"""The same for Sentinels."""
+"""The options of an address with Sentinels, and the rule of each value."""
 
 
 class BadAddress(ValueError):

@@ -2,8 +2,8 @@
 
     1   0.5   4294967296   1.125
 
-The text is what Redis stores. It has no zeros at its end, so that equal amounts have equal texts.
-No amount is ever a float: lua/lib/node/thousandths.lua computes with the whole part and the
+Redis stores this text. The text has no zeros at its end, so that equal amounts have equal texts. No
+amount is ever a float: lua/lib/node/thousandths.lua computes with the whole part and the
 thousandths apart.
 """
 

@@ -12,9 +12,10 @@ from .text import BOOKING
 class Booking:
     """The booking of a node.
 
-    from_ms: when the node is expected to have room for the task (server time). task: the task's
-    encoded id. at_ms: when the node was booked. Any task of the same kind may take the room, and
-    the booking ends then.
+    from_ms: when the node is expected to have room for the task (server time).
+    task: the task's encoded id.
+    at_ms: when the node was booked. Any task of the same kind may take the room, and the booking
+        ends then.
     """
 
     node: str
@@ -37,9 +38,9 @@ class Booking:
     def bars(self, name: str, needs: str, run_ms: float | None, now_ms: int) -> bool:
         """Return True if a task may not go to the booked node.
 
-        Such a task would take what the booked kind waits for, and hold it beyond `from_ms`. run_ms:
-        the 95th percentile of the run times of the task's name there; None if no run time is known,
-        which counts as too long.
+        Such a task would take slots or amounts that the booked kind waits for, and hold them beyond
+        `from_ms`. run_ms: the 95th percentile of the run times of the task's name there; None if no
+        run time is known, which counts as too long.
         """
         booked_kind = split_kind(self.kind)
         if booked_kind[:2] == (name, needs):

@@ -22,9 +22,10 @@ class ClaimOutcome(StrEnum):
 class Claim(NamedTuple):
     """A request for slots of one node, for one attempt of a task.
 
-    epoch: the epoch of the partition copy from which the scheduler decided. inc: the node's
-    incarnation. first: the node's first bit. asked: the amounts that the task needs, 'gpu=1
-    mem=4096'.
+    epoch: the epoch of the partition copy from which the scheduler decided.
+    inc: the node's incarnation.
+    first: the node's first bit.
+    asked: the amounts that the task needs, 'gpu=1 mem=4096'.
     """
 
     task: str
@@ -47,7 +48,8 @@ class Claim(NamedTuple):
     def won(self, since_ms: int, held_amounts: str = "") -> Place:
         """Return the place of the won claim.
 
-        since_ms: when it won. held_amounts: as in `Place.asked`; those of the claim if empty.
+        since_ms: when it won.
+        held_amounts: as in `Place.asked`; those of the claim if empty.
         """
         amounts = held_amounts or self.asked
         return Place(

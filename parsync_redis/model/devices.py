@@ -107,8 +107,9 @@ def asks_any(kinds: Iterable[str], needed: Iterable[tuple[str, int]]) -> bool:
 def hold(free: Mapping[str, int], needed: Iterable[tuple[str, int]]) -> dict[str, int] | None:
     """Return the amounts that a task would hold on a node; None if too little is free.
 
-    free: the node's free amounts. needed: the amounts that the task needs. The returned amounts
-    name devices: the fullest devices that have enough.
+    free: the node's free amounts.
+    needed: the amounts that the task needs. The returned amounts name devices: the fullest devices
+        that have enough.
     """
     amounts = dict(needed)
     if all(free.get(name, undeclared(name)) >= amount for name, amount in amounts.items()):
@@ -183,8 +184,9 @@ def device_amounts(
 ) -> dict[str, int]:
     """Return the amounts of an offer with these devices; raises InvalidInput.
 
-    devices: {kind: indexes}. resources: {'KIND.NAME' (gpu.mem): amount of each device of the kind,
-    or 'KIND.NAME@INDEX': amount of one device}.
+    devices: {kind: indexes}.
+    resources: {'KIND.NAME' (gpu.mem): amount of each device of the kind, or 'KIND.NAME@INDEX':
+        amount of one device}.
     """
     indexes_by_kind = {
         check_name("device name", kind): [_index(kind, number) for number in numbers]

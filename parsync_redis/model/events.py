@@ -54,7 +54,7 @@ STEP_IN_WORDS: Final[Mapping[str, str]] = {
 }
 """The steps of a task that goes well.
 
-They are no events: the task's record has their times.
+These steps are no events: the task's record has their times.
 """
 
 EVENT_FIELDS: Final = ("task", "name", "node", "attempt", "scheduler", "why", "by")
@@ -70,9 +70,11 @@ SAME_MS: Final = 1000
 class Event:
     """A thing that happened.
 
-    at_ms: server time. event: a word of EVENT_IN_WORDS. task, name, node, ...: what the event is
-    about; '' if unknown. id: stream and entry, 'q0/1795631551378-0'; '' for a step of a task, which
-    comes from the task's record. by: who caused or saw the event.
+    at_ms: server time.
+    event: a word of EVENT_IN_WORDS. task, name, node, ...: what the event is about; '' if unknown.
+    id: stream and entry, 'q0/1795631551378-0'; '' for a step of a task, which comes from the task's
+        record.
+    by: who caused or saw the event.
     """
 
     id: str
@@ -149,8 +151,9 @@ class Event:
 class Wanted:
     """A selection of events.
 
-    since_ms, until_ms: server time. task, node: '' selects all. events: words of EVENT_IN_WORDS; ()
-    selects all.
+    since_ms, until_ms: server time.
+    task, node: '' selects all.
+    events: words of EVENT_IN_WORDS; () selects all.
     """
 
     since_ms: int = 0

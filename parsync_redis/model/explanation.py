@@ -25,10 +25,11 @@ class Outlook(StrEnum):
 class Obstacle:
     """A reason why a node does not take a task.
 
-    rule: the name of the rule that the node fails. static: True if the node could not hold the task
-    even if it were empty. what: the resource, condition or state in question, equal for similar
-    nodes. why: a sentence without its subject, which is the node. short: the missing amount; 0 if
-    nothing is missing in numbers.
+    rule: the name of the rule that the node fails.
+    static: True if the node could not hold the task even if it were empty.
+    what: the resource, condition or state in question, equal for similar nodes.
+    why: a sentence without its subject, which is the node.
+    short: the missing amount; 0 if nothing is missing in numbers.
     """
 
     rule: str
@@ -105,12 +106,16 @@ class Step:
 class Choice:
     """The choice of a node for a task, as its scheduler saw the cluster.
 
-    Schedulers record some of their choices in each gap. strategy: latency or quality, at that
-    moment. age_s: the age of the partition copy when the claim was judged. steps: the rules in
-    order; a last step `not kept back` is there if nodes with a scarce resource had a seat as well.
-    score: the node's score. best: the highest score among the remaining nodes. rank: 1 if no
-    remaining node is better. lost_to: the tasks that had the slots of earlier claims, '' for a slot
-    that was closed.
+    Schedulers record some of their choices in each gap.
+
+    strategy: latency or quality, at that moment.
+    age_s: the age of the partition copy when the claim was judged.
+    steps: the rules in order; a last step `not kept back` is there if nodes with a scarce resource
+        had a seat as well.
+    score: the node's score.
+    best: the highest score among the remaining nodes.
+    rank: 1 if no remaining node is better.
+    lost_to: the tasks that had the slots of earlier claims, '' for a slot that was closed.
     """
 
     scheduler: str
@@ -162,14 +167,18 @@ class Choice:
 class Explanation:
     """The explanation of a task, or of a planned task, whose id is ''.
 
-    why: one sentence. classes: all nodes, those that lack least first. nearest: the node that lacks
-    least, '' without nodes. holders: the tasks that hold what that node lacks; the task that ends
-    first comes first. ahead: the number of waiting tasks that come before this task and could go to
-    a node that fits it; None if there are too many kinds and nodes to count. ahead_alike: those of
-    `ahead` with equal needs. start: the forecast of its start; None if unknown, or if the task does
-    not wait. no_forecast: why a waiting task has no `start`. remedies: changes of which each lets
-    the task run, once the tasks before it have gone. history: lost attempts, and why they left
-    their nodes. choice: why the task has its place; None if the choice was not recorded.
+    why: one sentence.
+    classes: all nodes, those that lack least first.
+    nearest: the node that lacks least, '' without nodes.
+    holders: the tasks that hold what that node lacks; the task that ends first comes first.
+    ahead: the number of waiting tasks that come before this task and could go to a node that fits
+        it; None if there are too many kinds and nodes to count.
+    ahead_alike: those of `ahead` with equal needs.
+    start: the forecast of its start; None if unknown, or if the task does not wait.
+    no_forecast: why a waiting task has no `start`.
+    remedies: changes of which each lets the task run, once the tasks before it have gone.
+    history: lost attempts, and why they left their nodes.
+    choice: why the task has its place; None if the choice was not recorded.
     """
 
     id: str

@@ -76,8 +76,8 @@ def read_moment(
 ) -> int:
     """Return a moment in ms since 1970; raises InvalidInput.
 
-    zone: the time zone of texts without one; None is this machine's. after_ms: a time of day is the
-    first from then on; without `after_ms` it is the last before now.
+    zone: the time zone of texts without one; None is this machine's.
+    after_ms: a time of day is the first from then on; without `after_ms` it is the last before now.
     """
     if ago := _AGO.fullmatch(text):
         return max(0, now_ms - round(1000 * float(ago[1]) * _UNITS_S[ago[2]]))

@@ -1,6 +1,6 @@
 """Needs and offers: what a task needs of a node, and what a node has.
 
-Both are the same kind of text.
+Needs and offers are the same kind of text.
 
     slots=2 gpu=0.5 mem=4294967296 gpu_model:a100
 
@@ -62,8 +62,9 @@ def check_slots(value: object) -> int:
 class Resources:
     """Slots, amounts of resources and labels: a task's needs or a node's offer.
 
-    amounts: in thousandths (model/amount.py). labels: pairs of a label's name and a value, in needs
-    a condition. A name may come several times.
+    amounts: in thousandths (model/amount.py).
+    labels: pairs of a label's name and a value, in needs a condition. A name may come several
+        times.
     """
 
     slots: int = 1
@@ -89,9 +90,11 @@ class Resources:
     ) -> "Resources":
         """Return the offer of a node; raises InvalidInput.
 
-        labels: {name: value or list of values}. reserved: further labels, which no user may set.
-        devices: {kind: indexes}. of_devices: amounts of each device. shared: tasks that need no
-        device may go to the node.
+        labels: {name: value or list of values}.
+        reserved: further labels, which no user may set.
+        devices: {kind: indexes}.
+        of_devices: amounts of each device.
+        shared: tasks that need no device may go to the node.
         """
         offer = cls._checked(slots, resources, labels, _values_of, reserved)
         if not devices and not of_devices:
@@ -116,8 +119,8 @@ class Resources:
     ) -> "Resources":
         """Return the needs of a task; raises InvalidInput.
 
-        require: {label: what the task requires}, see `conditions_of`. reserved: further labels,
-        which no user may set.
+        require: {label: what the task requires}, see `conditions_of`.
+        reserved: further labels, which no user may set.
         """
         return cls._checked(slots, resources, require, conditions_of, reserved, of_devices=True)
 

@@ -39,8 +39,11 @@ def trial_s(note: str) -> float | None:
 class NodeState(StrEnum):
     """The state of a node.
 
-    draining: up, but an operator lets it get no new tasks. suspect: alive, but its tasks did not
-    start or fail, or its pool has no process. leaving: it shuts down.
+    up: the node gets tasks.
+    draining: the node is up, but an operator keeps new tasks away.
+    suspect: the node is alive, but its tasks fail or did not start, or its pool has no process.
+    leaving: the node shuts down.
+    down: the node's lease has ended, or the node has left.
     """
 
     UP = "up"
@@ -74,10 +77,11 @@ def trust_remedy(node: str, note: str) -> str:
 class Node:
     """A node; its slots have the bits first .. first + span - 1 of its partition's bitmap.
 
-    state: up, suspect, leaving or down. drain: 0; 1 while an operator drains the node; 2 when the
-    deadline of the drain has passed. ahead: the number of open waiting seats behind the slots; None
-    without such seats. A negative number counts closed slots: the pool has lost processes, and
-    tasks behind the slots use the remaining ones.
+    state: up, suspect, leaving or down.
+    drain: 0; 1 while an operator drains the node; 2 when the deadline of the drain has passed.
+    ahead: the number of open waiting seats behind the slots; None without such seats. A negative
+        number counts closed slots: the pool has lost processes, and tasks behind the slots use the
+        remaining ones.
     """
 
     name: str
@@ -142,7 +146,9 @@ MAX_REASON: Final = 200
 def drain_terms(deadline_s: float | None, reason: str) -> str:
     """Return the terms of a drain, 'deadline_s=600: a new disk' or 'no deadline'.
 
-    deadline_s: seconds, None for no deadline. Raises InvalidInput.
+    deadline_s: seconds, None for no deadline.
+
+    Raises InvalidInput.
     """
     if deadline_s is not None and not (
         type(deadline_s) in (int, float) and 0 <= deadline_s <= MAX_DEADLINE_S

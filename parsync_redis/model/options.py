@@ -35,13 +35,17 @@ ONE_SLOT: Final = Resources.of()
 class Option:
     """An option of a task.
 
-    default: the value without the option; None counts as not set if it is the default. valid, rule:
-    the check of a value, and the rule in words. flag, help: of `parsync submit`. value: the type of
-    the flag's value; Mapping for NAME=VALUE (repeat), list for one of several texts (repeat).
-    example: a value other than the default. stored: whether the task's record keeps the option in a
-    field of that name, so that a retry and a requeue have it too. An option that is not stored
-    matters at the submit only, or is part of the needs. celerys: whether Celery has an option of
-    that name, which goes first; only the client takes parsync's.
+    default: the value without the option; None counts as not set if it is the default.
+    valid, rule: the check of a value, and the rule in words.
+    flag, help: of `parsync submit`.
+    value: the type of the flag's value; Mapping for NAME=VALUE (repeat), list for one of several
+        texts (repeat).
+    example: a value other than the default.
+    stored: whether the task's record keeps the option in a field of that name, so that a retry and
+        a requeue have it too. An option that is not stored matters at the submit only, or is part
+        of the needs.
+    celerys: whether Celery has an option of that name, which goes first; only the client takes
+        parsync's.
     """
 
     name: str
@@ -80,8 +84,8 @@ def unknown_option(
 ) -> InvalidInput:
     """Return the error of an unknown option, with a suggestion.
 
-    noun: 'option' or 'parsync option'. value: the option's value; if it begins with a digit, the
-    option may be meant as a resource.
+    noun: 'option' or 'parsync option'.
+    value: the option's value; if it begins with a digit, the option may be meant as a resource.
     """
     words = list(valid_words)
     hint = f"; did you mean {close}?" if (close := close_to(name, words)) else ""
@@ -159,18 +163,18 @@ OPTIONS: Final = (
         'a list of taints, ["spot"]',
         "--tolerate",
         list,
-        "A taint of nodes that it tolerates: spot (repeat).",
+        "A taint of nodes that the task tolerates: spot (repeat).",
         ["spot"],
     ),
     Option(
         "apart",
         "",
         is_word,
-        f"{APART_RULE}: tasks with the same one are never on one node; "
+        f"{APART_RULE}: tasks with the same word are never on one node; "
         "apart by other labels does not exist",
         "--apart",
         str,
-        "A word: no two tasks with the same one run on one node.",
+        "A word: tasks with the same word never run on one node.",
         "web",
     ),
     Option(
@@ -264,10 +268,13 @@ class TaskOptions:
     """The checked options of one task.
 
     The options come from `parsync={...}` in Celery, keyword arguments of the client, or flags of
-    the CLI. needs: slots, resources, require, tolerate and apart. near: the task to be near to;
-    submit replaces it by a label in the needs. expires: seconds, None for never; only in a Celery
-    task's own options, because all other callers say `expires` as Celery does. max_starts: None for
-    the cluster's value.
+    the CLI.
+
+    needs: slots, resources, require, tolerate and apart.
+    near: the task to be near to; submit replaces it by a label in the needs.
+    expires: seconds, None for never; only in a Celery task's own options, because all other callers
+        say `expires` as Celery does.
+    max_starts: None for the cluster's value.
     """
 
     needs: Resources = ONE_SLOT

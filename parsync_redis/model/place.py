@@ -31,8 +31,9 @@ MAX_PLACE: Final = 131_072
 class Place:
     """The slots of one node that an attempt holds; the first slot leads.
 
-    inc: the node's incarnation. since_ms: when the claim was committed (server time). asked: the
-    amounts that the attempt holds, 'gpu=1 mem=4096', with devices 'gpu@1=0.5 mem=4096'.
+    inc: the node's incarnation.
+    since_ms: when the claim was committed (server time).
+    asked: the amounts that the attempt holds, 'gpu=1 mem=4096', with devices 'gpu@1=0.5 mem=4096'.
     """
 
     task: str

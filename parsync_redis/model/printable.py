@@ -27,7 +27,7 @@ def printable(text: object) -> str:
 def guard_logs() -> None:
     """Make the records of parsync's loggers printable, with the texts of exceptions."""
     for name in LOGGER_SUFFIXES:
-        # a second time changes nothing
+        # a second call changes nothing
         logging.getLogger(f"parsync{name}").addFilter(_make_printable)
 
 

@@ -32,8 +32,8 @@ _ATTEMPT_OWNER: Final = re.compile(r"\d{1,9}@\d{1,15}\.(.+)\.\w+", re.ASCII)
 class TaskLine:
     """The line of a task in `tasks`; times are the server's, in ms.
 
-    takes: how often the task was taken before it last began to wait. marked: whether the task has
-    rare fields.
+    takes: how often the task was taken before it last began to wait.
+    marked: whether the task has rare fields.
     """
 
     takes: int
@@ -77,10 +77,14 @@ class TaskLine:
 class Record:
     """The record of a task at one moment.
 
-    state: `gone` without a record. now_ms: the server's time of the read. text: the line as stored.
-    line: the parsed line; None if missing or damaged. place, started_ms: of its run, or of the last
-    run if the task has ended. ended_ms, why: of its end. kind_line: the line of its kind if the
-    task is pending. extra: its rare fields.
+    state: `gone` without a record.
+    now_ms: the server's time of the read.
+    text: the line as stored.
+    line: the parsed line; None if missing or damaged.
+    place, started_ms: of its run, or of the last run if the task has ended.
+    ended_ms, why: of its end.
+    kind_line: the line of its kind if the task is pending.
+    extra: its rare fields.
     """
 
     id: str

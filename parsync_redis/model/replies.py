@@ -19,10 +19,11 @@ class Took:
     """The reply of `take` for one shard: the tasks that were taken, and the changes of `kinds`.
 
     version: the version of the scheduler's copy after `changes`; the next take gets it as `since`.
-    more: further changes are there, so the scheduler asks again. anew: the scheduler drops its copy
-    before it applies the changes. changes: (kind, line) in order; the line is '' if no task of the
-    kind waits. failed: (id, why) of tasks that ended because their records are damaged. due_ms:
-    when the next delayed task is due, None without one. All times are the server's.
+    more: further changes are there, so the scheduler asks again.
+    anew: the scheduler drops its copy before it applies the changes.
+    changes: (kind, line) in order; the line is '' if no task of the kind waits.
+    failed: (id, why) of tasks that ended because their records are damaged.
+    due_ms: when the next delayed task is due, None without one. All times are the server's.
     """
 
     version: str
@@ -52,8 +53,10 @@ class Snapshot:
     """The reply of `read_partition`.
 
     bits: the bitmap of free slots, None if nothing changed; bit 0 is the most significant of the
-    first byte. left: {node: free amounts as text, '' for none}. whole: whether `left` has all nodes
-    with amounts; otherwise it has the nodes whose amounts changed since the version of the copy.
+        first byte.
+    left: {node: free amounts as text, '' for none}.
+    whole: whether `left` has all nodes with amounts; otherwise it has the nodes whose amounts
+        changed since the version of the copy.
     damaged: some amounts could not be read and are ''.
     """
 

@@ -12,7 +12,10 @@ MIN_RUNS_ELSEWHERE: Final = 5
 MIN_TRIES: Final = 3
 """The least number of reports in which a black hole's streak went on."""
 MAX_CHANCE: Final = 1e-4
-"""A node is a black hole if its failures are less likely than this by other nodes' failure rate."""
+"""Probability below which the failures of a node make it a black hole.
+
+The probability is computed from the failure rate of other nodes.
+"""
 
 
 def chance_of(failed: int, runs: int, tries: int) -> float:
@@ -33,8 +36,9 @@ class Elsewhere(NamedTuple):
 class Compared(NamedTuple):
     """The answer to a node's report.
 
-    now_ms: the server's time. others: whether other nodes exist. elsewhere: what they report, by
-    task name.
+    now_ms: the server's time.
+    others: whether other nodes exist.
+    elsewhere: what they report, by task name.
     """
 
     now_ms: int
@@ -46,10 +50,13 @@ class Compared(NamedTuple):
 class Streak:
     """A streak of a task name on a node.
 
-    at_ms: the last report. length: the number of failures. tries: the number of reports in which
-    the streak went on; the failures of a report may have a common cause in the tasks. runs, failed:
-    the counts of other nodes since the streak began. all_fail: whether no task succeeds on the
-    node. held_ms: until when the node holds the name back (server time), 0 if the node does not.
+    at_ms: the last report.
+    length: the number of failures.
+    tries: the number of reports in which the streak went on; the failures of a report may have a
+        common cause in the tasks.
+    runs, failed: the counts of other nodes since the streak began.
+    all_fail: whether no task succeeds on the node.
+    held_ms: until when the node holds the name back (server time), 0 if the node does not.
     """
 
     name: str

@@ -99,10 +99,11 @@ def state_word(word: str) -> str:
 class Submission(NamedTuple):
     """A task as `submit` takes it.
 
-    message: the Celery message as kombu would put it on a list. delay_ms: how long after the submit
-    the task must not be taken. expiry_ms: how long after the submit the task expires. after: '' or
-    the running attempt that submits the successor under the same id. publication: '' if an id is
-    one task for ever, else the name of this publish of the id.
+    message: the Celery message as kombu would put it on a list.
+    delay_ms: how long after the submit the task must not be taken.
+    expiry_ms: how long after the submit the task expires.
+    after: '' or the running attempt that submits the successor under the same id.
+    publication: '' if an id is one task for ever, else the name of this publish of the id.
     """
 
     id: str
@@ -123,9 +124,9 @@ class Submission(NamedTuple):
 class Taken(NamedTuple):
     """A task that a scheduler has taken.
 
-    attempt: the fence, '2@17' is the second attempt of submission 17. ready_ms: since when the task
-    could be taken (server time): submitted, due, or put back. last: the node of the last run, if
-    the task should rather go to another node.
+    attempt: the fence, '2@17' is the second attempt of submission 17.
+    ready_ms: since when the task could be taken (server time): submitted, due, or put back.
+    last: the node of the last run, if the task should rather go to another node.
     """
 
     id: str

@@ -133,7 +133,7 @@ class PossibleTimes:
 
     def __init__(self, learnt: RunTimes, dice: Random) -> None:
         self._dice = dice
-        place = dice.random()  # of the runs within their quarter octaves: nobody knows it
+        place = dice.random()  # of a run in its quarter octave, which is not known
         self._runs_ms = [0.0]
         self._sums = [0.0]
         for number in sorted(learnt.bins):

@@ -27,15 +27,21 @@ LONG_FIGURES: Final = frozenset((VIEW_AGES, DELAYS, WAITS))
 class NodeView:
     """A node.
 
-    slots: the declared slots. free: the slots that may be claimed now. held: the slots with a
-    lease. state: up, draining, suspect, leaving or down. draining: whether an operator drains the
-    node, whatever its state. resources: the declared amounts. left: the amounts that no task holds.
-    note: the terms of the drain (deadline and reason), or why the node is suspect. queues: the
-    Celery queues that its worker consumes. labels: several values of a label have commas between.
-    taints: a task must tolerate all of them to go there. down_ms: when the node was found to be
-    down (server time), None for any other state. waiting: the waiting seats that tasks hold. ahead:
-    the waiting seats that are open. reserved: the large task for which the node is kept, '' if
-    there is none.
+    slots: the declared slots.
+    free: the slots that may be claimed now.
+    held: the slots with a lease.
+    state: up, draining, suspect, leaving or down.
+    draining: whether an operator drains the node, whatever its state.
+    resources: the declared amounts.
+    left: the amounts that no task holds.
+    note: the terms of the drain (deadline and reason), or why the node is suspect.
+    queues: the Celery queues that its worker consumes.
+    labels: several values of a label have commas between.
+    taints: a task must tolerate all of them to go there.
+    down_ms: when the node was found to be down (server time), None for any other state.
+    waiting: the waiting seats that tasks hold.
+    ahead: the waiting seats that are open.
+    reserved: the large task for which the node is kept, '' if there is none.
     """
 
     name: str
@@ -63,8 +69,10 @@ class NodeView:
 class PartitionView:
     """A partition: its nodes, all slots, free slots, and mean score.
 
-    mean_score: of a slot; None without slots. labels: label ('zone:a') -> slots on nodes with that
-    label. version: grows with every change. epoch: grows with every change of a node.
+    mean_score: the mean score of a slot; None without slots.
+    labels: label ('zone:a') -> slots on nodes with that label.
+    version: grows with every change.
+    epoch: grows with every change of a node.
     """
 
     number: int
@@ -81,9 +89,12 @@ class PartitionView:
 class KindView:
     """A kind of waiting tasks: equal name, needs and strategy.
 
-    kind: all three as one text. needs: with the labels of the routing. strategy: '' is the
-    scheduler's. waiting: the number of tasks. priority: the highest of the tasks. why: the reason
-    that a scheduler wrote last, '' if no scheduler has looked.
+    kind: name, needs and strategy as one text.
+    needs: with the labels of the routing.
+    strategy: '' is the scheduler's own strategy.
+    waiting: the number of tasks.
+    priority: the highest priority of the tasks.
+    why: the reason that a scheduler wrote last, '' if no scheduler has looked.
     """
 
     kind: str
@@ -99,7 +110,8 @@ class KindView:
 class NameView:
     """The run times of a task name: number of runs, mean, and 95th percentile of the latest runs.
 
-    p95_ms: within a fifth. node_class: amounts and labels of the nodes; '' for all nodes.
+    p95_ms: exact to a fifth, because runs are counted in quarter octaves.
+    node_class: amounts and labels of the nodes; '' for all nodes.
     """
 
     name: str
@@ -113,8 +125,10 @@ class NameView:
 class Evenness:
     """The unevenness of the partitions: (max - min) / mean; 0 is even, None without a mean.
 
-    slots: over all partitions. mean_score, and each label's share of the slots: over the partitions
-    with slots.
+    slots: the unevenness of the slots over all partitions.
+    mean_score: the unevenness of the mean scores, over the partitions with slots.
+    labels: by label, the unevenness of the share of slots with the label, over the partitions with
+        slots.
     """
 
     slots: float | None

@@ -25,19 +25,19 @@ MAX_BOOKINGS: Final = NEAREST
 """Maximum number of booked nodes."""
 
 OPEN_NODES_PER_BOOKING: Final = 4
-"""At most one of so many open nodes is booked, rounded up."""
+"""Number of open nodes for which one node may be booked, rounded up."""
 
 CLOCKS_MS: Final = 1000
 """Maximum difference of the clocks of two servers."""
 
 PATIENCE: Final = 0.5
-"""A task gets a booking after waiting this part of the time until a node has room for the task."""
+"""Part of the time until a node has room that a task must have waited to get a booking."""
 
 LEAST_MS: Final = 500
-"""A task gets no booking before it has waited so long."""
+"""Least time that a task has waited before it gets a booking."""
 
 STAYS: Final = 0.5
-"""A task keeps its node, unless another has room for it within less than this part of the time."""
+"""Factor by which another node must have room earlier for a booked task to change its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,10 @@ def unused(
 ) -> list[Booking]:
     """Return the bookings whose node no task of their kind has got since it was booked.
 
-    ends_by_node: the tasks on each node. kinds: by task id, for these tasks. A task of the kind
-    that got the node just before uses the booking up too, because on several servers the two times
-    come from two clocks. The task that still waits is then booked for anew.
+    ends_by_node: the tasks on each node.
+    kinds: by task id, for these tasks. A task of the kind that got the node just before uses the
+        booking up too, because on several servers the two times come from two clocks. The task that
+        still waits is then booked for anew.
     """
 
     def is_used(booking: Booking) -> bool:
@@ -107,10 +108,13 @@ def choose(
 ) -> list[Booking]:
     """Return the nodes to book, at most one for each task that has waited long.
 
-    waiting: the tasks in their order. nodes: by kind, those that could hold its tasks.
-    ends_by_node: the tasks on each node. before: the bookings that are not used up. Their tasks
-    have waited long, and keep their nodes unless another node can start them earlier. The node of a
-    task that no longer waits goes to another task of its kind. open_nodes: how many nodes are open.
+    waiting: the tasks in their order.
+    nodes: by kind, those that could hold its tasks.
+    ends_by_node: the tasks on each node.
+    before: the bookings that are not used up. Their tasks have waited long, and keep their nodes
+        unless another node can start them earlier. The node of a task that no longer waits goes to
+        another task of its kind.
+    open_nodes: how many nodes are open.
     """
     bookings: dict[str, Booking] = {}
     previous = _PreviousBookings(before, {task.task for task in waiting})

@@ -36,10 +36,12 @@ class LabelColumn:
 class Columns:
     """The offers of some nodes, by the index of the node.
 
-    amounts: by resource, the amount of each node in thousandths. indexes: by kind of devices, the
-    indexes that some node has. devices: by kind, which nodes have such devices. declaring: by
-    resource or kind of devices, which nodes have some. protected: which nodes keep their devices
-    for tasks that ask for devices. protects: whether any node is protected.
+    amounts: by resource, the amount of each node in thousandths.
+    indexes: by kind of devices, the indexes that some node has.
+    devices: by kind, which nodes have such devices.
+    declaring: by resource or kind of devices, which nodes have some.
+    protected: which nodes keep their devices for tasks that ask for devices.
+    protects: whether any node is protected.
     """
 
     def __init__(self, offers: Sequence[Resources]) -> None:
@@ -77,8 +79,10 @@ class Columns:
     ) -> Ints:
         """Return how many tasks the devices of each node could hold at once.
 
-        Each device counts by itself: the amounts left on two devices do not add up. amounts: what a
-        task asks of devices of this kind. amounts_left: by resource, what each node has left.
+        Each device counts by itself: the amounts left on two devices do not add up.
+
+        amounts: what a task asks of devices of this kind.
+        amounts_left: by resource, what each node has left.
         """
         none = np.zeros(self.size, dtype=np.int64)
         share_and_count = share_of(kind, amounts)

@@ -11,11 +11,15 @@ from ..model.needs import Resources
 class NodeFacts:
     """The facts about a node by which a task is judged.
 
-    They are the node's record, what is free there, and whether the node knows the task's name.
-    free: number of free slots. amounts_left: by resource, in thousandths. note: the terms of the
-    drain, or why the node is suspect. down_ms: when the node was found down (server time). booked:
-    the task that the node is kept for, if this keeps the judged task away; else ''. held_back: the
-    node holds back the task's name, because such tasks fail there.
+    The facts are the node's record, its free slots and amounts, and whether it knows the task's
+    name.
+
+    free: number of free slots.
+    amounts_left: by resource, in thousandths.
+    note: the terms of the drain, or why the node is suspect.
+    down_ms: when the node was found down (server time).
+    booked: the task that the node is kept for, if this keeps the judged task away; else ''.
+    held_back: the node holds back the task's name, because such tasks fail there.
     """
 
     name: str
@@ -40,8 +44,10 @@ class NodeFacts:
 class Holder:
     """A task that holds slots of a node, and amounts of its resources in thousandths.
 
-    slots: number of slots. since_ms: when the claim was committed (server time). attempt: the
-    attempt that holds them. ended: the attempt is over, but its slots are not free yet.
+    slots: number of slots.
+    since_ms: when the claim was committed (server time).
+    attempt: the attempt that holds them.
+    ended: the attempt is over, but its slots are not free yet.
     """
 
     node: str

@@ -54,8 +54,8 @@ class ExpectedEnd:
 class WaitingTasks:
     """A task that waits, or the tasks of one kind before it.
 
-    nodes: open nodes that could hold these tasks. orders: the tasks' orders in the queue,
-    ascending; () for the task itself.
+    nodes: open nodes that could hold these tasks.
+    orders: the tasks' orders in the queue, ascending; () for the task itself.
     """
 
     name: str
@@ -107,8 +107,8 @@ def expected_start_ms(
 ) -> int | None:
     """Return when the first of these nodes is expected to have room (server time); None if unknown.
 
-    nodes: those that could hold the task. ends_of_tasks: all tasks on them, read at one moment of
-    each node.
+    nodes: those that could hold the task.
+    ends_of_tasks: all tasks on them, read at one moment of each node.
     """
     rooms = _rooms(nodes, (task.holder for task in ends_of_tasks))
     ends: list[_End] = [
@@ -147,11 +147,14 @@ def forecast_start(
 ) -> Forecast | str:
     """Forecast when a task starts; a text that says why this is not known, if it is not.
 
-    The forecast counts on no further submission that goes before the task. ahead: the tasks before
-    it, by kind. holders: all tasks on the nodes of `task` and `ahead`, each with its name, read at
-    one moment of each node. times: must have as many runs of each name as tasks of that name are
-    ahead, else a rare long run among them would never have been seen. seed: the same seed gives the
-    same forecast, so that a page that is loaded again says the same.
+    The forecast counts on no further submission that goes before the task.
+
+    ahead: the tasks before it, by kind.
+    holders: all tasks on the nodes of `task` and `ahead`, each with its name, read at one moment of
+        each node.
+    times: must have as many runs of each name as tasks of that name are ahead, else a rare long run
+        among them would never have been seen.
+    seed: the same seed gives the same forecast, so that a page that is loaded again says the same.
     """
     if not task.nodes:
         return "no node that could hold it takes new tasks"
@@ -245,8 +248,8 @@ def _play(
 ) -> float | None:
     """Return when the task starts if all that waits and ends is played until then; None for never.
 
-    Room that comes free on a node goes to the first task in the queue that fits. This consumes
-    rooms and ends. run_ms: how long a task of a name runs on a node; None for ever.
+    Room that comes free on a node goes to the first task in the queue that fits. The function
+    changes `rooms` and `ends`. run_ms: how long a task of a name runs on a node; None for ever.
     """
     able = [frozenset(node.name for node in waiting.nodes) for waiting in (*ahead, task)]
     queue = sorted(

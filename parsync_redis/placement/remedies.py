@@ -29,11 +29,11 @@ def find_remedies(
     nodes: Mapping[str, NodeFacts],
     held_slots: Mapping[str, int],
 ) -> tuple[str, ...]:
-    """Return what would let a task of this name run, by the classes that lack least.
+    """Return what would let a task of this name run: a remedy for each class of nodes.
 
-    A remedy mends everything that keeps the first node of its class. Returns () if a node has room.
-    held_slots: by node, how many slots tasks hold, because the facts of a closed node do not show
-    what is free.
+    The class that lacks least comes first. A remedy mends everything that keeps the first node of
+    its class. Returns () if a node has room.
+    held_slots: by node, how many slots tasks hold. The facts of a closed node do not show that.
     """
     if not classes:
         return (START_WORKER,)
@@ -120,7 +120,7 @@ def _for_none(
     consumes = "".join(f" and consumes queue {queue}" for queue in queues_of(needs))
     yield f"{who} {needs_shown(shown_needs.text)}{consumes}{knows}"
     if any(obstacle.rule in ("name", "near") for obstacle in static):
-        return  # other needs would not do
+        return  # other needs would not help
     lacks = ", ".join(obstacle.why.removeprefix("lacks ") for obstacle in static)
     amounts_of_nearest = dict(nearest.offer.amounts)
     amounts = [

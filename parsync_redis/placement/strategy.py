@@ -43,8 +43,9 @@ def pace(quality: Floats, sharpness: float = SHARPNESS) -> Floats:
 def sample(rng: np.random.Generator, paces: Floats, count: int) -> Ints:
     """Return the indices of `count` candidates, the best first, drawn with the weights 1 / pace.
 
-    The draw is without replacement. It is a race: each candidate arrives after an exponential time
-    whose mean is its pace, and the first to arrive are the sample (Efraimidis and Spirakis 2006).
+    The draw is without replacement, and works like a race: each candidate arrives after an
+    exponential time whose mean is its pace, and the first to arrive are the sample (Efraimidis and
+    Spirakis 2006).
     """
     arrivals = rng.standard_exponential(len(paces)) * paces
     if count < len(arrivals):
@@ -56,7 +57,8 @@ def sample(rng: np.random.Generator, paces: Floats, count: int) -> Ints:
 class StrategySelector:
     """The strategy in force: adaptive becomes quality or latency by the smoothed scheduling delay.
 
-    ema: the weight of the newest delay. late: the delay was too long at the last task.
+    ema: the weight of the newest delay.
+    late: the delay was too long at the last task.
     """
 
     def __init__(self, strategy: Strategy, tau_s: float, ema: float = EMA_WEIGHT) -> None:

@@ -23,8 +23,9 @@ from ..store.reads.cancel import Selection
 class Confirmation:
     """The content of the page that asks for confirmation of an action.
 
-    now: the present state, as a sentence. effect: what the action would do; '' if it would do
-    nothing. state: the state of the task; '' for a node.
+    now: the present state, as a sentence.
+    effect: what the action would do; '' if it would do nothing.
+    state: the state of the task; '' for a node.
     """
 
     now: str

@@ -43,11 +43,7 @@ class Document(BaseModel):
 
 
 class Fresh(BaseModel):
-    """How old an answer is.
-
-    age_s: seconds since the reading began; null before the first. stale: whether the answer is too
-    old. now_ms: the time of the server at the reading. error: why the last reading failed.
-    """
+    """The age of an answer."""
 
     age_s: float | None
     stale: bool
@@ -77,7 +73,7 @@ Names = Page[NameView]
 
 
 class OneNode(Fresh):
-    """One node."""
+    """The answer about one node."""
 
     node: NodeView
 
@@ -138,8 +134,8 @@ class EventList(BaseModel):
 class OwnTask(BaseModel):
     """A task as its submitter sees the task.
 
-    waits_for: the class of the reason why the task waits. outcome: why the task failed, was
-    cancelled or died.
+    waits_for: the class of the reason why the task waits.
+    outcome: why the task failed, was cancelled or died.
     """
 
     id: str

@@ -189,7 +189,8 @@ class Api:
     ) -> Response:
         """Reply with a page of a list of the survey.
 
-        find: returns the list from the survey. extra_fields: further fields of the answer.
+        find: returns the list from the survey.
+        extra_fields: further fields of the answer.
         """
         latest = self._surveyor.latest
         limit = query.limit()

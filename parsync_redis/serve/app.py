@@ -43,8 +43,11 @@ def make_app(
 ) -> Starlette:
     """Return the application that shows what `surveyor` and `feed` have read.
 
-    `asker` asks Redis for the rest. hosts: the host names to answer to. write_access: the parts
-    that may change the cluster. requests: the maximum number of requests at a time.
+    `asker` asks Redis for the rest.
+
+    hosts: the host names to answer to.
+    write_access: the parts that may change the cluster.
+    requests: the maximum number of requests at a time.
     """
 
     def judged(

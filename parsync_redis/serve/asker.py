@@ -21,7 +21,8 @@ ANSWER_KEPT_S: Final = 1.0
 """Seconds for which an answer is given again to equal questions."""
 
 MOST_QUESTIONS: Final = 200
-"""Maximum number of waiting questions, and of kept answers. One address gets at most half."""
+"""Maximum number of waiting questions, and of kept answers. An address gets at most half of them.
+"""
 
 
 @dataclass(slots=True)

@@ -129,9 +129,11 @@ def make_tasks(
 ) -> tuple[list[Item], list[Submission]]:
     """Return a submitter's tasks, with ids, as items and as submissions.
 
-    several: whether the body is a list. make_id: makes an id for a task that has none. Raises
-    InvalidInput, and Forbidden if the submitter has no right to a task; the errors say the number
-    of the task in the list.
+    several: whether the body is a list.
+    make_id: makes an id for a task that has none.
+
+    Raises InvalidInput, and Forbidden if the submitter has no right to a task; the errors say the
+    number of the task in the list.
     """
 
     def check(task: Any) -> tuple[Item, Submission]:

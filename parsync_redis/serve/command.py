@@ -65,7 +65,7 @@ def serve(
 ) -> None:
     """Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API.
 
-    It reads twice a second.
+    The process reads the cluster twice a second.
 
     Whoever reaches its port sees all: keep it on a private network, or behind a proxy that asks for
     a login. It changes nothing, unless --submitters, --operators or --operator-header lets somebody

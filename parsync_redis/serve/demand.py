@@ -62,8 +62,8 @@ class Machine:
     ) -> "Machine":
         """Return the machine that a request describes. Raises InvalidInput.
 
-        slots: 0 if the request describes no machine. devices, of_devices, shared: see
-        `Resources.of`.
+        slots: 0 if the request describes no machine.
+        devices, of_devices, shared: see `Resources.of`.
         """
         conditions = Resources.needed(1, None, require)
         if not slots:

@@ -42,7 +42,8 @@ TRIES_PER_WARNING: Final = 40
 class Viewer:
     """The events that wait for one viewer. Used in the event loop only.
 
-    event_filter: what the viewer wants to see. first: the events that the viewer gets first.
+    event_filter: what the viewer wants to see.
+    first: the events that the viewer gets first.
     from_number: the number of the first event to come.
     """
 
@@ -108,8 +109,8 @@ class RecentEvents:
 class EventFeed(threading.Thread):
     """Follows the events until stopped, with one reader for all viewers. Survives outages.
 
-    recent: replaced whole, so any thread may read it. failed: the number of tasks that failed since
-    the feed began.
+    recent: replaced whole, so any thread may read it.
+    failed: the number of tasks that failed since the feed began.
     """
 
     def __init__(self, client: ParsyncClient) -> None:
@@ -176,7 +177,9 @@ class EventFeed(threading.Thread):
         """Return a viewer of the events to come. `leave` must follow.
 
         after: the id of an event; the viewer gets the events after it first (see `events_after`).
-        None: only events to come. Raises HTTPException 503 if there are too many viewers.
+        None: only events to come.
+
+        Raises HTTPException 503 if there are too many viewers.
         """
         owner = OWNER.get()
         if not self._shares.take(owner):

@@ -109,8 +109,9 @@ def read_proxies(addresses: Sequence[str]) -> Networks:
 class OperatorAuth:
     """Decides which requests come from an operator.
 
-    hashes: name -> hash of the password. header: the header in which the trusted `proxies` name the
-    operator; '' if operators log in with a password.
+    hashes: name -> hash of the password.
+    header: the header in which the trusted `proxies` name the operator; '' if operators log in with
+        a password.
     """
 
     def __init__(
@@ -175,7 +176,8 @@ class OperatorAuth:
         """Return the browser's token for the login form; '' if there is none.
 
         The token is not the session's. A browser that follows a link from another site sends no
-        cookie, and gets the login form. Its session must outlive that.
+        cookie, and gets the login form. The session of that browser must not end because of the
+        form.
         """
         return request.cookies.get(self._login_cookie, "")
 

@@ -49,8 +49,9 @@ class Ring:
 class Chart:
     """A line over the last minutes.
 
-    points: the pieces of the line, as the attribute `points` of SVG. most, last: the largest and
-    the last value, for people. text: the chart in words.
+    points: the pieces of the line, as the attribute `points` of SVG.
+    most, last: the largest and the last value, for people.
+    text: the chart in words.
     """
 
     name: str

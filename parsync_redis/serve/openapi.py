@@ -157,7 +157,8 @@ def _in_query(param: Param) -> dict[str, Any]:
 def _merged(with_token: Mapping[str, Any], public: Mapping[str, Any]) -> dict[str, Any]:
     """Return one operation of two for the same path and method; a token decides between them.
 
-    with_token: the operation of submitters. public: the operation of viewers.
+    with_token: the operation of submitters.
+    public: the operation of viewers.
     """
     responses = dict(public["responses"])
     for status, answer in with_token["responses"].items():

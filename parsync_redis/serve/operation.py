@@ -16,8 +16,9 @@ API_ROOT: Final = "/api/v1"
 class Operation(Route):
     """A route that reads its query by `params`.
 
-    answers: status -> type of the answer (answers.py). token: requests have the token of a
-    submitter. body: the JSON schema of the body; None if there is no body.
+    answers: status -> type of the answer (answers.py).
+    token: requests have the token of a submitter.
+    body: the JSON schema of the body; None if there is no body.
     """
 
     def __init__(

@@ -25,8 +25,9 @@ MOST_CHARACTERS: Final = 255
 class Param:
     """A parameter of a query: its name, an example value, and its description.
 
-    words: the allowed values; () for any text. least, most: the bounds of a whole number; None for
-    a text. repeated: whether the parameter may come several times.
+    words: the allowed values; () for any text.
+    least, most: the bounds of a whole number; None for a text.
+    repeated: whether the parameter may come several times.
     """
 
     name: str

@@ -19,8 +19,10 @@ class RateBucket:
     def take(self, count: float, now_s: float) -> float:
         """Take `count`, and return 0.0.
 
-        If there are too few, take none, and return the seconds until there are enough. count: at
-        most the burst. now_s: the time in seconds, from any start.
+        If there are too few, take none, and return the seconds until there are enough.
+
+        count: at most the burst.
+        now_s: the time in seconds, from any start.
         """
         self._left = min(self._burst, self._left + max(0.0, now_s - self._since_s) * self._rate)
         self._since_s = now_s

@@ -69,7 +69,8 @@ Patterns = Annotated[tuple[str, ...], AfterValidator(_check_patterns)]
 class Rights(BaseModel):
     """The rights of a submitter.
 
-    resources: the largest amounts, in thousandths. rate: tasks per second.
+    resources: the largest amounts, in thousandths.
+    rate: tasks per second.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

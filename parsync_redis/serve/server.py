@@ -57,8 +57,8 @@ def hosts_of(listening: socket.socket) -> list[str]:
 class Server(uvicorn.Server):
     """uvicorn's server, which also stops for an earlier signal.
 
-    end: ends the answers that would not end by themselves. signals: the signals that came before
-    the start.
+    end: ends the answers that would not end by themselves.
+    signals: the signals that came before the start.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ def make_config(app: Starlette, resting: int) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         log_level="error",  # a warning for each bad request would let anybody fill the log
-        proxy_headers=False,  # else anybody on this machine could pretend another address
+        proxy_headers=False,  # otherwise anybody on this machine could pretend another address
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
@@ -105,7 +105,8 @@ def run(
 ) -> None:
     """Answer requests until SIGTERM or Ctrl-C.
 
-    end: ends the answers that would not end by themselves. signals: the signals that came before.
+    end: ends the answers that would not end by themselves.
+    signals: the signals that came before.
     resting: how many connections may rest.
     """
     Server(make_config(app, resting), end, signals).run(sockets=[listening])

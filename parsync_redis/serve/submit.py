@@ -56,7 +56,8 @@ class _TokenOperation(SubmitterOperation):
 class SentTask:
     """The answer about one task.
 
-    word: the word of `submit` about the task. error: why the task was not accepted; '' if it was.
+    word: the word of `submit` about the task.
+    error: why the task was not accepted; '' if it was.
     status: the status of HTTP.
     """
 
@@ -100,7 +101,7 @@ class SubmitterApi:
         self._warned_s = -math.inf
 
     def routes(self) -> list[SubmitterOperation]:
-        """Return the routes. They must stand before the routes for viewers."""
+        """Return the routes. The routes must stand before the routes for viewers."""
         operation = SubmitterOperation if self._only else _TokenOperation
         errors: dict[int, Any] = dict.fromkeys((400, 401, 404, 429, 503), answers.Error)
         submit_errors: dict[int, Any] = dict.fromkeys(
@@ -297,8 +298,8 @@ def _none(id: str) -> Response:
 def _take_from_rate(submitter: KnownSubmitter, count: int, taken_before: int = 0) -> None:
     """Take `count` tasks from the rate of a submitter, before anything is done for them.
 
-    taken_before: how many of them were taken before. These stay taken, and a request that comes
-    again needs all. Raises HTTPException 429 if the rate has too few.
+    taken_before: how many of them were taken before. The taken ones stay taken, and a request that
+    comes again needs its full count. Raises HTTPException 429 if the rate has too few.
     """
     if wait_s := submitter.bucket.take(count - taken_before, time.monotonic()):
         rights = submitter.rights

@@ -32,7 +32,8 @@ class Survey:
 
     kinds: the kinds of waiting tasks, in the order in which schedulers take them.
     oldest_ms: task name, or `other` -> since when the oldest waiting task can be taken.
-    refusals: the servers that take no writes. runs: task name -> histogram of its run times.
+    refusals: the servers that take no writes.
+    runs: task name -> histogram of its run times.
     held_back: how many names nodes hold back, each node counted by itself; as old as `runs`.
     """
 
@@ -69,8 +70,9 @@ def read_survey(
 ) -> Survey:
     """Read the cluster as it is now. Raises ParsyncError.
 
-    reader: keeps the views of the last survey. times_of, oldest_of: an earlier survey, whose run
-    times or oldest tasks are used again; None to read them.
+    reader: keeps the views of the last survey.
+    times_of, oldest_of: an earlier survey, whose run times or oldest tasks are used again; None to
+        read them.
     """
     damaged: list[str] = []
     partitions, nodes = read_all_views(store, reader.read)

@@ -23,16 +23,16 @@ log = logging.getLogger("parsync.serve")
 
 SURVEY_EVERY_S: Final = 0.5
 SURVEYS_PER_RUN_TIMES: Final = 20
-"""One in so many surveys reads the run times, which change slowly and are up to ten thousand."""
+"""Number of surveys of which one reads the run times: up to 10,000 lines that change slowly."""
 
 SURVEYS_PER_OLDEST: Final = 2
-"""One in so many surveys reads the oldest tasks, which takes some hundred requests."""
+"""Number of surveys of which one reads the oldest tasks, with some hundred requests."""
 
 STALE_S: Final = 5.0
 """Seconds after which a survey is stale."""
 
 FAILURE_WARNING_EVERY_S: Final = 10.0
-"""While a service cannot do its work, the log warns once in so many seconds."""
+"""Least seconds between two warnings of the log while a service cannot do its work."""
 
 MOST_RENDERED_PAGES: Final = 200
 """Maximum number of rendered pages and answers that are kept with a survey."""
@@ -81,10 +81,13 @@ class SurveyAnnouncer:
 class LatestSurvey:
     """The newest survey, and how it was read.
 
-    survey: None before the first. read_s: when its reading began, monotonic. took_s: how long the
-    reading took. error: why the last reading failed; '' if it did not. errors: the number of failed
-    readings. counted: the counts since this service began. pages: request -> the page or answer
-    that was rendered of this survey.
+    survey: None before the first.
+    read_s: when its reading began, monotonic.
+    took_s: how long the reading took.
+    error: why the last reading failed; '' if it did not.
+    errors: the number of failed readings.
+    counted: the counts since this service began.
+    pages: request -> the page or answer that was rendered of this survey.
     """
 
     survey: Survey | None = None
@@ -109,7 +112,8 @@ class LatestSurvey:
 class Surveyor(threading.Thread):
     """Reads surveys until stopped. Survives outages.
 
-    latest: replaced whole, so any thread may read it. announcer: announces each new survey.
+    latest: replaced whole, so any thread may read it.
+    announcer: announces each new survey.
     """
 
     def __init__(self, client: ParsyncClient) -> None:
@@ -130,7 +134,7 @@ class Surveyor(threading.Thread):
             self.join(timeout=10)
 
     def run(self) -> None:
-        """Read twice a second, but for at most half of the time."""
+        """Read surveys, two a second; the readings take at most half of the time."""
         while not self._stop_asked.is_set():
             began_s = time.monotonic()
             self.look()

@@ -29,9 +29,11 @@ _NUMBER_SETTINGS: Final = ("partitions", "gap_ms", "lease_ms", "shards")
 class ClusterConfig:
     """The shared settings.
 
-    partitions, shards: numbers. gap_s: synchronisation gap in seconds. lease_s: lease in seconds.
+    partitions, shards: numbers.
+    gap_s: synchronisation gap in seconds.
+    lease_s: lease in seconds.
     id: 16 hexadecimal digits that the first scheduler drew. The id is the same by whatever address
-    a process reaches the server.
+        a process reaches the server.
     """
 
     partitions: int
@@ -72,8 +74,8 @@ def _create(store: Store, settings: Settings) -> dict[str, str]:
 
     Clients may have submitted tasks by the usual number of shards, and may go on to do so. So if
     another number is asked for, all shards are closed to clients before the first shard fixes the
-    number. If this scheduler dies meanwhile, the next scheduler finds the shards closed and does
-    the same again.
+    number. If this scheduler dies meanwhile, the next scheduler finds the shards closed, and fixes
+    the number.
     """
     keys = store.keys
     commands = store.commands
@@ -110,7 +112,8 @@ def _fixes(store: Store, shards: int) -> list[Call[int]]:
 def _fix_shards(store: Store, shards: int) -> None:
     """Fix the number of shards on each server.
 
-    On several servers, a server that is away is left out, and counts as restarted when it is back.
+    Of several servers, a server that is away is left out. When that server is back it counts as
+    restarted, and gets the number then.
     """
     away = (ServerUnreachable, ServerReadOnly, ServerFull) if store.several else ()
     for answer in store.run_each(_fixes(store, shards)):

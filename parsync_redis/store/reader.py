@@ -19,10 +19,10 @@ from .server.server_errors import Fault, no_writes, translate
 from .server.slot_map import slot_of
 
 PROBE: Final = "#!lua\nreturn 1"
-"""A script that does nothing, and does not declare that it only reads.
+"""A script that does nothing, but does not declare that it only reads.
 
-So a server that takes no writes refuses the script. Every login may run the script, because it
-names no key. Processes that load the scripts load it too.
+A server that takes no writes refuses such a script, so PROBE tells whether a server takes writes.
+Every login may run PROBE, because it names no key. Processes that load the scripts load PROBE too.
 """
 
 _PROBE_SHA: Final = sha1(PROBE.encode()).hexdigest()
@@ -60,10 +60,10 @@ class Reader:
             raise translate(self.address, error) from None
 
     def pipe_each(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run plain commands as `pipe` does, and return the error of a failed command as its reply.
+        """Run plain commands as `pipe` does; the error of a failed command stands in for its reply.
 
-        On one server only error replies are returned: if there is no answer, it raises what `pipe`
-        raises.
+        On one server only error replies are returned: if the server does not answer, pipe_each
+        raises what `pipe` raises.
         """
         try:
             with self.client.pipeline(transaction=False) as batch:
@@ -83,9 +83,9 @@ class Reader:
     def why_no_writes(self) -> dict[str, Fault]:
         """Return the fault of each server that takes no writes, by the server's address.
 
-        A silent process may be alive and unable to write. So ask this before you conclude anything
-        from its silence. Costs one round trip per server. Of several servers, a server that does
-        not answer is passed over.
+        A process that renews nothing may be alive and unable to write. So ask this before you
+        conclude from its silence that it is dead. Costs one round trip per server. Of several
+        servers, a server that does not answer is passed over.
         """
         faults: dict[str, Fault] = {}
         for address, server in self.servers().items():
@@ -119,8 +119,8 @@ class Reader:
     def servers(self, also: Iterable[str] = ()) -> "dict[str, Reader | None]":
         """Return a reader of each server that has keys, by address; None for a server that is away.
 
-        also: addresses of further servers that have keys, because the map that is read now may lack
-        them.
+        also: addresses of further servers that have keys, which the map of slots may lack at
+        present.
         """
         if not isinstance(self.client, ClusterClient):
             return {self.address: self}

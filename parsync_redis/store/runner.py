@@ -26,8 +26,8 @@ MOVING_SLOT_PATIENCE_S: Final = 0.2
 class Runner(Reader):
     """A reader that also runs the calls of one cluster; `commands` makes the calls.
 
-    A Runner repairs no damage: its subclass `Store` does. before: is called before calls are sent;
-    an exception that it raises keeps the calls back.
+    A Runner repairs no damage: its subclass `Store` does. before: a function that is called before
+    calls are sent. If the function raises an exception, the calls are not sent.
     """
 
     def __init__(

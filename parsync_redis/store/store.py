@@ -1,4 +1,4 @@
-"""The state of one cluster: run calls, repair damage that they meet, and read records."""
+"""The state of one cluster: run calls, repair the damage that calls meet, and read records."""
 
 import logging
 import re
@@ -111,9 +111,10 @@ class Store(Runner):
         return [record for batch in self.run_all(calls) for record in batch]
 
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
-        """Return the status of each task, in order; one round trip, and another if a task is gone.
+        """Return the status of each task, in order.
 
-        A waiting task has the reason of its kind, or without that the reason of its last setback.
+        Takes one round trip, and another if a task is gone. A waiting task has the reason of its
+        kind, or without that the reason of its last setback.
         """
         statuses = [TaskStatus.of(record) for record in self.records(ids)]
         any_gone = any(task.state is TaskState.GONE for task in statuses)
@@ -150,8 +151,8 @@ class Store(Runner):
     ) -> list[Lease]:
         """Return the leases of these nodes; read only the fields of their slots.
 
-        damaged: takes the names of fields whose lease cannot be read, or contradicts the other
-        leases of its place.
+        damaged: the list to which the names of fields are added whose lease cannot be read, or
+        contradicts the other leases of its place.
         """
         leases: list[Lease] = []
         damaged = [] if damaged is None else damaged
@@ -190,8 +191,8 @@ class Store(Runner):
     def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:
         """Return the run of each key's server; its id is '' while that server is away.
 
-        The run changes after a restart, after a failover, and when the key's slot has moved. One
-        round trip.
+        The run changes after a restart, after a failover, and when the key's slot has moved. Costs
+        one round trip.
         """
         if isinstance(self.client, ClusterClient):
             return self.client.server_runs(keys)

@@ -35,7 +35,7 @@ A debugger may stop a test for less than a lease.
 
 READY_S: Final = 30.0
 ENDS_S: Final = 10.0
-"""How long the tasks of a test may take to end when the test is over."""
+"""Seconds that the tasks of a test may take to end when the test is over."""
 
 _RESULTS: Final = 1
 """The number of the database for results, which a reset empties."""
@@ -47,9 +47,11 @@ class TestCluster:
     The app submits to this cluster until `stop`.
 
     node: the node's offer, a mapping of slots, score, labels, resources, taints, and the queues
-    that the node consumes. The node runs one task at a time. client: a ParsyncClient of the
-    cluster. url: the server's address. Raises InvalidInput, and ServerUnreachable if there is no
-    server program.
+        that the node consumes. The node runs one task at a time.
+    client: a ParsyncClient of the cluster.
+    url: the server's address.
+
+    Raises InvalidInput, and ServerUnreachable if there is no server program.
     """
 
     __test__ = False  # pytest takes classes of this name for tests

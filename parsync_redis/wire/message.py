@@ -46,9 +46,11 @@ def make_message(
 ) -> bytes:
     """Return the message of a task.
 
-    options: options of CELERY_OPTIONS, with Celery's meaning and units (seconds). queue: the Celery
-    queue that the task was routed to, which a retry keeps. Raises InvalidInput for an argument that
-    cannot be packed, naming the argument, and for an unknown or wrong option.
+    options: options of CELERY_OPTIONS, with Celery's meaning and units (seconds).
+    queue: the Celery queue that the task was routed to, which a retry keeps.
+
+    Raises InvalidInput for an argument that cannot be packed, naming the argument, and for an
+    unknown or wrong option.
     """
     kwargs = {} if kwargs is None else kwargs
     if not options and type(args) is tuple and not args and type(kwargs) is dict and not kwargs:

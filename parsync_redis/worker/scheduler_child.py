@@ -27,7 +27,7 @@ LONG_RUN_S: Final = 60.0
 """After a run of this length the pause before the next start is FIRST_PAUSE_S again."""
 
 CHILD_GRACE_S: Final = 10.0
-"""How long a scheduler may take to stop before it is killed."""
+"""Seconds that a scheduler may take to stop before it is killed."""
 
 
 class SchedulerBeside(threading.Thread):

@@ -90,9 +90,7 @@ def total(numbers: list[int]) -> int:
 
 @app.task(parsync=True)
 def noted(key: str, seconds: float = 0.0) -> str:
-    """Marks its begin and its end, so that tests see what ran, how often, and where at the same
-    time.
-    """
+    """Leave a mark at the begin and at the end, so that tests see what ran, how often, and where."""
     mark("begin", key)
     time.sleep(seconds)
     mark("end", key)
@@ -101,16 +99,14 @@ def noted(key: str, seconds: float = 0.0) -> str:
 
 @app.task(parsync=True, bind=True)
 def where(self: Any, seconds: float = 0.0) -> dict[str, Any]:
-    """The place that the task runs at, as its request says."""
+    """Return the place of the run, as the request tells it."""
     time.sleep(seconds)
     return dict(self.request.parsync)
 
 
 @app.task(parsync=True, bind=True)
 def devices(self: Any, key: str = "", gate: str = "") -> dict[str, Any]:
-    """The devices that the run sees, by the variables of its process, and those that its request
-    names.
-    """
+    """Return the devices in the variables of the run's process, and the devices that the request names."""
     names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES")
     seen = {name: os.environ.get(name) for name in names}
     mark("sees", f"{key}={seen['CUDA_VISIBLE_DEVICES']}")
@@ -121,9 +117,7 @@ def devices(self: Any, key: str = "", gate: str = "") -> dict[str, Any]:
 
 @app.task(parsync=True)
 def frozen() -> int:
-    """Return how many objects this process does not collect, because its parent had them before the
-    fork.
-    """
+    """Return the number of objects that this process does not collect as garbage: they were made before the fork."""
     return gc.get_freeze_count()
 
 
@@ -156,7 +150,7 @@ def shared(a: int) -> int:
 
 @app.task(bind=True)
 def placed_at(self: Any) -> dict[str, Any] | None:
-    """Plain by itself: whether it came through parsync shows in its request."""
+    """Return the place of the run. The task is plain by itself: its request shows whether it came through parsync."""
     return getattr(self.request, "parsync", None) or None
 
 
@@ -169,7 +163,7 @@ def flaky(self: Any, fails: int) -> int:
 
 @app.task(bind=True, max_retries=3)
 def flaky_where(self: Any, fails: int) -> dict[str, Any]:
-    """Not parsync's by itself: what the call asked for must hold for its retries as well."""
+    """Fail the first `fails` times. The task is plain: the options of the call must hold for its retries too."""
     if self.request.retries < fails:
         raise self.retry(countdown=0.05)
     return {"retries": self.request.retries, "parsync": getattr(self.request, "parsync", None)}
@@ -177,7 +171,7 @@ def flaky_where(self: Any, fails: int) -> dict[str, Any]:
 
 @app.task(bind=True, max_retries=3, parsync={"slots": 1, "priority": 4})
 def flaky_own(self: Any, fails: int) -> dict[str, Any]:
-    """As flaky_where, with options of its own, over which the call's go."""
+    """Fail the first `fails` times. The task declares options of its own; the options of the call override them."""
     if self.request.retries < fails:
         raise self.retry(countdown=0.05)
     return {"retries": self.request.retries, "parsync": dict(self.request.parsync)}
@@ -198,7 +192,7 @@ def replaced(self: Any, a: int) -> Any:
 
 @app.task(parsync=True, bind=True, max_retries=2)
 def outgrows(self: Any, how: str, **parsync: Any) -> Any:
-    """Asks for other needs in its next run."""
+    """Ask for other needs in the next run."""
     if self.request.retries:
         return "ran again"
     if how == "retry":
@@ -208,10 +202,7 @@ def outgrows(self: Any, how: str, **parsync: Any) -> Any:
 
 @app.task(parsync=True, bind=True)
 def doubtful(self: Any, key: str, how: str, executed: bool) -> str:
-    """Asks for another run.
-
-    In its first run the answer of the server is lost; the server has executed it or not.
-    """
+    """Ask for another run; in the first run the server's answer is lost, though the server may have executed the request."""
     mark("doubtful", key)
     if self.request.retries:
         return "ran again"

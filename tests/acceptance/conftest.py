@@ -39,10 +39,9 @@ CLUSTER = "acceptance"
 _PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 LEASE_S = 5.0
 LONG_LEASE_S = 30.0
-"""For tests that lose nobody: a busy machine may keep a worker from its lease for several seconds.
-"""
+"""Lease for tests in which nobody is lost: a busy machine may stop a worker for several seconds."""
 PATIENCE_S = 180.0
-"""More than a busy machine takes to start a Celery worker, which costs more than 3 s of CPU."""
+"""Limit of a wait. A busy machine takes long to start a Celery worker, which costs more than 3 s of CPU."""
 
 
 class Rig:
@@ -140,7 +139,7 @@ class Rig:
 
     @contextmanager
     def paused(self, process: str) -> Iterator[None]:
-        """A program of the stack stands still meanwhile."""
+        """Stop a program of the stack with SIGSTOP for the length of the block."""
         self.stack.processes[process].send(signal.SIGSTOP)
         stat = Path(f"/proc/{self.pid(process)}/stat")
         self.until(
@@ -175,7 +174,7 @@ class Rig:
         return found
 
     def _ask_where(self) -> None:
-        """Has each worker log where its threads stand: Celery does at SIGUSR1."""
+        """Have each worker log where its threads stand, as Celery does at SIGUSR1."""
         for name in self.stack.alive():
             if not name.startswith("scheduler"):
                 self.stack.processes[name].send(signal.SIGUSR1)
@@ -211,7 +210,7 @@ class Rig:
         return [mark for mark in found if event in ("", mark[0]) and key in ("", mark[1])]
 
     def counts(self, event: str) -> Counter[str]:
-        """How often each key has a mark of this event."""
+        """Return, by key, how many marks of this event there are."""
         return Counter(mark[1] for mark in self.marks(event))
 
     def open(self, gate: str = "go") -> None:
@@ -219,9 +218,7 @@ class Rig:
         self.redis.set(f"test:gate:{gate}", "open", ex=300)
 
     def until_clean(self) -> None:
-        """Waits until the audit finds nothing: on a busy cluster it may name a fact of no single
-        moment, once.
-        """
+        """Wait until the audit finds nothing. On a busy cluster the audit may once report a contradiction that never existed."""
         deadline = time.monotonic() + PATIENCE_S
         while found := audit(self.store):
             assert time.monotonic() < deadline, "the state cannot be:\n" + "\n".join(found)
@@ -276,7 +273,7 @@ def new_rig(
 
 @pytest.fixture(autouse=True)
 def audited(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each test the state must be one that can be."""
+    """After each test, fail if the audit finds a state that no script writes."""
     rig = request.getfixturevalue("rig") if "rig" in request.fixturenames else None
     if rig is not None:
         rig.redis.delete(rig.tasks.MARKS)

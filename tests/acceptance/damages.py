@@ -36,7 +36,7 @@ KEPT: Final = {
     "queue choices_1 no JSON": "people read it",
     "queue events the last number": "people read it; the next event begins the stream anew",
 }
-"""Wrong values that stay, and why they may."""
+"""Wrong values that stay, and the reason for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damage: what is done to a key, and the states that tasks end in because the truth about
-    them is gone.
+    """A damage: what is done to a key, and how tasks end that cannot be repaired.
 
-    kept: the value cannot be told from a right one, or nothing rests on it, so it stays.
+    kept: why the wrong value stays: no process can tell the value from a right one, or nothing
+    depends on it.
     """
 
     family: str
@@ -142,7 +142,7 @@ def _scores(score: float) -> Callable[[Scene, str], object]:
 
 
 def _reorder(scene: Scene, key: str) -> None:
-    """The order of the waiting task; that of others is in their line alone."""
+    """Change the order of the waiting task in its queue, but not in its line."""
     words = scene.client.hget(key, scene.ids["waiting"]).decode().split(" ")
     scene.client.hset(key, scene.ids["waiting"], " ".join([words[0], "5000000000009", *words[2:]]))
 
@@ -159,7 +159,7 @@ def _held_twice(scene: Scene, key: str) -> None:
 
 
 def _seat(scene: Scene, key: str) -> str:
-    """The slot of the running task."""
+    """Return the slot of the running task."""
     leases = scene.client.hgetall(key)
     (seat,) = [
         seat for seat, text in leases.items() if text.startswith(scene.ids["running"].encode())
@@ -192,8 +192,10 @@ def _elsewhere(scene: Scene, key: str) -> None:
 
 
 NO_LINE: Final = {"delayed": "failed", "dead": "failed"}
-"""What waits is made anew from its queue, what runs from its place; of the others nothing tells the
-needs.
+"""The states of tasks that have lost their lines.
+
+A waiting task is made anew from its queue, a run from its place. Nothing tells the needs of any
+other task.
 """
 
 NO_MESSAGE: Final = {"waiting": "failed", "delayed": "failed", "dead": "failed"}

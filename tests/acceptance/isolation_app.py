@@ -84,7 +84,7 @@ def ticks(self: Any, name: str) -> None:
 
 @app.task(bind=True, parsync=True)
 def leaves(self: Any, name: str) -> None:
-    """Leaves a program behind; its slot and its process id are in a file."""
+    """Leave a program behind; write the slot and the process id of the program into a file."""
     left = subprocess.Popen(["sleep", "60"], start_new_session=True)
     (FOLDER / name).write_text(f"{self.request.parsync['slot']} {left.pid}")
 
@@ -100,9 +100,7 @@ def uses_up_descriptors(name: str) -> None:
 
 @app.task(parsync=True)
 def holds_the_interpreter(name: str, seconds: float) -> None:
-    """Let no other thread of its process run, as C code may; `holds_in_c` tells its begin, this
-    tells its end.
-    """
+    """Let no other thread of its process run, as C code may; the ticks tell begin and end."""
     # sleeps with the lock of the interpreter: a loop would cost a core
     ctypes.PyDLL(None).usleep(int(seconds * 1e6))
     (FOLDER / name).touch()

@@ -14,7 +14,7 @@ app = Celery(
 
 @app.task(name="untouched.train", bind=True)
 def train(self: Any, a: int) -> dict[str, Any]:
-    """Where it runs."""
+    """Return the node on which the task runs."""
     return {"a": a, "parsync": getattr(self.request, "parsync", None)}
 
 

@@ -94,7 +94,7 @@ def runs_beside_small_ones(
     why = f"only node n1 fits: it is reserved for task {large} (proj.render {needs})"
 
     def is_kept_out() -> bool:
-        # it was placed before the scheduler had read the reservation
+        # the task was placed before the scheduler had read the reservation
         if is_over(client.status(kept_out[-1])):
             refill(client, small)  # the node is reserved only while some ask for less
             kept_out.append(client.submit(long, [0.1], resources={"gpu": 1}))

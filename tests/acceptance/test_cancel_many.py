@@ -1,7 +1,4 @@
-"""Many tasks cancelled at once, by ids or by kind, name and state; and what waits, by kind.
-
-Nodes are only records.
-"""
+"""Cancel many tasks at once, by ids or by kind, name and state; list waiting tasks by kind. Nodes are only records."""
 
 import json
 import logging
@@ -128,7 +125,7 @@ def test_five_hundred_are_cancelled_in_a_call(client, drive, store):
 
 
 def calls(store):
-    """How many scripts the servers have run."""
+    """Return the number of scripts that the servers have run."""
     told = [stats for (stats,) in store.ask_servers([("info", "commandstats")]).values()]
     return sum(stats.get("cmdstat_evalsha", {"calls": 0})["calls"] for stats in told)
 
@@ -290,7 +287,7 @@ def test_demand_is_what_waits_by_kind_in_the_order_of_the_first(client, drive, p
     drive.take()
     for id in ("a1", "a2", "a3"):
         drive.submit(id, {"strategy": "latency"}, "proj.add")
-    OrderDuty(drive.store).work()  # else orders of two shards cannot be compared
+    OrderDuty(drive.store).work()  # otherwise orders of two shards cannot be compared
     drive.submit("m1", {"slots": 2, "resources": {"gpu": 1}, "require": {"zone": "a"}}, "proj.mul")
     drive.submit("u1", {"priority": 9}, "proj.urgent")
     drive.run(

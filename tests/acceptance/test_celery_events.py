@@ -23,9 +23,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """One scheduler and a prefork node of two slots, where a task that kills its process is dead at
-    once.
-    """
+    """A stack of a scheduler and a prefork node of two slots; a task that kills its process once is dead."""
     rig = new_rig(PARSYNC_MAX_STARTS="1")
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.worker("n1", labels={"pool": "fork"})
@@ -60,9 +58,9 @@ class Watcher(threading.Thread):
         ]
 
     def by_worker(self, id: str) -> list[str]:
-        """The types in the order in which its worker sent them.
+        """The types of a task's events in the order in which its worker sent them.
 
-        Another process sends 'sent': it comes at any time.
+        The event 'sent' is left out: another process sends 'sent', at any time.
         """
         return [type for type in self.types(id) if type != "sent"]
 

@@ -153,9 +153,7 @@ def test_a_failure_in_a_chord_fails_its_body(rig: Rig) -> None:
 
 
 def test_an_id_of_ones_own_is_one_task_however_often_it_is_sent(rig: Rig) -> None:
-    """A publication after the task's start would be its successor, so it is due after the three
-    sends.
-    """
+    """The task is due only after the three sends: a publication after the start of the task would be its successor."""
     for _ in range(3):
         result = rig.tasks.noted.apply_async(("mine",), task_id="order-17:render", countdown=10)
     assert get(result) == "mine"

@@ -27,7 +27,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """One scheduler and a solo node; each test starts the workers that it is about."""
+    """A stack of a scheduler and a solo node; each test starts the workers that it needs."""
     rig = new_rig()
     rig.worker("early", pool="solo", slots=1, labels={"kind": "early"}, up=False)
     rig.until(lambda: "ready" in rig.lines("early"), "a worker is ready before there is a cluster")
@@ -223,9 +223,10 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(
 
 @pytest.mark.parametrize("how", ["cut", "terminated"])
 def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> None:
-    """Plain tasks have the other threads.
+    """Plain tasks hold the other threads.
 
-    Cut off, it runs on; shut down, what has not begun goes to another.
+    If the server is cut off, the task runs on. In a shutdown a task that has not begun goes to
+    another node.
     """
     node = f"thread-{how}"
     worker(node, "-Q", node, pool="threads", slots=3, labels={"kind": node}, score=2.0)

@@ -108,7 +108,7 @@ def listed(*words):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (["--sort", "run"], [LONG, SHORT, PLACED, WAITS, OTHER]),  # those without a run come last
+        (["--sort", "run"], [LONG, SHORT, PLACED, WAITS, OTHER]),  # tasks without a run come last
         (["--sort", "run", "--limit", "1"], [LONG]),
         (["--holds", "gpu"], [LONG]),
         (["--holds", "mem", "--sort", "name"], [SHORT, LONG]),
@@ -323,7 +323,7 @@ def test_at_80_columns_no_line_is_longer_and_no_id_is_broken(address, words):
     with terminal(*words) as (pid, read, _):
         lines = plain(read()).splitlines()
         assert child_ended(pid) == 0
-    whole = 1 if words[0] == "explain" else 0  # its first line has the whole id
+    whole = 1 if words[0] == "explain" else 0  # the first line of the output has the whole id
     assert max(map(len, lines[whole:])) <= 80
     if words == ["tasks"]:
         assert [line[:8] for line in lines if re.match("[a-d]{4}000", line)][:2] == [

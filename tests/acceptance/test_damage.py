@@ -115,7 +115,7 @@ def unknown(rig: Rig) -> list[str]:
 @pytest.mark.parametrize("damage", all_damages(), ids=str)
 def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -> None:
     key = scene.key(damage.family, damage.kind)
-    # else what is read after the damage may be what others have made of it
+    # otherwise the values read after the damage may be those that other processes wrote
     with ExitStack() as still:
         for process in rig.stack.alive():
             still.enter_context(rig.paused(process))

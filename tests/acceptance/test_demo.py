@@ -41,7 +41,7 @@ class Marked:
                     for name in ("cmdline", "environ")
                 )
             except OSError:
-                continue  # it has ended meanwhile, or is not ours
+                continue  # the process has ended meanwhile, or is not ours
             if self.mark in env:
                 found.append((" ".join(command), env))
         return found

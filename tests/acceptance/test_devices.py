@@ -23,7 +23,10 @@ echo "2, GPU-cccc3333, 8192"
 echo "3, GPU-dddd4444, 8192"
 """
 GIVEN = ("2", "3", "1")
-"""The devices that the workers themselves were given. Flags that name others count them from 0."""
+"""The devices that the workers themselves were given.
+
+A flag that names devices counts these from 0.
+"""
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def test_a_system_without_jemalloc_preloads_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize("which", ["port", "bus"])
 @pytest.mark.parametrize("program", server_programs().values(), ids=server_programs())
 def test_a_port_that_another_process_takes_first_is_left_to_it(monkeypatch, program, which):
-    """Between the choice of a port and its use by the server, others may take it."""
+    """Another process may take the port between its choice and its use by the server."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         ports = chain(

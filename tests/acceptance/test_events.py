@@ -172,7 +172,7 @@ def test_the_command_follows_until_it_is_stopped(cluster):
 
 @contextmanager
 def stream(serve, query="", **headers):
-    """Open the stream; give what reads its next message: (id, event)."""
+    """Open the stream; yield a function that reads the next message: (id, event)."""
     request = urllib.request.Request(f"{serve.url}/events{query}", headers=headers)
     with urllib.request.urlopen(request, timeout=ASK_S) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -218,7 +218,7 @@ def test_the_list_is_what_the_command_lists(cluster, serve):
         assert query.keys() & {"since", "limit"} or serve.json("/events", **query)[0] == 400
 
 
-def test_a_viewer_gets_what_comes_and_goes_on_behind_what_he_has_seen(cluster, serve):
+def test_a_viewer_gets_new_events_and_goes_on_behind_the_last_seen_event(cluster, serve):
     driver, _ = cluster
     with stream(serve, "?event=cancelled") as (message, _):
         driver.submit("c1")

@@ -129,10 +129,10 @@ def test_what_an_app_declares_holds_for_every_submit_by_name(rig: Rig) -> None:
     assert stranger.send_task("fleet.routed").get(timeout=GET_S)[0] == "gpu"
 
 
-def test_what_was_submitted_before_any_worker_was_there_gets_what_its_app_declares(
+def test_a_task_submitted_before_any_worker_was_there_gets_the_options_of_its_app(
     rig: Rig,
 ) -> None:
-    for node in ("cpu", "gpu", "team"):  # one that is there registers its tasks again
+    for node in ("cpu", "gpu", "team"):  # a worker that is there would register its tasks again
         rig.stack.terminate(node)
     with ParsyncClient.from_url(rig.url, "acceptance") as client:
         for kind in ("names", "apps", "shapes", "feasible"):

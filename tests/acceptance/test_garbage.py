@@ -1,5 +1,5 @@
 """No message ends a worker: garbage in plain queues, odd headers of placed tasks, odd options of
-calls. Promise 10.
+calls. Promise 10 of docs/invariants.md.
 """
 
 import base64
@@ -147,12 +147,12 @@ CELERYS = (
     "serializer",
     "compression",
 )
-"""Options that Celery itself reads, and of which it raises errors of its own."""
+"""Options that Celery itself reads, and for which Celery raises errors of its own."""
 
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A scheduler, and a node of each pool, which must live through all of it."""
+    """A scheduler and a node of each pool. The processes must live through all tests of this module."""
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     for node, options in (
@@ -183,7 +183,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture(autouse=True)
 def alive(rig: Rig) -> Iterator[None]:
-    """The same processes go on, and run a plain and a placed task on each node."""
+    """After each test the same processes must be alive, and run a plain and a placed task on each node."""
     pids = {name: rig.pid(name) for name in rig.stack.processes}
     yield
     assert {name: rig.pid(name) for name in rig.stack.alive()} == pids
@@ -211,7 +211,7 @@ def texts(value: Any) -> bytes:
 
 
 def garbage() -> Iterator[bytes]:
-    """What a thief puts into a plain queue."""
+    """Return messages that a thief puts into a plain queue."""
     yield from (
         b"x",
         b"",

@@ -1,9 +1,8 @@
-"""docs/inspect.md is true: each of its redis-cli lines runs on a cluster of real processes, and
-answers as it shows.
+"""docs/inspect.md is true: its redis-cli lines run on a cluster of real processes, and print what the page shows.
 
-The test compares the shape: numbers and the order of lines may differ. redis-cli is the one on the
-PATH; where there is none, the words go through redis-py and are shown as redis-cli shows them
-(which is compared where there is one).
+The test compares the shape: numbers and the order of lines may differ. The redis-cli is the one on
+the PATH. Without redis-cli the words go through redis-py, and the reply is printed as redis-cli
+would print it; with redis-cli a test compares the two outputs.
 """
 
 import os
@@ -33,9 +32,7 @@ A100 = {"require": {"gpu_model": "a100"}, "resources": {"gpu": 1}}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Its address: two schedulers; node n1 full, n2 draining, n3 lost with two doorbells unread;
-    tasks that wait.
-    """
+    """The address of a cluster: two schedulers; n1 is full, n2 drained, n3 lost with two unread doorbells; some tasks wait."""
     folder = tmp_path_factory.mktemp("inspect")
     (folder / "proj.py").write_text(PROJ)
     told: dict[str, Any] = {
@@ -84,9 +81,9 @@ def bring_about(stack, client):
     client.cancel("e1")
     until(lambda: all(client.status(id).why for id in ("w1", "w2")))
 
-    # its guard too, so that its lease is lost
+    # the guard too, so that the lease of the node is lost
     os.killpg(stack.processes["n3"].popen.pid, signal.SIGSTOP)
-    # so that nobody reads the inbox of n3; the others ask again
+    # closed, so that nobody reads the inbox of n3; the other nodes ask again
     for waiting in client.store.client.client_list():
         if waiting["cmd"] == "blmpop":
             client.store.client.client_kill_filter(_id=waiting["id"])
@@ -121,7 +118,7 @@ def redis_cli(url, words):
 
 
 def shim(url, words):
-    """The same, by way of redis-py."""
+    """Return what redis-cli would print for these words, by redis-py."""
     with redis.Redis.from_url(url, protocol=2) as client:
         client.response_callbacks.clear()
         return show(client.execute_command(*words))

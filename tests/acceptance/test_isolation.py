@@ -174,7 +174,8 @@ def zombie(rig: Rig, folder: Path) -> tuple[list[Tick], float, set[int]]:
     went_on_s = time.monotonic()
     seen = len(read(folder / "zombie"))
     for pid in old.values():
-        os.kill(pid, signal.SIGCONT)  # those of the pool first: the worker would end what they run
+        # the pool processes go on first: the worker would end their runs
+        os.kill(pid, signal.SIGCONT)
     rig.until(
         lambda: len([t for t in read(folder / "zombie")[seen:] if t.pid in old.values()]) > 4,
         "old runs go on",

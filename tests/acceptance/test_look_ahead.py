@@ -16,7 +16,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """One scheduler; each test starts a worker of one slot.
+    """A stack of a scheduler; each test starts a worker of one slot.
 
     A solo worker that is slow for a lease is killed.
     """
@@ -33,9 +33,9 @@ def late_s() -> float:
 
 @pytest.fixture(params=["solo", "threads"])
 def node(rig: Rig, late_s: float, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A worker of one slot whose last tasks were short: its waiting seats are open.
+    """Start a worker of one slot whose last tasks were short, so that its waiting seats are open.
 
-    It leaves after the test.
+    The worker leaves after the test.
     """
     name = f"{request.param}-{request.node.originalname.rpartition('_')[2]}"
     rig.redis.set(rig.tasks.LATE, late_s)

@@ -181,9 +181,7 @@ class Prometheus:
         self.process = Process("prometheus", command, os.environ, folder, print)
 
     def ask(self, path, **query):
-        """The data of an answer of its API, None if it does not answer yet; an error fails the
-        test.
-        """
+        """Return the data of an answer of the API, None before Prometheus answers. An error fails the test."""
         try:
             where = f"{self.url}/api/v1/{path}?{urlencode(query)}"
             with urllib.request.urlopen(where, timeout=ASK_S) as answer:

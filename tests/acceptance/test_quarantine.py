@@ -1,5 +1,5 @@
 """Damaged and foreign messages and records: nobody dies of them, they are put away, and their tasks
-end. Promise 10.
+end. Promise 10 of docs/invariants.md.
 """
 
 import base64
@@ -22,7 +22,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A scheduler and two nodes, which must live through all of it."""
+    """A scheduler and two nodes. The processes must live through all tests of this module."""
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.worker("n1", slots=2, pool="threads", labels={"at": "n1"})
@@ -206,7 +206,7 @@ def test_a_garbled_line_of_a_partition_is_repaired(rig: Rig, kind: str) -> None:
     for text in (b"\xff\xfe", b"up inc=3", b"inc=1 moved=x"):
         fields = rig.state.hkeys(key) or [b"n1/0" if kind == "slots" else b"n1"]
         rig.state.hset(key, fields[0], text)
-        if kind == "left":  # it is looked at when the partition is read
+        if kind == "left":  # a ledger is looked at only when the partition is read
             rig.tasks.where.apply_async(**on_n1()).get(timeout=GET_S)
         rig.until(lambda text=text: text not in rig.state.hvals(key), f"{text!r} in {kind} is gone")  # type: ignore[misc]
     rig.open()

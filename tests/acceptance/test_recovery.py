@@ -22,7 +22,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """One scheduler and two prefork nodes of two slots."""
+    """A stack of a scheduler and two prefork nodes of two slots."""
     rig = new_rig()
     rig.schedulers(1)
     for node in ("n1", "n2"):
@@ -53,7 +53,7 @@ def at(node: str, **options: Any) -> dict[str, Any]:
 
 
 def fresh(rig: Rig, result: Any) -> Any:
-    """An AsyncResult that has not asked yet: one that knows an end keeps it."""
+    """Return an AsyncResult that has not asked yet: an AsyncResult that knows an end does not ask again."""
     return AsyncResult(result.id, app=rig.tasks.app)
 
 
@@ -127,7 +127,9 @@ def test_a_worker_that_lives_and_starts_nothing_is_suspect_until_it_reads_its_in
     rig.until(lambda: rig.node("n3").state == "suspect", "n3 is suspect")
     assert rig.node("n3").note.startswith("alive, but 3 tasks in a row did not start there")
     assert "suspect" in parsync(rig, "nodes")
-    assert "suspect: n3: alive, but" in parsync(rig, "doctor", code=1)  # it is the only node
+    assert "suspect: n3: alive, but" in parsync(
+        rig, "doctor", code=1
+    )  # exit code 1: n1 is the only node
     for node in ("n1", "n2"):
         rig.client.undrain(node)
     assert [result.get(timeout=GET_S) for result in results] == [f"waits-{i}" for i in range(3)]

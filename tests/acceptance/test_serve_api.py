@@ -146,7 +146,7 @@ WRONG = (
 
 
 def test_what_is_wrong_is_said_in_json(serve):
-    """One server answers all of it."""
+    """Each wrong request gets its status and one sentence as JSON; one server answers all requests."""
     for path, status, error in WRONG:
         found, body, _ = serve.get_exactly(f"{V1}{path}")
         assert (found, json.loads(body)["status"]) == (status, status), path

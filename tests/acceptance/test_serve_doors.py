@@ -495,7 +495,7 @@ def test_a_wrong_field_of_a_drain_is_said(operator, site):
     assert not any(node.draining for node in site.client.nodes() if node.name == "n1")
 
 
-def test_attempts_to_log_in_are_bounded_and_lead_nowhere_else(site):
+def test_attempts_to_log_in_are_bounded_and_lead_to_no_other_site(site):
     hash = hashlib.scrypt(PASSWORD.encode(), salt=bytes(16), n=2, r=1, p=1, dklen=32).hex()
     (site.folder / "quick").write_text(f"alice:scrypt:2:1:1:{bytes(16).hex()}:{hash}\n")
     with serving(site.server.url, "demo", "--operators", str(site.folder / "quick")) as serve:

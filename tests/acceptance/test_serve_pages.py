@@ -297,7 +297,7 @@ def test_a_page_that_is_followed_comes_again_when_it_has_changed(driver):
 
 
 @needs_browser
-def test_a_page_is_replaced_as_it_comes_but_not_while_somebody_types(driver, browser):
+def test_the_stream_replaces_a_page_but_not_while_somebody_types(driver, browser):
     with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
         browser.open(serve, "/view/tasks?state=waiting")

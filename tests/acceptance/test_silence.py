@@ -35,7 +35,7 @@ def rig(new_rig) -> Rig:
 
 @pytest.fixture(autouse=True)
 def first_submit(monkeypatch):
-    """Each test is as a process that has not submitted yet."""
+    """Make each test look like a process that has not submitted yet."""
     monkeypatch.setattr(outlook, "_checked_clusters", set())
 
 
@@ -72,7 +72,7 @@ def submit(rig: Rig) -> str:
 
 
 def why(rig: Rig, id: str) -> str:
-    """Why a task waits, as `parsync status` says; `parsync tasks` must say the same."""
+    """Return the reason why a task waits, as `parsync status` prints it; `parsync tasks` must print the same reason."""
     told = json.loads(parsync(rig, "status", id, "--json"))
     assert told["state"] == "waiting"
     listed = json.loads(parsync(rig, "tasks", "--state", "waiting", "--json"))

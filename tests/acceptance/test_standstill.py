@@ -41,7 +41,7 @@ def rig(new_rig: Callable[..., Rig], folder: Path) -> Rig:
 def test_a_task_that_holds_the_interpreter_for_longer_than_the_lease_succeeds_at_its_first_start(
     rig: Rig, folder: Path, pool: str
 ) -> None:
-    """What waits behind it goes back meanwhile. There is no other node, so it runs here later."""
+    """The tasks that wait behind the run go back meanwhile. There is no other node, so they run here later."""
     held = f"held-{pool}"
     start(rig, pool, slots=1 if pool == "solo" else 2, pool=pool)
     rig.until_up(pool)

@@ -48,7 +48,7 @@ def notes(rig: Rig, name: str, n: int, seconds: float = 0.0, **options: Any) -> 
 
 
 def states(rig: Rig, ids: list[str]) -> list[str]:
-    """How they ended."""
+    """Return the final state of each task."""
     return [status.state for status in rig.client.wait(ids, timeout=180).values()]
 
 
@@ -77,7 +77,7 @@ def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
         rig.until(lambda turn=turn: len(rig.marks("end")) >= 20 * turn, "tasks run")  # type: ignore[misc]
         node = f"n{1 + turn % 2}"
         ended = rig.stack.terminate(node)
-        # one that only begins is ended by the signal
+        # a worker that has only begun to start is ended by the signal
         assert ended in (0, -signal.SIGTERM), rig.lines(node)[-2000:]
         labels = {"kind": "rare"} if node == "n1" else {}
         rig.stack.worker(APP, node, pool="prefork", slots=2, labels=labels, extra=("-l", "info"))
@@ -92,7 +92,7 @@ def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
 def test_what_a_pool_process_was_handed_runs_once_though_the_worker_stops_before_it_begins(
     rig: Rig,
 ) -> None:
-    """It stands in the pipe, and Celery throws away what no process has said to have begun."""
+    """The task is in the pipe of a process. Celery throws away each task that no process has reported to have begun."""
     rig.stack.worker(
         APP, "n3", pool="prefork", slots=1, labels={"kind": "slow"}, extra=("-l", "info")
     )
@@ -148,9 +148,7 @@ def test_a_flood_from_many_clients_at_once_is_taken_in_and_each_task_runs_once(r
 
 
 def test_a_task_that_only_a_busy_node_can_run_is_not_passed_for_ever(rig: Rig) -> None:
-    """Its node's slots are wanted by everybody, all the time: it comes next all the same, by its
-    place in the order.
-    """
+    """Many tasks want the slots of the only node that fits the task, all the time. The task still comes next by its place in the order."""
     crowd = notes(rig, "crowd", 40, 0.05)
     rare = rig.client.submit(
         "tests.acceptance.app.noted",

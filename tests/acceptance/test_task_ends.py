@@ -73,7 +73,7 @@ def test_a_task_that_exits_fails_once_and_frees_its_slot(rig: Rig, pool: str) ->
     assert rig.tasks.add.apply_async((1, 2), **on(pool)).get(timeout=GET_S) == 3, "the pool goes on"
 
 
-def test_results_and_groups_revoke_what_runs_and_what_waits_also_tasks_of_the_broker(
+def test_results_and_groups_revoke_running_and_waiting_tasks_also_of_the_broker(
     rig: Rig,
 ) -> None:
     running = rig.tasks.gated.apply_async(("r1",), **on("prefork"))

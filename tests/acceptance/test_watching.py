@@ -1,5 +1,6 @@
-"""What one watches a cluster by, on one stack of a scheduler, a worker and `parsync serve`:
-histograms, charts, health files, JSON logs, and the place span of OpenTelemetry.
+"""Ways to watch a cluster, on one stack of a scheduler, a worker and `parsync serve`.
+
+The ways are histograms, charts, health files, JSON logs, and the place span of OpenTelemetry.
 """
 
 import importlib

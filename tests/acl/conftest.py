@@ -82,7 +82,7 @@ class Guarded:
         return sorted((who, what) for who, what in pairs if what != "client|setinfo")
 
     def dry_run(self, role: Role, *words: str) -> str:
-        """'' if the role may do this, else why not."""
+        """Return '' if the role may run this command, else the server's refusal."""
         reply = self.admin.execute_command("ACL", "DRYRUN", f"{CLUSTER}-{role}", *words)
         return "" if reply == b"OK" else reply.decode()
 
@@ -93,7 +93,7 @@ class Guarded:
 
 
 def rules(line: str) -> list[str]:
-    """The words of a login's line; what stands in parentheses is one."""
+    """The words of a login's line; a group in parentheses counts as one word."""
     words: list[str] = []
     for word in line.split():
         if words and words[-1].startswith("(") and not words[-1].endswith(")"):

@@ -1,7 +1,7 @@
 """Read from the text of the scripts which command each calls on which kind of key.
 
-It relies on the scripts' house style: a key is called by its kind (`slots`, `pending`,
-`KEY.tasks`), the key of a task's rare fields `KEY.extra .. id` or `key`.
+The module relies on the house style of the scripts: a key is called by its kind (`slots`,
+`pending`, `KEY.tasks`), the key of a task's rare fields `KEY.extra .. id` or `key`.
 """
 
 import re
@@ -96,7 +96,7 @@ def _kind(script: Script, argument: str) -> str:
     # of a kind: pending, queue.pending, KEY.pending .. kind
     if argument.endswith("pending") or argument.startswith("KEY.pending .."):
         return "q:pending"
-    if re.match(r"KEYS\[.*[a-z]", argument):  # one of those that follow
+    if re.match(r"KEYS\[.*[a-z]", argument):  # a key behind the named keys
         return f"{where}:{script.keys[-1].rstrip('*')}"
     kind = (
         script.keys[int(argument[5:-1]) - 1]

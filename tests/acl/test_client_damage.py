@@ -1,9 +1,8 @@
-"""What a client's login can still damage: docs/security.md has a row for each key that it may
-write, and this is true.
+"""docs/security.md has a row for the damage that a client's login can do to each key, and each row is true.
 
-For each right to write, a thief uses it with hostile values. Afterwards a run of another task still
-ends, and a new task of another kind is submitted, taken, placed, run and ended. So nothing here
-halts the cluster, but the shifted counters that the page names.
+For each right to write, a thief uses the right with hostile values. Afterwards a run of another
+task still ends, and a new task of another kind is submitted, taken, placed, run and ended. So
+nothing here halts the cluster, except the shifted counters that the page names.
 """
 
 import contextlib
@@ -34,7 +33,7 @@ WRITES = {
 GARBAGE = ("", "x", "9" * 400, "\0\xff", "-1", "0 0 0", "a" * 2**20)
 NUMBERS = (0, 1, -(10**18), 9 * 10**18, 17)
 SAID = re.compile(r"meta has (submitted|version|floor) that is no number|\['elsewhere'\]|'shards'")
-"""What the page says of shifted counters."""
+"""Complaints about shifted counters that the page allows."""
 
 KIND = "victim slots=1"
 IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]

@@ -1,4 +1,4 @@
-"""What `parsync acl` prints is what servers take: as a file of users, and as commands."""
+"""Servers accept the output of `parsync acl`, as a file of users and as commands."""
 
 import subprocess
 import sys

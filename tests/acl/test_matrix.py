@@ -88,7 +88,7 @@ NUMBERED = {
     "blmpop": 2,
     "bzmpop": 2,
 }
-"""Where a command says how many keys follow."""
+"""Commands that say how many keys follow, and the position of that number."""
 
 
 def calls(guarded, command, value):
@@ -169,7 +169,7 @@ def rows(guarded, names):
         nobody = set(cells.values()) == {"-"}
         cells[Role.SERVE] = (
             "-" if nobody else may(guarded, Role.SERVE, name)
-        )  # others may all that it may: test_tables.py
+        )  # other roles may do all that this role may, see test_tables.py
         if set(cells.values()) == {"-"}:
             yield f"{name}: -"
         else:

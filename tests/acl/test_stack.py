@@ -410,7 +410,7 @@ def test_rubbish_that_a_client_publishes_to_a_scheduler_ends_none(site: Site):
 
 
 class Bomb:
-    """Its pickle makes a file when it is opened."""
+    """An object whose pickle makes a file when a process unpickles it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

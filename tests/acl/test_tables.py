@@ -78,7 +78,7 @@ DIRECT = {
         **dict.fromkeys(("q:ended", "q:ended_1", "q:ended_2"), "hscan"),
     },
 }
-"""What Python itself does, besides VIEW_RIGHTS; a viewer in an audit."""
+"""Commands that Python itself sends, besides VIEW_RIGHTS, also in a viewer's audit."""
 
 LISTED = {
     Role.CLIENT: (VIEW_RIGHTS, CLIENT_RIGHTS),

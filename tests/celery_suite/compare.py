@@ -69,7 +69,7 @@ PLUGINS: Final = (
 )
 
 Outcomes = Mapping[str, bool]
-"""Whether each test of the suite passed, by its id; an expected failure counts as passed."""
+"""For each test of the suite, by its id, whether it passed; an expected failure counts as passed."""
 
 
 def differences() -> dict[str, str]:
@@ -142,14 +142,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def worker(celery_session_worker: object) -> object:
-    """Celery's worker, also for a test that counts on tests before it to have started it, and runs
-    alone.
+    """Return Celery's worker.
+
+    Some tests count on a test before to start the worker, and may run alone here.
     """
     return celery_session_worker
 
 
 class Run:
-    """One share of the suite on one side: a server, a scheduler if it is placed, and pytest."""
+    """A share of the suite on one side: a server, pytest, and on the placed side a scheduler."""
 
     def __init__(
         self, exits: ExitStack, suite: Path, side: str, share: int, more: Mapping[str, str]

@@ -18,7 +18,7 @@ from .state import State
 
 
 def named_states(state: State) -> Iterator[tuple[str, str]]:
-    """Yield each version and epoch, and what it is the number of."""
+    """Yield each version and epoch, and the state that the number names."""
     for number, shard in enumerate(state.shards):
         lines = shard.hashes["kinds"]
         for kind, version in shard.versions.items():
@@ -34,9 +34,10 @@ def named_states(state: State) -> Iterator[tuple[str, str]]:
 
 
 def copy_facts(core: Core, state: State, knows: Callable[[str], bool]) -> Iterator[str]:
-    """Yield what does not hold of the copies of a scheduler that waits for nothing.
+    """Yield the contradictions between the server and the copies of a scheduler that waits for nothing.
 
-    knows: whether it has heard which server has a shard or partition now, 'q0' or 'p1'.
+    knows: returns whether the scheduler has heard which server has a shard or partition now, 'q0'
+    or 'p1'.
     """
     for number, shard in enumerate(state.shards):
         if knows(f"q{number}") and core.queue.versions[number] == str(shard.version):

@@ -1,8 +1,7 @@
-"""The ghost: it sees every request that is executed, and after each the whole state, and knows what
-was promised.
+"""The ghost: an observer that sees each executed request and the whole state after it, and checks the promises.
 
-It is no part of the system: it has no lease, loses nothing, and forgets nothing. A broken promise
-is a `Violation`; its numbers are those of docs/invariants.md.
+The ghost is no part of the system: it has no lease, loses nothing, and forgets nothing. A broken
+promise is a `Violation`; its number is that of docs/invariants.md.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Violation(BaseException):
 
 @dataclass(slots=True)
 class TaskGhost:
-    """One life of a task: from its submission to the purge of its record."""
+    """The record of one life of a task: from its submission to the purge of its record."""
 
     acknowledged: bool = False
     attempt: str = ""
@@ -288,7 +287,7 @@ class Ghost:
             )
             if word == "again":
                 task.starts = 0
-                task.ended[task.attempt] = "again"  # it has a successor
+                task.ended[task.attempt] = "again"  # the task has a successor
 
     def _requeue(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for row, word in zip(args.rows, call.read(reply), strict=True):
@@ -345,15 +344,15 @@ class Ghost:
             self.coverage["schedulers lost"] += 1
         if args.stay:
             self.alive_s[args.scheduler] = self.world.clock.now_s
-        else:  # it left
+        else:  # the scheduler has left
             self.alive_s.pop(args.scheduler, None)
 
     def _judged(self, process: Process, holder: str, what: str, tags: list[str]) -> None:
-        """Check a judgement that a lease has lapsed: its holder was silent for a whole lease, and
-        its server was up.
+        """Check the judgement that a lease has lapsed.
 
-        A restart in the middle of a leader's pass, or while its request is on the way, is not seen
-        by it.
+        The holder must have been silent for a whole lease, and its server up. The judge does not
+        see a restart of the server in the middle of a leader's pass, or while a request is on the
+        way.
         """
         now_s = self.world.clock.now_s + 1e-6
         silent_s = now_s - self.alive_s.get(holder, float("-inf"))
@@ -405,21 +404,17 @@ class Ghost:
     def ended(self, run: Run, outcome: str) -> None:
         """Record that a function ended."""
         self.coverage[f"function {outcome}"] += 1
-        # its record may be purged while a run that counts no more goes on
+        # the record of the task may be purged while a run that counts no more goes on
         if task := self.tasks.get(run.place.task):
             task.ended[run.place.attempt] = outcome
 
     def over_since(self, node: str) -> int | None:
-        """Return how many words were said of a node whose drain's deadline is over; None if it is
-        not.
-        """
+        """Return how often a node was told that its drain's deadline is over; None if the deadline is not over."""
         found = self.state.nodes.get(node)
         return self.overs[node] if found and found.drain == 2 else None
 
     def renewed(self, process: AgentProcess, going: Sequence[Run], over: int | None) -> None:
-        """Check a node that has renewed: a drain that was over all the time has ended what ran
-        before.
-        """
+        """Check a node that has renewed: the runs from before a deadline that is over must have ended."""
         if over is not None and over == self.over_since(process.node):
             self.coverage["renewals of a drain that is over"] += 1
             left = [run.place.task for run in going if not run.outcome and not run.ending]
@@ -431,7 +426,8 @@ class Ghost:
         """Read the whole state and check what must hold at any moment."""
         try:
             self._look(always)
-        except Exception as error:  # else the product would take it for its own trouble
+        # otherwise the product would take the error for trouble of its own
+        except Exception as error:
             raise Violation(3, f"the state is beyond reading: {error!r}") from error
 
     def _look(self, always: bool) -> None:
@@ -493,9 +489,7 @@ class Ghost:
             )
 
     def _look_into(self, process: Any, state: State) -> None:
-        """Check the functions of a node's present process: one per slot, each on a slot of its own
-        lease.
-        """
+        """Check the functions that run in a node's present process: one in each slot, in a slot of the run's lease."""
         node = state.nodes.get(process.node)
         inc = process.agent.node.inc
         if node is None or node.inc != inc or node.state == "down":

@@ -1,4 +1,4 @@
-"""More planted bugs: those that an attacker planted, and of kinds that the first list lacks.
+"""More planted bugs, of kinds that tests/chaos/mutants.py lacks.
 
 The kinds: limits of batches, secondary fields and indexes, versions, the order of the queue,
 waiting seats, drains, requests that name an earlier state, generations of ended tasks, wake-ups,
@@ -196,7 +196,7 @@ OTHER_KINDS = (
         found_by="tests/unit/test_core.py::test_a_changed_node_is_read_again_before_it_is_claimed_again",
     ),
 )
-"""Drawn before it was known which of them schedules find."""
+"""Bugs that were drawn before anybody knew which of them schedules find."""
 FENCES = (
     Mutant(
         "the locks are released before the run",

@@ -1,4 +1,4 @@
-"""What a planted bug is."""
+"""The description of a planted bug."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """Where (a script, or module:Class.method), what stands there, what the mutant has instead.
+    """A planted bug: where (a script, or module:Class.method), the right text, and the wrong text.
 
-    shards: more than 1 to hunt it on several primaries. harmless: '' or which other fence makes up
-    for it, so that no schedule finds it. found_by: '' or a test that finds it by itself;
-    test_mutants.py shows that it does.
+    shards: more than 1 to hunt the bug on several primaries.
+    harmless: '', or the other check that makes up for the bug, so that no schedule finds it.
+    found_by: '', or a test that finds the bug by itself, as test_mutants.py shows.
     """
 
     name: str

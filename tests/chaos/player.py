@@ -118,7 +118,7 @@ class Player:
                 break
 
     def ahead(self, rng: Random) -> None:
-        """Let a node's tasks be short, or one long, and its waiting seats be looked after."""
+        """Let a node's tasks be short, or one task be long, and let the node look after its waiting seats."""
         if agent := self._agent(rng):
             for _ in range(rng.choice((0, 0, RECENT_RUNS))):
                 agent.agent.node.ahead.ran("work", rng.choice((0.001, 0.02)))
@@ -229,9 +229,7 @@ class Player:
     # -- faults ------------------------------------------------------------------------------------
 
     def late(self, rng: Random) -> None:
-        """Let a request arrive that was on its way, mostly one that changes tasks or slots; some
-        arrive again later.
-        """
+        """Let a delayed request arrive, mostly a request that changes tasks or slots; some arrive again later."""
         late = self.world.wire.late
         telling = [at for at, request in enumerate(late) if request.moves]
         if late:

@@ -1,8 +1,7 @@
-"""The primaries of a schedule: which of them has which key, which are away, and which run of its
-program each is in.
+"""The primaries of a schedule: which of them has which key, which are away, and the run id of each.
 
-All keys are on one real server; only who answers for them is played. One primary stands for a
-server without a cluster.
+All keys are on one real server; only the outages and the owners of keys are played. A server
+without a cluster is a single primary.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ def tag_of(key: str | bytes) -> str:
 
 
 class Primaries:
-    """The primaries of one schedule. names: one name if there is one server."""
+    """The primaries of one schedule.
+
+    names: the names of the primaries; a single name for a server without a cluster.
+    """
 
     def __init__(self, seed: int, shards: int) -> None:
         rng = Random(f"primaries {seed}")

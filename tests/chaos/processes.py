@@ -1,8 +1,7 @@
-"""The processes of a schedule: the product's own scheduler and agent, called a pass at a time
-instead of by threads.
+"""The processes of a schedule: the product's own scheduler and agent, called a pass at a time instead of by threads.
 
 A process has hands that work side by side (in the product: threads, each with a connection). While
-one of them waits for the server, another one, or another process, may act; see World.between.
+a hand waits for the server, another hand or another process may act; see World.between.
 """
 
 from __future__ import annotations
@@ -208,9 +207,7 @@ class AgentProcess:
         self.dead = True
 
     def renew(self) -> None:
-        """One pass of the thread that renews, as Renewer.run has it; the event loop has turned
-        since the last.
-        """
+        """Run one pass of the thread that renews, as Renewer.run does; the event loop has turned since the last pass."""
         agent = self.agent
         ghost = self.world.ghost
         agent.loop.turned()
@@ -226,9 +223,7 @@ class AgentProcess:
             agent.reconciler.reconcile(self.passing)
 
     def keep_alone(self) -> None:
-        """Renew as the guard does for a worker that gives no sign of life; its other hands go on
-        when they like.
-        """
+        """Renew as the guard does for a worker that gives no sign of life; the other hands of the process go on."""
         node = self.agent.node
         keeper = self.agent.renewer._keeper
         if node.inc:

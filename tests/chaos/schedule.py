@@ -73,7 +73,7 @@ THEMES: tuple[dict[str, float], ...] = (
     {"age": 5, "publish": 5, "successor": 5, "end": 0.5},
     {"turn": 2, "late": 4},  # schedulers want the same slots, and old requests come again
 )
-"""What some schedules do more often: events that a broken rule needs together."""
+"""Steps that some schedules take more often: a broken rule may need several of them together."""
 SHARDS = 2
 """Shards of schedules on several primaries."""
 SEVERAL = {"away": 0.8, "move": 0.5}

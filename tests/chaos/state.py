@@ -137,7 +137,7 @@ class Shard:
                 yield id, (task.attempt, successor)
 
     def facts(self) -> Iterator[str]:
-        """Return what does not hold of the shard by itself."""
+        """Yield the contradictions within the shard."""
         yield from audit_kinds(self.queues, self.hashes["kinds"], self.versions, self.version)
         yield from audit_tasks(self._queue())
 
@@ -206,9 +206,9 @@ class State:
         )
 
     def facts(self, whole: bool) -> Iterator[tuple[int, str]]:
-        """Return what does not hold: (promise, in words).
+        """Yield the contradictions: (promise, in words).
 
-        `whole`: the servers have kept all that they acknowledged.
+        whole: whether the servers have kept all that they acknowledged.
         """
         for partition in self.partitions:
             yield from ((3, fact) for fact in audit_partition(partition))
@@ -220,7 +220,7 @@ class State:
             yield from (
                 (3, f"{name} has less than nothing left: {left}")
                 for name, left in partition.free_amounts.items()
-                # one that came back smaller may, until it is repaired
+                # a node that came back smaller may have less than nothing left, until the repair
                 if "=-" in left and name not in shrunk
             )
         for shard in self.shards:

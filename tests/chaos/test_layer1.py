@@ -89,7 +89,7 @@ def test_a_schedule_is_replayed_to_the_letter_from_its_seed_and_steps(client: re
     for steps in (None, of_text(to_text(Schedule(7).steps))):
         log: list[str] = []
         run_schedule(client, Scripts(), Schedule(7, steps), log)
-        # it tells its process id
+        # the call tells the process id, which differs
         logs.append([line for line in log if "renew_scheduler" not in line])
     assert logs[0] == logs[1]
 

@@ -101,9 +101,7 @@ class Request:
 
     @property
     def moves(self) -> bool:
-        """Return whether it moves a task or a lease on its way, judges a process, or says what a
-        node may do.
-        """
+        """Return whether the request moves a task or a lease on its way, judges a process, or says what a node may do."""
         return any(call.script.verb in MOVES or _removes(call) for call in self.calls)
 
 
@@ -153,8 +151,9 @@ class Wire:
         return replies
 
     def send(self, process: Process, hand: str, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Send a request for a process; what becomes of it, the dice say, of several primaries for
-        each by itself.
+        """Send a request for a process. The dice decide what becomes of the request.
+
+        With several primaries the dice decide for each primary by itself.
         """
         world = self.world
         world.between(process)
@@ -205,10 +204,7 @@ class Wire:
         return replies
 
     def arrive(self, request: Request) -> None:
-        """Execute a late request; nobody hears the reply.
-
-        If its script is missing, load it and execute again.
-        """
+        """Execute a late request whose reply nobody hears; load a missing script, and execute the request again."""
         self.world.trace(
             "arrives", request.process, request.hand, [call.script.verb for call in request.calls]
         )
@@ -238,7 +234,7 @@ class WireClient:
         self._process = process
 
     def pipeline(self, transaction: bool = False) -> WirePipeline:
-        """Return a pipeline; others may act between its commands."""
+        """Return a pipeline; other processes may act between its commands."""
         return WirePipeline(self._world, self._process)
 
     def info(self, *sections: str) -> dict[str, str]:
@@ -264,7 +260,7 @@ class WireClient:
 
 
 class WirePipeline:
-    """Collects commands; executes them one by one if others act between, else in one round trip."""
+    """Collects commands, and executes them one by one if other processes act between them, else in one round trip."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
@@ -344,7 +340,7 @@ class WireStore(Store):
         return self.world.primaries.several
 
     def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:
-        """Return the run of each key's primary, one without id while it does not answer."""
+        """Return the run of each key's primary; a run without id while the primary does not answer."""
         if not self.several:
             return super().server_runs(keys)
         found: dict[str, ServerRun] = {}

@@ -1,8 +1,8 @@
-"""The world of a schedule: a server, processes, what is on its way, and the dice.
+"""The world of a schedule: a server, processes, requests on their way, and the dice, with one thread and one clock.
 
-One thread, one clock. Side by side is played by nesting: whenever a process waits for the server,
-other processes (and its own other hands) may take steps before it goes on, or it dies there, or
-sleeps there until its lease is over.
+Side by side is played by nesting. Whenever a process waits for the server, other processes, and its
+own other hands, may take steps. Then the process goes on, or dies there, or sleeps there until its
+lease is over.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_a_server_that_is_away_is_the_same_error():
 
 
 def test_it_opens_no_file_imports_nothing_sleeps_not_and_starts_no_thread(url):
-    """In a fresh interpreter, where nothing was read or imported before."""
+    """The test runs in a new interpreter, which has read and imported nothing before."""
     done = waiting.run(
         [sys.executable, "-m", "tests.clients.unblocked", url, CLUSTER],
         capture_output=True,

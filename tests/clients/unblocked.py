@@ -30,7 +30,7 @@ seen: list[str] = []
 def audit(event, args):
     """Take a call of Python's that blocks."""
     if "dist-info" in str(args[:1]) or ".zip" in str(args[:1]):
-        return  # that look-up
+        return  # the look-up of an installed package
     if event in BLOCKS or (event == "socket.connect" and args[0].gettimeout() != 0):
         seen.append(f"{event} {args[0]!r}")
 

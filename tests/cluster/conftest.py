@@ -28,10 +28,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def replicated(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
-    """Three primaries with a replica each, for one test that may kill them.
+    """Three primaries with a replica each, for a test that may kill them.
 
-    Such a test is dear: each is on one of the server programs, always the same, and all of them
-    have their share.
+    The fixture is expensive. So each test runs on one server program, always the same, and each
+    program has its share of the tests.
     """
     programs = list(server_programs().values())
     program = programs[crc32(request.node.name.encode()) % len(programs)]

@@ -102,7 +102,7 @@ def test_a_primary_that_is_away_silences_its_own_channels_only_and_the_doctor_na
     for p in range(PARTITIONS):
         hear_until(listener, ["freed", str(p), "1", "4"], freed(store, p))
     number = replicated.servers.index(killed)
-    # its replica first, or that would take over
+    # the replica stops first, or it would take over
     for server in (replicated.servers[3 + number], killed):
         server.stop()
     heard = [

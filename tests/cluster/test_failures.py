@@ -156,7 +156,7 @@ def test_a_primary_that_hangs_is_waited_for_once_and_asked_again_by_a_thread(
         assert {str(answers[p]) for p in mine} == {
             f"the server at 127.0.0.1:{server.port} is away: it is asked again every second"
         }
-        until(lambda: failed(reads(failing)) == set())  # its replica takes over
+        until(lambda: failed(reads(failing)) == set())  # the replica of the primary takes over
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
     until(lambda: "master" not in replicated.nodes(replicated.servers[0])[replicated.id_of(server)])

@@ -1,6 +1,4 @@
-"""The leader while a primary is away: it judges the nodes of the others now, and its nodes when it
-is back.
-"""
+"""The leader while a primary is away: it judges nodes of other primaries now, and nodes of this primary later."""
 
 import os
 import signal
@@ -25,8 +23,9 @@ LEASE_S = 3.0
 
 
 def placed_well(cluster: EmbeddedCluster, of: str) -> tuple[Store, EmbeddedServer, set[int]]:
-    """Return a store whose settings and some partitions are not with a primary that has other ones,
-    that, and these.
+    """Return a store, a primary and the partitions that this primary has.
+
+    Other primaries have the settings and the remaining partitions.
     """
     for number in range(100):
         store = Store.from_url(cluster.url, f"{of}{number}")
@@ -47,7 +46,7 @@ def is_down(store: Store, p: int, node: str) -> bool:
 
 @pytest.fixture
 def durable() -> Iterator[EmbeddedCluster]:
-    """Return three primaries that keep what they have when they are killed."""
+    """Return three primaries that keep their data when they are killed."""
     with EmbeddedCluster(3, aof=True, options={**SLOW, "appendfsync": "always"}) as cluster:
         yield cluster
 
@@ -98,7 +97,7 @@ def test_the_writes_that_a_primary_has_lost_are_told_by_its_partitions(cluster: 
     member.beat()
     assert member.leads or not member._restarted
     server.restart(kill=True)  # nothing was written to its disk
-    member.beat()  # it may be away still
+    member.beat()  # the server may be away still
     cluster.wait_until_well()
     until(lambda: not any(isinstance(answer, Exception) for answer in reads(store)))
     member.beat()

@@ -1,6 +1,4 @@
-"""A primary that answers, but takes no writes: the leader serves the others now, and people are
-told its name.
-"""
+"""A primary answers, but takes no writes: the leader serves the other primaries, and people read its name."""
 
 import time
 from collections.abc import Iterator
@@ -101,9 +99,7 @@ def run_on(store: Store, p: int, ids: list[str]) -> None:
 
 
 class Asked:
-    """A cluster of 16 shards and 8 partitions with room on a node, and what those say that judge
-    its schedulers.
-    """
+    """A cluster of 16 shards and 8 partitions with room on a node, and the answers of all who judge its schedulers."""
 
     def __init__(self, store: Store, url: str, p: int) -> None:
         self.store = store

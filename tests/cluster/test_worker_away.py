@@ -1,6 +1,4 @@
-"""A primary dies while a worker runs tasks of all shards: it reports, frees and starts those of the
-others at once.
-"""
+"""A primary dies while a worker runs tasks of all shards: the tasks of the other shards go on at once."""
 
 import os
 import signal

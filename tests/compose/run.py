@@ -41,7 +41,7 @@ CLUSTER = "compose-test"
 FILES = ("docker-compose.yml", "docker-compose.host.yml")
 CLUSTER_FILES = ("docker-compose.yml", "docker-compose.cluster.yml")
 HEALTHY_WITHIN_S = 180
-DOCKER_S = 1200  # it may build the image
+DOCKER_S = 1200  # the command may build the image
 DONE_WITHIN_S = 120
 
 
@@ -134,7 +134,7 @@ class Stack:
             assert all(port["HostIp"] == "127.0.0.1" for port in ports), f"{name} is open to others"
 
     def health(self) -> Counter[str]:
-        """How many containers are healthy, starting, unhealthy."""
+        """Return the numbers of healthy, starting and unhealthy containers."""
         ids = self.run("ps", "--quiet", capture=True).split()
         form = "{{if .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}"
         shown = subprocess.run(

@@ -1,4 +1,4 @@
-"""The threads of an agent live on after any error; if one ends all the same, its worker ends."""
+"""The threads of an agent live on after any error; if a thread ends nevertheless, its worker ends."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -35,7 +35,7 @@ class Port:
         return False
 
     def listen(self) -> None:
-        """It has no inbox."""
+        """Do nothing: this worker has no inbox."""
 
 
 class Rig:
@@ -69,7 +69,7 @@ def rig(store: Store, tmp_path: Path) -> Rig:
     return Rig(store, tmp_path)
 
 
-def test_a_node_renews_it_while_it_is_up_and_its_event_loop_turns(rig: Rig) -> None:
+def test_a_node_renews_its_health_file_while_it_is_up_and_its_event_loop_turns(rig: Rig) -> None:
     loop = LoopWatch()
     node = AgentState(NodeSpec("n1", Resources.of(1), 1.0), Isolation())
     node.lease_s = rig.config.lease_s

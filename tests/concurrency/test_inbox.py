@@ -127,7 +127,7 @@ class Node:
         return [c for c in self.client.client_list() if c["cmd"] == "blmpop" and "b" in c["flags"]]
 
     def starts(self) -> int:
-        """How many calls of start the server has seen."""
+        """Return the number of calls of `start` that the server has run."""
         return int(self.client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0))
 
 
@@ -198,7 +198,9 @@ def test_a_server_that_went_silent_is_asked_over_another_connection(
     node.until(lambda: node.heard, "the doorbell")
 
 
-def test_what_is_no_list_is_deleted_and_what_is_no_doorbell_is_put_away(node: Node) -> None:
+def test_an_inbox_of_another_type_is_deleted_and_an_entry_without_a_doorbell_is_put_away(
+    node: Node,
+) -> None:
     key = node.store.keys.inbox(0, "n1")
     node.client.set(key, "x")
     node.inbox.start(node.consumer)
@@ -243,9 +245,7 @@ def test_it_listens_once_however_often_its_node_registers_and_not_at_all_once_st
 
 
 def test_a_dead_connection_that_a_child_has_inherited_disturbs_nobody(node: Node) -> None:
-    """epoll goes on about a file that is open somewhere, under its old number, which is soon
-    another file's.
-    """
+    """epoll goes on reporting a closed file while a child has it open, under a number that another file soon gets."""
     node.inbox.start(node.consumer)
     node.until(node.waiting, "it waits in the server")
     child = os.fork()

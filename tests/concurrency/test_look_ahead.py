@@ -1,6 +1,4 @@
-"""A node that looks ahead: a task waits at its worker behind a short one, and a slot still runs one
-at a time.
-"""
+"""A node that looks ahead: a task waits at the worker behind a short task, and a slot still runs one task at a time."""
 
 import threading
 import time
@@ -281,7 +279,7 @@ def test_results_are_told_though_run_times_cannot_be_written(
 def test_a_refusal_by_parsyncs_server_is_no_error_of_the_event_loop(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Celery would take it for one of the broker's."""
+    """Celery would take such an error for an error of its broker."""
     real = node.agent.starter.answer
     asked: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What a node offers follows its pool and its queues, also while tasks run there."""
+"""The offer of a node follows the worker's pool and queues, also while tasks run there."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -96,7 +96,7 @@ def test_the_slots_follow_the_pool_at_once(rig: Rig) -> None:
 
 
 def test_a_pool_without_processes_offers_no_slot_and_says_so_until_it_grows(rig: Rig) -> None:
-    """Its offer stays as it was, so that no submit is refused meanwhile."""
+    """The offer stays as it was, so that no submit is refused while the pool is empty."""
     rig.agent.start()
     until(lambda: rig.drive.bits() == "11110000", "it is up")
     rig.port.processes = 0
@@ -180,7 +180,7 @@ def test_slots_open_when_what_ran_behind_them_has_ended(rig: Rig) -> None:
 
 
 def test_slots_that_were_shut_for_an_earlier_process_open_too(rig: Rig) -> None:
-    """The table of runs knows nothing of what the leader has freed there."""
+    """The leader has freed these slots, and the table of runs knows nothing of them."""
     rig.register()
     run = rig.start("a", 3)
     rig.agent.node.runs.drop([run])

@@ -28,7 +28,7 @@ def test_a_node_that_refuses_claims_which_look_right_becomes_suspect(server: Emb
     assert config is not None
     store.run(store.commands.register_node(0, "n1", 0, 1.0, Resources.of(1).text))
     slots = store.keys.partition(0, "slots")
-    # its bit says that it is free
+    # the bit says that the slot is free
     client.hset(slots, "n1/0", "ghost 1@1.s1.0 p0 n1/0 inc=1 since=1")
     scheduler = Scheduler(store.with_own_connections(), config, settings, "s1")
     assert scheduler.enter()

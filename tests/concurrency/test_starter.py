@@ -27,7 +27,7 @@ pytestmark = pytest.mark.one_server(0)
 
 
 class Node:
-    """A node of two slots that looks ahead. The test is its pool: it keeps what was started."""
+    """A node of two slots that looks ahead. The test is the pool of the node: it keeps the runs that were started."""
 
     def __init__(self, store: Store) -> None:
         self.drive = Driver(store)
@@ -154,14 +154,13 @@ def test_what_follows_has_its_slot_before_the_one_that_ended_is_freed(
 def test_what_has_started_is_handed_over_though_a_stale_outcome_cannot_be_told_again(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server has lost a start: the thread that reports tells it, not whoever has starts to hand
-    over.
-    """
+    """The server has lost a start. The thread that reports tells the server again; the thread that hands over starts goes on."""
     (first,) = node.bring("a", 0)
     node.bring("b", 1)
     assert node.bring("c", 2) == []
     assert node.state.runs.end(first, "succeeded")
-    node.drive.run(node.drive.commands.requeue([(first.place, "")]))  # its outcome is stale now
+    # the outcome of the run is stale now
+    node.drive.run(node.drive.commands.requeue([(first.place, "")]))
 
     def fail(call: object) -> Any:
         raise ValueError("a reply that nobody can read")
@@ -230,12 +229,12 @@ def test_a_shard_that_is_away_keeps_no_task_of_another_from_its_start(
 
 
 def away(call: object) -> Any:
-    """Stands for a call to a primary that is away."""
+    """Stand in for a call to a primary that is away."""
     raise ServerUnreachable("it is away")
 
 
 def test_a_run_knows_that_an_earlier_run_of_its_message_had_begun(node: Node) -> None:
-    """By one round trip with the starts, of the attempts that are not the first ones."""
+    """The worker reads that in the round trip of the starts, and only for attempts that are not the first."""
     (first,) = node.bring("a", 0)
     assert not first.redelivered
     assert node.drive.requeue(first.place, "it was lost") == "pending"

@@ -125,11 +125,11 @@ class RabbitMQ:
         self._server = None
 
     def pause(self) -> None:
-        """Stops it where it stands: the kernel still accepts connections for it."""
+        """Stop the server with SIGSTOP: the kernel still accepts connections."""
         self._send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets it go on, and waits until it answers."""
+        """Let the server go on, and wait until it answers."""
         self._send(signal.SIGCONT)
         self._until_it_answers()
 

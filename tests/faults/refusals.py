@@ -1,6 +1,4 @@
-"""Ways to have a real server refuse what it is asked, each with the word that its replies begin
-with.
-"""
+"""Ways to make a real server refuse requests, each with the word that its error replies begin with."""
 
 import resource
 import stat
@@ -44,7 +42,7 @@ def admin(server: EmbeddedServer | Store) -> Any:
 
 
 def refuses(client: Any, word: str) -> bool:
-    """Whether the server refuses a write with that word."""
+    """Return whether the server refuses a write with that word."""
     try:
         client.execute_command("SET", "refusals:probe", "1")
     except RedisError as error:
@@ -128,7 +126,7 @@ def stale_replica(server: EmbeddedServer) -> Iterator[None]:
 
 @contextmanager
 def endless_script(server: EmbeddedServer) -> Iterator[None]:
-    """BUSY."""
+    """Make the server reply BUSY: a script runs without end."""
 
     def run() -> None:
         with suppress(RedisError):
@@ -180,12 +178,12 @@ def fewer_rights(server: EmbeddedServer) -> Iterator[None]:
 
 
 def missing_replicas(server: EmbeddedServer | Store) -> AbstractContextManager[None]:
-    """NOREPLICAS."""
+    """Make the server reply NOREPLICAS: it has fewer replicas than its settings ask for."""
     return setting(server, "min-replicas-to-write", 1, 0, "NOREPLICAS")
 
 
 def full_memory(server: EmbeddedServer | Store) -> AbstractContextManager[None]:
-    """OOM."""
+    """Make the server reply OOM: its memory is full."""
     return setting(server, "maxmemory", 1, 0, "OutOfMemoryError")
 
 

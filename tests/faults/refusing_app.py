@@ -42,12 +42,12 @@ def add(a: int, b: int) -> int:
 
 @app.task(shared=False)
 def plain_gated(gate: str) -> str:
-    """The same, and goes to the broker."""
+    """Run until the test opens the gate; the task goes to the broker."""
     ended: str = gated.run(gate)
     return ended
 
 
 @app.task(shared=False)
 def plain(a: int) -> int:
-    """Goes to the broker."""
+    """Do nothing; the task goes to the broker."""
     return 2 * a

@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 
 
 class Rig:
-    """One partition. `wait` and `work` renew the nodes' leases."""
+    """A cluster of one partition; `wait` and `work` renew the leases of its nodes."""
 
     def __init__(self, url: str, cluster: str, schedulers: int = 2) -> None:
         settings = Settings(url=url, cluster=cluster, partitions=1, lease_s=LEASE_S, gap_s=GAP_S)
@@ -53,9 +53,7 @@ class Rig:
         self.incs[name], _ = self.store.run(call)
 
     def renew(self) -> list[str]:
-        """The word on each node's renewal; a node that was given up, or forgotten,
-        registers again.
-        """
+        """Renew each node's lease; return the words. A node that was given up, or forgotten, registers again."""
         words = []
         for name, inc in list(self.incs.items()):
             words.append(self.store.run(self.store.commands.renew(0, name, inc))[0])
@@ -82,13 +80,13 @@ class Rig:
         return begun
 
     def end(self, places: Sequence[Place]) -> list[str]:
-        """Brings outcomes home and frees the slots; the words on the outcomes."""
+        """Report these runs and free their slots; return the words of the outcomes."""
         commands = self.store.commands
         finish = commands.finish([(place, "succeeded", "") for place in places])
         return list(self.store.run_all([finish, commands.release(0, places)])[0]) if places else []
 
     def work(self) -> None:
-        """One turn of all agents; a server that is away is asked again in the next."""
+        """Run one turn of all agents; a server that is away is asked again in the next turn."""
         try:
             self.renew()
             for lease in self.leases():
@@ -101,7 +99,7 @@ class Rig:
     # -- the test's own ----------------------------------------------------------------------------
 
     def submit(self, *ids: str) -> list[str]:
-        """The word on each."""
+        """Submit tasks; return the word of each."""
         call = self.store.commands.submit([Submission(id, "job", b"{}") for id in ids])
         return self.store.run(call)
 

@@ -1,4 +1,4 @@
-"""F46: a worker whose parsync server is not there yet waits for it, and says so."""
+"""A worker whose parsync server is not there yet waits for it, and says so. Row F46 of docs/failure-modes.md."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ ENV = {"PYTHONPATH": str(ROOT), "CELERY_RESULT_BACKEND": "cache+memory://"}
 
 @pytest.fixture
 def port() -> int:
-    """Where nobody listens yet."""
+    """A port on which nobody listens yet."""
     return free_port()
 
 

@@ -1,4 +1,4 @@
-"""F8: what is left of an append-only file whose end is torn, or is rubbish.
+"""What is left of an append-only file whose end is torn, or is rubbish. Row F8 of docs/failure-modes.md.
 
 A script is in the file whole or not at all, so that whatever a restart brings back is a state that
 can be.
@@ -43,7 +43,7 @@ def spoil(server: EmbeddedServer, change: Callable[[bytes], bytes]) -> None:
 
 
 def live(server: EmbeddedServer) -> Store:
-    """A cluster in which some tasks have run, one after the other, and others begun."""
+    """A cluster in which some tasks have run, one after the other, and other tasks have begun."""
     store = Store.from_url(server.url, "torn")
     drive = Driver(store)
     drive.node(slots=2, resources={"mem": 100})

@@ -42,7 +42,7 @@ def test_first_callers_at_the_same_time_make_one_thread(monkeypatch: pytest.Monk
 def test_where_no_thread_is_to_be_had_it_says_so_and_does_not_raise(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As when the interpreter ends, or the system has no more threads."""
+    """There is no thread when the interpreter ends, or when the system has no more threads."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")

@@ -1,4 +1,4 @@
-"""F24, F25: schedulers that hear nothing go on by their own clocks, and subscribe again."""
+"""Schedulers that hear nothing go on by their own clocks, and subscribe again. Rows F24 and F25 of docs/failure-modes.md."""
 
 import threading
 from typing import Any

@@ -1,4 +1,4 @@
-"""F20: the disk under the append-only file is full, and then it is not.
+"""The disk under the append-only file is full, and then it is not. Row F20 of docs/failure-modes.md.
 
 A limit on the size of the server's files stands for the disk: writing beyond it fails as on a full
 one.

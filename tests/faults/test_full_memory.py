@@ -1,5 +1,6 @@
-"""F19: a server whose memory is full refuses what brings work in, whole, and lets pass what brings
-it to its end.
+"""A server whose memory is full refuses calls that bring work in, and accepts calls that bring work to its end.
+
+A refused call writes nothing. Row F19 of docs/failure-modes.md.
 """
 
 import logging
@@ -57,7 +58,7 @@ def busy(store: Store) -> Driver:
     return busy_cluster(drive)
 
 
-@pytest.mark.unaudited  # each script by itself leaves what its next would repair
+@pytest.mark.unaudited  # a script alone leaves a state that the next script of the task completes
 @pytest.mark.parametrize("verb", [script.verb for script in ALL_SCRIPTS])
 def test_each_script_is_refused_whole_or_carried_out(busy: Driver, verb: str) -> None:
     call = sample_calls(busy.commands)[verb]

@@ -1,6 +1,4 @@
-"""The guard by itself: it keeps the lease whatever its worker does, and it and the runs die when it
-must not go on.
-"""
+"""The guard by itself: it keeps the lease whatever its worker does; when it must end, the runs die with it."""
 
 import fcntl
 import os
@@ -61,9 +59,7 @@ def kept(make: Callable[..., Kept]) -> Kept:
 
 
 def spinning(own: RunIsolation) -> int:
-    """A pool process that runs a task which never ends and lets no other thread of its process run,
-    once it does.
-    """
+    """A pool process that runs a task without end, which lets no other thread of the process run."""
     begun = Path(f"{own.lock_file}.begun")
 
     def task() -> None:
@@ -188,7 +184,7 @@ def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and
     kept = make(shards=shards)
     drive = Driver(kept.store)
     assert shards == 1 or kept.store.keys.shard_of("waits"), "not the first"
-    kept.kept()  # it is not suspect before all is placed
+    kept.kept()  # the node is not suspect before all tasks are placed
     runs = placed(kept, "runs", 0)
     waits = placed(kept, "waits", 1)
     assert drive.start(runs) == "ok"
@@ -240,7 +236,7 @@ def test_a_node_is_trusted_again_though_the_server_has_lost_that_it_was(kept: Ke
     until(lambda: (kept.keep(2.0), kept.state)[1] == "up", "its worker gives signs of life")
 
 
-def test_what_the_leader_suspects_is_not_trusted_by_the_guard(kept: Kept) -> None:
+def test_a_guard_does_not_trust_a_node_that_the_leader_suspects(kept: Kept) -> None:
     kept.kept(2.0)
     kept.store.run(
         kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
@@ -250,7 +246,7 @@ def test_what_the_leader_suspects_is_not_trusted_by_the_guard(kept: Kept) -> Non
     assert kept.state == "suspect"
 
 
-def test_what_the_leader_suspects_is_not_trusted_by_a_new_guard_either(kept: Kept) -> None:
+def test_a_new_guard_does_not_trust_a_node_that_the_leader_suspects(kept: Kept) -> None:
     kept.store.run(
         kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
     )
@@ -356,7 +352,7 @@ def test_who_has_ended_its_run_outlives_the_guard(kept: Kept) -> None:
 
     def work() -> None:
         with tied(tie):
-            child = forked(signal.pause)  # it has the tie too
+            child = forked(signal.pause)  # the child has inherited the tie
         os.kill(kept.pid, signal.SIGKILL)
         until(lambda: not os.path.exists(tie), "the guard is gone")  # noqa: PTH110
         os.kill(child, signal.SIGKILL)

@@ -78,7 +78,7 @@ def site(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
-        # it reads its addresses when it is imported
+        # the module reads its addresses when it is imported
         sys.modules.pop("tests.faults.refusing_app", None)
         tasks = importlib.import_module("tests.faults.refusing_app")
         env = {**env, "CELERY_BROKER_URL": broker.url}
@@ -91,7 +91,8 @@ def site(
         site.until_up(*POOLS)
         yield site
         site.close()
-        tasks.app.backend.result_consumer._pubsub = None  # as in test_rabbitmq.py
+        # Celery would wait for a server that is gone, see test_rabbitmq.py
+        tasks.app.backend.result_consumer._pubsub = None
 
 
 def test_outages_of_the_broker_cost_no_start(

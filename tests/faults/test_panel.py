@@ -16,7 +16,9 @@ from tests.faults.rig import Rig
 
 
 @pytest.mark.one_server(-1)
-def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: EmbeddedServer) -> None:
+def test_the_panel_lists_tasks_that_are_placed_here_and_tasks_that_wait_for_their_time(
+    server: EmbeddedServer,
+) -> None:
     rig = Rig(server.url, "panel", schedulers=1)
     try:
         rig.node("n1", 2)

@@ -126,7 +126,7 @@ def site(
         yield site
         site.close()
         # Celery unsubscribes from a result that is forgotten later, and would wait for a server
-        # that is gone by then
+        # that has stopped by then
         tasks.app.backend.result_consumer._pubsub = None
 
 
@@ -134,7 +134,7 @@ def site(
 def test_a_node_of_placed_tasks_only_needs_no_event_loop_of_its_broker(
     site: Site, pool: str
 ) -> None:
-    """F41: kombu's memory and filesystem transports have none."""
+    """Kombu's memory and filesystem transports have none. Row F41 of docs/failure-modes.md."""
     node = site.worker(f"memory-{pool}", "--parsync-only", pool=pool, broker="memory://")
     try:
         site.works(node)
@@ -157,7 +157,7 @@ def test_a_mixed_node_on_a_broker_without_an_event_loop_is_refused_with_the_repa
 
 
 def test_a_node_is_not_up_before_its_event_loop_turns(site: Site) -> None:
-    """F43: it says what it waits for."""
+    """The node says what it waits for. Row F43 of docs/failure-modes.md."""
     site.worker(
         "early",
         "--parsync-only",
@@ -179,12 +179,12 @@ def test_a_node_is_not_up_before_its_event_loop_turns(site: Site) -> None:
 
 @needs_rabbitmq
 class TestRabbitMQ:
-    """One RabbitMQ, and the nodes `mixed`, `only` (placed tasks only)."""
+    """The history of one RabbitMQ, with the nodes `mixed` and `only` (which runs placed tasks only)."""
 
     def test_nodes_are_up_and_work_before_the_broker_is_there(
         self, site: Site, rabbit: RabbitMQ
     ) -> None:
-        """F42."""
+        """The broker is not there when the workers start. Row F42 of docs/failure-modes.md."""
         site.worker("only", "--parsync-only", pool="threads")
         site.worker("mixed")
         site.works("only", "mixed")
@@ -202,7 +202,7 @@ class TestRabbitMQ:
     def test_a_node_whose_event_loop_stands_still_is_suspect_and_its_tasks_run_elsewhere(
         self, site: Site, rabbit: RabbitMQ
     ) -> None:
-        """F43: never up and deaf."""
+        """The node becomes suspect, so that no task is placed where nobody hears its doorbell. Row F43 of docs/failure-modes.md."""
         site.until(lambda: "ready" in site.lines("mixed"), "the node consumes its queue")
         site.tasks.app.control.broadcast(
             "stand_still", destination=[f"mixed@{socket.gethostname()}"]
@@ -231,7 +231,7 @@ class TestRabbitMQ:
         site.works("mixed")
 
     def test_a_paused_broker_keeps_nothing(self, site: Site, rabbit: RabbitMQ) -> None:
-        """F44: what runs ends, what is submitted runs, what is cancelled is cancelled."""
+        """Placed tasks run, end and are cancelled while the broker is paused. Row F44 of docs/failure-modes.md."""
         running = [site.held("mixed", "paused-mixed"), site.held("only", "paused-only")]
         rabbit.pause()
         try:
@@ -241,7 +241,7 @@ class TestRabbitMQ:
         assert site.tasks.plain.delay(5).get(timeout=GET_S) == 10
 
     def test_a_slow_broker_keeps_nothing(self, site: Site, rabbit: RabbitMQ) -> None:
-        """F44."""
+        """Placed tasks run, end and are cancelled while the broker is slow. Row F44 of docs/failure-modes.md."""
         rabbit.start()
         with Slow(rabbit.port, 0.5) as proxy:
             site.worker("slow", broker=rabbit.url.replace(str(rabbit.port), str(proxy.port)))
@@ -249,7 +249,7 @@ class TestRabbitMQ:
             assert site.stack.terminate("slow", 30) == 0
 
     def test_a_killed_broker_keeps_nothing(self, site: Site, rabbit: RabbitMQ) -> None:
-        """F45."""
+        """Placed tasks run, end and are cancelled after the broker was killed. Row F45 of docs/failure-modes.md."""
         running = [site.held("mixed", "killed-mixed"), site.held("only", "killed-only")]
         rabbit.kill()
         site.until(

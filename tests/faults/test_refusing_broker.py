@@ -183,9 +183,7 @@ def ended(store: Store) -> Iterator[Celery]:
 
 
 def announce_too_late(store: Store, app: Celery, owed: Owed) -> None:
-    """Take the entry, and then neither tell it nor put it back: the server begins to refuse as it
-    is told.
-    """
+    """Take an entry of the outbox, and then neither tell it nor put it back: the server refuses from then on."""
     tell = app.backend.mark_as_failure
     with ExitStack() as refusing:
 
@@ -299,4 +297,4 @@ class InThisThread:
 
 
 class InThisThreadSolo(InThisThread, SoloPool):
-    """One that is Celery's solo pool."""
+    """A pool that runs tasks in this thread, and is Celery's solo pool by its class."""

@@ -1,6 +1,4 @@
-"""A server that answers and does not do it now: each reason is one clear error, and what was asked
-for was not done.
-"""
+"""A server that answers and does not carry the request out: each reason is one clear error, and nothing was written."""
 
 import threading
 import time

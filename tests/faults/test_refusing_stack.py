@@ -39,7 +39,7 @@ class Site(Rig):
         return {name: self.stack.processes[name].popen.pid for name in self.stack.alive()}
 
     def noticed(self, process: str) -> int:
-        """How often a process has said that the server refuses, or is lost."""
+        """Return how often a process has logged that the server refuses, or is lost."""
         words = ("asks again until", "Connection to broker lost", "Cannot connect to")
         return sum(self.lines(process).count(word) for word in words)
 
@@ -62,7 +62,7 @@ def site(refusing: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
-        # it reads its addresses when it is imported
+        # the module reads its addresses when it is imported
         sys.modules.pop("tests.faults.refusing_app", None)
         tasks = importlib.import_module("tests.faults.refusing_app")
         site = Site(
@@ -80,7 +80,8 @@ def site(refusing: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> 
         site.until_up(*POOLS)
         yield site
         site.close()
-        tasks.app.backend.result_consumer._pubsub = None  # as in test_rabbitmq.py
+        # Celery would wait for a server that is gone, see test_rabbitmq.py
+        tasks.app.backend.result_consumer._pubsub = None
 
 
 @pytest.mark.parametrize("word", REFUSALS)

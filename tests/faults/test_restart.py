@@ -94,7 +94,7 @@ def server_ms(rig: Rig) -> int:
 
 
 def placed_after(rig: Rig, since_ms: int) -> int:
-    """When the first task was committed after that, 0 if none was yet: server time."""
+    """Return when the first task was committed after `since_ms` (server time, ms), 0 if none was yet."""
     times = [lease.place.since_ms for lease in rig.leases()]
     times += [
         status.times.get("placed") or 0

@@ -1,4 +1,4 @@
-"""F16: the primary dies and its replica takes over. Writes that it lacks are lost and reported."""
+"""The primary dies and its replica takes over. Writes that it lacks are lost and reported. Row F16 of docs/failure-modes.md."""
 
 import time
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def a_wrong_password_or_service_is_one_clear_error(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("watched", [FIRST], indirect=True)
-def test_after_a_failover_schedulers_go_on_nobody_is_lost_and_what_the_server_forgot_is_said(
+def test_after_a_failover_schedulers_go_on_no_node_is_lost_and_lost_writes_are_told(
     watched: Watched,
 ) -> None:
     a_wrong_password_or_service_is_one_clear_error(watched)

@@ -34,7 +34,7 @@ def clients(admin: Any) -> set[str]:
 def test_a_scheduler_that_starts_on_a_server_that_refuses_waits_until_it_takes_writes(
     server: EmbeddedServer, caplog: pytest.LogCaptureFixture, refusal: Refusal, said: str
 ) -> None:
-    """F16: a failover at the moment of its start; F17, F19."""
+    """Rows F16 (a failover while the scheduler starts), F17 and F19 of docs/failure-modes.md."""
     settings = Settings(url=server.url, cluster="starting", partitions=1, lease_s=3, gap_s=0.1)
     store = Store.from_url(server.url, "starting")
     stop = threading.Event()
@@ -53,9 +53,7 @@ def test_a_scheduler_that_starts_on_a_server_that_refuses_waits_until_it_takes_w
 
 @pytest.mark.one_server(-1)
 def test_a_scheduler_that_is_out_leaves_no_connection(server: EmbeddedServer) -> None:
-    """With --at-most it may find its place taken between standing by and entering,
-    again and again.
-    """
+    """With --at-most another scheduler may take the place between standing by and entering, again and again."""
     settings = Settings(url=server.url, cluster="starting", partitions=1, lease_s=60, gap_s=0.1)
     store = Store.from_url(server.url, "starting")
     stop = threading.Event()

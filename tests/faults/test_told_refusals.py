@@ -57,14 +57,12 @@ CASES: dict[str, tuple[Refusal, str, str]] = {
         "CONFIG SET stop-writes-on-bgsave-error no",
     ),
 }
-"""How the server is brought to it, what everybody says, and the command that ends it; '' if it is
-no command.
-"""
+"""Ways to make a server refuse, what everybody then says, and the command that ends the refusal ('' if no command does)."""
 
 
 @pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest) -> str:
-    """One of the cases."""
+    """Return one of the cases."""
     return str(request.param)
 
 
@@ -122,7 +120,7 @@ def sayings(client: ParsyncClient) -> dict[str, str]:
     }
 
 
-def test_all_say_that_the_server_takes_no_writes_and_what_they_say_ends_it(
+def test_all_say_that_the_server_takes_no_writes_and_name_a_remedy_that_helps(
     case: str, own: EmbeddedServer, client: ParsyncClient
 ) -> None:
     refusal, why, command = CASES[case]

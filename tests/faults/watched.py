@@ -93,7 +93,7 @@ class Watched:
 
     @property
     def broker(self) -> str:
-        """The same as Celery names it."""
+        """Return Celery's address of the service."""
         login = f":{quote(self.pw, safe='')}@" if self.pw else ""
         return ";".join(f"sentinel://{login}127.0.0.1:{port}/0" for port in self.ports)
 

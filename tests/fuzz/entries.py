@@ -1,4 +1,4 @@
-"""The public entries, each with what draws its input and what feeds it.
+"""The public entries: for each, a function that draws its input, and a function that feeds it.
 
 A feed raises what the entry raises.
 """

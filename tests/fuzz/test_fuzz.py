@@ -1,6 +1,6 @@
 """The short form of `make fuzz`: a fixed list of cases, and a planted fault that must be found.
 
-Promise 10.
+Promise 10 of docs/invariants.md.
 """
 
 import logging

@@ -179,8 +179,10 @@ class Driver:
         return int(self.store.hash(self.keys.queue("meta")).get("version", "0"))
 
     def demand(self, limit: int = 100, shard: int = 0) -> list[tuple[str, int]]:
-        """Return rows of a take that asks for `limit` tasks of each kind that waits, or is due now,
-        by the first.
+        """Return the rows of a take that asks for `limit` tasks of each kind.
+
+        The kinds of delayed tasks come first, then the kinds that wait, in the order of their first
+        tasks.
         """
         later = [id for id in self.index("later") if self.keys.shard_of(id) == shard]
         due = [line.kind for record in self.store.records(later) if (line := record.line)]
@@ -190,9 +192,7 @@ class Driver:
     def taking(
         self, scheduler: str = "s1", limit: int = 100, salt: str = "", waits: AfterTake = ""
     ) -> Call[Took]:
-        """Return a take of up to `limit` tasks of each kind in the first shard, by no copy of
-        `kinds`.
-        """
+        """Return a take of up to `limit` tasks of each kind in the first shard, by a scheduler without a copy of `kinds`."""
         return self._taking(0, scheduler, limit, salt, waits)
 
     def _taking(
@@ -251,9 +251,7 @@ class Driver:
             )
 
     def unlist(self, id: str) -> None:
-        """Take a pending task out of the queue of its kind, so that a test may make of it what it
-        likes.
-        """
+        """Take a pending task out of the queue of its kind, so that a test may put the task into another state."""
         kind = self.line(id).kind
         shard = self.keys.shard_of(id)
         self.store.client.zrem(self.keys.pending(kind, shard), id)

@@ -1,9 +1,9 @@
 """Write every script into folders, and run luacheck on it: `python -m tests.lua.lint LUACHECK`.
 
-It is checked whole before the loader puts functions where they are called
-(parsync_redis/store/scripts/inline.py), which hides names. As it is sent it is checked for names
-that nothing declares. Each warning names the script and shows the line, because line numbers are
-those of the composed text.
+luacheck reads the whole script before the loader puts functions where they are called
+(parsync_redis/store/scripts/inline.py), because that hides names. luacheck also reads the script as
+it is sent, for names that nothing declares. Each warning names the script and shows the line,
+because line numbers are those of the composed text.
 """
 
 import re

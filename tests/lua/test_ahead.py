@@ -191,7 +191,7 @@ def counted(node: Driver) -> tuple[int, int]:
 @pytest.mark.dealt
 @pytest.mark.parametrize("word", ["drain", "suspect", "leaving", ""])
 @pytest.mark.parametrize("seats", [0, 1, 3])
-def test_a_node_in_any_state_shows_what_it_holds_and_what_waits_there(
+def test_a_node_in_any_state_shows_its_held_slots_and_its_waiting_tasks(
     node: Driver, word: str, seats: int
 ):
     node.run(node.commands.configure({"partitions": 1}))
@@ -205,7 +205,7 @@ def test_a_node_in_any_state_shows_what_it_holds_and_what_waits_there(
     assert counted(node) == (1, 1)
 
 
-def test_a_node_that_shrank_shows_what_it_holds_and_what_waits_there(node: Driver):
+def test_a_node_that_shrank_shows_its_held_slots_and_its_waiting_tasks(node: Driver):
     node.run(node.commands.configure({"partitions": 1}))
     ahead(node, 3)
     node.held("a", "1@1", slots=(0,))

@@ -104,7 +104,7 @@ def test_a_booking_ends_when_its_kind_waits_no_more(drive: Driver, waits: Waitin
 def test_each_task_of_a_kind_has_a_booking_until_one_gets_its_node(
     drive: Driver, waits: Waiting
 ) -> None:
-    """The second waits for its own node, not for the end of the first."""
+    """The second task waits for a node of its own, not for the end of the first task."""
     learn(drive, "work", 4000.0)
     learn(drive, "big", 5000.0)
     inc = drive.node("n2")

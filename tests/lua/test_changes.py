@@ -1,6 +1,6 @@
 """A copy of a partition that is renewed by what changed is the same as one that is read as a whole.
 
-Promise 3.
+Promise 3 of docs/invariants.md.
 """
 
 import random
@@ -46,7 +46,7 @@ def test_a_node_that_has_no_amounts_any_more_is_told(drive: Driver) -> None:
 
 
 def test_a_copy_of_a_version_that_is_not_known_is_read_as_a_whole(drive: Driver) -> None:
-    """A version that the server has not is one that it has lost."""
+    """The server does not know the version of the copy, so it has lost writes."""
     drive.node("n1", 2, {"gpu": 2})
     drive.held("a", needs="slots=1 gpu=1")
     version = drive.run(drive.commands.read_partition(0)).version

@@ -73,7 +73,7 @@ def test_another_attempt_of_the_same_task_is_a_conflict(drive: Driver):
     "change", ["registered again", "another registered", "drained", "suspect", "lost"]
 )
 def test_claim_names_epoch(drive: Driver, change: str):
-    """The scheduler looked at nodes that have changed since: look again."""
+    """The nodes have changed since the scheduler read them, so the scheduler must read them again."""
     drive.node("n1", 2, labels={"gpu": "a100"})
     held = drive.claim("a")
     claim = drive.claim("b", "1@2", slots=(1,))
@@ -90,7 +90,7 @@ def test_claim_names_epoch(drive: Driver, change: str):
 
 
 def test_claims_of_two_epochs_hold_nothing(drive: Driver):
-    """One of them is not the present one, and a call names one."""
+    """The epochs differ, and a call names one epoch only: the claims of the other epoch are refused."""
     drive.node("n1", 2)
     claims = [drive.claim("a"), drive.claim("b", "1@2", slots=(1,))]
     claims[1] = claims[1]._replace(epoch=claims[0].epoch + 1)

@@ -30,7 +30,7 @@ def test_confirm_does_not_move_a_task_that_has_a_place(drive: Driver, other: dic
 
 
 def test_confirm_fenced(drive: Driver):
-    """An earlier attempt gives the task no place, though the task is taken."""
+    """An earlier attempt gives the task no place, even though the task is taken."""
     place = drive.bring(StoredState.TAKEN)
     drive.run(drive.commands.give_back("s1", [("a", "", "", "")]))
     drive.take()
@@ -76,7 +76,7 @@ def test_start_hands_over_the_message(drive: Driver, state: StoredState):
 
 
 def test_start_unlists_taken(drive: Driver):
-    """Else a leader that gives back a lost scheduler's tasks would put a running task back."""
+    """A start takes the task out of `taken`. Otherwise a leader that gives back a lost scheduler's tasks would put a running task back."""
     place = drive.bring(StoredState.TAKEN)
     drive.start(place)
     assert drive.index("taken") == []

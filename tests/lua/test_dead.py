@@ -123,7 +123,7 @@ def test_reviving_twice_is_reviving_once(drive: Driver):
     assert drive.unchanged_by(drive.commands.revive(["a"], "why")) == ["pending"]
 
 
-def test_what_is_revived_where_nothing_waited_wakes_a_scheduler(drive: Driver):
+def test_a_revived_task_wakes_a_scheduler_if_no_task_waited(drive: Driver):
     die(drive)
     drive.wait("s1")
     channel = f"{drive.keys.wakes()}:s1"
@@ -133,9 +133,7 @@ def test_what_is_revived_where_nothing_waited_wakes_a_scheduler(drive: Driver):
 
 
 def test_an_unstarted_attempt_is_put_back_only_while_it_has_not_started(drive: Driver):
-    """A node may start at last what its leader is about to put back: then it stays
-    where it runs.
-    """
+    """A node may at last start an attempt that its leader is about to put back: then the run stays."""
     for state in (StoredState.TAKEN, StoredState.RUNNING):
         place = drive.bring(state, state)
         assert drive.unchanged_by(drive.commands.requeue([(place, "late")], "unstarted")) == [

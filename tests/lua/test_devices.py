@@ -349,9 +349,7 @@ class Storm:
         self.judge_devices(self.running.values())
 
     def judge_devices(self, places: Any) -> None:
-        """No two runs have more of a device than there is, and one that has it whole
-        has it alone.
-        """
+        """Fail if runs have more of a device than there is, or if a run that has a whole device shares it."""
         held: Counter[tuple[str, str]] = Counter()
         sharing: Counter[tuple[str, int]] = Counter()
         whole: set[tuple[str, int]] = set()

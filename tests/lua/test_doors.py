@@ -1,8 +1,7 @@
-"""Each way into the queue: with needs that fit, with needs that fit no node, and with a name that
-no node knows.
+"""Each way into the queue: with needs that fit, with needs that fit no node, and with a name that no node knows.
 
-What enters for the first time is judged. What was accepted before comes back with the needs that it
-had, also while its node is away: an accepted task is not lost because of that.
+A task that enters for the first time is judged. A task that was accepted before comes back with its
+old needs, also while its node is away: an accepted task must not get lost.
 """
 
 from collections.abc import Callable

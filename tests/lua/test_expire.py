@@ -1,6 +1,4 @@
-"""Expiry: what waits past it is cancelled, wherever it waits; what has a place, or
-runs, goes on.
-"""
+"""Expiry: a task that waits past its expiry is cancelled, wherever it waits; a placed or running task goes on."""
 
 import pytest
 

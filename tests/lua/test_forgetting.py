@@ -1,6 +1,4 @@
-"""Nodes that left in order are forgotten at once; what they offered is known while a node like them
-may come back.
-"""
+"""Nodes that left in order are forgotten at once; their offers are known while a node like them may come back."""
 
 from parsync_redis.model.events import Wanted
 from parsync_redis.scheduler.leader.janitor import Janitor

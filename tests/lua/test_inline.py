@@ -268,7 +268,7 @@ def test_a_function_that_cannot_be_moved_stays(text):
 
 
 def test_the_scripts_of_a_tasks_life_make_few_functions():
-    """Each costs a thousand instructions and more in every run."""
+    """Each function costs a thousand instructions and more in every run of a script."""
     most = {"confirm": 1, "start": 2, "finish": 3, "release": 7, "take": 18, "submit": 16}
     made = {
         script.verb: script.text.count("\nlocal function ")

@@ -1,5 +1,5 @@
 """Damage to the queues of kinds and to their index: it stops no other kind, and the leader repairs
-it. Promise 10.
+it. Promise 10 of docs/invariants.md.
 """
 
 from collections.abc import Callable
@@ -78,7 +78,7 @@ DAMAGES: dict[str, Damage] = {
 def test_the_leader_repairs_it_and_a_copy_is_right_again(busy: Driver, what: str) -> None:
     DAMAGES[what](busy, busy.store.client)
     lead(busy, 4)
-    if what == "a task of another kind":  # it waits twice until it is taken
+    if what == "a task of another kind":  # the task waits in two kinds until it is taken
         assert set(busy.take()) == {"a", "b", "c"}
         lead(busy)
     assert audit(busy.store) == []

@@ -1,6 +1,6 @@
 """The index of kinds: its lines follow the queues, and a scheduler's copy follows the lines.
 
-Promises 1 and 9.
+Promises 1 and 9 of docs/invariants.md.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from parsync_redis.store.reads.tasks import list_bounded, list_tasks
 from tests.lua.driver import NEVER_MS, Driver
 
 FIRST = 9 * 10**12
-"""The order of the first submission of priority 0 is one more."""
+"""The number of orders before priority 0: the first submission of priority 0 has the order FIRST + 1."""
 
 
 class Copy:

@@ -1,6 +1,6 @@
 """Every script, with every argument made wrong and every key of another type: all or nothing.
 
-Promise 9.
+Promise 9 of docs/invariants.md.
 
 A call that is answered by an error or a refusal leaves the dump of every key as it was; the same
 call again, well formed, leaves the state as after its first time.
@@ -54,7 +54,7 @@ MALFORMED: list[bytes | str] = [
     "yes",
 ]
 SOME = 8 if settings().max_examples < 100 else 1
-"""In the quick run a script meets every eighth field only, another script the others."""
+"""In the quick run a script meets each eighth field only; the next script meets other fields."""
 
 REFUSALS = {
     "none",
@@ -234,7 +234,7 @@ def refused_type(drive: Driver, verb: str, number: int, at: int) -> bool:
     assert f"PSRECORD {key} is a" in str(reply) or "WRONGTYPE" in str(reply)
     after = dump(drive.store)
     cache = drive.keys.queue("feasible").encode()
-    if key.encode() != cache:  # it may have a new answer, which is true all the same
+    if key.encode() != cache:  # the cache may have a new answer, which is true all the same
         after, before = ({k: v for k, v in keys.items() if k != cache} for keys in (after, before))
     assert after == before, f"{verb} replied {reply!r} for {key} in call {number}, and changed keys"
     return True

@@ -72,7 +72,7 @@ def test_a_pass_ends_when_everybody_is_to_be_watched_anew(store: Store) -> None:
 
 
 def interrupted(store: Store, end: Callable[[LeaderWork, Leads], None]) -> None:
-    """Let a pass be ended while it requeues what a lost node ran: no later call is made."""
+    """End a pass while it requeues the runs of a lost node: the pass makes no later call."""
     drive = Driver(store)
     leads = Leads()
     drive.node(slots=2)

@@ -1,6 +1,4 @@
-"""Learnt run times: nodes add what they have seen; a name forgets half of what it knows when it
-knows much.
-"""
+"""Learnt run times: nodes add the runs that they have seen; a name with many runs forgets half of them."""
 
 from collections import Counter
 from typing import Any, cast

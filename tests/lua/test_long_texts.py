@@ -26,21 +26,21 @@ from tests.lua.sample import rare_calls, sample_calls
 from tests.lua.test_refusals import busy_cluster
 
 BYTES = 2**16
-"""A sixteenth of what is allowed: time that grows with the square of the length takes seconds here
-too.
-"""
+"""Bytes of a hostile text, a sixteenth of the allowed length: quadratic time takes seconds here too."""
 WHOLE = 2**20
-"""What is allowed.
+"""Bytes of the longest allowed text.
 
-A call that takes long with BYTES is judged with this too: many scripts refuse so much unread.
+A call that is slow with BYTES is judged with WHOLE too, because many scripts refuse a text of this
+length unread.
 """
 MOST_US = 3_200
-"""On a machine that runs KNOWN in KNOWN_US; 50 ms a MB."""
+"""Most CPU time of a call in microseconds, on a machine that runs KNOWN in KNOWN_US; 50 ms for each MB."""
 NOTICED_US = 1_000
-"""A call that takes less is not compared with one of a quarter of the text."""
+"""CPU time in microseconds below which a call is not compared with a call of a quarter of the text."""
 TURNS = 20
-"""So many turns tell that a call is too slow, one that it is fast enough; the least time of each
-counts.
+"""Number of measurements that show that a call is too slow.
+
+The least time of each call counts. One measurement can show that a call is fast enough.
 """
 
 KNOWN = (
@@ -57,12 +57,16 @@ end
 redis.call('SELECT', 1)
 for _, key in ipairs(KEYS) do redis.call('COPY', key, key, 'DB', 0) end
 """
-"""One command, because there are tens of thousands of calls; FLUSHDB would give memory back to the
-system each time.
+"""A script that restores all keys with one command, because there are tens of thousands of calls.
+
+FLUSHDB would give the memory back to the system each time.
 """
 
 KEPT = ("a", "1", " ", "a=1 ", "a:b ", ",1", " since=1", "work slots=1 ")
-"""What stored values are made of. test_patterns.py tries what only a single pattern minds."""
+"""Pieces of which the hostile stored values are made.
+
+test_patterns.py tries texts that only a single pattern reads slowly.
+"""
 
 UNITS = (
     "a",
@@ -243,7 +247,7 @@ def test_no_stored_value_makes_a_script_slow(bench: Bench, verb: str):
 
 
 def spoiled(client: Any, name: bytes, kind: str, unit: str) -> Iterator[tuple[str, Any]]:
-    """What makes values of a key long, each: what is said of it, and from a size the commands."""
+    """Return ways to make values of a key long: for each its description, and a function size -> commands."""
     if kind == "hash":
         for field, value in client.hgetall(name).items():
             for head in ("", value.decode("latin-1") + " "):

@@ -1,6 +1,4 @@
-"""What the commands say of a cluster that is not there: which others are on the server, and exit
-code 1 or 2.
-"""
+"""The commands on a cluster that does not exist name the other clusters of the server, and exit with code 1 or 2."""
 
 from typer.testing import CliRunner
 

@@ -218,9 +218,7 @@ def test_a_node_whose_pool_shrank_gets_no_claims_for_the_slots_that_are_gone(dri
 
 
 def test_what_runs_behind_the_slots_has_the_processes_of_slots(drive: Driver):
-    """Else a task would start on a free slot, and wait for a process of the full pool as a running
-    one.
-    """
+    """Otherwise a task would start on a free slot, and wait for a process of the full pool as a running task."""
     drive.node("n1", 6)
     places = {slot: drive.held(f"t{slot}", f"1@{slot}", slots=(slot,)) for slot in (1, 4, 5)}
     resize(drive, 3)

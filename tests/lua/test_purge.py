@@ -28,7 +28,7 @@ def test_only_what_is_in_the_state_that_was_seen_is_deleted(drive: Driver, state
     ]
 
 
-def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):
+def test_a_cancel_of_waiting_tasks_leaves_placed_tasks_alone(drive: Driver):
     place = drive.bring(StoredState.PLACED)
     cancel = drive.commands.cancel(["a"], "purged", "waiting")
     assert drive.unchanged_by(cancel) == [("none", "placed")]
@@ -42,7 +42,7 @@ def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):
     assert drive.cancel("c", "purged", "waiting") == ("cancelled", "")
 
 
-def test_a_cancel_of_what_is_placed_leaves_alone_what_runs(drive: Driver):
+def test_a_cancel_of_placed_tasks_leaves_running_tasks_alone(drive: Driver):
     place = drive.bring(StoredState.PLACED)
     drive.bring(StoredState.PLACED, "b")
     drive.run(drive.commands.start([place]))

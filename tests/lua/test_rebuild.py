@@ -1,6 +1,6 @@
 """The leader rebuilds the keys of a shard and of a partition from what is left.
 
-Promises 1, 3 and 10.
+Promises 1, 3 and 10 of docs/invariants.md.
 """
 
 import re
@@ -102,7 +102,7 @@ LOST = {
     "taken": {"taken": "pending"},
     "running": {"placed": "running"},
 }
-"""What becomes of tasks by the damage: nothing tells more of them.
+"""The states that tasks end in after a damage from which nothing is left to rebuild them.
 
 A place that was lost counts as a start.
 """

@@ -1,6 +1,4 @@
-"""A record of a node that contradicts its counter costs neither its lease nor what it runs: one
-renewal corrects it.
-"""
+"""A node's record that contradicts its counter costs the node neither its lease nor its runs: one renewal corrects it."""
 
 import pytest
 

@@ -54,9 +54,7 @@ def test_a_forgotten_name_does_not_begin_again(drive: Driver):
 
 
 def test_incarnation(drive: Driver):
-    """The lease of an earlier process stays that process's: the new one does not hold it, and its
-    slot is not free.
-    """
+    """The lease of an earlier process stays: the new process does not hold the lease, and its slot is not free."""
     drive.node("n1", 2)
     old = drive.held("a", "1@1", slots=(0,))
     assert drive.node("n1", 2) == 2
@@ -94,9 +92,7 @@ def test_a_node_may_come_back_with_other_resources(drive: Driver):
 
 
 def test_span_remembers(drive: Driver):
-    """A lease beyond the slots that a node declares now is still looked at, and its bit stays 0
-    when it is freed.
-    """
+    """A lease beyond the slots that a node declares now counts, and its bit stays 0 when the lease is freed."""
     drive.node("n1", 4)
     drive.node("n2", 1)
     place = drive.held("a", "1@1", slots=(3,))

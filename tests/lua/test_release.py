@@ -82,7 +82,7 @@ def test_a_task_s_slots_are_released_together_and_as_they_were_claimed(
 
 
 def test_places_of_many_slots_are_released(drive: Driver):
-    """More than one command may take."""
+    """The places have more slots than one command may take."""
     drive.node("n1", 2600)
     places = [drive.held(id, slots=tuple(range(at, 2600, 2))) for at, id in enumerate("ab")]
     assert drive.bits(2600) == "0" * 2600

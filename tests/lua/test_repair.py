@@ -1,4 +1,4 @@
-"""Corrupt values are found and repaired, in every line and by every process. Promises 3, 6, 10."""
+"""Corrupt values are found and repaired, in every line and by every process. Promises 3, 6, 10 of docs/invariants.md."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.lua.test_leader_damage import LEASE_S, passes
 from tests.oracle.audit import audit
 
 MANY = "9" * 16
-"""More digits than a script can count in."""
+"""A number with more digits than a script can count in."""
 
 
 def write(drive: Driver, kind: str, field: str, text: str) -> None:

@@ -94,7 +94,7 @@ def test_a_streak_says_whether_its_node_holds_the_name_back(drive: Driver):
 def test_holds_end_and_only_lines_with_one_are_parsed(
     drive: Driver, monkeypatch: pytest.MonkeyPatch
 ):
-    """A line may stay: its node is gone, or its last report was lost."""
+    """A line may stay after its hold, because the node is gone or its last report was lost."""
     key = drive.keys.shared("streaks")
     report(drive, "n1", 0, 2, 2, length=2, held=60_000)
     report(drive, "n2", 0, 2, 2, length=2)

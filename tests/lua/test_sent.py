@@ -1,4 +1,4 @@
-"""What the server gets: `parsync lua` shows it, and a golden file has one script whole."""
+"""`parsync lua` shows the text that the server gets, and a golden file has one script as it is sent."""
 
 import subprocess
 import sys

@@ -1,8 +1,7 @@
-"""What people are told of a task that waits is true, and what they are told to do is enough:
-situation after situation.
+"""The reason that people read of a waiting task is true, and the remedy that they read is enough.
 
-Each has a cause that is not a free slot alone. `explain` says why. Whoever then does what it names
-as the remedy has a task that a scheduler can place.
+Each situation has a cause that is not a free slot alone. `explain` says why. Whoever then does what
+`explain` names as the remedy has a task that a scheduler can place.
 """
 
 from collections.abc import Callable
@@ -81,10 +80,11 @@ def put_off(drive: Driver, why: str, delay_ms: int = 20_000) -> None:
 
 @dataclass
 class Scene:
-    """A situation: how it comes, why the task waits, what is named as remedy, and how that is done.
+    """A situation: how it comes, why the task waits, the remedy that people read, and how the remedy is done.
 
-    ahead: waiting tasks before it. not_told: words that the reason must not have. outlook: what to
-    expect.
+    ahead: the number of waiting tasks before the task.
+    not_told: words that the reason must not have.
+    outlook: what to expect.
     """
 
     come: Callable[[Driver], Any]

@@ -1,4 +1,4 @@
-"""The look piece by piece finds what the look at a whole partition finds. Promises 3, 6, 10."""
+"""The look piece by piece finds what the look at a whole partition finds. Promises 3, 6, 10 of docs/invariants.md."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -148,7 +148,7 @@ def test_only_the_current_attempt_and_only_while_it_runs_says_what_is_next(drive
 
 
 def test_what_a_lost_run_wanted_next_is_lost_with_it(drive: Driver):
-    """Otherwise the next attempt's success would start the successor."""
+    """The successor that a lost run submitted is removed: otherwise the success of the next attempt would start it."""
     place = drive.bring(StoredState.RUNNING)
     assert drive.submit("a", message=b"next", after=place.attempt) == "next"
     assert drive.requeue(place) == "pending"

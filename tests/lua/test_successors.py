@@ -50,7 +50,9 @@ def test_a_successor_begins_with_all_its_starts_and_no_setbacks_of_the_run_befor
 
 
 @pytest.mark.parametrize("first", ["run", "others"])
-def test_what_others_published_goes_before_what_the_run_submitted(drive: Driver, first: str):
+def test_a_task_published_by_others_goes_before_a_task_submitted_by_the_run(
+    drive: Driver, first: str
+):
     place = run(drive)
     words = []
     for who in ("run", "others") if first == "run" else ("others", "run"):

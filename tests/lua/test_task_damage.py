@@ -1,6 +1,6 @@
 """Damaged tasks: lines, attempts, places, messages and indexes that say something no script writes.
 
-Promise 10.
+Promise 10 of docs/invariants.md.
 """
 
 from collections import deque
@@ -296,14 +296,13 @@ def test_of_a_task_that_is_taken_and_runs_the_run_stays(drive: Driver):
 
 
 def test_what_is_listed_and_nobody_knows_is_gone(drive: Driver):
-    """A leader may look at a task that ended, and whose record has expired since it was read as
-    placed.
-    """
+    """A leader may look at a task that it read as placed, and that has ended and whose record has expired since."""
     for word in ("gone", "failed"):
         drive.store.client.zadd(drive.keys.queue("later"), {"a": 1})
         drive.store.client.zadd(drive.keys.queue("dead"), {"a": 1})
         if word == "failed":
-            write(drive, "messages", "m")  # it is a task that has lost its line
+            # a message without a line: the task has lost its line
+            write(drive, "messages", "m")
         assert drive.run(drive.commands.repair_task("a", "why")) == word
         assert [drive.index(name) for name in ("messages", "later", "dead")] == [[], [], []]
     drive.store.client.delete(drive.keys.queue("ended"))

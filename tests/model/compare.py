@@ -229,9 +229,9 @@ def _queue(shard: int, queue: Queue) -> State:
         **{
             kind: {
                 id: (task.state, _line(task.line), _run(task.run), task.ended_why)
-                for id, task in some.items()
+                for id, task in ended_tasks.items()
             }
-            for kind, some in zip(("ended", "ended_1", "ended_2"), queue.ended, strict=True)
+            for kind, ended_tasks in zip(("ended", "ended_1", "ended_2"), queue.ended, strict=True)
         },
         **dict(zip(("choices", "choices_1"), queue.choices, strict=True)),
         "outbox": queue.outbox,
@@ -241,14 +241,14 @@ def _queue(shard: int, queue: Queue) -> State:
     }
     known = [
         (id, task, task is not tasks.get(id))
-        for some in (tasks, *queue.ended)
-        for id, task in some.items()
+        for generation in (tasks, *queue.ended)
+        for id, task in generation.items()
     ]
     return {
         **{f":q{shard}}}:{kind}": value for kind, value in indexes.items()},
         **{
-            f":q{shard}}}:extra:{id}": _extra(task) | {"expires": over}
-            for id, task, over in known
+            f":q{shard}}}:extra:{id}": _extra(task) | {"expires": has_ended}
+            for id, task, has_ended in known
             if _extra(task)
         },
     }

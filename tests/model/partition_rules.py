@@ -107,9 +107,7 @@ class PartitionRules(RuleBasedStateMachine):
         self.since: dict[tuple[str, int], str] = {}
 
     def both(self, call: Call[Any]) -> Any:
-        """Run a call on both sides; the answers must be equal, and the states afterwards equal and
-        sound.
-        """
+        """Run a call on the server and on the reference. The answers must be equal, and the states afterwards equal and sound."""
         both = [self.both_parts(part) for part in call.parts or (call,)]
         answer, expected = both[0]
         if call.parts:
@@ -132,7 +130,7 @@ class PartitionRules(RuleBasedStateMachine):
         return answer
 
     def both_parts(self, call: Call[Any]) -> tuple[Any, Any]:
-        """Run a call without parts on both sides, at the same time; return both answers."""
+        """Run a call of a single shard on the server and on the reference, at the same time; return both answers."""
         queue = self.reference.queues[self.store.keys.shard_in(call.keys[0]) or 0]
         self.reference.now_ms = self.server_ms()
         version = queue.version

@@ -17,12 +17,12 @@ from tests.model.libraries import library_text
 from tests.model.test_fits import NEEDS, OFFERS
 
 LEFT_OF = {1000: [0, 1000, 1000, 700, 500, 300, 1, -500]}
-"""Amounts that a share of a device may have left, in thousandths."""
+"""By the whole amount of a device (thousandths), the amounts that may be left of it."""
 
 
 @st.composite
 def fragmented(draw: st.DrawFn, offer: Resources) -> dict[str, int]:
-    """Draw what a node has left: some of each amount is held."""
+    """Draw what a node has left of its offer, when some of each amount is held."""
     return {
         name: draw(st.sampled_from(LEFT_OF.get(amount, [amount])) | st.integers(0, max(0, amount)))
         for name, amount in offer.amounts

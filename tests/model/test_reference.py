@@ -360,7 +360,7 @@ class SideBySide(PartitionRules):
 
     @rule(id=IDS)
     def a_task_is_near_its_end(self, id):
-        """It has lost so many starts that the next one is its last."""
+        """Give a task so many lost starts that the next lost start makes it dead."""
         task = self.queue_of(id).tasks.get(id)
         if task and task.state != "dead":
             task.starts = self.commands.max_starts - 1

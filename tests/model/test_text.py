@@ -131,9 +131,7 @@ answers false.
 @pytest.mark.unaudited
 @pytest.mark.parametrize("name", LUA)
 def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None:
-    """What Python writes is read by Lua and written again the same; of damaged lines both say the
-    same.
-    """
+    """The scripts read what Python writes, and write the same text again; both judge damaged lines alike."""
     line = text.LINES[name]
     client = any_store.client
     again = script(*LUA[name])
@@ -161,9 +159,7 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None
 def test_a_line_break_is_the_same_for_the_scripts(
     any_store: Store, name: str, written: str, sound: bool
 ) -> None:
-    """If one side reads a value that the other takes for damage, each pass of the leader repairs
-    it, without effect.
-    """
+    """Both sides judge a line break alike. Otherwise each pass of the leader would repair the value again, without effect."""
     assert (
         (script(*LUA[name])(any_store.client, written) is not None) == reads(name, written) == sound
     )

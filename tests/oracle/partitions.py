@@ -16,8 +16,11 @@ from parsync_redis.model.text import TERMS
 class PartitionState:
     """The records of a partition, as they were read.
 
-    bits: the bitmap of free slots. free_amounts: node -> the amounts that it has left, as text.
-    alive: node -> its counter. lost: nodes with lost leases. inboxes: nodes with an inbox.
+    bits: the bitmap of free slots.
+    free_amounts: node -> the amounts that it has left, as text.
+    alive: node -> its counter.
+    lost: nodes with lost leases.
+    inboxes: nodes with an inbox.
     bad: a sentence for each record that cannot be parsed.
     """
 

@@ -23,9 +23,13 @@ _ATTEMPT: Final = re.compile(r"(\d{1,9})@(\d{1,15})(?:\..*)?")
 class QueueState:
     """The tasks of a shard as they were read.
 
-    silent: tasks without a message. messages: the number of messages. queues: kind -> task ->
-    order. ended: the ended tasks, a table per generation. nodes: all nodes by name. leases: the
-    texts of all leases. submitted: the number of submissions.
+    silent: tasks without a message.
+    messages: the number of messages.
+    queues: kind -> task -> order.
+    ended: the ended tasks, a table per generation.
+    nodes: all nodes by name.
+    leases: the texts of all leases.
+    submitted: the number of submissions.
     """
 
     tasks: Mapping[str, str]
@@ -85,7 +89,7 @@ def _indexes(state: QueueState) -> Iterator[str]:
 
 
 def _waiting(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
-    """Check that a task waits as the kind, and with the order, that its line has."""
+    """Check that a waiting task is in the queue of its line's kind, at its line's order."""
     for kind, queue in state.queues.items():
         for id, order in queue.items():
             line = lines.get(id)

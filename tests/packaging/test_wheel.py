@@ -103,7 +103,7 @@ def test_an_index_would_take_the_distributions_and_show_their_description(wheel:
 
 
 def metadata_of(wheel: Path) -> str:
-    """What a wheel tells an index."""
+    """Return the metadata of a wheel, which a package index shows."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return archive.read(name).decode()
@@ -209,10 +209,7 @@ def test_the_demo_runs_with_the_wheel(installed: Path, tmp_path: Path) -> None:
 def test_a_newcomer_needs_two_commands_after_the_installation(
     installed: Path, tmp_path: Path
 ) -> None:
-    """With the app of the README: `parsync dev`, and the call.
-
-    At another port than the app's he exports lines too.
-    """
+    """The commands are `parsync dev` and the call of the README's app. At another port a newcomer also exports variables."""
     (tmp_path / "proj.py").write_text(Document("README.md").blocks("python")[0].text)
     servers = tmp_path / "servers"
     servers.mkdir()

@@ -21,20 +21,23 @@ PREFORK = "prefork"
 THREADS = "threads"
 POOLS = (PREFORK, THREADS)
 PATIENCE_S = 180.0
-"""How long a case waits for what will come."""
+"""Seconds for which a case waits for an event that must come."""
 REPLY_S = 30.0
-"""How long it waits for a worker's reply before it asks again: a reply may be lost."""
+"""Seconds after which a case asks a worker again: a reply may be lost."""
 MOMENT_S = 2.0
-"""How long it waits for what plain Celery never sends."""
+"""Seconds for which a case waits for an event that plain Celery never sends."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One case. `calls` is what of Celery it uses, `shows` what must be the same.
+    """A comparison of plain Celery and parsync.
 
-    differs: why the two answers differ on purpose, on the pools `differs_on`. alone: it changes the
-    worker, so that nothing runs beside it. short: it is in the form that runs on older versions of
-    Celery.
+    calls: the parts of Celery that the case uses.
+    shows: the answer that must be the same.
+    differs: why the two answers differ on purpose, on the pools `differs_on`; '' if they must be
+        the same.
+    alone: whether the case changes the worker, so that nothing may run beside it.
+    short: whether the case is in the form that runs on older versions of Celery.
     """
 
     area: str
@@ -50,7 +53,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """The result that a test shows."""
+        """The name of the case in tests and on the page."""
         return f"{self.calls}: {self.shows}"
 
 
@@ -58,8 +61,9 @@ CASES: list[Case] = []
 
 
 def area(name: str) -> Callable[..., Any]:
-    """A function that adds a case of that area; as a decorator, or with the case's function as its
-    last argument.
+    """Return a function that adds cases of this area.
+
+    The function is a decorator, or takes the case's function as its last argument.
     """
 
     def add(
@@ -94,7 +98,7 @@ class Context:
         self.reply_s = REPLY_S
 
     def end(self, result: Any, timeout_s: float = PATIENCE_S) -> Any:
-        """How a result ended: its state and value; 'nothing' if it does not end in time."""
+        """Return how a result ended, its state and value; 'nothing' if it does not end in time."""
         try:
             value = result.get(timeout=timeout_s, propagate=False)
         except GetTimeout:
@@ -168,7 +172,7 @@ def comparable(value: Any, worker: str = "") -> Any:
 
 
 class Said:
-    """The events of one app, read by one thread and kept by task id."""
+    """The events of one app, by task id, as one thread reads them."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -178,14 +182,14 @@ class Said:
         self._events: dict[Any, list[dict[str, Any]]] = {}
 
     def run(self) -> None:
-        """Reads until stopped, in one subscription: what is sent between two is lost."""
+        """Read events until stopped, by one subscription: an event that is sent between two subscriptions is lost."""
         with self._app.connection_for_read() as connection:
             self._receiver = self._app.events.Receiver(connection, handlers={"*": self._keep})
             self._receiver.should_stop = self._stopped
             self._receiver.capture(limit=None, timeout=None, wakeup=False)
 
     def stop(self) -> None:
-        """Has the reading end within a second."""
+        """Let the reading end within a second."""
         self._stopped = True
         if self._receiver:
             self._receiver.should_stop = True

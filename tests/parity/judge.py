@@ -15,12 +15,14 @@ from .rig import CELERY
 Answers = Mapping[str, Mapping[str, "Future[Any]"]]
 SHORT = bool(os.environ.get("PARITY_SHORT"))
 ANSWER_S = 600
-"""How long a test waits for the answer of its case, which is asked with the others of its module.
+"""Seconds for which a test waits for the answer of its case.
+
+All cases of a module are asked at once.
 """
 
 
 def these(pool: str) -> list[Case]:
-    """The cases for a pool and this version of Celery."""
+    """Return the cases for a pool and the installed version of Celery."""
     return [
         case
         for case in CASES
@@ -34,9 +36,7 @@ def selected(items: Iterable[Any], module: str) -> list[Case]:
 
 
 def check(case: Case, answers: Mapping[str, "Future[Any]"], pool: str) -> None:
-    """Fails if the answers differ and that is not declared, and if they do not differ
-    and that is.
-    """
+    """Fail if the answers differ and no difference is declared, or if a declared difference is not there."""
     plain = answers[PLAIN].result(ANSWER_S)[0]
     parsync = answers[PARSYNC].result(ANSWER_S)[0]
     said = f"\nplain Celery: {plain}\nwith parsync: {parsync}"

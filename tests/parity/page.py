@@ -115,12 +115,19 @@ the next task.
 """
 
 
+_SAME: Final = """
+## The same as in Celery
+
+A line names the part of Celery that its cases use, and behind the colon what each case compares.
+"""
+
+
 def page() -> str:
     """Render the whole page."""
     differ = [case for case in CASES if case.differs]
     lines = [_HEAD.format(cases=len(CASES), short=sum(case.short for case in CASES))]
     lines += [_row(case) for case in differ]
-    lines.append("\n## The same as in Celery\n")
+    lines.append(_SAME)
     for area, cases in groupby(
         sorted(CASES, key=lambda case: case.area), key=lambda case: case.area
     ):

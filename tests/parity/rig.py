@@ -30,7 +30,7 @@ KINDS = (PLAIN, PARSYNC)
 AT_ONCE = 6
 """Cases of one stack that run at the same time."""
 PROCESSES = 10
-"""Of each worker: more than cases at once, since some tasks wait for a while."""
+"""Processes of each worker: more than the cases that run at once, because some tasks wait for a while."""
 # another Celery may be first there
 _PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 CELERY = tuple(int(part) for part in celery.__version__.split(".")[:2])

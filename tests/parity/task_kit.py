@@ -55,7 +55,7 @@ class Odd(Exception):
 
 
 class Stubborn(Exception):
-    """One that cannot be pickled as it is."""
+    """An exception that cannot be pickled."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__("stubborn")

@@ -88,7 +88,7 @@ def sound(server, monkeypatch) -> Store:
 
 
 def outputs() -> dict[str, str]:
-    """What each command prints, as table and as JSON, by its words."""
+    """Return the output of each command, as a table and as JSON, by the command's words."""
     runner = CliRunner()
     found = {}
     for words in COMMANDS:

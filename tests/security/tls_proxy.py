@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 HANDSHAKE = b"\x16\x03"
-"""With these bytes a TLS client begins: a record of a handshake."""
+"""The first bytes that a TLS client sends: a record of a handshake."""
 
 
 class TlsProxy:

@@ -202,7 +202,7 @@ OFFERS: dict[str, tuple[int, float, dict[str, str], dict[str, str | int]]] = {
 }
 ROUNDS = 12
 ROUND_S = 4.0
-"""How many times short tasks run first, and the pause between."""
+"""Number of times that short tasks run first, and the pause between two times."""
 
 LOAD: tuple[tuple[int, dict[str, Any]], ...] = (
     (4, {"resources": {"gpu": 1}, "require": {"gpu_model": "a100"}}),
@@ -212,7 +212,7 @@ LOAD: tuple[tuple[int, dict[str, Any]], ...] = (
     (5, {"resources": {"gpu": 2}, "require": {"gpu_model": "a100"}}),
     (2, {"require": {"gpu_model": "h100"}, "wait_for_capacity": True}),
 )
-"""How many tasks, and what they ask for. The last two kinds wait."""
+"""Number of tasks, and what they ask for. The last two kinds wait."""
 
 
 def record_pages() -> None:

@@ -62,7 +62,7 @@ def test_each_block_has_a_language_that_is_checked():
 
 
 INDENTED = {"architecture", "chaos", "journey-of-a-task", "keys", "security", "serve"}
-"""Pages with blocks that are indented, whose language nobody knows. The list only shrinks."""
+"""Pages with indented blocks, which name no language. The list only shrinks."""
 
 
 def test_a_block_has_a_fence():

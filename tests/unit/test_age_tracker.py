@@ -1,4 +1,4 @@
-"""How a leader counts on its own clock what nobody counts in Redis."""
+"""A leader measures ages by its own clock, because Redis keeps no time of these facts."""
 
 from parsync_redis.scheduler.process.lease_watch import AgeTracker
 

@@ -86,7 +86,7 @@ def scaling(demand, calm, tmp_path):
         process.end(time.monotonic() + 20)
 
 
-def test_after_a_start_it_asks_for_more_at_once_and_for_fewer_not_before_it_was_calm(
+def test_after_a_start_the_autoscaler_asks_for_more_at_once_and_for_fewer_only_after_calm(
     demand, tmp_path
 ):
     with scaling(demand, 10**6, tmp_path) as (told, _):

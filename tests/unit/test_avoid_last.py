@@ -45,7 +45,7 @@ def test_a_task_goes_to_its_last_node_if_no_other_has_a_seat() -> None:
     assert sorted(claims_of(again(core, 2))) == ["n1/0", "n1/1"]
 
 
-def test_a_seat_of_another_partition_will_do_and_the_reserved_one_is_free_again() -> None:
+def test_a_task_gets_a_seat_of_another_partition_and_its_reserved_seat_is_free_again() -> None:
     for seed in range(20):
         core = make(2, seed=seed)
         see(core, 0, [node("n1", 1, 100.0)], 1)

@@ -1,4 +1,4 @@
-"""When failures in a row show that a node is a black hole, and when its slots rest."""
+"""Failures in a row show that a node is a black hole; its name is held back, or the node becomes suspect."""
 
 from dataclasses import replace
 from itertools import count
@@ -320,7 +320,7 @@ def test_the_leader_leaves_other_nodes_alone(fake_store: Store, tries: int, inc:
 
 
 def test_the_leader_says_booked_until_the_last_hold_ends(fake_store: Store):
-    """The node may be gone, so nobody may say that its hold has ended."""
+    """The node may be gone, so that nobody tells the end of its hold."""
     drive = Driver(fake_store)
     duty = BlackHoleDuty(fake_store, 1, 10.0)
     found = []

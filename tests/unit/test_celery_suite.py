@@ -1,6 +1,4 @@
-"""What `make celery-suite` makes of the reports of Celery's suite, and that each difference is
-explained.
-"""
+"""`make celery-suite` reads the reports of Celery's own suite, and each difference is explained."""
 
 import pytest
 

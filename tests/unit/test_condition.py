@@ -1,4 +1,4 @@
-"""What a task may require of a label: every form, its text, when it holds, and what is refused."""
+"""Conditions on a label: each form, its text, when it is true, and which forms are refused."""
 
 from typing import Any
 

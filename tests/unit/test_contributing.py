@@ -58,7 +58,7 @@ def test_the_glossary_has_every_state():
 
 
 def test_the_page_of_keys_has_every_stored_option():
-    """Of the words of a task's line; a successor has the same."""
+    """The page has the stored options of a task's line; a successor has the same options."""
     head, *rows = (row for row in tables(Document("docs/keys.md").text) if len(row) == 3)
     assert head[0] == "word of the line"
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row[2])} >= set(STORED_OPTIONS)

@@ -34,9 +34,7 @@ def test_a_task_that_its_worker_does_not_know_is_no_short_run() -> None:
 
 
 def test_run_times_are_learnt_from_when_the_pool_began_a_run() -> None:
-    """One that waited for a process teaches what it ran, and one that was cancelled while it waited
-    teaches nothing.
-    """
+    """A run that waited for a process teaches only its own time. A run that was cancelled while it waited teaches nothing."""
     learnt = list[float]()
     no_store = cast(Any, None)
     runs = Runs()

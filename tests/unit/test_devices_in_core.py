@@ -107,7 +107,7 @@ def test_a_task_that_asks_for_no_device_goes_to_no_node_that_keeps_its_own_for_o
 
 
 def test_devices_are_scarce_by_their_kind() -> None:
-    """So their nodes do not come last for tasks that ask for the kind."""
+    """Nodes with a scarce kind of device do not come last for tasks that ask for the kind."""
     copy = copy_of(
         gpus("n1"),
         *(Node(f"c{at}", "up", 1, False, 4 + at, 1, 1.0, node("c", 1).offer) for at in range(2)),

@@ -227,7 +227,7 @@ FOLDERS = ("parsync_redis", "lua", "lab", "tests", "docs", "examples", "deploy")
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.is_file()]
 FILE_NAMES = {path.name for path in FILES}
 STARTS = (ROOT, ROOT / "parsync_redis", ROOT / "lua")
-"""Where the paths that pages name begin."""
+"""The beginnings of paths that pages name."""
 
 NOT_OURS = {
     "parsync.toml",

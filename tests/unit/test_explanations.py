@@ -1,6 +1,4 @@
-"""What keeps nodes from a task is true of the view that places it; forecasts follow from what holds
-the nodes.
-"""
+"""The obstacles that people read agree with the view that places the task; forecasts follow from the held slots."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,6 @@
-"""A forecast says a range, and tasks start within it: at least eight of ten, however much run times
-differ.
+"""A forecast gives a range, and at least eight of ten tasks start within it, however much run times differ.
 
-`python -m tests.unit.test_forecast` prints the shares of more cases.
+`python -m tests.unit.test_forecast` prints the share of tasks within the range for more cases.
 """
 
 import heapq
@@ -29,7 +28,7 @@ LAWS: dict[str, Law] = {
     "lognormal, median 10 s": lambda dice: 10_000 * dice.lognormvariate(0, 1.5),
     "constant, 8.7 s": lambda dice: 8700.0,
 }
-"""How long runs take, in ms."""
+"""Distributions of run times, by name: a function that draws a run time in ms."""
 
 AHEAD = (0, 5, 30)
 SLOTS = (1, 4)

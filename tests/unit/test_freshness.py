@@ -75,9 +75,7 @@ def test_ticks_that_are_heard_late_leave_the_last_turn_the_freshest() -> None:
 
 
 def fetching(count: int) -> tuple[Core, Queue]:
-    """One of two schedulers with so many tasks: its own partition is full, the other's is read out
-    of turn.
-    """
+    """Return one of two schedulers with so many tasks: its own partition is full, the other partition is read out of turn."""
     core = make(2, Strategy.LATENCY)
     core.on_members(0, 2)
     for p in range(2):
@@ -90,7 +88,7 @@ def fetching(count: int) -> tuple[Core, Queue]:
     return core, queue
 
 
-def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
+def test_a_partition_that_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
     core, _ = fetching(3)
     core.on_snapshot(Snapshot(1, 2, 1, bitmap(0), {}), 7.0)
     plan = core.plan()
@@ -99,7 +97,7 @@ def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
     assert not core.plan()
 
 
-def test_a_stale_copy_that_is_still_right_is_fresh_once_that_is_known() -> None:
+def test_a_stale_copy_is_fresh_once_a_read_shows_that_nothing_changed() -> None:
     core, queue = fetching(2)
     core.on_snapshot(Snapshot(1, 1, 1, None, {}), 7.0)
     assert partitions_of(queue.turn()) == [1, 1]
@@ -159,12 +157,12 @@ def test_a_scheduler_whose_passes_are_slower_than_ticks_places_all_the_same(
     assert placed == 3
 
 
-def test_what_was_freed_is_claimed_as_soon_as_it_is_read_and_behind_what_is_ones_own() -> None:
+def test_a_freed_slot_is_claimed_once_it_is_read_and_after_the_own_slots() -> None:
     core = make(4, Strategy.LATENCY)
     core.on_members(0, 4)
     for p in range(4):
         see(core, p, [node("n", 4)], 4)
-    for tick in (1, 2, 3, 4):  # its turns are 1, 2, 3, 0
+    for tick in (1, 2, 3, 4):  # the turns of the core are 1, 2, 3, 0
         core.on_tick(tick)
         (due,) = core.plan(place=False).read
         core.on_snapshot(Snapshot(due, 1 + tick, 1, bitmap(1 if due == 0 else 0), {}), float(tick))

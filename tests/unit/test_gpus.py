@@ -218,8 +218,9 @@ def given(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
 
 
 def whole(node: NodeSpec, kind: str = "gpu") -> str:
-    """What a run that holds all devices of a kind finds in its variable; '' if the node
-    has none.
+    """Return the value of the variable in which a run finds its devices; '' for a node without devices.
+
+    The run holds all devices of the kind.
     """
     indexes = node.devices.indexes.get(kind, [])
     place = Place(

@@ -14,7 +14,7 @@ from parsync_redis.worker.node.runs import Run, Runs
 
 
 @pytest.mark.parametrize("forgets_all", [False, True], ids=["Celery 5.6", "Celery 5.4 and 5.5"])
-def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_all: bool) -> None:
+def test_a_waiting_run_is_forgotten_and_a_run_handed_to_a_process_is_not(forgets_all: bool) -> None:
     runs = Runs()
     cache: dict[int, object] = {}
     jobs = {
@@ -22,7 +22,7 @@ def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_a
         for name in ("waits", "handed", "handed to the dead", "put back", "dies")
     }
     jobs["handed"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=7)
-    # it has the dead one's descriptor
+    # the new process has the descriptor of the dead process
     jobs["put back"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=8)
     jobs["dies"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=6)
     jobs["handed to the dead"]._write_to = SimpleNamespace(_is_alive=lambda: False)

@@ -42,7 +42,7 @@ def code(path: Path) -> str:
         ("count why id*", ("count", "why"), ("id",)),
     ],
 )
-def test_a_header_names_what_comes_once_and_what_comes_in_each_row(
+def test_a_header_names_the_words_that_come_once_and_the_words_of_each_row(
     argv: str, once: tuple[str], each: tuple[str]
 ):
     assert (header(argv).once, header(argv).each) == (once, each)

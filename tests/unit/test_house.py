@@ -127,7 +127,7 @@ ROOMS = {
         "parsync_redis.worker.node",
     ),
 }
-"""What the files of a room may import besides the standard library."""
+"""The modules that the files of a folder may import, besides the standard library."""
 
 
 def imported_modules(file: Path) -> set[str]:
@@ -198,9 +198,7 @@ ANY_FOLDERS = ("worker", "integration")
 
 
 def uses_of_any(file: Path) -> list[tuple[int, bool]]:
-    """Where a file says Any: the line, and whether a comment gives the reason, there or right above
-    the statement.
-    """
+    """Yield the lines of a file that use Any, and whether a comment there, or right above the statement, gives the reason."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines()
     reason = re.compile(r"# .*\bAny: .")

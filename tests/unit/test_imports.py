@@ -19,7 +19,7 @@ print(len(read), *(name for name in sys.modules if name.partition(".")[0] == "re
 
 
 def seen(lines: str) -> list[str]:
-    """How many Lua files a fresh interpreter reads, and the modules of redis-py that it imports."""
+    """Return the number of Lua files that a new interpreter reads, and the modules of redis-py that it imports."""
     done = run(
         [sys.executable, "-c", WATCH.format(lines=lines)],
         capture_output=True,

@@ -18,12 +18,12 @@ MISSING = "slots=1 gpu_model:a100"
 
 
 def change(core: Core, text: str, line: str) -> None:
-    """A look tells the core the line of a kind."""
+    """Tell the core the line of a kind, as the reply to a look does."""
     core.on_took(Took("1", 0, changes=[(text, line)]))
 
 
 def own_turn(core: Core) -> dict[str, str]:
-    """Its own turn of a gap comes; return the reasons that it writes."""
+    """Let the core's own turn of a gap come; return the reasons that the core writes."""
     core.on_tick(core.counters.ticks)
     found: dict[str, str] = {}
     while reasons := core.plan(confirm=False).reasons.get(0):
@@ -146,7 +146,7 @@ def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_ti
 def test_one_urgent_task_does_not_carry_others_of_its_kind_past_more_urgent_ones() -> None:
     core = make()
     see(core, 0, [node("n", 20)], 20)
-    # one of priority 9, the others of priority 0
+    # one task of priority 9, two hundred of priority 0
     change(core, "mixed slots=1", "1000 1 9000000000999")
     change(core, "normal slots=1", "100 4000000001000 4000000001099")
     taken = dict(takes(core.plan()))

@@ -66,7 +66,7 @@ def test_a_task_that_lost_its_seat_gets_the_next_one_and_is_taken_once() -> None
     assert (core.plan().give_back, core.in_flight, core.unclaimed) == ([], 0, {})
 
 
-def test_a_claim_that_nobody_answered_counts_and_one_that_was_not_sent_is_undone() -> None:
+def test_a_claim_without_an_answer_counts_and_an_unsent_claim_is_undone() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 2)
     plan = waiting(core, 1).turn()

@@ -1,5 +1,4 @@
-"""How Lua is laid out: one statement a line, one assignment a statement, names that say something,
-verbs as steps.
+"""The layout of Lua: one statement a line, one assignment a statement, names that say something, verbs as steps.
 
 The loader relies on the lines (parsync_redis/store/scripts/inline.py). Files that break a rule
 today are listed; the list only shrinks.

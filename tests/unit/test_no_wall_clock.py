@@ -12,7 +12,7 @@ READS = re.compile(
 ALLOWED = {
     # what a task's caller gave as a time of day, as Celery does: eta, expires
     "parsync_redis/wire/message_options.py",
-    "parsync_redis/integration/publish.py",  # the same
+    "parsync_redis/integration/publish.py",  # as in the line above
     # whether an eta that a caller gave is still to come
     "parsync_redis/worker/celery/inspect_answers.py",
     "parsync_lab/bench/app.py",  # a delay that is measured from one process to another

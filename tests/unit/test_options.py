@@ -139,9 +139,7 @@ def test_a_message_that_no_worker_knew_carries_an_option(option: Option):
 
 @kept
 def test_a_task_keeps_an_option_and_so_does_its_successor(fake_store: Store, option: Option):
-    """What `self.retry` of a task from a client without an app submits again is read from the
-    record.
-    """
+    """A retry of a task from a client without an app reads its options from the record of the task."""
     drive = Driver(fake_store)
     asks = {option.name: option.example}
     drive.submit("a", asks)

@@ -170,9 +170,7 @@ class Started(Task):  # type: ignore[misc,unused-ignore]
 
 @pytest.mark.parametrize("base", [Batch, Started])
 def test_a_task_with_a_strategy_of_its_own_is_placed_by_nobody(base: Any) -> None:
-    """Its requests never come to an end that its worker knows: their slots would be
-    held for ever.
-    """
+    """The worker never learns that such a request has ended, so the slots of the task would be held for ever."""
     app = new_app()
     # before there is a Parsync
     app.task(name="unit.batch", base=base, shared=False, parsync=True)(nothing)

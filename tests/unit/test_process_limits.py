@@ -1,4 +1,4 @@
-"""What a worker may use of its machine, and the warnings if its node offers more."""
+"""The CPUs and the memory that a worker may use, and the warnings for a node that offers more."""
 
 import os
 from pathlib import Path

@@ -19,7 +19,7 @@ from parsync_redis.worker.celery.rate_limits import (
 )
 
 PLACED_S = 0.004
-"""How long it takes to place one task: what comes at once comes one after the other."""
+"""Seconds that one placement takes: tasks that come at once are placed one after the other."""
 
 
 class Node:

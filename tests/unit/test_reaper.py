@@ -1,4 +1,4 @@
-"""What a test run has started ends with the run, whatever ends it."""
+"""The processes that a test run has started end with the run, however the run ends."""
 
 import os
 import select
@@ -50,7 +50,7 @@ RUNS = {
 
 
 def is_over(handle):
-    """Whether the process of this handle has ended."""
+    """Return whether the process of this handle has ended."""
     return bool(select.select([handle], [], [], 0)[0])
 
 

@@ -1,4 +1,4 @@
-"""Why a task waits: the words for every state of the nodes that fit it."""
+"""The reasons why a task waits: the words for each state of the nodes that fit the task."""
 
 import pytest
 

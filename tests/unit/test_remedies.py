@@ -33,9 +33,7 @@ NOTES = {
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[Resources, list[NodeFacts], dict[str, int]]:
-    """Return needs, nodes that are closed and short of things in all ways at once, and how many
-    slots are held.
-    """
+    """Draw needs, nodes that are closed or lack several things at once, and the number of held slots of each node."""
     _, facts = draw(clusters())
     needs = draw(NEEDS)
     nodes: list[NodeFacts] = []

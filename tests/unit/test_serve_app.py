@@ -97,7 +97,7 @@ async def ask(
 
     async def receive():
         if not bodies:
-            await (gone or asyncio.Event()).wait()  # it stays connected
+            await (gone or asyncio.Event()).wait()  # the client stays connected
             return {"type": "http.disconnect"}
         if bodies == [None]:
             return {"type": "http.disconnect"}
@@ -276,7 +276,7 @@ def test_an_address_with_many_requests_leaves_places_to_others_and_health_needs_
 
 @pytest.mark.parametrize("path", ["/view/nodes", "/events"])
 def test_a_head_follows_nothing(serve, path):
-    """Its answer ends, although it stays connected."""
+    """The answer to HEAD ends, although the client stays connected."""
 
     async def look():
         told = dict[str, Any]()

@@ -133,7 +133,7 @@ def test_of_too_many_connections_the_oldest_of_the_largest_address_goes():
 
 
 def test_a_connection_that_is_in_use_is_not_given_up():
-    """It rests between requests, and only then it may go."""
+    """The connection rests between requests, and only then the server may close it."""
     with served(resting=2) as connect:
         peer = connect()
         for _ in range(4):

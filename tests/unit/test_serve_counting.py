@@ -1,6 +1,4 @@
-"""What `parsync serve` counts: histograms of all who report them never fall; charts draw the last
-minutes.
-"""
+"""Histograms of `parsync serve` never fall, whoever reports them; charts draw the last minutes."""
 
 from dataclasses import replace
 

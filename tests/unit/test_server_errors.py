@@ -1,6 +1,4 @@
-"""How long who waits for a server waits, what is said of it, and what numbers that went
-back mean.
-"""
+"""Errors of a server: how long a process waits after each, what it logs, and what numbers that decreased mean."""
 
 import logging
 

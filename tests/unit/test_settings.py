@@ -1,4 +1,4 @@
-"""Where a setting's value comes from, and how each bad one is refused."""
+"""Settings: where each value comes from, and how each bad value is refused."""
 
 import pytest
 from pydantic import ValidationError

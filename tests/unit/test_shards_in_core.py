@@ -41,7 +41,7 @@ def tell(core: Core, *queues: Queue) -> None:
 
 
 def taken(plan: Plan) -> dict[int, int]:
-    """How many tasks a plan takes from each shard, in the order of its looks."""
+    """Return how many tasks a plan takes from each shard, in the order of its looks."""
     return {
         shard: count
         for shard, look in plan.shard_looks.items()
@@ -114,7 +114,7 @@ def test_a_task_that_goes_back_is_looked_at_in_its_shard() -> None:
     shard = shard_of("t7", SHARDS)
     tell(core, queues[shard].add(WORK, 1, 7))
     judge(core, queues[shard].turn(), ClaimOutcome.CONFLICT)
-    core.on_members(0, 9)  # its own tick is not the last one of the gap
+    core.on_members(0, 9)  # the core's own tick is not the last tick of the gap
     plan = after_a_gap(core)
     assert [id for id, *_ in plan.give_back] == ["t7"]
     assert list(plan.shard_looks) == [shard]

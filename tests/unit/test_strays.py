@@ -35,7 +35,7 @@ def scheduler(store: Store, server: str = "") -> Scheduler:
 
 
 def hears_of(made: Scheduler, **servers: str) -> None:
-    """Its membership has learnt which server has what, and the loop takes that in."""
+    """Have the membership of a scheduler learn which server has what, and let the loop take that in."""
     made.membership.rank = replace(made.membership.rank, servers=servers)
     made._hear(0.0)
 

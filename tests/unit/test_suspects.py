@@ -46,7 +46,7 @@ class Rounds:
 
     @property
     def state(self) -> str:
-        """Of node n1."""
+        """Return the state of node n1."""
         return self.drive.store.nodes(0)["n1"].state
 
 

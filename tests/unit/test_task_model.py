@@ -81,7 +81,7 @@ def test_every_state_can_be_reached_and_left():
 
 
 def test_a_stored_state_is_told_as_a_state_of_a_task():
-    """What leaves the program never says pending or taken."""
+    """The states that a program shows are never pending or taken."""
     assert {state_word(state) for state in StoredState} == set(TaskState)
     assert state_word("revived") == "revived"
     told = {state: TaskStatus.of(known(state, end=f"{state} 1900 ")).state for state in StoredState}

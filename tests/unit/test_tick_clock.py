@@ -1,7 +1,4 @@
-"""When a scheduler goes on by its own clock, and when it subscribes anew.
-
-Pure, in a time of its own.
-"""
+"""A scheduler that hears no ticks goes on by its own clock, and subscribes anew after a while. Pure."""
 
 from parsync_redis.scheduler.process.tick_clock import DEAF_S, SILENT_INTERVALS, TickClock
 

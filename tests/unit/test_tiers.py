@@ -11,7 +11,7 @@ from tests.tiers import FIRST, LONG, NO_STORY, STORIES, left_out
 
 TESTS = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "lab/tests").rglob("test_*.py")]
 STACK = re.compile(r"LocalStack\(|\bnew_rig\b|\bSite\(")
-"""What a file says that starts schedulers or workers."""
+"""Words in the text of a test file that starts schedulers or workers."""
 NO_STACK = {"unit/test_tiers.py", "unit/test_stack.py"}
 
 

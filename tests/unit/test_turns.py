@@ -49,7 +49,7 @@ def won(fake_store: Store) -> tuple[Driver, Scheduler]:
     return drive, made
 
 
-def test_what_has_not_started_after_a_while_is_confirmed_and_what_has_is_left_alone(
+def test_a_placed_task_is_confirmed_after_a_while_and_a_started_task_is_left_alone(
     fake_store: Store,
 ) -> None:
     drive = Driver(fake_store)

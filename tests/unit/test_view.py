@@ -93,7 +93,7 @@ def test_reserving_takes_slots_and_amounts_away_until_they_are_given_back() -> N
     assert view.free_count == 3, "it was given back before"
 
 
-def test_a_snapshot_does_not_free_what_is_reserved_and_tells_what_is_gone() -> None:
+def test_a_snapshot_does_not_free_reserved_slots_and_tells_which_slots_are_gone() -> None:
     needs = Resources.of(1, {"gpu": 1})
     view = partition(node("a", 0, 4, gpu=2), free=(0, 1), left={"a": "gpu=2"})
     places = view.reserve(view.seats(needs), np.arange(2), needs)

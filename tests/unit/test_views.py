@@ -1,4 +1,4 @@
-"""How nodes add up to a partition, and how even partitions are."""
+"""The view of a partition is the sum of its nodes; partitions are compared for evenness."""
 
 import numpy as np
 from hypothesis import given, strategies

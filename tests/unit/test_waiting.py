@@ -166,7 +166,7 @@ def started(halt: threading.Event) -> threading.Thread:
 
 
 @pytest.mark.parametrize("sentence", CASES)
-def test_what_does_not_come_fails_with_what_was_waited_for(sentence: str) -> None:
+def test_a_wait_in_vain_fails_with_the_sentence_that_was_waited_for(sentence: str) -> None:
     with pytest.raises(AssertionError) as caught:
         CASES[sentence]()
     assert sentence in str(caught.value)

@@ -1,6 +1,4 @@
-"""When a scheduler claims a waiting seat: for a task of one slot without amounts, and only if no
-slot is free.
-"""
+"""A scheduler claims a waiting seat for a task of one slot without amounts, and only if no slot is free."""
 
 import numpy as np
 
@@ -42,7 +40,7 @@ def test_a_task_with_amounts_or_several_slots_takes_no_waiting_seat() -> None:
 
 
 def both(first: int) -> tuple[Core, Queue]:
-    """One task with amounts waits, and short ones since order 10."""
+    """Let one task with amounts wait, and short tasks since order 10."""
     core = make()
     see(core, [ONE], "0111")
     queue = Queue(core)

@@ -1,6 +1,4 @@
-"""What docs/works-with.md says of each library, on one stack: a Redis, a scheduler and a prefork
-worker.
-"""
+"""Each row of docs/works-with.md is true, on one stack: a Redis, a scheduler and a prefork worker."""
 
 import importlib
 import json
@@ -286,7 +284,7 @@ def test_django_has_the_results_of_tasks_that_it_submits_on_commit_and_that_its_
 
 
 def answers(rig: Rig, url: str, count: int) -> list[SimpleNamespace]:
-    """What a web application answers to that many requests at once, once it listens."""
+    """Return the answers of a web application to `count` requests at once, once it listens."""
 
     def ask(_: int = 0) -> SimpleNamespace | None:
         try:

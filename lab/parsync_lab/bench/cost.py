@@ -47,12 +47,18 @@ _QUIET_PEERS: Final = {**_QUIET, "cluster-node-timeout": 60_000}
 class CostParameters:
     """The parameters of the measurement.
 
-    tasks: the most tasks of a round. sizes: the numbers of tasks in a call. held: the tasks that
-    run meanwhile. calls: the most calls of a verb in a round; a server collects Lua's garbage once
-    in 50 calls, so each verb gets its part. by: '' is callgrind if it is installed. program: the
-    server, '' for the usual server. options: further settings of the server. primaries: of a
-    cluster; 1 is a single server. shards: of the queue, 0 is the usual number. mixed: the tasks of
-    a call are of any shards, as Celery's ids are; otherwise of one shard, as a client makes ids.
+    tasks: the most tasks of a round.
+    sizes: the numbers of tasks in a call.
+    held: the tasks that run meanwhile.
+    calls: the most calls of a verb in a round; a server collects Lua's garbage once in 50 calls, so
+        each verb gets its part.
+    by: '' is callgrind if it is installed.
+    program: the server, '' for the usual server.
+    options: further settings of the server.
+    primaries: of a cluster; 1 is a single server.
+    shards: of the queue, 0 is the usual number.
+    mixed: the tasks of a call are of any shards, as Celery's ids are; otherwise of one shard, as a
+        client makes ids.
     """
 
     tasks: int = 200

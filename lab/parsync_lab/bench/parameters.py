@@ -34,8 +34,9 @@ MAX_TASK_KINDS = GPUS * ZONES * MEMORY_SIZES
 class BenchParameters:
     """The parameters of a placement bench; check() raises InvalidInput.
 
-    kinds: 1, or 50 different kinds of task on labelled nodes. primaries: of a cluster; 1 is a
-    single server. shards: of the queue, 0 is the usual number.
+    kinds: 1, or 50 different kinds of task on labelled nodes.
+    primaries: of a cluster; 1 is a single server.
+    shards: of the queue, 0 is the usual number.
     """
 
     schedulers: int = 20

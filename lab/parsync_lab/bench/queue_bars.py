@@ -65,8 +65,8 @@ def _say(say: Say, part: str, text: str) -> None:
 class Target:
     """A figure with its bar and its goal; a measured None means never.
 
-    at_least: whether larger is better. without: the same figure of a cluster where nothing else
-    waits.
+    at_least: whether larger is better.
+    without: the same figure of a cluster where nothing else waits.
     """
 
     what: str

@@ -10,10 +10,13 @@ from ..flags import check_flag
 class QueueParameters:
     """The parameters of `bench queue`; check() raises InvalidInput.
 
-    waiting: tasks of the blocked kind. kinds: blocked kinds, with a task each. probes: single tasks
-    behind them. tasks: the waiting tasks when an urgent task comes. unseated: tasks that must get a
-    reason. rounds: measurements of priority and order. quiet_s: the time for which the cores are
-    measured.
+    waiting: tasks of the blocked kind.
+    kinds: blocked kinds, with a task each.
+    probes: single tasks behind them.
+    tasks: the waiting tasks when an urgent task comes.
+    unseated: tasks that must get a reason.
+    rounds: measurements of priority and order.
+    quiet_s: the time for which the cores are measured.
     """
 
     waiting: int = 200_000

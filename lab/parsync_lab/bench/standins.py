@@ -80,7 +80,8 @@ def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> Non
 class StandIn:
     """A stand-in for the agents of some nodes.
 
-    duration_s: how long each task holds its slots. idle: whether inboxes are not read.
+    duration_s: how long each task holds its slots.
+    idle: whether inboxes are not read.
     """
 
     def __init__(

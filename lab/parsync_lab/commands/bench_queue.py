@@ -62,7 +62,7 @@ def queue(
 ) -> None:
     """Measure what tasks that find no place cost the others, and the order in which tasks start.
 
-    Audits end it.
+    The bench ends with an audit of the records.
     """
     from ..bench.queue_bars import QUEUE_PARTS, run_queue
     from ..bench.queue_parameters import SHORT, QueueParameters

@@ -65,7 +65,7 @@ StrategyOption = Annotated[
     str | None,
     typer.Option(
         "--strategy",
-        help="latency, quality, quality-partition or adaptive; only this one is run.",
+        help="latency, quality, quality-partition or adaptive; only this strategy is run.",
         show_default=False,
     ),
 ]
@@ -90,11 +90,13 @@ Sharpness = Annotated[
 Length = Annotated[
     float | None, _number("--length", "The share of the experiment's time that is simulated.")
 ]
-Scale = Annotated[float, typer.Option("--scale", help="S, R and K are so many times smaller.")]
+Scale = Annotated[float, typer.Option("--scale", help="Factor by which S, R and K are smaller.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.json.")]
 Repeat = Annotated[
     int,
-    typer.Option("--repeat", help="So many runs, with seeds from SEED on: means, 95 % intervals."),
+    typer.Option(
+        "--repeat", help="Number of runs, with seeds from SEED on: means, 95 % intervals."
+    ),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes at a time; 0: one a core.")]
 Out = Annotated[

@@ -13,8 +13,10 @@ from .timeline import Timeline
 class ModelUse:
     """The GPUs of a model.
 
-    gpus: all of them. asked: by pods that accept no other model. held: at the end. held_by_others:
-    the part of `held` whose pods accept other models too.
+    gpus: all of them.
+    asked: by pods that accept no other model.
+    held: at the end.
+    held_by_others: the part of `held` whose pods accept other models too.
     """
 
     model: str

@@ -16,9 +16,10 @@ MOST_REASONS: Final = 10
 class WhyWaiting:
     """A reason why pods wait.
 
-    why: the obstacle at the nearest node. fitting: the number of nodes that could hold such a pod
-    when empty. models: the GPU models that the pods accept, '' for any. sentence: the sentence that
-    a scheduler wrote to the pods of one kind.
+    why: the obstacle at the nearest node.
+    fitting: the number of nodes that could hold such a pod when empty.
+    models: the GPU models that the pods accept, '' for any.
+    sentence: the sentence that a scheduler wrote to the pods of one kind.
     """
 
     pods: int

@@ -52,8 +52,8 @@ T = TypeVar("T")
 class ReplayParameters:
     """The parameters of a replay.
 
-    speedup: the factor by which the trace's time runs faster. ends: whether pods end when the trace
-    says; otherwise they stay.
+    speedup: the factor by which the trace's time runs faster.
+    ends: whether pods end when the trace says; otherwise they stay.
     """
 
     schedulers: int = 4

@@ -16,8 +16,8 @@ SCORE_READ: Final = 0.15
 class ClaimCheck:
     """A claim of the paper and its check.
 
-    ours: our value; None if nothing was measured, and then the claim does not hold. why: the reason
-    why it does not hold.
+    ours: our value; None if nothing was measured, and then the claim does not hold.
+    why: the reason why it does not hold.
     """
 
     id: str

@@ -28,7 +28,8 @@ class Load(Protocol):
 class Poisson:
     """Independent arrivals at rates that change.
 
-    rates: (begin, tasks a second) in order. runs_s: the running time of every task.
+    rates: (begin, tasks a second) in order.
+    runs_s: the running time of every task.
     """
 
     rng: np.random.Generator

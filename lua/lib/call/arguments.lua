@@ -4,7 +4,7 @@
 -- the header's KEYS (the last entry is also that of all keys that follow), and the call of
 -- refuse_call.
 
--- COUNTED: field -> number, of the fields that scripts count in, as the check of the keys read them
+-- COUNTED: {field -> number} of the fields of `meta` that are numbers, as bad_key read them
 local COUNTED = {}
 
 -- bad_type: return the error reply for a key of another type than `wanted`, or nil.
@@ -16,8 +16,9 @@ local function bad_type(any, wanted)
   return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, actual, wanted))
 end
 
--- bad_key: return the error reply for a key of another type than the header's key of this number,
--- or with a number field that has no number; or nil. Puts the numbers into COUNTED.
+-- bad_key: return the error reply for a damaged key, or nil. number: which of the header's KEYS the
+-- key is. A key is damaged if it has another type than TYPES says, or if a field that NUMBERS names
+-- is no number. Puts the numbers into COUNTED.
 local function bad_key(number, any)
   local i = math.min(number, #TYPES)
   if TYPES[i] == '' then -- a prefix of keys
@@ -38,7 +39,7 @@ local function bad_key(number, any)
 end
 
 -- refuse_call: return the error reply for a call that has not as many keys and arguments as the
--- header says, or nil. On a cluster the gate is one more key at the end, which no script uses.
+-- header says, or nil. On a Redis Cluster a call has one more key at its end, which no script uses.
 local function refuse_call(verb, keys, argv)
   local has_gate = #KEYS == keys + 1 and string.sub(KEYS[#KEYS], -6) == '}:gate'
   if #ARGV == argv and (#KEYS == keys or has_gate) then

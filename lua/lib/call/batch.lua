@@ -2,7 +2,8 @@
 -- finds damage in time, and writes each index with one command. `unpack` can return only some
 -- thousands of values, so a command has 1,000 at most.
 
--- write_all: call a command on a key with all these values. Return the sum of the replies.
+-- write_all: call a command, such as ZADD, on a key with all these values. Return the sum of the
+-- replies.
 local function write_all(command, any, values)
   local size = #values
   if size == 0 then

@@ -1,4 +1,4 @@
--- The time of a script: a script is of one moment.
+-- The time of a script. All calls of now_ms in one run of a script return the same time.
 local NOW
 
 -- now_ms: return the server's time in milliseconds, as a decimal string.

@@ -1,9 +1,9 @@
 -- Numbers in the fields of a hash, read and checked with one command.
 
 -- read_counts: read fields of a hash, of which the first three are numbers. Return nil and the
--- texts of the fields; or the error reply if one of the first three is no number. A script whose
--- header READS the hash calls it; for the others the check of the keys does
--- (lib/call/arguments.lua).
+-- texts of the fields; or the error reply if one of the first three is no number. Scripts that have
+-- the hash in the READS of their header call read_counts; in other scripts the check of the keys
+-- (lib/call/arguments.lua) reads the numbers.
 local function read_counts(any, first, second, third, ...)
   local texts = redis.call('HMGET', any, first, second, third, ...)
   for i = 1, 3 do

@@ -16,8 +16,8 @@ local function event_words(event, fields)
   return words
 end
 
--- is_damaged_stream: return whether a reply of XADD says that the stream is no stream, or that it
--- has an id of more than an hour in the future, behind which events of now cannot be added.
+-- is_damaged_stream: return whether XADD cannot add an event of now: the key is no stream, or the
+-- last id of the stream is more than an hour in the future. id: the reply of XADD.
 local function is_damaged_stream(id)
   if type(id) ~= 'table' then
     return string.match(id, '^%d+') - now_ms() > 3600000

@@ -1,11 +1,12 @@
--- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: names
--- with spaces between them in `waiters` of the queue's meta, the newest last. Only takes write the
--- field, because clients, which wake schedulers, may not write texts there. `waiters` of a
--- partition's meta has schedulers that wait for a slot of the partition.
+-- Schedulers without work wait until a task of a new kind comes: one of which no task waited. The
+-- field `waiters` of the queue's meta has the names of these schedulers, the newest last. Only take
+-- writes the field: a client that submits wakes schedulers, but its login may not write the field.
+-- The field `waiters` of a partition's meta has the schedulers that wait for a slot of the
+-- partition.
 
--- sound_waiters: return these waiters; none for a text that is longer than any that scripts write.
+-- sound_waiters: return these waiters; '' for a text that is longer than scripts write.
 local function sound_waiters(waiters)
-  return #waiters < 8000 and waiters or ''
+  return #waiters < 8000 and waiters or '' -- add_waiter keeps about 4,000 bytes
 end
 
 -- without_waiter: return the waiters without a scheduler, and how many waiters are behind it; nil
@@ -56,8 +57,7 @@ local function remove_waiter(meta, waiters, scheduler)
 end
 
 -- wake_newest: wake the newest waiter, but not `scheduler`. If nobody listens on the waiter's
--- channel, wake the waiter before it, and so on, 16 at most. Return the waiters that were not
--- tried.
+-- channel, wake the waiter before. Try 16 waiters at most. Return the waiters that were not tried.
 local function wake_newest(channel, waiters, scheduler)
   local untried = sound_waiters(waiters)
   local listeners = 0
@@ -79,9 +79,9 @@ local function wake(channel, meta)
   wake_newest(channel, redis.call('HMGET', meta, 'waiters')[1] or '')
 end
 
--- stop_waiting: take a scheduler that does not wait after its take out of the waiters. With the
--- word 'wake' wake another scheduler; schedulers that are woken here, or do not hear it, leave the
--- list.
+-- stop_waiting: remove a scheduler that does not wait after its take from the waiters. If `waits`
+-- is 'wake', also wake another scheduler; a scheduler that is woken here, or does not listen,
+-- leaves the waiters.
 local function stop_waiting(channel, meta, waiters, scheduler, waits)
   if waits == 'wake' then
     write_waiters(meta, wake_newest(channel, waiters, scheduler))

@@ -1,5 +1,6 @@
--- The copy of `kinds` that a scheduler has is of a version: 'V', or 'V/B' for a copy that is not
--- whole yet, because the copy was begun anew when the queue was at version B.
+-- Tell a scheduler which lines of `kinds` changed since the version of its copy. The version is the
+-- text 'V', or 'V/B' for a copy that is not whole yet: the scheduler began the copy anew when the
+-- queue was at version B, and has read the changes up to V.
 --- @include kind/index
 
 -- bad_since: return the error reply for a text that is no version of a copy, or nil.
@@ -53,7 +54,7 @@ local function changes_since(kinds, changed, since, limit)
   local changes = {}
   local reached = now
   if version == COUNTED.version and #TOUCHED <= tonumber(limit) then
-    changes = own_changes() -- no other call has changed a kind since
+    changes = own_changes() -- since the copy's version only this call has changed a kind
   elseif version < now then
     changes, reached = read_changes(kinds, changed, version, limit)
   end

@@ -21,9 +21,10 @@ local function judge_offers(offers, name, needs)
   return is_known, is_possible
 end
 
--- judge_kind: return why no node could ever run tasks of a kind, false if a node could; note
--- `question` as answered. A task that is routed to a queue waits for a node that consumes the
--- queue, as with Celery, so the queue does not count.
+-- judge_kind: return why no node could ever run tasks of a kind: 'unknown' (no node knows the name)
+-- or 'infeasible' (no node offers what the kind needs). If a node could run them, return false and
+-- note the answer to `question` in `feasible`. The Celery queue of a task does not count: the task
+-- waits for a node that consumes the queue, as with Celery.
 local function judge_kind(name, needs, question)
   local offers = redis.call('HVALS', KEY.shapes)
   local needs_anywhere = string.gsub(needs, ' celery%.queue:%S+', '')
@@ -36,7 +37,7 @@ local function judge_kind(name, needs, question)
   end
   -- HSET before DEL: a full server refuses the first write (docs/decisions/0015).
   redis.call('HSET', KEY.feasible, question, 'yes')
-  if redis.call('HLEN', KEY.feasible) > 1000 then
+  if redis.call('HLEN', KEY.feasible) > 1000 then -- a full cache begins anew
     redis.call('DEL', KEY.feasible)
   end
   return false

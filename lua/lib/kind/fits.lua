@@ -7,10 +7,10 @@
 --- @include kind/taints
 --- @include node/thousandths
 
--- Answers of this call: most tasks of a call need the same, and most nodes offer the same.
-local SOUND = {}
-local NEEDED = {}
-local FITTING = {}
+-- Answers that this call has found: most tasks of a call need the same, most nodes offer the same.
+local SOUND = {} -- text -> whether it has only words of amounts and labels
+local NEEDED = {} -- needs -> the amounts {name -> number}
+local FITTING = {} -- needs -> {offer -> whether the offer fits}
 
 -- is_rare_word: return whether a word is an amount with decimals, an amount of devices or, in
 -- needs, a label with a condition.
@@ -75,8 +75,9 @@ local function amounts(text)
   return numbers
 end
 
--- The rules, here and in the included libraries, in the order of parsync_redis/placement/rules.
--- Each returns whether a node that offers `offer` passes.
+-- A rule is a function NAME_fits(offer, needs). It returns whether a node that offers `offer` may
+-- take a task that needs `needs`. The rules stand here and in the included libraries, in the order
+-- of parsync_redis/placement/rules.
 
 -- amounts_fit: a rule: the node has the amounts. `slots` is an amount here.
 local function amounts_fit(offer, needs)

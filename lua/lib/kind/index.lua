@@ -3,7 +3,7 @@
 --- @include kind/waiting
 --- @include kind/line
 
-local HAS_READ_KINDS = false
+local HAS_READ_KINDS = false -- whether this call has read the hash `kinds`
 
 -- read_lines: read the line of each kind that the call has looked at, before the first write. Reads
 -- the hash at least once before a kind changes: a key of another type raises an error there.
@@ -28,14 +28,14 @@ local function read_lines(kinds)
   end
 end
 
-local ANNOUNCED = 0 -- how many of TOUCHED have their version
-local LAST_VERSION = 0
+local ANNOUNCED = 0 -- how many kinds of TOUCHED have their new version
+local LAST_VERSION = 0 -- the version that announce gave last
 
--- announce: give each kind that changes its version; return the last version. A version is the
--- time, in hundredths of a ms, or one more than the last version: a server that lost writes must
--- not count up to the version of a scheduler's copy. A clock far in the future gives no version of
--- 16 digits. As the first write of a script ZADD does no harm: a full server refuses ZADD
--- (docs/decisions/0015).
+-- announce: write a new version of each kind that changes into `changed`; return the last version.
+-- A version is the time in hundredths of a ms, or one more than the last version if that is larger.
+-- So a server that lost writes does not repeat a version that a scheduler's copy has. A clock far
+-- in the future gives no version of 16 digits. ZADD may be the first write of a script: a full
+-- server refuses ZADD before anything is written (docs/decisions/0015).
 local function announce(changed)
   local size = #TOUCHED
   if size == 0 then
@@ -67,7 +67,7 @@ local function write_kinds(meta, kinds, changed)
   read_lines(kinds)
   local version = announce(changed)
   if version > COUNTED.version then
-    -- HINCRBY, which clients may call. With HSET they could write any text.
+    -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
     redis.call('HINCRBY', meta, 'version', string.format('%d', version - COUNTED.version))
   end
   for _, kind in ipairs(TOUCHED) do

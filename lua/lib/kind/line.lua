@@ -2,7 +2,7 @@
 -- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
 -- wrote.
 --- @include kind/waiting
-local HIGHEST_ORDER = 999999999999999
+local HIGHEST_ORDER = 999999999999999 -- an order has 15 digits at most
 
 -- parse_kind: return the count, the order of the first and of the last, and '' or ' WHY'; nil for
 -- any other text.
@@ -31,8 +31,8 @@ local function find_first(pending, low, high)
   return low
 end
 
--- kind_line: return the line of a queue as the queue is now, from the line before. Looks for the
--- first task if that task may have left.
+-- kind_line: return the new line of a kind from its queue (lib/kind/waiting.lua) and its old line.
+-- Searches the key of the queue for the first task if the old first task may have left.
 local function kind_line(queue, line_before)
   local size, first, last, why = parse_kind(line_before)
   if queue.before == 0 then

@@ -1,4 +1,5 @@
--- Forget kinds that have ended. The leader does it, so that clients need no rights for it.
+-- Forget kinds of which no task waits any more. The leader calls the script that does it, so that
+-- a client's login needs no right to delete kinds.
 --- @include call/batch
 
 -- is_crowded: return whether `changed` has 10,000 entries more than twice the kinds that wait.
@@ -6,9 +7,10 @@ local function is_crowded(kinds, changed)
   return redis.call('ZCARD', changed) > 2 * redis.call('HLEN', kinds) + 10000
 end
 
--- sweep: forget ended kinds, the oldest first, if `changed` is crowded. A reader whose copy is
--- older than `floor` reads everything anew. A kind below `floor` that is there has not changed
--- since, so no kind is looked at twice.
+-- sweep: if `changed` is crowded, remove kinds of which no task waits, the oldest of the next 1,000
+-- first, and raise `floor` of meta to the version of the last kind looked at. A scheduler whose
+-- copy is older than `floor` reads all kinds anew. Each call begins at `floor`, so no kind is
+-- looked at twice.
 local function sweep(meta, kinds, changed)
   if not is_crowded(kinds, changed) then
     return

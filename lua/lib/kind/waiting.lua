@@ -1,15 +1,17 @@
--- Where tasks wait: by kind, in `pending:KIND`, by their order. `kinds` has a line for each kind of
--- which tasks wait, `changed` the version at which each line changed last, also of a kind that has
--- ended. A script looks at the kinds that it may change before its first write (bad_kind), says
--- what enters and leaves, and writes the lines last. parsync_redis/model/kind.py
+-- The queues of waiting tasks: `pending:KIND` has the ids of the tasks of a kind, by their order
+-- (priority, then age). `kinds` has a line for each kind of which tasks wait. `changed` has the
+-- version at which each line changed last, also of a kind of which no task waits any more. Before
+-- its first write a script calls bad_kind for each kind that it may change. Then it calls enter and
+-- leave for tasks. At its end it calls write_kinds (lib/kind/index.lua), which writes the lines.
+-- parsync_redis/model/kind.py parses the lines.
 --- @include call/batch
 --- @include call/hash_numbers
 local STRATEGY = {latency = true, quality = true, adaptive = true}
-local QUEUES = {} -- kind -> its queue, as this call read the queue and changes it
+local QUEUES = {} -- kind -> its queue, a table with the fields below
 local TOUCHED = {} -- the kinds that change, in the order of their first change
-local APART = false -- the index is damaged: tasks go back to no index, see repair_task
+local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
 
--- The fields of a queue:
+-- The fields of a queue. An order is a number; the task with the lowest order is taken first.
 --   pending: the key
 --   before, count: how many tasks waited before the call, and how many wait now
 --   entering: {order, id, ...} of the tasks to write, or false
@@ -39,7 +41,7 @@ local function bad_kind(pending_prefix, kind)
   }
 end
 
--- touch: note that a kind changes; return its queue.
+-- touch: note in TOUCHED that a kind changes; return the kind's queue.
 local function touch(kind)
   local queue = QUEUES[kind]
   if not queue.touched then
@@ -49,7 +51,8 @@ local function touch(kind)
   return queue
 end
 
--- enter: let a task wait. order: as text; order_number: the same as a number, if the caller has it.
+-- enter: let a task wait in the queue of its kind; write_entering writes the task later.
+-- order: the task's order as text; order_number: as a number, or nil.
 local function enter(kind, id, order, order_number)
   if APART then
     return
@@ -71,7 +74,7 @@ local function enter(kind, id, order, order_number)
   end
 end
 
--- write_entering: write the tasks that enter a queue.
+-- write_entering: write the tasks for which `enter` was called into the key of their queue.
 local function write_entering(queue)
   if queue.entering then
     queue.count = queue.count + write_all('ZADD', queue.pending, queue.entering)
@@ -79,7 +82,7 @@ local function write_entering(queue)
   end
 end
 
--- leave: take a task out of the queue of a kind, if the task waits there.
+-- leave: remove a task from the queue of a kind. Does nothing for a task that does not wait there.
 local function leave(kind, id, order)
   if APART or redis.call('ZREM', QUEUES[kind].pending, id) == 0 then
     return
@@ -96,8 +99,9 @@ local function order_at(pending, rank)
   return order and order >= 0 and order < 1e15 and math.floor(order) or 0
 end
 
--- first_of: return the ids of the first tasks of a kind, and the id of the task behind them.
--- Returns no ids when the call asks for the kind again. Writes nothing.
+-- first_of: return the ids of the first tasks of a kind, `limit` at most, and the id of the next
+-- task, nil if there is none. Returns no ids the second time that a call asks for the kind. Writes
+-- nothing.
 local function first_of(kind, limit)
   local queue = QUEUES[kind]
   if queue.count == 0 or tonumber(limit) == 0 or queue.asked then
@@ -108,8 +112,8 @@ local function first_of(kind, limit)
   return ids, #ids > tonumber(limit) and table.remove(ids) or nil
 end
 
--- take_out: take the first tasks of a kind out of its queue. following: the order of the task
--- behind them.
+-- take_out: remove the first `size` tasks of a kind from its queue.
+-- following: the order of the next task, nil if the caller does not know the order.
 local function take_out(kind, size, following)
   local queue = QUEUES[kind]
   queue.count = queue.count - redis.call('ZREMRANGEBYRANK', queue.pending, 0, size - 1)

@@ -2,8 +2,9 @@
 --- @include place/leases_of_node
 --- @include node/ledger
 
--- lost_and_left: read the leases of a node. Return whether a lease is lost, the amounts that are
--- left of the offer, and the leased slots {slot -> true}.
+-- lost_and_left: read the leases of a node. Return whether a lease is lost (the node is down, or
+-- the lease has another incarnation), the amounts that are left of the offer, and the leased slots
+-- {slot -> true}.
 local function lost_and_left(slots, node)
   local ledger = amounts(node.offer)
   local any_lost = false

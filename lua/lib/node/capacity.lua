@@ -4,7 +4,8 @@
 --- @include node/free_bits
 --- @include node/amounts_left
 
--- open_seats: open a number of waiting seats. Returns the reply if the node cannot.
+-- open_seats: open as many waiting seats as `note` says. Returns nil; or the reply of a call that
+-- cannot open them, or finds none.
 local function open_seats(node, note)
   local seats = string.find(note, '^%d%d?%d?%d?$') and note + 0
   if not seats then
@@ -56,8 +57,8 @@ local function resize(node, size)
   node.ahead = shut > 0 and -shut or nil
 end
 
--- take_offer: give a node another score and offer, 'SCORE OFFER'. Returns the reply if the node
--- cannot have them. inc: '' for a caller that is not the node's process.
+-- take_offer: give a node another score and offer. note: 'SCORE OFFER'; inc: '' for a caller that
+-- is not the node's process. Returns nil, or the reply if the node cannot have this offer.
 local function take_offer(node, note, inc)
   local score, offer = string.match(note, '^([%d.e+-]+) (slots=%d[^\n]*)$')
   local size = offer and tonumber(string.match(offer, '^slots=(%d+)'))

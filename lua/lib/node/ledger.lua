@@ -36,7 +36,7 @@ local function ledger_add(ledger, asked, factor)
   end
 end
 
-local ASKED = {} -- text -> amounts, of this call: most tasks of a call ask for the same
+local ASKED = {} -- text -> its amounts {name -> number}: most tasks of a call ask for the same
 local CHANGED = {} -- name of a node -> its ledger, of the ledgers that this call has changed
 
 -- asked_amounts: return the amounts {name -> number} of a text such as 'gpu=1 mem=4096'.

@@ -15,8 +15,8 @@ local function is_terms(note)
   return #seconds < 10 and (fraction == '' or has_fraction)
 end
 
--- note_of: return the note of a node, or what the note must be if it contradicts the record.
--- Writes nothing.
+-- note_of: return the note of a node. If the note contradicts the record, return the note that the
+-- record asks for. Writes nothing.
 local function note_of(node, note)
   if node.drain ~= '0' then
     return is_terms(note) and note or 'no deadline'

@@ -3,7 +3,7 @@
 --- @include node/heartbeat
 --- @include node/record
 --- @include node/note
-local NAME = '^%w[%w_.@-]*$'
+local NAME = '^%w[%w_.@-]*$' -- the pattern of a node's name
 local GAP = 1000000 -- maximum number of bits between two nodes: forgotten nodes leave no larger gap
 
 -- counter_of: return the counter of a node: {inc, down, text}; inc is nil if the text is no
@@ -19,7 +19,7 @@ end
 local function judge_record(node, counter, note, is_misplaced, report)
   local name = node.name
   local text = note or ''
-  -- a note with terms beside a record without a drain: the drain goes on
+  -- The note has the terms of a drain, and the record has no drain: write the drain back.
   local drain = node.drain == '0' and is_terms(text) and '1' or node.drain
   local is_drained_suspect = drain ~= '0' and node.state == 'suspect'
   if is_misplaced or drain ~= node.drain or is_drained_suspect then
@@ -49,9 +49,10 @@ local function incarnations_leased(each_field, slots)
   return leased
 end
 
--- is_contradicted: return whether a record is wrong: the counter says that the node is up, and has
--- another incarnation, or the record says down. If leases name only the incarnation of the record,
--- the counter is wrong instead.
+-- is_contradicted: return whether a record is wrong by the counter of its node. A counter without
+-- the mark of a down node says that the node is up. The record is wrong if it says down, or has
+-- another incarnation than the counter. Exception: leases name only the incarnation of the record;
+-- then the counter is wrong.
 -- leased: as incarnations_leased returns it; highest: the highest incarnation of the partition.
 local function is_contradicted(node, counter, leased, highest)
   local inc = counter and not counter.down and tonumber(counter.inc)

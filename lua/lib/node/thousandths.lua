@@ -1,17 +1,18 @@
--- Amounts with decimals, in tables {name -> whole number}: 'gpu.' has the thousandths of 'gpu',
--- from 0 to 999, if the amount has decimals. So no number is a fraction, and -0.5 is -1 and 500.
--- parsync_redis/model/amount.py does the same.
+-- Amounts with decimals, as two whole numbers in a table: 1.25 gpu is gpu = 1 and 'gpu.' = 250, the
+-- thousandths from 0 to 999. A negative amount is rounded down: -0.5 gpu is gpu = -1, 'gpu.' = 500.
+-- A ledger is such a table: the amounts that a node has left. parsync_redis/model/amount.py
+-- computes the same.
 
 local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
 
--- is_part: return whether a text is an amount with decimals and without a zero at its end.
+-- is_part: return whether a text is an amount with decimals, '1.25', that ends with no zero.
 local function is_part(amount)
   local whole = string.match(amount, '^(%d+)%.%d?%d?[1-9]$')
   return whole ~= nil and #whole < 13
 end
 
--- set_part: set an amount with decimals, '-0.5', in a ledger. Ignores a text that is no such
--- amount.
+-- set_part: set an amount with decimals, '-0.5', in a ledger. Does nothing for a text of another
+-- form.
 local function set_part(ledger, name, amount)
   local sign, digits, decimals = string.match(amount, '^(%-?)(%d+)%.(%d+)$')
   if not sign then
@@ -28,7 +29,8 @@ local function set_part(ledger, name, amount)
   PARTS[name .. '.'] = true
 end
 
--- part_fits: return whether the asked thousandths `key` are left. One whole more is always enough.
+-- part_fits: return whether a ledger has enough of an amount with decimals; key: 'gpu.'. The ledger
+-- has enough if it has as many thousandths as are asked, or a larger whole number.
 local function part_fits(ledger, asked, key)
   local name = string.sub(key, 1, -2)
   return (ledger[key] or 0) >= asked[key] or (ledger[name] or 0) > (asked[name] or 0)
@@ -71,8 +73,8 @@ local function size_text(ledger, name)
   return string.format('%d', ledger[name])
 end
 
--- undeclared: return how much a node has of an amount that it does not declare: 1 of a word of
--- `apart` (model/apart.py), 0 of any other.
+-- undeclared: return how much a node has of an amount that is not in its offer: 1 of 'apart_WORD'
+-- (the option `apart` of a task), 0 of any other amount.
 local function undeclared(name)
   return string.sub(name, 1, 6) == 'apart_' and 1 or 0
 end

@@ -2,8 +2,9 @@
 -- kinds of devices.
 --- @include node/devices
 
--- rank_device: return what a device has left, {share, attribute, its thousandths, ..., index}, for
--- a comparison; and whether that is enough for a task.
+-- rank_device: return what a device has left, as a list that is_fuller compares: the thousandths of
+-- the device, each attribute and its thousandths, and the index. Also return whether the device has
+-- enough left for a task.
 local function rank_device(available, needed, kind, index, share, attributes)
   local name = kind .. '@' .. index
   local rank = {available[name] * 1000 + (available[name .. '.'] or 0)}
@@ -75,8 +76,8 @@ local function choose_devices(available, needed, kind, indexes, held_amounts)
   return true
 end
 
--- hold: return the amounts that a task would hold of those left on a node; nil if too little is
--- left.
+-- hold: return the amounts that a task would hold on a node, with single devices; nil if the node
+-- has too little left. available: what the node has left; needed: what the task asks for.
 local function hold(available, needed)
   local devices = devices_of(available)
   local kinds = {}

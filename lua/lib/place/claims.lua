@@ -1,9 +1,9 @@
 -- Read the rows of commit into lists.
 
--- add_words: append the words of a text to a list. Stops behind entry `limit`, which no sound call
--- has.
+-- add_words: append the words of a text to a list. Stops when the list has more than `limit`
+-- entries; no sound call has so many.
 local function add_words(list, text, limit)
-  if not string.find(text, ' ', 1, true) then -- as most texts
+  if not string.find(text, ' ', 1, true) then -- most texts are one word
     list[#list + 1] = text
     return
   end
@@ -15,9 +15,10 @@ local function add_words(list, text, limit)
   end
 end
 
--- read_claims: return nil, the seats and the bits of all claims, {row -> the first of its seats}
--- with the end of the last row, and {row -> node} of the claims that ask for amounts; or the error
--- reply for a claim that is not well formed.
+-- read_claims: return the error reply for a claim that is not well formed; or nil and
+--   the seats of all claims, in one list, and their bits
+--   {row -> position of its first seat in the list}, with one entry more for the end of the list
+--   {row -> node} of the claims that ask for amounts
 local function read_claims()
   local find = string.find
   local seats = {}
@@ -42,7 +43,7 @@ local function read_claims()
       local refusal = 'PSARGS commit: a claim names no inbox, or not one bit for each slot'
       return redis.error_reply(refusal)
     end
-    local equal = find(text, '=', 1, true) -- that of inc; amounts have more
+    local equal = find(text, '=', 1, true) -- the '=' of inc=N; a second '=' belongs to an amount
     if equal and find(text, '=', equal + 1, true) then
       nodes[i] = string.match(seat, '^([^ /]*)/')
     end
@@ -51,14 +52,14 @@ local function read_claims()
   return nil, seats, bits, first_seats, nodes
 end
 
--- held_text: return the text of a claim with the amounts that the claim holds in the place of those
--- that it asks for.
+-- held_text: return the text of a claim with the held amounts ('gpu@1=1') in the place of the
+-- amounts that the claim asks for ('gpu=1').
 local function held_text(text, held_amounts)
   return string.match(text, '^.- inc=%d+%f[%D]') .. ' ' .. held_amounts
 end
 
--- held_since: return since when a lease with devices is the lease of a claim, and the amounts of
--- the lease; nil for the lease of another claim.
+-- held_since: return since when (ms) a claim has this lease with devices, and the amounts of the
+-- lease. Return nil if the lease belongs to another claim.
 local function held_since(lease, text)
   local head = (string.match(text, '^.- inc=%d+%f[%D]') or '') .. ' '
   if string.sub(lease, 1, #head) ~= head then

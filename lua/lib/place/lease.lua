@@ -94,8 +94,8 @@ local function task_at(text)
   return agrees(texts, lease, text) and lease.task or nil
 end
 
--- has_amounts: return whether the text of a place has amounts: another '=' than those of inc and
--- since.
+-- has_amounts: return whether the text of a place has amounts: a word with '=' besides inc=N and
+-- since=MS.
 local function has_amounts(text)
   local first = string.find(text, '=', 1, true)
   local second = first and string.find(text, '=', first + 1, true)

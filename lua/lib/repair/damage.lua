@@ -37,8 +37,9 @@ local function read_notes_and_counters(damage)
   return texts, counters
 end
 
--- judge_records: report each corrupt record, and each record that contradicts its counter, which
--- says that the node is up: the record follows the counter. Fill damage.sound and damage.in_order.
+-- judge_records: report each corrupt record, and each record that contradicts the node's counter.
+-- A contradicted record gets the counter's incarnation, and the state up instead of down. Fill
+-- damage.sound and damage.in_order.
 local function judge_records(damage, counters, leased, highest)
   damage.each_field(KEY.nodes, function(name, text)
     local has_name = string.find(name, NAME)
@@ -56,7 +57,7 @@ local function judge_records(damage, counters, leased, highest)
     if not node or is_made_up or not well_formed(node.offer) then
       damage.report(KEY.nodes, name, text)
       damage.garbled[name] = true
-      if has_name then -- its agent registers again, or it is forgotten with its inbox
+      if has_name then -- the agent registers again, or the leader forgets the node with its inbox
         damage.needed[name] = 1
       end
     else

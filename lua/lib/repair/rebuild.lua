@@ -4,7 +4,8 @@
 --- @include node/heartbeat
 --- @include repair/contradictions
 
--- smaller: return the smaller amounts of two ledgers. A word of `apart` that one of them has is 0.
+-- smaller: return a ledger that has, of each amount, the smaller of two ledgers. An amount
+-- 'apart_WORD' that only one ledger has becomes 0.
 local function smaller(ledger, old_ledger)
   local least = {}
   for name in pairs(ledger) do

@@ -22,7 +22,7 @@ local function adopt_attempt(run, line)
   end
 end
 
--- name_in: return the name of a task as the headers of its message have it; nil if they do not.
+-- name_in: return the name of a task from the headers of its message; nil if the headers have none.
 local function name_in(message)
   return string.match(message, '"task": ?"([^"\\%s]+)"')
 end

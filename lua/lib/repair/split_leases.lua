@@ -9,8 +9,9 @@ local function seat_of(field, text, slots, sound)
   if not name then
     return nil
   end
-  -- incarnation 0: a node that has not registered since its repair
-  local node = sound[name] or {span = 10000, inc = '0'}
+  -- A node without a sound record counts as incarnation 0, like a node that has not registered
+  -- since its repair.
+  local node = sound[name] or {span = 10000, inc = '0'} -- 10,000 slots at most
   local lease = tonumber(slot) < node.span and parse_lease(text)
   if not lease or not names_seat(lease, slots, name, slot) then
     return nil

@@ -22,11 +22,11 @@ local function add_new_line(task, kind, now)
 end
 
 -- find_task: return the record of a task with
---   owner       its entry of `taken`
---   leased_run  `run`, as a lease tells it, if it is a run of this task
---   listed_run  its entry of `running`, if it is a run of this task
---   message     whether it has a message
---   is_remade   whether it has a new line, because it had lost its line
+--   owner       the task's entry of `taken`
+--   leased_run  the argument `run`, which a lease tells, if `run` is a run of this task
+--   listed_run  the task's entry of `running`, if the entry is a run of this task
+--   message     whether the task has a message
+--   is_remade   whether the task had lost its line, and this call made a new line
 local function find_task(id, kind, run, now)
   local task = load_tasks({id})[id] or {id = id, state = 'gone', extra = {}}
   task.owner = redis.call('HGET', KEY.taken, id)

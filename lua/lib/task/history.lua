@@ -33,12 +33,12 @@ local function add_setback(task, attempt, lease, why, now)
   add_history(task, string.format('%s %s %s %s', attempt, task.state, place, why))
 end
 
--- end_buried: end the tasks that leave the list of the dead.
+-- end_buried: end for good the tasks that leave the list of the dead, which is full.
 local function end_buried(ids, now, retention_s)
   for _, id in ipairs(ids) do
     local key = KEY.extra .. id
     if bad_type(key, 'hash') then
-      redis.call('DEL', key) -- it is too late for an error
+      redis.call('DEL', key) -- a damaged key goes: the script has written, and may raise no error
     end
   end
   for id, task in pairs(load_tasks(ids)) do

@@ -65,8 +65,9 @@ local function note_last(line, place)
   end
 end
 
--- next_attempt: return the attempt with which a task is taken now, and ready_ms of the reply; nil
--- if the task cannot be taken. is_elsewhere: the task is in another index than its queue.
+-- next_attempt: return the attempt of a task that is taken now, 'TAKES@LIFE' with the salt of the
+-- take, and ready_ms of the reply of take. Return nil if the task cannot be taken.
+-- is_elsewhere: whether the task is in another index beside its queue.
 local function next_attempt(line, kind, is_elsewhere, salt)
   local takes, life, ready, options, kind_of_line =
     string.match(line, '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
@@ -87,7 +88,7 @@ end
 -- run_parts: return the place and the start (ms) in the text of a run; nil for a place alone, and
 -- for a text that is too long for a run: no place is longer than 131,072 bytes.
 local function run_parts(run)
-  if #run <= 140000 then
+  if #run <= 140000 then -- a longer text is no run
     return string.match(run, '^(.*) started=(%d+)$')
   end
 end

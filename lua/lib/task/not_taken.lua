@@ -3,7 +3,7 @@
 --- @include task/transitions
 --- @include task/line_check
 local DUE_IDS = {} -- ids of the delayed tasks that have come due
-local DUE_LINES = {} -- the line of each of them, false if it is missing or damaged
+local DUE_LINES = {} -- the line of each task of DUE_IDS, false for a missing or damaged line
 local RECORDS = {} -- id -> record, of the tasks that were not taken
 
 -- is_dead: return whether a task is in the list of the dead.
@@ -29,8 +29,7 @@ local function find_due(limit, not_taken)
   return refusal
 end
 
--- enter_due: let the tasks wait that have come due. Return {id, line, ...} of those whose line
--- changes.
+-- enter_due: let the tasks of DUE_IDS wait. Return {id, line, ...} of the tasks whose line changes.
 local function enter_due()
   local changed_lines = {}
   for i, id in ipairs(DUE_IDS) do
@@ -46,7 +45,7 @@ local function enter_due()
   return changed_lines
 end
 
--- write_due: write that tasks have come due; lines: as enter_due returned them.
+-- write_due: take the tasks of DUE_IDS out of `later`, and write the lines that enter_due returned.
 local function write_due(lines)
   write_all('ZREM', KEY.later, DUE_IDS)
   write_all('HSET', KEY.tasks, lines)

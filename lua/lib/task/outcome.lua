@@ -1,7 +1,7 @@
 -- Outcomes that need the whole record: of tasks with rare fields, of runs that want another run,
 -- and stale outcomes. `outcome` of a row: see finish.
 --- @include task/transitions
-local ENDING_TASKS = {} -- id -> record, of the tasks of these outcomes
+local ENDING_TASKS = {} -- id -> record, of the tasks whose outcomes this call reports
 
 -- load_outcomes: read the records of the tasks, and look at the queues in which they would wait.
 -- reports: {{number = of the row, id = id, place = place, outcome = outcome}, ...}. Return an error
@@ -34,8 +34,8 @@ local function judge_repeat(task, place, outcome)
   return state == outcome and is_run_at(run, place) and 'yours' or 'stale'
 end
 
--- run_again: let a task wait whose run has ended and that is to run again, as its successor if it
--- has one.
+-- run_again: let a task wait whose run has ended and wants another run. A task with a successor
+-- waits as its successor.
 local function run_again(task, place, outcome, why)
   local due = become_next(task)
   if outcome == 'again' then
@@ -47,8 +47,8 @@ local function run_again(task, place, outcome, why)
   end
 end
 
--- end_run: end a task whose run has ended. is_unstored: the result backend has not taken the
--- result.
+-- end_run: end a task whose run has ended. is_unstored: whether the result backend did not take the
+-- result; then the result goes to the outbox.
 local function end_run(task, place, outcome, why, is_unstored, retention_s)
   local state = outcome == 'again' and 'cancelled' or outcome
   if outcome == 'again' or is_unstored then
@@ -62,8 +62,9 @@ local function end_run(task, place, outcome, why, is_unstored, retention_s)
   task.text = state .. '\n\n' .. place .. ' started='
 end
 
--- accept_outcome: carry out an outcome. Return ok, again, yours or stale. has_ended: the task has
--- ended in this call.
+-- accept_outcome: carry out an outcome. has_ended: whether the task has ended in this call. Return
+--   ok: the task has ended; again: the task waits again
+--   yours: the same outcome was accepted before; stale: the task has another attempt
 local function accept_outcome(report, retention_s, has_ended)
   local task = ENDING_TASKS[report.id]
   local place = report.place

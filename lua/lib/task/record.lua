@@ -4,7 +4,8 @@
 --- @include call/batch
 --- @include task/line
 local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
--- RARE: the fields of extra:ID that a record has; extra:ID may also have next_message and message
+-- RARE: the rare fields, which most tasks never have, of the hash extra:ID. A record has them in
+-- `extra`. The hash may also have next_message and message, which are large.
 local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- ended_texts: return {id -> text} of tasks that have ended. The text has a line for each of
@@ -25,7 +26,7 @@ local function load_extra(id)
   local key = KEY.extra .. id
   local values = redis.pcall('HMGET', key, unpack(RARE))
   if values.err then
-    error(bad_type(key, 'hash').err, 0) -- names the key, which is no argument
+    error(bad_type(key, 'hash').err, 0) -- the error names the key, which is not among KEYS
   end
   local extra = {}
   for i, value in ipairs(values) do
@@ -34,8 +35,8 @@ local function load_extra(id)
   return extra
 end
 
--- complete_record: add to the record of a task that has not ended: state, line (nil if it is
--- damaged), attempt, the place and the start (ms) of its run, and its rare fields in `extra`.
+-- complete_record: add fields to the record of a task that has not ended: its state, its line (nil
+-- for a damaged line), its attempt, the place and the start (ms) of its run, and its rare fields.
 local function complete_record(task)
   local line = parse_line(task.raw)
   task.line = line
@@ -55,7 +56,7 @@ local function complete_record(task)
   return task
 end
 
--- ended_record: return the record of a task that has ended: its state and its text only.
+-- ended_record: return the record of a task that has ended, with the fields id, state and text.
 local function ended_record(id, text)
   local state = string.match(text, '^%l+')
   return {id = id, state = FINAL[state] and state or 'failed', text = text}
@@ -81,7 +82,8 @@ local function load_tasks(ids)
   return records
 end
 
--- bad_records: return the error reply for a key of another type that only some calls need, or nil.
+-- bad_records: return the error reply for a key of another type, or nil. Checks the keys that only
+-- some calls read.
 local function bad_records()
   for _, name in ipairs({'running', 'taken', 'messages', 'ended', 'ended_1', 'ended_2'}) do
     local refusal = bad_type(KEY[name], 'hash')
@@ -92,8 +94,8 @@ local function bad_records()
   return bad_type(KEY.dead, 'zset')
 end
 
--- put_extra: write rare fields of a task: name, value, ... The first fields of a life begin anew:
--- those of an earlier life may not have expired yet.
+-- put_extra: write rare fields of a task, given as name, value, ... Before the first rare field of
+-- a task the function deletes extra:ID: the hash of an ended task with the same id may be there.
 local function put_extra(task, ...)
   local key = KEY.extra .. task.id
   if task.line.mark ~= '+' then

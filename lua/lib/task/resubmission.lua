@@ -59,8 +59,10 @@ local function is_new_publish(task, line, pub)
   return not (successor and pub == option(successor, 'pub'))
 end
 
--- judge_resubmission: return the word for a submission under the id of a task that exists: exists,
--- stale or next; nil for a new life.
+-- judge_resubmission: return the word for a submission under the id of a task that exists.
+--   exists: nothing happens; next: the submission is the successor of the task
+--   stale: the attempt that submits has ended
+--   nil: the task has ended, and the submission begins a new life of the id
 local function judge_resubmission(task, options)
   local text = task.text
   local line = task.line or text and parse_line(string.match(text, '^[^\n]*\n([^\n]*)'))
@@ -74,15 +76,15 @@ local function judge_resubmission(task, options)
   if options.after then
     return 'stale'
   end
-  -- a run that publishes its cancelled id, a chain's next step, begins no new life
+  -- A run that publishes its own id after a cancel (the next step of a chain) begins no new life.
   local revoked = task.state == 'cancelled' and pub and string.sub(pub, 1, 1) == 's'
   if not (anew and FINAL[task.state] and not revoked) then
     return 'exists'
   end
 end
 
--- changes_needs: return whether a successor has another name or other needs than its task, which
--- was accepted with its own.
+-- changes_needs: return whether a successor has another name or other needs than its task: then
+-- submit judges the successor as a new task.
 local function changes_needs(task, kind)
   local name, needs = split_kind(task.line.kind)
   return name ~= kind.name or needs ~= kind.needs
@@ -98,7 +100,8 @@ local function store_successor(task, kind, options, message)
     local pub = not options.after and options.pub or nil
     local kept = kept_options({max = options.max, any = options.any, pub = pub}, expires_ms)
     task.extra.next = string.format('%s %s %s %s', kind.priority, due or '-', kept, kind.kind)
-    -- first: a full server allows it, docs/decisions/0015
+    -- HDEL comes first: a full server allows a script that begins with HDEL, see
+    -- docs/decisions/0015.
     redis.call('HDEL', KEY.extra .. task.id, 'next')
     put_extra(task, 'next', task.extra.next, 'next_message', message)
     put_line(task)
@@ -114,7 +117,8 @@ local function forget_ended(id)
   redis.call('DEL', KEY.extra .. id)
 end
 
--- write_options: write what options ask for besides the lines of new tasks.
+-- write_options: write the delays and the expiries of the call's tasks, and forget the ended tasks
+-- whose ids begin a new life.
 local function write_options()
   write_all('ZADD', KEY.later, DELAYS)
   write_all('ZADD', KEY.expires, EXPIRIES)

@@ -1,9 +1,11 @@
--- Choose among tasks that may start: the first in the queue's order do. Rows: those of start.
+-- Choose which tasks of a call of `start` run now, if only some may: those first in the queue's
+-- order.
 --- @include task/line
 
--- choose_waiting: return {row -> true} of the rows that wait, because `limit` tasks run or come
--- first. At most `limit` tasks may run, even if more have started because replies were lost.
--- ids, owners, runs: of all rows, see start.
+-- choose_waiting: return {row -> true} of the rows that must wait, because `limit` tasks of the
+-- call run already or come first. Rows whose task has started before, so that only the reply was
+-- lost, count too.
+-- ids, owners, runs: of each row the id, the attempt that has taken the task, and the task's run.
 local function choose_waiting(limit, ids, owners, runs)
   local lines = redis.call('HMGET', KEY.tasks, unpack(ids))
   local orders = {}

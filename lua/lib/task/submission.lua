@@ -1,4 +1,5 @@
--- Check what a call of submit names once: its kinds, and the keys that only some calls need.
+-- Check the parts of a call of submit that all rows share: the kinds, and the keys that only some
+-- calls read.
 --- @include kind/fits
 --- @include kind/waiting
 --- @include task/record
@@ -7,7 +8,7 @@
 -- split_any_kind: return the name and the needs of a kind, which may have a strategy; or nil and
 -- the error reply.
 local function split_any_kind(kind)
-  if #kind > 12000 then
+  if #kind > 12000 then -- bytes: the limit of a kind
     return nil, redis.error_reply('PSARGS a kind has 12,000 bytes at most')
   end
   local name, needs = split_kind(kind)
@@ -62,8 +63,8 @@ local function read_kinds(text, pending_prefix)
   return refusal, kinds_by_number
 end
 
--- check_call: check what the call names once. Return the reply of a call that creates nothing, or
--- nil and the kinds of read_kinds.
+-- check_call: check the kinds, the number of shards and the apps of the call. Return the reply of a
+-- call that creates nothing; or nil and the kinds of read_kinds.
 local function check_call(meta, pending_prefix)
   local refusal, kinds_by_number = read_kinds(args.what, pending_prefix)
   if refusal then

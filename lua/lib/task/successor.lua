@@ -18,15 +18,16 @@ local function parse_next(text)
   }
 end
 
--- others_published: return whether others than the run published the successor in this text.
+-- others_published: return whether the successor in this text was published by another process than
+-- the task's own run.
 local function others_published(text)
   local successor = parse_next(text)
   return successor and option(successor, 'pub') ~= nil
 end
 
--- become_next: turn a task into its successor, without the setbacks of the earlier run. Return when
--- the successor is due, nil for now; the task is `renewed` then. Without a successor, or with a
--- damaged successor, the task runs again as it was.
+-- become_next: turn a task into its successor, and forget the setbacks of the earlier run. Return
+-- when (ms) the successor is due, nil for at once, and set `renewed` of the task. A task without a
+-- successor, or with a damaged successor, stays as it was.
 local function become_next(task)
   local line = task.line
   local successor = parse_next(task.extra.next)

@@ -15,16 +15,15 @@ local function bad_home(task)
   return task.line and bad_kind(KEY.pending, task.line.kind)
 end
 
--- look_at_index: find out whether the index of waiting tasks is damaged. Calls of runs must work
--- all the same.
+-- look_at_index: set APART if the index of waiting tasks is damaged. A script that reports on runs
+-- must work with a damaged index too.
 local function look_at_index()
   local refusal = bad_type(KEY.meta, 'hash') or bad_type(KEY.kinds, 'hash')
     or bad_type(KEY.changed, 'zset') or bad_type(KEY.later, 'zset') or bad_counts(KEY.meta)
   APART = refusal and true or false
 end
 
--- look_at_home: look at the queue in which a task would wait; a key of another type is damage of
--- the index.
+-- look_at_home: set APART if the queue in which a task would wait is a key of another type.
 local function look_at_home(task)
   APART = APART or bad_home(task) and true or false
 end
@@ -39,8 +38,8 @@ local function leave_state(task)
   end
 end
 
--- come_due: let a task whose run was put off before it began be ready since it was first ready.
--- Return whether the task's run was put off.
+-- come_due: for a task whose run was put off before it began, write into the line since when the
+-- task was ready at first. Return whether the task's run was put off.
 local function come_due(line)
   local since = option(line, 'since')
   if since and #since < 16 and string.find(since, '^%d+$') then
@@ -81,11 +80,11 @@ local function note_ready(task, due, put_off)
   end
 end
 
--- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not
--- before.
--- put_off: the run of the task could not begin, so the task's delay goes on while it waits until
--- `due`. A successor that the task's attempt submitted is lost with the run: otherwise a later
--- run's success would start it. A successor that others published stays.
+-- to_wait: let a task wait again, at its place in the order of its kind.
+-- due: nil, or the time (ms) until which the task waits in `later`
+-- put_off: whether the run of the task could not begin: the task stays ready since before
+-- A successor that the task's attempt submitted is removed: otherwise the success of a later run
+-- would start the successor. A successor that another process published stays.
 local function to_wait(task, due, put_off)
   local line = task.line
   leave_state(task)
@@ -117,8 +116,8 @@ local function write_end(task, state, now, why)
   redis.call('HDEL', KEY.messages, task.id)
 end
 
--- end_task: end a task that is in no kind's queue. is_unseen: no worker saw the task's end, so its
--- message is kept for the process that tells the result backend.
+-- end_task: end a task that is in no kind's queue. is_unseen: whether no worker saw the end of the
+-- task; then its message is kept for the process that tells the result backend.
 local function end_task(task, state, now, why, retention_s, is_unseen)
   local key = KEY.extra .. task.id
   local message = is_unseen and task.line and redis.call('HGET', KEY.messages, task.id)
@@ -138,7 +137,7 @@ local function end_task(task, state, now, why, retention_s, is_unseen)
   task.run = nil
 end
 
--- end_unseen: end a task where no worker sees it.
+-- end_unseen: end a task without a run: put its result into the outbox, and add an event.
 local function end_unseen(task, state, now, why, retention_s)
   local attempt = task.attempt
   end_task(task, state, now, why, retention_s, true)

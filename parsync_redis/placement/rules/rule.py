@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Rule(ABC):
     """A hard rule. All its forms say the same; tests/model/test_rules.py compares them.
 
-    name: for people. reads: the parts of needs and offer that the rule reads. lua: the function
-    that judges the same in scripts, `lua(offer, needs)` in lua/lib/kind/fits.lua.
+    name: for people.
+    reads: the parts of needs and offer that the rule reads.
+    lua: the function that judges the same in scripts, `lua(offer, needs)` in lua/lib/kind/fits.lua.
     """
 
     name: ClassVar[str]

@@ -1,7 +1,8 @@
 """The groups without a seat, as arrays: a single comparison finds those that may fit a partition.
 
-A group is compared with the most that any open node of the partition has free, of each resource by
-itself. So a group may be tried in vain, but no group that fits is left out.
+The comparison uses, for each resource by itself, the largest free amount of any open node of the
+partition. So the search may return a group that does not fit after all, but never leaves out a
+group that fits.
 """
 
 from collections import OrderedDict
@@ -23,9 +24,11 @@ MIN_ROWS: Final = 64
 class BlockedGroups:
     """The groups without a seat: for each, a row of amounts and the number of its filter.
 
-    A filter is labels and knowers; groups share filters. unexplained: groups with a kind whose line
-    has no reason, as far as is known. explained: groups whose reason was found since they were
-    added, the latest last. strict: groups that need slots, because a waiting seat does not do.
+    A filter is labels and knowers; groups share filters.
+
+    unexplained: groups with a kind whose line has no reason, as far as is known.
+    explained: groups whose reason was found since they were added, the latest last.
+    strict: groups that need slots, because a waiting seat does not do.
     """
 
     def __init__(self) -> None:
@@ -133,7 +136,7 @@ class BlockedGroups:
         return [group for row in rows[fit].tolist() if (group := self._groups[row]) is not None]
 
     def _grow(self, row: int) -> None:
-        """Enlarge the arrays so that they have this row and all columns."""
+        """Enlarge the arrays until they have this row and a column for each resource."""
         height, width = self._needs.shape
         if row >= height or len(self._columns) > width:
             needs = np.zeros(

@@ -16,7 +16,10 @@ from ...model.replies import Judged, Snapshot
 
 
 class KnownVersions:
-    """By partition, the version up to which the scheduler knows every change, its own included."""
+    """The version of each partition up to which the scheduler knows every change.
+
+    The scheduler's own claims are such changes.
+    """
 
     def __init__(self) -> None:
         self._versions: dict[int, int] = {}
@@ -31,7 +34,7 @@ class KnownVersions:
         won: number of claims that won. A commit in which a claim won raises the version by one.
         """
         version = self._versions.get(judged.partition, -1) + (won > 0)
-        # changes of others are unknown until the partition is read
+        # changes by other schedulers are unknown until the partition is read
         self._versions[judged.partition] = version
         return version == judged.version
 
@@ -39,7 +42,10 @@ class KnownVersions:
 MIN_TASKS: Final = 100
 """Minimum number of tasks in a call."""
 MAX_LOST_SHARE: Final = 0.005
-"""Share of lost claims above which calls become smaller; below half of it they grow again."""
+"""Share of lost claims above which calls become smaller.
+
+Calls grow again below half of this share.
+"""
 
 SMOOTHED_CLAIMS: Final = 1000
 """Number of claims over which the share of lost claims is smoothed."""
@@ -48,8 +54,8 @@ SMOOTHED_CLAIMS: Final = 1000
 class CallSize:
     """The number of tasks that a scheduler takes and claims in one round trip.
 
-    A large call costs the server less for each task. But seats are chosen before the call, so in a
-    larger call more of them are lost to other schedulers. At the highest rates, calls of 100
+    A large call costs the server less for each task. But the seats are chosen before the call, so
+    with a large call more claims are lost to other schedulers. At the highest rates, calls of 100
     instead of 500 tasks cost 7 % more and cut lost claims from 1 to 0.1 % (docs/performance.md).
     """
 
@@ -101,7 +107,7 @@ class WonClaims:
 
 
 REFUSALS_IN_A_ROW: Final = 5
-"""A node becomes suspect after so many refusals in a row, each after another read."""
+"""Number of claims in a row, each after another read, whose refusal makes a node suspect."""
 
 MAX_NOTE_CHARACTERS: Final = 500
 """Maximum length of the last refusal in a note: a damaged lease may be of any length."""
@@ -135,7 +141,8 @@ class Refusals:
     def on_judged(self, judged: Judged, current: bool, lost: int) -> list[RefusingNode]:
         """Return the nodes that have refused too many claims.
 
-        current: the copy was the present state. lost: number of lost claims.
+        current: the copy was the present state.
+        lost: number of lost claims.
         """
         if not (self._rows or (lost and current)):
             return []

@@ -37,9 +37,10 @@ MAX_KINDS_PER_LOOK: Final = 1000
 class Core:
     """The state of one scheduler, and its decisions.
 
-    turn_rule: which partitions are due at a tick. orders: in which groups each strategy searches
-    the partitions. asks: the scheduler reads partitions out of turn, and asks them to tell of freed
-    slots. A scheduler process uses the defaults; experiments compare them with other values.
+    turn_rule: which partitions are due at a tick.
+    orders: in which groups each strategy searches the partitions.
+    asks: the scheduler reads partitions out of turn, and asks them to tell of freed slots. A
+        scheduler process uses the defaults; experiments compare them with other values.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class Core:
         self._placer.choices.on_judged(judged, now_s)
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = claimed.pop(claim.task, None)
-            if verdict is not verdict_before:  # most are one object
+            if verdict is not verdict_before:  # most verdicts are one object
                 verdict_before = verdict
                 won = verdict.won
                 since_ms = verdict.since_ms if won else 0
@@ -207,7 +208,7 @@ class Core:
         self._refusing += self._refusals.on_judged(judged, current, lost)
         self.counters.conflicts += lost
         partition.judged = judged.version
-        if lost and current:  # nobody else changed anything: the copy is wrong
+        if lost and current:  # nobody else changed the partition, so the copy is wrong
             partition.version = -1
 
     def on_unread(self, partition: int, claims: Iterable[Claim] = ()) -> None:
@@ -275,9 +276,10 @@ class Core:
     def plan(self, place: bool = True, confirm: bool = True, room: int | None = None) -> Plan:
         """Return what to do next; an empty plan if there is nothing to do until the next event.
 
-        place: find seats; if False, what is due is read first. confirm: confirm won claims; if
-        False they are kept, because a worker may start their tasks meanwhile. room: maximum number
-        of tasks to take; by default it follows the share of lost claims.
+        place: find seats; if False, what is due is read first.
+        confirm: confirm won claims; if False they are kept, because a worker may start their tasks
+            meanwhile.
+        room: maximum number of tasks to take; by default it follows the share of lost claims.
         """
         plan = self._placer.plan
         plan.read_nodes = sorted(self._freshness.nodes_due)

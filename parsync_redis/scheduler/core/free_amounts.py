@@ -17,17 +17,17 @@ from ...placement.columns import UNLIMITED_TASKS, Columns, Mask
 from ...placement.strategy import Ints
 
 DeviceAmounts = Sequence[Mapping[str, int]]
-"""By node, the amounts that a task holds there; empty if no devices are among them.
+"""The amounts that a task with devices holds on each node, in the order of the nodes.
 
-Without devices a task holds what its needs ask for.
+Empty for a task without devices: such a task holds the amounts of its needs on any node.
 """
 
 
 class AmountsLeft:
     """The amounts left on each node, by the node's index, in thousandths.
 
-    A word that keeps tasks apart is a resource of which each node has 1. There may be many such
-    words, each on few nodes, so each word has a set of nodes instead of an array.
+    The word of the option `apart` counts as a resource of which each node has 1. There may be many
+    such words, each on few nodes, so a word has the set of nodes that hold it instead of an array.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class AmountsLeft:
     def tasks(self, needs: Resources, nodes: Ints) -> Ints:
         """Return how many tasks of these needs each of these nodes could hold at once."""
         if len(needs.amounts) == 1 and not self._columns.devices and needs.amounts[0][1]:
-            ((name, amount),) = needs.amounts  # the usual case, in a fourth of the time
+            ((name, amount),) = needs.amounts  # the usual case takes a fourth of the time this way
             return np.maximum(self.of_nodes(name, nodes) // amount, 0)
         most = np.full(len(nodes), UNLIMITED_TASKS, dtype=np.int64)
         for kind, amounts in by_kind(needs.amounts).items():
@@ -68,7 +68,8 @@ class AmountsLeft:
     def within(self, needs: Resources, nodes: Sequence[int], seats: Mask) -> Mask:
         """Return the seats for which the amounts left suffice, for tasks of these needs.
 
-        seats: of a partition, as a mask. nodes: the node of each seat.
+        seats: of a partition, as a mask.
+        nodes: the node of each seat.
         """
         if not needs.amounts:
             return seats
@@ -156,9 +157,9 @@ class AmountsLeft:
 
 
 class AmountsReader:
-    """Reads what snapshots say is left on the nodes of a partition.
+    """Reader of the amounts that snapshots give for the nodes of a partition.
 
-    The reader keeps what the last snapshot said, without later claims.
+    The reader keeps the amounts of the last snapshot, without later claims.
     """
 
     def __init__(self, columns: Columns, index: Mapping[str, int]) -> None:
@@ -169,9 +170,9 @@ class AmountsReader:
         self._apart: dict[str, set[int]] = {}
 
     def read(self, texts: Mapping[str, str], whole: bool = True) -> AmountsLeft:
-        """Return what is left by the texts of a snapshot, by node; unknown names are ignored.
+        """Return what each node has left by the texts of a snapshot; ignore unknown names.
 
-        whole: nodes without a text have nothing left; else they have what they had.
+        whole: a node without a text has nothing left; if False, such a node has what it had.
         """
         if whole:
             self._amounts = {}

@@ -56,10 +56,12 @@ ORDERS: Final[Mapping[Strategy, PartitionOrder]] = {
 class Freshness:
     """The partitions to read with the next plan, and the judgement which copies are stale.
 
-    to_read: partitions to read. nodes_due: partitions whose nodes are read first. asks: partitions
-    are asked to tell of freed slots, and read out of turn. A fetched partition is read out of turn,
-    to place something there. An asked partition tells this scheduler of a freed slot; the request
-    ends when the partition is due. passes: how often claims were made, or could have been.
+    to_read: partitions to read.
+    nodes_due: partitions whose nodes are read first.
+    asks: partitions are asked to tell of freed slots, and read out of turn. A fetched partition is
+        read out of turn, to place something there. An asked partition tells this scheduler of a
+        freed slot; the request ends when the partition is due.
+    passes: how often claims were made, or could have been.
     """
 
     def __init__(
@@ -101,7 +103,10 @@ class Freshness:
             partition.fetched_pass = self.passes
 
     def on_unread(self, partition: PartitionCopy) -> None:
-        """Close a partition whose server does not answer, until it is read at its next turn."""
+        """Close a partition whose server does not answer until the next read of the partition.
+
+        That read comes at the partition's next turn.
+        """
         self._fetched.discard(partition.number)
         partition.close()
 

@@ -13,14 +13,14 @@ from .offers import Knowers
 OF_PRIORITY: Final = 10**12
 """Distance between the orders of two neighbouring priorities.
 
-An order is (9 - priority) times this, plus the number of the submission.
+An order is (9 - priority) * OF_PRIORITY plus the number of the submission.
 """
 
 BLOCK: Final = 256
-"""Number of orders in a block; orders of one block in different shards count as equally old.
+"""Number of orders in a block.
 
-Once in a gap the leader lets all shards begin a new block. Between two gaps each shard counts by
-itself.
+Orders of one block count as equally old, in whichever shard they are. Once in a gap the leader lets
+all shards begin a new block. Between two gaps each shard counts by itself.
 """
 
 
@@ -32,8 +32,10 @@ GroupKey = tuple[str, Knowers, frozenset[str]]
 class KindGroup:
     """Kinds with equal needs whose names the same nodes know.
 
-    knowers: who knows the names. barred: nodes where its tasks may not go now. waiting: the kinds,
-    by shard and text. blocked: no seat in the view fits.
+    knowers: who knows the names.
+    barred: nodes where its tasks may not go now.
+    waiting: the kinds, by shard and text.
+    blocked: no seat in the view fits.
     """
 
     needs: Resources
@@ -49,7 +51,7 @@ class KindGroup:
 
     @property
     def may_wait(self) -> bool:
-        """True if its tasks may take waiting seats: they need one slot and no amounts."""
+        """True if tasks of the group may take waiting seats: they need one slot and no amounts."""
         return self.needs.slots == 1 and not self.needs.amounts
 
 

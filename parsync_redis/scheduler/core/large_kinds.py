@@ -15,7 +15,8 @@ MAX_LARGE_KINDS: Final = 32
 class LargeKind(NamedTuple):
     """A kind that smaller tasks may keep waiting.
 
-    shards: where its tasks wait. first: the order of its first task.
+    shards: where its tasks wait.
+    first: the order of its first task.
     """
 
     kind: str

@@ -84,7 +84,7 @@ class Offers:
         return mask
 
     def _near(self, mask: Mask, needs: Resources) -> Mask:
-        """Return the mask, with only one node if the needs name one (model/near.py)."""
+        """Return the mask, with only one node left if the needs name a node (the option `near`)."""
         if node := near_of(needs):
             mask = mask & np.array([candidate.name == node for candidate in self.nodes], dtype=bool)
         return mask
@@ -127,11 +127,14 @@ class Offers:
 
     @property
     def declaring(self) -> Mapping[str, Mask]:
-        """Which nodes declare some of each resource, or have devices of each kind."""
+        """The nodes that declare each resource, or have devices of each kind, by its name."""
         return self._columns.declaring
 
     def having(self, names: frozenset[str]) -> Mask:
-        """Return which nodes declare one of these resources, or have such devices. Cached."""
+        """Return which nodes declare one of these resources, or have such devices. Cached.
+
+        names: names of resources, or of kinds of devices.
+        """
         mask = self._having.get(names)
         if mask is None:
             mask = ~self._columns.everyone()

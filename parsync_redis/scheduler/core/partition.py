@@ -19,17 +19,24 @@ from ...placement.strategy import SHARPNESS, Floats, Ints, pace
 from .offers import Knowers, Offers, keep
 
 SeatKey = tuple[str, Knowers, bool]
-"""The text of needs, who knows the task's name, and True for waiting seats, False for slots."""
+"""Key of a cache: the text of the needs, who knows the task's name, and the sort of seat.
+
+The sort is True for waiting seats, False for slots.
+"""
 
 MAX_CACHED_BITS: Final = 1000
-"""Maximum number of positions cached for one key: more cost more memory than time."""
+"""Maximum number of positions that are cached for one key.
+
+A larger cache saves little time and takes much memory.
+"""
 
 
 class BitLayout:
-    """Where the bits of a partition's nodes are in its bitmap, by position.
+    """The positions of the nodes' bits in the bitmap of a partition.
 
-    node_of: the index of the node; -1 for a bit of no node. is_slot: True for a slot, False for a
-    waiting seat. first_of: by index of a node, its first bit.
+    node_of: the index of the node of each bit; -1 for a bit of no node.
+    is_slot: True for a slot, False for a waiting seat.
+    first_of: by index of a node, its first bit.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -63,16 +70,18 @@ class BitLayout:
 
 
 READS_PER_WHOLE_READ: Final = 64
-"""Every so many reads of a partition, all of the partition is read."""
+"""Number of reads of a partition of which one reads all of the partition."""
 
 
 @dataclass(slots=True)
 class Seats:
     """The seats for given needs in one partition.
 
-    bits: positions of free slots, those of a node next to each other. leads: seat i is `size` slots
-    from `bits[leads[i]]` on. nodes: the index of each seat's node. paces: how good each seat is,
-    see placement/strategy.py. kept_back: the seats come last, see scheduler/core/scarce.py.
+    bits: positions of free slots, those of a node next to each other.
+    leads: seat i is `size` slots from `bits[leads[i]]` on.
+    nodes: the index of each seat's node.
+    paces: how good each seat is, see placement/strategy.py.
+    kept_back: the seats come last, see scheduler/core/scarce.py.
     """
 
     partition: "PartitionCopy"
@@ -111,9 +120,9 @@ class Reservation:
         )
 
     def claim(self, count: int) -> Iterator[tuple[Node, tuple[int, ...]]]:
-        """Return node and slots of the first `count` seats.
+        """Return node and slots of the first `count` seats, and take them out of the reservation.
 
-        The copy keeps them taken until the next read.
+        The copy keeps these slots taken until the next read.
         """
         nodes = self.partition.nodes
         claimed = zip(
@@ -138,9 +147,10 @@ class Reservation:
             self.device_amounts.insert(0, self.device_amounts.pop(position))
 
     def keep(self, is_kept: Mask) -> None:
-        """Forget the other seats: other claims have them.
+        """Forget the seats that are not kept: other claims have them.
 
-        The caller must take the amounts of the kept seats again.
+        is_kept: for each seat, whether it is kept. The caller must take the amounts of the kept
+        seats again.
         """
         self.owners = list(compress(self.owners, is_kept))
         self.slots = list(compress(self.slots, is_kept))
@@ -149,12 +159,15 @@ class Reservation:
 class PartitionCopy:
     """A scheduler's copy of one partition.
 
-    read_s: when it was read (monotonic). due: the last tick of this scheduler at which the
-    partition was due. turn: the value of `due` when it was last read. fetched_pass: the pass of
-    this scheduler at which it was last read out of turn. free: the slots and waiting seats that may
-    be claimed, by position. free_count, ahead_count: number of free slots, and of free waiting
-    seats. version: of the snapshot; -1 if all must be read again. judged: the version after the
-    last claims; -1 after a read. quality: of each node, in standard deviations.
+    read_s: when it was read (monotonic).
+    due: the last tick of this scheduler at which the partition was due.
+    turn: the value of `due` when it was last read.
+    fetched_pass: the pass of this scheduler at which it was last read out of turn.
+    free: the slots and waiting seats that may be claimed, by position.
+    free_count, ahead_count: number of free slots, and of free waiting seats.
+    version: of the snapshot; -1 if all must be read again.
+    judged: the version after the last claims; -1 after a read.
+    quality: of each node, in standard deviations.
     """
 
     def __init__(self, number: int) -> None:
@@ -195,7 +208,7 @@ class PartitionCopy:
         self.amounts_left = self.offers.amounts_left({})
 
     def close(self) -> None:
-        """Leave the copy without seats until it is read again: every claim would be lost."""
+        """Leave the copy without seats until the next read, because every claim would be lost."""
         self.version = -1
         self.free = np.zeros(len(self._layout.is_slot), dtype=bool)
         self.free_count = 0
@@ -217,19 +230,20 @@ class PartitionCopy:
 
     @property
     def since(self) -> int:
-        """The version since which changes are to be read; -1 for all.
+        """The version since which the next read asks for changes; -1 to read all.
 
-        Now and then all is read, for the sake of changes that no script noted.
+        One read in READS_PER_WHOLE_READ reads all, in case a change was not noted by a script.
         """
         return self.version if self._reads % READS_PER_WHOLE_READ else -1
 
     def set_free(
         self, bits: bytes | None, amounts_left: Mapping[str, str], version: int, whole: bool = True
     ) -> None:
-        """Store a snapshot.
+        """Store a snapshot: the free bits, and the amounts that the nodes have left.
 
-        bits: the bitmap as Redis has it; None for that of the last snapshot. amounts_left: by node,
-        as text. whole: `amounts_left` has all nodes.
+        bits: the bitmap as Redis has it; None for the bitmap of the last snapshot.
+        amounts_left: by node, as text.
+        whole: whether `amounts_left` has all nodes.
         """
         self._bits = self._bits if bits is None else bits
         self.judged = -1
@@ -268,9 +282,10 @@ class PartitionCopy:
     def seats(self, needs: Resources, knowers: Knowers = None, ahead: bool = False) -> Seats:
         """Return the seats for these needs, by this copy; all of them could be taken at once.
 
-        Seats do not share slots, and no node has more seats than its amounts allow. knowers: the
-        digests of the nodes that know the task's name; None if all nodes do. ahead: waiting seats,
-        not slots.
+        Seats do not share slots, and no node has more seats than its amounts allow.
+
+        knowers: the digests of the nodes that know the task's name; None if all nodes do.
+        ahead: waiting seats, not slots.
         """
         seats, change_number = self._seats.get((needs.text, knowers, ahead)) or (None, 0)
         if seats is None or self._has_changed(needs, knowers, change_number):
@@ -343,9 +358,11 @@ class PartitionCopy:
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
         """Return the most that any open node has free: by resource, and as `slots` and `seats`.
 
-        seats: its free slots, or 1 if only waiting seats are free there. labels: needs of one slot,
-        with the labels that a node must have and the least of each resource. knowers: as in
-        `seats`. Cached.
+        seats: its free slots, or 1 if only waiting seats are free there.
+
+        labels: needs of one slot, with the labels that a node must have and the least of each
+            resource.
+        knowers: as in `seats`. Cached.
         """
         most, change_number = self._most.get((labels.text, knowers)) or (None, 0)
         if most is None or self._has_changed(labels, knowers, change_number):

@@ -30,7 +30,7 @@ MAX_LOST_CLAIMS: Final = 1000
 
 
 class Choices:
-    """Why this scheduler chose the places of some claims.
+    """The reasons why this scheduler chose the places of some claims.
 
     A choice is a draft until its claim is judged. If the claim won, the choice is ready to be
     written.
@@ -55,7 +55,7 @@ class Choices:
         """Begin a gap: write the choices that are ready, and allow CHOICES_PER_GAP notes again."""
         self._left = CHOICES_PER_GAP
         self._due = True
-        # some tasks were cancelled, or their next claims were not noted
+        # some of these tasks were cancelled, or their next claims were not noted
         if len(self._lost) > MAX_LOST_CLAIMS:
             self._lost.clear()
 
@@ -127,7 +127,7 @@ class Choices:
         """
         counts = np.zeros(
             len(PLACEMENT_RULES) + 5, dtype=np.int64
-        )  # the last one is of nodes with a seat
+        )  # the last count is of the nodes with a seat
         scores = list[Floats]()
         last = list[Mask]()
         scarce = not_asked(group.needs, self._view.scarce)

@@ -49,8 +49,10 @@ def by_kind(tasks: Iterable[Taken]) -> dict[Kind, list[Taken]]:
 class UnplacedTasks:
     """The tasks that this scheduler has taken and not placed.
 
-    claimed: by id, tasks whose claims are not judged yet. seatless: tasks that need another seat.
-    doubtful: tasks whose claims got no answer; nobody knows whether they won, so the tasks go back.
+    claimed: by id, tasks whose claims are not judged yet.
+    seatless: tasks that need another seat.
+    doubtful: tasks whose claims got no answer, so that nobody knows whether the claims won; these
+        tasks go back.
     """
 
     claimed: dict[str, Taken]
@@ -65,21 +67,24 @@ class UnplacedTasks:
 
 
 PORTIONS: Final = 16
-"""While other kinds wait, a kind gets one in so many of its seats before the next kind's turn.
+"""Number of portions in which a kind gets its seats while other kinds wait.
 
-Older tasks than those of the next kind get all seats they need. So kinds that share seats get them
-nearly in the order of their tasks.
+After each portion the next kind gets its turn. A task that is older than all tasks of the next kind
+gets a seat in any case. So kinds that share seats get them nearly in the order of their tasks.
 """
 
 
 class Placer:
     """Turns what waits into claims.
 
-    plan: the plan of the next round trip; each new claim goes into it. unplaced: the taken tasks
-    without a place. changed: the partitions that changed since seats were last searched. choices:
-    why some tasks got their places. ticks: number of ticks until now. ticks_of_gap: number of ticks
-    in a gap. least: tells which tasks are large. left_behind: the shards with tasks that have
-    seats, but that one round trip could not take.
+    plan: the plan of the next round trip; each new claim goes into it.
+    unplaced: the taken tasks without a place.
+    changed: the partitions that changed since seats were last searched.
+    choices: why some tasks got their places.
+    ticks: number of ticks until now.
+    ticks_of_gap: number of ticks in a gap.
+    least: tells which tasks are large.
+    left_behind: the shards with tasks that have seats, but that one round trip could not take.
     """
 
     def __init__(
@@ -112,7 +117,7 @@ class Placer:
         # number of groups that went first at waiting seats when `_in_vain` began
         self._strict = 0
         self.left_behind: set[int] = set()
-        # by shard
+        # the reservations by shard
         self._reserved: dict[int, dict[Kind, list[Reservation]]] = {}
 
     def forget(self) -> None:
@@ -145,9 +150,10 @@ class Placer:
     def _claim(
         self, kind: Kind, tasks: Sequence[Taken], reservations: Sequence[Reservation]
     ) -> Sequence[Taken]:
-        """Claim reserved seats for tasks of a kind; return the tasks for which too few are there.
+        """Claim reserved seats for tasks of a kind; return the tasks for which there is no seat.
 
-        A task that ran before gets a seat on another node than its last, if there is such a seat.
+        A task that ran before gets a seat on another node than its last node, if there is such a
+        seat.
         """
         if any(task.last for task in tasks):
             self._claim_elsewhere(kind, tasks, reservations)
@@ -161,7 +167,7 @@ class Placer:
     def _claim_elsewhere(
         self, kind: Kind, tasks: Sequence[Taken], reservations: Sequence[Reservation]
     ) -> None:
-        """Claim a seat on another node for each task that avoids its last node, if there is one."""
+        """Claim a seat for each task that avoids its last node, if another node has a seat."""
         group = self._queue.group_of(kind)
         strategy = self._selector.resolve(kind.strategy)
         for task in tasks:
@@ -202,9 +208,9 @@ class Placer:
             self.choices.on_claim(tasks, group, copy, [node for node, _ in seats], strategy)
 
     def on_unjudged(self, claims: Iterable[Claim]) -> None:
-        """Let the tasks of claims go back that got no answer.
+        """Let tasks go back whose claims got no answer.
 
-        If such a claim has won, its attempt can no longer start.
+        If a claim has won in spite of that, its attempt can no longer start.
         """
         claimed = self.unplaced.claimed
         self.unplaced.doubtful += [
@@ -213,7 +219,10 @@ class Placer:
 
     @property
     def unclaimed(self) -> dict[str, str]:
-        """The attempts, by task, of which no claim can have won: none was sent, or it was lost."""
+        """The attempts, by task, of which no claim can have won.
+
+        Either no claim of the attempt was sent, or each claim of the attempt was lost.
+        """
         attempts = {task.id: task.attempt for task in self.unplaced.seatless}
         unsent = chain.from_iterable(self.plan.commit.values())
         return attempts | {claim.task: claim.attempt for claim in unsent}

@@ -13,9 +13,10 @@ from .claim_outcomes import RefusingNode
 class ShardLook:
     """A look at a shard of the queue.
 
-    take: how many tasks of which kinds to take. since: the version of this scheduler's copy of the
-    shard. waits: 'wake' wakes another scheduler, 'wait' lets the next kind that begins to wait wake
-    this scheduler; see lua/verbs/take.lua.
+    take: by kind, how many tasks to take.
+    since: the version of this scheduler's copy of the shard.
+    waits: 'wake' wakes another scheduler, 'wait' lets the next kind that begins to wait wake this
+        scheduler; see lua/verbs/take.lua.
     """
 
     take: list[tuple[str, int]] = field(default_factory=list)
@@ -27,11 +28,18 @@ class ShardLook:
 class Plan:
     """The steps of one round trip; process/plan_runner.py has their order.
 
-    The replies to commits, reads and looks come back to the core as events. confirm: won claims.
-    reasons: by shard, (kind, why its tasks wait). give_back: (task, attempt, how). commit: by
-    partition, claims. read: partitions. read_nodes: partitions whose nodes are read before all
-    else. ask: those of `read` that tell this scheduler of the next slot freed there. shard_looks:
-    by shard. choices: by task, why it has its place. suspect: nodes that refuse claims.
+    The replies to commits, reads and looks come back to the core as events.
+
+    confirm: won claims.
+    reasons: by shard, (kind, why its tasks wait).
+    give_back: (task, attempt, how).
+    commit: by partition, claims.
+    read: partitions.
+    read_nodes: partitions whose nodes are read before all else.
+    ask: those of `read` that tell this scheduler of the next slot freed there.
+    shard_looks: by shard.
+    choices: by task, why it has its place.
+    suspect: nodes that refuse claims.
     """
 
     confirm: list[Place] = field(default_factory=list)

@@ -32,10 +32,13 @@ def first_of(group: KindGroup) -> int:
 class QueueCopy:
     """The kinds that wait, by shard.
 
-    versions: by shard, the version that the copy has; the next look gets the changes since. kinds:
-    by shard and text. barred: the nodes where kinds may not go. home: the shard whose tasks go
-    first among those of one block; the other shards follow by number. away: shards whose server
-    does not answer; nothing is taken there. blocked: the groups without a seat.
+    versions: by shard, the version that the copy has; the next look gets the changes since.
+    kinds: by shard and text.
+    barred: the nodes where kinds may not go.
+    home: the shard whose tasks go first among those of one block; the other shards follow by
+        number.
+    away: shards whose server does not answer; nothing is taken there.
+    blocked: the groups without a seat.
     """
 
     def __init__(self, view: View, shards: int = 1) -> None:
@@ -83,7 +86,7 @@ class QueueCopy:
             now = KindLine.of(line) if line else None
             waiting = self.kinds[shard].get(text)
         except ValueError:
-            return  # damaged: the leader writes it anew, with a new version
+            return  # the line is damaged: the leader writes it anew, with a new version
         if now is None:
             self._forget(shard, text)
         elif waiting is None:
@@ -101,7 +104,7 @@ class QueueCopy:
         try:
             kind = Kind.of(text)
         except ValueError:
-            return  # nobody can submit it: the leader repairs it
+            return  # nobody can submit such a kind: the leader repairs the line
         group = self._group(kind)
         waiting = WaitingKind(kind, group, line.count, line.first, line.last, line.why, shard)
         self.kinds[shard][text] = group.waiting[shard, text] = waiting
@@ -143,7 +146,10 @@ class QueueCopy:
             self.blocked.discard(group)
 
     def forget_reasons(self, shard: int | None = None) -> None:
-        """Forget the reasons in the lines of a shard, or of all: they may be other ones by now."""
+        """Forget the reasons in the lines of a shard, or of all shards if `shard` is None.
+
+        Another scheduler may have written other reasons meanwhile.
+        """
         for kinds in self.kinds if shard is None else [self.kinds[shard]]:
             for waiting in kinds.values():
                 waiting.why = None
@@ -184,7 +190,8 @@ class QueueCopy:
         """Return a heap of the kinds that may find a seat, in the order in which they get seats.
 
         changed: partitions that have changed; the oldest GROUPS_AT_ONCE of the blocked groups that
-        may fit there are opened. tried: groups that are left out.
+            may fit there are opened.
+        tried: groups that are left out.
         """
         self._reopen(changed, tried)
         waiting_kinds = (

@@ -21,10 +21,13 @@ NOWHERE: Final[frozenset[str]] = frozenset()
 
 
 class BarredNodes:
-    """The effects of the bookings, and of the names that nodes hold back, at one moment.
+    """The nodes where kinds may place nothing, at one moment.
 
-    bookings: the booked nodes. held_back: by name, the nodes that hold the name back. for_whom: by
-    booked node, the task it is booked for, for people.
+    A node may be booked for another task, or hold back the name of a kind.
+
+    bookings: the booked nodes.
+    held_back: by name, the nodes that hold the name back.
+    for_whom: by booked node, the task that the node is booked for, as text for people.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Scarce resources are kept for the tasks that ask for them: other tasks get those nodes last.
+"""Scarce resources are kept for the tasks that ask for them: other tasks go to other nodes first.
 
 A resource is scarce if fewer than half of the nodes declare it. The rule is a preference: a task
 goes to a node with a scarce resource if no other node has a seat.
@@ -33,7 +33,7 @@ def not_asked(needs: Resources, scarce: frozenset[str]) -> frozenset[str]:
 def keep_back(
     seat_list: Iterable[Seats], unasked: frozenset[str]
 ) -> tuple[list[Seats], list[Seats]]:
-    """Split seats into those to take first, and those on nodes with a resource of `unasked`."""
+    """Split seats in two: those to take first, and those on nodes with a resource of `unasked`."""
     nonempty = [seats for seats in seat_list if len(seats.leads)]
     if not unasked:
         return nonempty, []
@@ -44,7 +44,7 @@ def keep_back(
 
 
 def _split(seats: Seats, unasked: frozenset[str]) -> tuple[Seats, Seats]:
-    """Split the seats of a partition into those without these resources, and the rest."""
+    """Split seats of a partition in two: on nodes without these resources, and on other nodes."""
     having = seats.partition.offers.having(unasked)[seats.nodes]
     first = np.flatnonzero(~having)
     last = np.flatnonzero(having)

@@ -1,8 +1,8 @@
 """The shards of the queue at which a scheduler looks in a turn.
 
 A look costs the server as much as ten tasks. So a scheduler looks only at shards from which tasks
-are taken, to which tasks go back, or that woke the scheduler. Once in a gap it also looks at its
-share of all shards, so that none is forgotten.
+are taken, to which tasks go back, or that woke the scheduler. Once in a gap a scheduler also looks
+at its share of all shards, so that no shard is forgotten.
 """
 
 from collections.abc import Iterable, Set
@@ -13,10 +13,10 @@ from .plan import Plan
 from .queue import QueueCopy
 
 TASKS_PER_FURTHER_SHARD: Final = 32
-"""While tasks with seats are left, one further shard is looked at for so many taken tasks.
+"""Number of taken tasks for which a scheduler looks at one further shard.
 
-So a task of high priority that came to that shard meanwhile is found within a turn. This costs 2 to
-4 % of a task's cost.
+The further looks happen while tasks with seats are left. So a task of high priority that came to
+another shard meanwhile is found within a turn. The looks cost 2 to 4 % of the cost of a task.
 """
 
 
@@ -65,14 +65,14 @@ class ShardPolling:
             self._due.add(took.shard)
 
     def on_freed(self) -> None:
-        """Look at a shard, the next in turn, unless another look is due anyway."""
+        """Look at the next shard in turn, unless another look is due anyway."""
         self._anywhere = True
 
     def on_away(self, shard: int) -> None:
         """Look once in a gap at a shard whose server does not answer, or when the shard wakes it.
 
-        That look reads all of the shard: another server may have taken over that lacks changes
-        which the copy's version counts.
+        The look reads all of the shard, because another server may have taken over without the last
+        changes.
         """
         self._queue.away.add(shard)
         self._queue.clear_shard(shard)

@@ -1,6 +1,6 @@
 """The view: a scheduler's own, slightly stale copy of all partitions.
 
-It also has what follows from all nodes together.
+The view also has the facts that follow from all nodes together.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,9 +29,10 @@ from .scarce import find_scarce
 class View:
     """The copies of all partitions.
 
-    A node's quality is its score among all nodes, in standard deviations from the mean. known: by
-    digest, the task names it stands for. scarce: the resources that a minority of the nodes
-    declares.
+    A node's quality is its score among all nodes, in standard deviations from the mean.
+
+    known: by digest, the task names it stands for.
+    scarce: the resources that a minority of the nodes declares.
     """
 
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
@@ -64,10 +65,10 @@ class View:
         return self._knowers[name]
 
     def settled(self, needs: str) -> str:
-        """Return the needs as they count now.
+        """Return the needs of a task without a node that it must be near, if that node is away.
 
-        A node that is down or does not exist is not required. While a partition has never been
-        read, its nodes may be alive, so the needs stay as they are.
+        A node is away if it is down or does not exist. While a partition has never been read, its
+        nodes may be alive, so the needs stay as they are.
         """
         if any(p.read_s == float("-inf") for p in self.partitions):
             return needs
@@ -79,9 +80,10 @@ class View:
         return sum(partition.free_count for partition in self.partitions)
 
     def rescale(self) -> None:
-        """Compute what depends on all nodes.
+        """Compute the facts that depend on all nodes.
 
-        This is the quality of each node, who knows which names, and which resources are scarce.
+        The facts are the quality of each node, who knows which names, and which resources are
+        scarce.
         """
         self._digests = frozenset(
             digest for p in self.partitions for digest in p.offers.digests if digest
@@ -112,7 +114,7 @@ class View:
     def age_figures(self, now_s: float) -> dict[str, str | float]:
         """Return the ages of the copies for people, in milliseconds.
 
-        They are the mean, the oldest, and, once all partitions were read, each age.
+        The figures are the mean age, the oldest age, and, once all partitions were read, each age.
         """
         ages = self.ages_s(now_s)
         ages_text = " ".join(f"{1e3 * age:.0f}" for age in ages[:AGES_TOLD])
@@ -131,8 +133,8 @@ class View:
     ) -> str:
         """Return the reason, in words, why a task of these needs finds no seat now.
 
-        booked: by node, for whom it is kept. barred: nodes where such tasks may not go, because
-        they are booked or hold such tasks back.
+        booked: by node, for whom it is kept.
+        barred: nodes where such tasks may not go, because they are booked or hold such tasks back.
         """
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE
@@ -170,9 +172,9 @@ class View:
         return explain_none(needs, knows)
 
     def _find_offers(self) -> None:
-        """Find the different offers, each with its digest and the first node that has it.
+        """Find the distinct offers, each with its digest and the first node that has the offer.
 
-        Most nodes are equal, so there are few different offers.
+        Most nodes are equal, so there are few distinct offers.
         """
         self._offers = {}
         for partition in self.partitions:

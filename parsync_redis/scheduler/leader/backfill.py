@@ -35,9 +35,10 @@ When the first tasks have started, the leader has already seen the next ones wai
 
 
 class BackfillDuty:
-    """The bookings of this leader.
+    """The duty of this leader to book nodes.
 
-    large: returns the large kinds without room. booked: there are bookings.
+    large: a function that returns the large kinds without room.
+    booked: whether there are bookings.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class BackfillDuty:
         # by id, of the tasks that held a node at the last look
         self._kinds: dict[str, str] = {}
         self._apps = Directory(store)
-        # perhaps the leader before has booked, or a writer who knows no TTL
+        # perhaps the leader before this one has booked, or a writer that sets no TTL
         self.booked = True
 
     def work(self, now_s: float) -> None:
@@ -129,7 +130,7 @@ class BackfillDuty:
         kinds = self._kinds
         if new:
             statuses = store.statuses(map(encode_id, new))
-            # others are asked for again
+            # a task without a name is read again at the next look
             kinds = kinds | {task.id: task.kind for task in statuses if task.name}
         self._kinds = {
             holder.task: kinds[holder.task] for holder in holders if holder.task in kinds

@@ -17,17 +17,17 @@ from ..process.guarded import guarded
 from .drains import PROBATION_LEASES
 
 TASKS_TO_SUSPECT: Final = 3
-"""Number of tasks in a row that a node does not start within a lease, to become suspect."""
+"""Number of tasks in a row that a node must fail to start within a lease to become suspect."""
 
 SUSPECT_WITHIN_LEASES: Final = 5
-"""These tasks count for so many leases."""
+"""Number of leases for which a task that did not start counts against its node."""
 
 
 class Suspects:
-    """Requeues tasks that do not start, and makes a node suspect that starts none of several.
+    """The duty to requeue tasks that do not start, and to make their node suspect.
 
-    It keeps when tasks were put back from each incarnation of a node since a task last started
-    there.
+    The duty keeps, for each incarnation of a node, when tasks were put back since a task last
+    started there.
     """
 
     def __init__(self, store: Store, lease_s: float) -> None:
@@ -85,18 +85,18 @@ MAX_PROBATION_S: Final = 3600.0
 """Maximum pause before a trial."""
 
 OLD_MS: Final = 3_600_000
-"""A streak whose last try is older tells nothing of today."""
+"""Age of a streak's last try, in ms, above which the streak tells nothing of today."""
 
 _Node = tuple[int, str, int]
 """Partition, name and incarnation."""
 
 
 class BlackHoleDuty:
-    """Makes nodes suspect by their streaks, and drops old streaks.
+    """The duty to make nodes suspect by their streaks, and to drop old streaks.
 
     The duty counts how often each incarnation was made suspect, and the tries at that time. An
     earlier leader may have judged the streaks that a new leader finds, so a new leader waits for
-    another try of each node. held: a node holds back a name.
+    another try of each node. held: whether a node holds back a name.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
@@ -105,7 +105,7 @@ class BlackHoleDuty:
         self._lease_s = lease_s
         self._judged: dict[_Node, tuple[int, int]] = {}
         self._is_new = True
-        # perhaps, as far as the leader before knew
+        # perhaps the leader before this one knew of a hold
         self.held = True
 
     def work(self) -> None:

@@ -30,14 +30,17 @@ Each looks at this part of the partitions, so that all have a turn.
 TASKS_PER_CALL: Final = 200
 """Number of tasks that one call looks at.
 
-The call takes some milliseconds, in which the server does nothing else.
+Such a call takes some milliseconds, and the server does nothing else meanwhile.
 """
 
 HASTE_PART: Final = 1 / 16
-"""The part of a lease that a pass may take while the counts do not agree, and for its rests."""
+"""The part of a lease that a pass may take, with its rests, while the counts do not agree."""
 
 REST_FACTOR: Final = 4
-"""After each call the pass rests so many times as long, else the calls would double the load."""
+"""Length of the rest after each call, as a multiple of the time that the call took.
+
+Without rests the calls would double the load of the server.
+"""
 
 
 class PacedCalls:
@@ -67,10 +70,10 @@ class PacedCalls:
 
 
 class DamageDuty:
-    """This leader's search for damage.
+    """The duty of this leader to search for damage.
 
-    levels: by shard, the largest number of submissions seen. pause: waits for so many seconds, or
-    less if the leader's work has to end.
+    levels: by shard, the largest number of submissions seen.
+    pause: waits for so many seconds, or less if the leader's work has to end.
     """
 
     def __init__(
@@ -142,7 +145,7 @@ class DamageDuty:
         if (counts.damage or not counts.agree) and shard not in self._scans:
             self._scans[shard] = self._repairer.look_over_all(shard)
         if shard in self._scans:
-            # an error ends it: the next pass begins again if the counts do not agree
+            # an error ends the look: the next pass begins again if the counts do not agree
             scan = self._scans.pop(shard)
             with unless_away(self._store):
                 for looked_over in scan:

@@ -94,7 +94,10 @@ class Janitor:
 
 
 class PassOver(Exception):
-    """The pass may do no more: this scheduler leads no longer, or must watch everybody anew."""
+    """The exception that ends a pass.
+
+    This scheduler leads no longer, or must watch all members and nodes anew.
+    """
 
 
 class LeaderWork(threading.Thread):

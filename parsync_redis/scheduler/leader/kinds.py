@@ -36,7 +36,7 @@ def expire(store: Store) -> None:
             )
     for _ in range(10):
         ended: list[str] = []
-        with unless_away(store):  # the other shards expire theirs
+        with unless_away(store):  # the tasks of other shards expire meanwhile
             ended = store.run(store.commands.expire())
         if len(ended) < MAX_BATCH:
             break

@@ -1,6 +1,6 @@
 """The duty to judge nodes by their counters.
 
-It marks lost nodes down, requeues their tasks, frees their slots, and forgets old nodes.
+The duty marks lost nodes down, requeues their tasks, frees their slots, and forgets old nodes.
 """
 
 import logging
@@ -23,9 +23,9 @@ from ..process.taken_tasks import TASK_OF
 from .drains import DrainDuty
 
 MAX_GAP: Final = 1_000_000
-"""Maximum number of bits below those of a node that belong to no node.
+"""Maximum number of bits below the bits of a node that belong to no node.
 
-lua/lib/repair/damage.lua lets as many pass.
+lua/lib/node/record_check.lua has the same number.
 """
 
 
@@ -64,14 +64,14 @@ class SupersededNodes:
     """The nodes that registered anew while earlier processes held leases, as one observer saw them.
 
     A superseded process can no longer renew its lease. The guard ends the process within a lease of
-    the last renewal, but until then the process may run its tasks. So its leases are cleared a
-    lease after the new registration was seen. All times are seconds of the observer's monotonic
-    clock.
+    the last renewal, but until then the process may run its tasks. So the leader clears the leases
+    of that process only a lease after it has seen the new registration. All times are seconds of
+    the observer's monotonic clock.
     """
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
-        # by node and incarnation, when it was first seen
+        # by node and incarnation, when the registration was first seen
         self._seen_s: dict[Hashable, dict[int, float]] = {}
 
     def reset(self, is_reset: Callable[[Hashable], bool] = lambda _: True) -> None:
@@ -111,9 +111,9 @@ log = logging.getLogger("parsync.leader")
 class NodeToReclaim(NamedTuple):
     """A node to be reclaimed.
 
-    live: the incarnations whose processes may be alive; their leases are not cleared. inc, moved:
-    the node is marked down if the counter of incarnation `inc` is still `moved`. moved is None if
-    the leases are only listed.
+    live: the incarnations whose processes may be alive; their leases are not cleared.
+    inc, moved: the node is marked down if the counter of incarnation `inc` is still `moved`. moved
+        is None if the leases are only listed.
     """
 
     partition: int
@@ -131,9 +131,10 @@ class NodeDuty:
     """The counters of all nodes, as this leader has watched them; a node is (partition, name).
 
     forget_s: a node that is down and holds nothing is forgotten after so long, at the earliest
-    after a lease. A drained node is forgotten after an hour at the earliest, so that its drain
-    outlives a repair. names: those of all nodes at the last look; None if a partition was away. up:
-    the names of the nodes that are not down.
+        after a lease. A drained node is forgotten after an hour at the earliest, so that its drain
+        outlives a repair.
+    names: those of all nodes at the last look; None if a partition was away.
+    up: the names of the nodes that are not down.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:
@@ -280,7 +281,7 @@ class NodeDuty:
         ended = self._superseded.look(now_s, incs)
         for node in lost:
             if node in ended:
-                # the last one: it may register again now
+                # the process of the last incarnation is alive, and may register again now
                 yield NodeToReclaim(*node, range(ended[node], incs[node] + 1))
             elif node not in up:
                 yield NodeToReclaim(*node, range(0))
@@ -315,7 +316,7 @@ def reclaim_nodes(store: Store, nodes: Sequence[NodeToReclaim], whys: Mapping[st
                 for lease in (reply[1] if reply else ())
                 if lease.place.inc not in reclaimed.live
             ]
-            # the same leases again: they are damaged, and stay for the next pass
+            # the same leases came again: they are damaged, and stay for the next pass
             if leases and leases != cleared.get(reclaimed[:2]):
                 leases_by_node[reclaimed[:2]] = leases
         places = [lease.place for lease in chain.from_iterable(leases_by_node.values())]

@@ -2,7 +2,8 @@
 
 The agent of a live node tells its offer again by itself, if the offer is missing or different. The
 leader keeps the offer and the partition of a forgotten node for a while. Until then tasks for the
-node are not refused, and its incarnations grow on in that partition if it comes back.
+node are not refused, and a node that comes back goes on counting its incarnations in that
+partition.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,8 +22,8 @@ ANSWERS_PER_PASS: Final = 100
 class OfferDuty:
     """The offers, names and answers of each shard.
 
-    The offer of a forgotten node is forgotten after a lease if another node offers the same. Else
-    it is forgotten `forget_s` after this leader first saw that its node is not up.
+    The offer of a forgotten node is forgotten after a lease if another node offers the same.
+    Otherwise the offer is forgotten `forget_s` after this leader first saw that the node is not up.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:
@@ -36,8 +37,8 @@ class OfferDuty:
     def work(self, now_s: float, nodes: Collection[str] | None, up: Collection[str] = ()) -> None:
         """Forget offers of nodes that no longer exist, damaged names, and wrong answers.
 
-        nodes: the names of all nodes; None if they are not known. up: the names of those that are
-        up.
+        nodes: the names of all nodes; None if they are not known.
+        up: the names of those that are up.
         """
         offers: dict[str, bytes] = {}
         for shard in range(self._store.keys.shards):

@@ -1,6 +1,6 @@
 """The duty to compare `running` with the leases.
 
-It puts back leases that are lost, and requeues tasks that do not start.
+The duty puts back leases that are lost, and requeues tasks that do not start.
 """
 
 import logging
@@ -53,7 +53,7 @@ class PlaceDuty:
             with unless_away(self._store):
                 runs += self._read()
                 shard = -1
-            if shard == self._shard:  # its primary is away
+            if shard == self._shard:  # the primary of the shard is away
                 self._shard = (shard + 1) % self._store.keys.shards
                 self._cursor = 0
             if len(runs) >= MAX_BATCH or not (self._shard or self._cursor):
@@ -82,7 +82,10 @@ class PlaceDuty:
         return runs
 
     def _compare(self, runs: list[tuple[Place, bool]], clock: Callable[[], float]) -> None:
-        """Requeue those of these tasks whose slot has another lease or none, or that start late."""
+        """Recover running tasks that have lost their slots; requeue placed tasks that start late.
+
+        A task has lost its slots if a slot has another lease, or none.
+        """
         store = self._store
         with store.client.pipeline(transaction=False) as pipe:
             for place, _ in runs:
@@ -94,7 +97,7 @@ class PlaceDuty:
         damaged = set[int]()
         for (place, started), lease in zip(runs, leases, strict=True):
             if isinstance(lease, AWAY):
-                continue  # its partition's primary is away: nobody knows
+                continue  # the primary of the partition is away, so nobody knows
             if isinstance(lease, Exception):
                 if not is_damage(lease):
                     raise lease
@@ -125,7 +128,7 @@ class PlaceDuty:
             self._requeue_torn(without_lease)
 
     def _requeue_torn(self, torn: Sequence[Place]) -> None:
-        """Requeue tasks whose lease is gone."""
+        """Requeue those of these tasks whose lease is gone."""
         words = self._store.run(
             self._store.commands.requeue([(place, "its lease was gone") for place in torn])
         )

@@ -1,7 +1,8 @@
 """A scheduler's part in the backfill: it obeys bookings, and finds large kinds without room.
 
-It tells the leader's work these kinds. It also obeys nodes that hold back a name. The ticks say
-whether there are bookings or such nodes; without that word nothing is read.
+The scheduler tells these kinds to the leader's work. The scheduler also keeps tasks from nodes that
+hold back their name. The ticks say whether there are bookings or such nodes; otherwise nothing is
+read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ MAX_GROUPS: Final = 1000
 class BookingReader:
     """Tells the leader's work which large kinds are starving, and keeps tasks off barred nodes.
 
-    heard: the last tick said that nodes are booked, or hold back a name.
+    heard: whether the last tick said that nodes are booked, or hold back a name.
     """
 
     def __init__(self, store: Store, core: Core, gap_s: float, lease_s: float) -> None:

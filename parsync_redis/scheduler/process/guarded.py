@@ -1,4 +1,4 @@
-"""Parts of the leader's work that damage, or a primary that is away, does not spread beyond."""
+"""Calls of the leader's work that go on when a part meets damage, or a primary that is away."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from ...store.store import Store
 
 
 def run_apart(store: Store, calls: Sequence[Call[Any]]) -> list[Any]:
-    """Run calls in one round trip; with several servers an error takes the place of its answer.
+    """Run calls in one round trip; with several servers an error stands in for its answer.
 
     So a server that is away fails only its own calls.
     """
@@ -97,7 +97,7 @@ def batches(items: Sequence[T]) -> list[Sequence[T]]:
 
 
 def _raise(error: Exception) -> None:
-    """Raise an error."""
+    """Raise this error."""
     raise error
 
 

@@ -1,4 +1,4 @@
-"""Counters, ages and the leader's lease, as one observer sees them by its own monotonic clock.
+"""Counters, ages and the leader's lease, as an observer sees them by its own monotonic clock.
 
 A holder of a lease whose counter does not move for one lease is lost. Only an observer that has
 itself watched the counter for that long may judge this (the rule of Kubernetes' leases: act only on
@@ -124,9 +124,11 @@ class Leadership:
     """The leader's lease, as scheduler `me` sees it.
 
     The lease's counter is its text, 'NAME moved=N'. A scheduler that has watched the text stand
-    still for half a lease takes the lease over with its next renewal. That may be short, because
-    two leaders at once are harmless. leads: `me` holds the lease. stale: the text to be taken over;
-    '' for none.
+    still for half a lease takes the lease over with its next renewal. Half a lease is enough,
+    because two leaders at once are harmless.
+
+    leads: `me` holds the lease.
+    stale: the text to be taken over; '' for none.
     """
 
     def __init__(self, me: str, lease_s: float) -> None:

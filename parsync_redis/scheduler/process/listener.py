@@ -1,9 +1,9 @@
-"""The scheduler's ear for pub/sub: ticks on one channel, `wake` and `freed` on its own channels.
+"""The subscriptions of a scheduler: ticks on one channel, `wake` and `freed` on its own channels.
 
 The channels are sharded: each belongs to one hash tag, and only the server that has this tag
-carries its messages. So a scheduler has a subscription on each server that has channels of its own.
-It has a further subscription for the ticks, so that ticks need not wake a scheduler with nothing to
-do.
+carries its messages. So a scheduler has a subscription on each server that has channels of the
+scheduler. A further subscription has the ticks, so that ticks need not wake a scheduler without
+work.
 
 Twenty schedulers hear forty ticks a second each, and a turn of the loop takes hardly longer than
 redis-py takes to hand over one message. So this module reads the sockets itself; redis-py makes
@@ -36,10 +36,11 @@ _READ_BYTES: Final = 1 << 16
 """Maximum number of bytes read from a socket at once."""
 
 FOLLOW_EVERY_S: Final = 1.0
-"""How often the listener checks that its channels are still on the servers it listens to."""
+"""Interval at which the listener checks which servers have its channels, in seconds."""
 
 CONNECT_S: Final = 1.0
-"""How long one of several servers may take to accept a subscription: the loop waits meanwhile."""
+"""Seconds that one of several servers may take to accept a subscription: the loop waits meanwhile.
+"""
 
 TICKS_LOST: Final = "cut"
 """The word that `hear` returns if ticks were lost; nobody sends it."""
@@ -48,9 +49,11 @@ TICKS_LOST: Final = "cut"
 def understand(data: bytes, word: str, number: int = 0) -> list[str]:
     """Return the words of a message; [] if no scheduler or script can have sent it on this channel.
 
-    Clients may publish on the channels of schedulers too. word: the first word of the channel's
-    messages. number: the channel's partition or shard; it is added to a wake-up, which does not
-    name its shard.
+    Clients may publish on the channels of schedulers too.
+
+    word: the first word of the channel's messages.
+    number: the channel's partition or shard; it is added to a wake-up, which does not name its
+        shard.
     """
     if not _MESSAGE_FORMAT.fullmatch(data):
         return []
@@ -85,7 +88,8 @@ class _Subscription:
                 self._connection.pack_command("SSUBSCRIBE", channel) for channel in channels
             ]
             self._connection.send_packed_command([b"".join(part) for part in commands])
-            self.socket = self._connection._get_socket()  # redis-py reads nothing more from it
+            # redis-py reads nothing more from the socket
+            self.socket = self._connection._get_socket()
             self.socket.setblocking(False)
         except BaseException:
             self.close()
@@ -98,13 +102,13 @@ class _Subscription:
             try:
                 data = self.socket.recv(_READ_BYTES)
             except (BlockingIOError, ssl.SSLWantReadError):
-                break  # it was readable, but no message: of TLS, a part of one
+                break  # the socket was readable, but TLS has only a part of a message
             if not data:
                 raise Disconnected("the server closed the connection")
             self._reader.feed(data)
             has_more = bool(
                 getattr(self.socket, "pending", int)()
-            )  # of TLS: read, and not handed over
+            )  # bytes that TLS has read and not handed over
         messages = []
         while (reply := self._reader.gets()) is not False:
             if isinstance(reply, ResponseError):
@@ -124,7 +128,7 @@ class Listener:
     """Subscriptions to the ticks and to the scheduler's own channels, one for each server.
 
     Messages are only hints: if a connection fails, the scheduler goes on by its own clock, and
-    hears the other servers. A *place* is a server's pool of connections, and whether the
+    hears the other servers. Here a *place* is a server's pool of connections, and whether the
     subscription is to the ticks.
     """
 
@@ -132,7 +136,7 @@ class Listener:
         self._store = store
         self._meanings = {store.keys.tick: ("tick", 0), **store.keys.own_channels(name, partitions)}
         self._by_name = {channel.encode(): meaning for channel, meaning in self._meanings.items()}
-        # (connections to a server, is it the ticks)
+        # (connections to a server, whether the subscription is to the ticks)
         self._live: dict[tuple[Any, bool], _Subscription] = {}
         self._by_socket: dict[int, tuple[Any, bool]] = {}
         self._all = select.poll()

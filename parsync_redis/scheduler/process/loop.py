@@ -1,6 +1,6 @@
 """The loop of a scheduler.
 
-It hears ticks and wake-ups, asks the core for a plan, and carries the plan out.
+The loop hears ticks and wake-ups, asks the core for a plan, and carries the plan out.
 """
 
 import logging
@@ -56,18 +56,21 @@ def figures_of(core: Core, now_s: float) -> Stats:
 log = logging.getLogger("parsync.scheduler")
 
 DEBOUNCE_S: Final = 0.02
-"""Pause after a release in a nearly full partition, so that one read covers the next releases."""
+"""Seconds from a release in a nearly full partition to the read of that partition.
+
+One read then covers the releases of the meantime.
+"""
 
 NEARLY_FULL_PART: Final = 4
 """A partition is nearly full if fewer than one in so many slots is free."""
 
 RESTS_PER_GAP: Final = 4
-"""How often in a gap a scheduler with nothing to do takes in the ticks; a wake-up ends the rest."""
+"""Number of times in a gap at which a scheduler without work takes in the ticks."""
 
 CONFIRM_S: Final = 0.25
-"""How long a worker has to start a task.
+"""Seconds that a worker has to start a task after the claim was won.
 
-A claim whose task has not started by then is confirmed.
+The scheduler confirms a claim whose task has not started by then.
 """
 
 OBSERVE_S: Final = 0.25
@@ -80,8 +83,8 @@ LONGEST_WAIT_S: Final = 0.5
 class Scheduler:
     """A scheduler process: the core, the store, the listener and the membership thread.
 
-    rng: the core's random generator; None for one that the system seeds. core: is used instead of a
-    new core, by benches.
+    rng: the core's random generator; None for one that the system seeds.
+    core: is used instead of a new core, by benches.
     """
 
     def __init__(
@@ -164,7 +167,7 @@ class Scheduler:
         self.membership.enter()
         if self.membership.out:
             return False
-        # nothing is copied yet, so each copy will be of these servers, or of later ones
+        # nothing is copied yet, so each later copy is of these servers, or of their successors
         self._rank = self.membership.rank
         self._run_id = self._rank.server
         self.core.on_members(self._rank.ordinal, self._rank.members)
@@ -176,7 +179,7 @@ class Scheduler:
 
         Without a plan, wait for a message.
         """
-        # it never only reads twice in a row, because ticks may come faster than turns
+        # two turns in a row never only read, because ticks may come faster than turns
         self._only_read = self.core.due and not self._only_read
         self._plans.wake_if_due(time.monotonic())
         plan = self.core.plan(place=not self._only_read, confirm=False)
@@ -262,8 +265,8 @@ class Scheduler:
     def _on_rank(self, rank: Rank) -> None:
         """Take in a new rank.
 
-        All tasks are given back if other schedulers gave them back, or if the server is another one
-        now.
+        The scheduler gives back all tasks if other schedulers took it for dead meanwhile, or if the
+        server is another server now.
         """
         if rank.joined != self._rank.joined:
             log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
@@ -287,7 +290,7 @@ class Scheduler:
     # -- beginnings and ends -----------------------------------------------------------------------
 
     def recover(self) -> None:
-        """After an outage confirm what was won, give back all other tasks, and read all again.
+        """After an outage confirm won claims, give back all other tasks, and read everything again.
 
         Only won claims are certain, and only if the server is the same.
         """

@@ -41,11 +41,13 @@ Stats = Mapping[str, str | int | float]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """This scheduler is number `ordinal` of `members`.
+    """The place of this scheduler among the members: number `ordinal` of `members`.
 
-    `epoch` grows with each change of the members. joined: grows each time the scheduler was taken
-    for dead and came back. server: the run id of the server that answered. servers: run ids by what
-    a server has: '' for the server that answered, q0 for a shard, p0 for a partition.
+    epoch: grows with each change of the members.
+    joined: grows each time the scheduler was taken for dead and came back.
+    server: the run id of the server that answered.
+    servers: run ids by what a server has: '' for the server that answered, q0 for a shard, p0 for a
+        partition.
     """
 
     ordinal: int
@@ -60,8 +62,8 @@ class Membership(threading.Thread):
     """The thread that renews this scheduler's membership until it is stopped.
 
     rank: replaced as a whole, so that the loop may read it at any time. renewed_s: time of the last
-    renewal (monotonic). out: the cluster has put this scheduler out and given its place away, so it
-    may not come back.
+    renewal (monotonic). out: whether the cluster has put this scheduler out and given its place to
+    another scheduler.
     """
 
     def __init__(
@@ -122,7 +124,10 @@ class Membership(threading.Thread):
         self.renew()
 
     def renew(self) -> None:
-        """Raise this scheduler's counter; learn the members and the leader, or that it is out."""
+        """Raise this scheduler's counter; learn the members and the leader.
+
+        The reply may also say that this scheduler is out.
+        """
         lost = self._work.next_lost()
         members = self.store.run(
             self.store.commands.renew_scheduler(
@@ -173,7 +178,7 @@ class Membership(threading.Thread):
                 self.doubt()
                 self._done.wait(backoff.pause_s(error))
             except Exception:
-                # whatever it is, it goes on being renewed
+                # after any error the membership must go on being renewed
                 log.exception("membership of %s: unexpected", self.me)
                 self.doubt()
                 self._done.wait(renew_s / 2)
@@ -210,9 +215,9 @@ class Membership(threading.Thread):
             self._work.see(self._counters, self.renewed_s)
 
     def doubt(self) -> None:
-        """Watch everybody anew.
+        """Watch everybody anew, because no server answered.
 
-        No server answered, so a counter that stands still proves nothing.
+        A counter that stands still proves nothing then.
         """
         self._work.reset()
         self._leadership.reset()
@@ -220,7 +225,7 @@ class Membership(threading.Thread):
     def _notice_restart(self) -> None:
         """Notice servers that restarted or failed over.
 
-        Nobody there is judged or named lost for a lease.
+        No process with a key there is judged or named lost for a lease.
         """
         keys = self.store.keys
         before = self._runs

@@ -34,7 +34,8 @@ DELAYED_PAUSE_S: Final = 0.005
 class _Step:
     """A call of a plan.
 
-    where: its partition or shard, as 'p0' or 'q0'. failed: what to do if its server is away.
+    where: the partition or shard of the call, as 'p0' or 'q0'.
+    failed: the function to call if the server of the call is away.
     """
 
     call: Call[Any]
@@ -155,7 +156,7 @@ class PlanRunner:
         self._core.on_untaken(shard)
 
     def _judge_failures(self) -> None:
-        """Log which servers are away; raise an error that means more than that."""
+        """Log which servers are away; raise an error that does not mean a server that is away."""
         for where, error in [*self._failing.items()]:
             if not isinstance(error, AWAY):
                 del self._failing[where]
@@ -187,8 +188,8 @@ class PlanRunner:
     def _read_nodes(self, partitions: list[int]) -> None:
         """Read the nodes of these partitions, each epoch before the nodes.
 
-        So the nodes are never older than the epoch says. Records that cannot be read are left out,
-        and repaired.
+        So the nodes are at least as new as the epoch. Records that cannot be read are left out, and
+        repaired.
         """
         keys = self._store.keys
         reads: list[tuple[Any, ...]] = []
@@ -205,7 +206,7 @@ class PlanRunner:
                 raise error
         for p, epoch, records in zip(partitions, replies[::2], replies[1::2], strict=True):
             if isinstance(epoch, AWAY) or isinstance(records, AWAY):
-                continue  # so is its read, which comes next
+                continue  # the read of the partition, which comes next, is away too
             nodes, damaged = read_nodes(records if isinstance(records, dict) else {})
             if damaged or isinstance(epoch, Exception) or isinstance(records, Exception):
                 repair_partition(self._store, p, "shut")
@@ -215,7 +216,7 @@ class PlanRunner:
     def read_anew(self, name: str) -> None:
         """Read all of a partition or shard ('p0', 'q0'), because another server has it now.
 
-        That server may have lost some writes.
+        The other server may have lost some writes.
         """
         core = self._core
         number = int(name[1:])
@@ -224,7 +225,7 @@ class PlanRunner:
         else:
             core.queue.clear_shard(number)
             core.on_wake(number)
-            self.doubtful.add(number)  # what was given back may be taken again there
+            self.doubtful.add(number)  # tasks that were given back may be taken again there
 
     def read_names(self) -> None:
         """Read the task names of digests that are new to this scheduler, each once."""

@@ -29,10 +29,10 @@ LOOKS_PER_LEASE: Final = 8
 class Standby:
     """A scheduler that watches the members of a cluster, and joins when there is room.
 
-    It asks to join again and again; lua/verbs/renew_scheduler.lua decides whether there is room. A
-    member that was killed stays listed until the leader removes it. If no leader lives, this
-    scheduler removes the member by the leader's rule: the counter stood still for a lease while
-    this scheduler watched. at_most: maximum number of members.
+    A standby asks to join again and again; lua/verbs/renew_scheduler.lua decides whether there is
+    room. A member that was killed stays listed until the leader removes it. If no leader lives,
+    this scheduler removes the member by the leader's rule: the counter stood still for a lease
+    while this scheduler watched. at_most: maximum number of members.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Standby:
 log = logging.getLogger("parsync.scheduler")
 
 SAY_EVERY_S: Final = 5.0
-"""How often a scheduler that waits for its server logs that."""
+"""Interval at which a scheduler that waits for its server logs that, in seconds."""
 
 RETRY_S: Final = 0.5
 """Pause between two attempts to reach the server."""
@@ -113,8 +113,8 @@ def run(
     """Run a scheduler in this process until `stop` is set; set the cluster up if it is the first.
 
     While no server answers, it waits and logs that. Raises ServerUnfit, ClusterMismatch or
-    InvalidInput before it starts; it survives later outages. at_most: it stands by while the
-    cluster has so many schedulers; 0 for never.
+    InvalidInput before it starts; it survives later outages. at_most: the scheduler stands by while
+    the cluster has so many schedulers; 0 for never.
     """
     health = HealthFile(settings.health_file)
     store = Store.from_url(
@@ -139,9 +139,9 @@ def run(
 def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> ClusterConfig | None:
     """Return the cluster's settings as soon as its server takes writes; None if stopped before.
 
-    This waits too for a replica, which a failover makes the primary, and for a server whose memory
-    is full. Raises ServerUnfit, AccessDenied or ClusterMismatch at once, because waiting repairs
-    none of these.
+    The function waits too for a replica, which a failover makes the primary, and for a server whose
+    memory is full. Raises ServerUnfit, AccessDenied or ClusterMismatch at once, because waiting
+    repairs none of these.
     """
     logged_s = float("-inf")
     while not stop.is_set():

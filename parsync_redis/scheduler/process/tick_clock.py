@@ -1,4 +1,4 @@
-"""When things are due: periodic duties of the loop, and a scheduler's own ticks.
+"""The clock of the loop: periodic duties, and a scheduler's own ticks.
 
 A scheduler ticks by its own clock while it hears no tick of the leader.
 """

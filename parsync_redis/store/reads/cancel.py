@@ -112,9 +112,9 @@ def find_selected(store: Store, selection: Selection) -> list[str]:
 
 
 def _waiting(store: Store, selection: Selection) -> Iterator[list[str]]:
-    """Yield ids in the order in which tasks move on: not due, waiting, taken.
+    """Yield the ids of waiting tasks: first delayed tasks, then tasks in queues, then taken tasks.
 
-    So a task that moves on meanwhile is not missed.
+    A task moves on in this order, so a task that moves on during the reads is not missed.
     """
     keys = store.keys
     for ids in _scan(store, "zscan", keys.queues("later")):
@@ -172,9 +172,11 @@ def find_purgeable(
 ) -> list[TaskStatus]:
     """Return the tasks in a state, of a name and an age.
 
-    name: a pattern. older_than_s: seconds since the task was submitted or, in a final state, has
-    ended. allowed_names: only these names, None for all. Raises InvalidInput for a state that
-    cannot be purged, and ServerUnreachable.
+    name: a pattern.
+    older_than_s: seconds since the task was submitted or, in a final state, has ended.
+    allowed_names: only these names, None for all.
+
+    Raises InvalidInput for a state that cannot be purged, and ServerUnreachable.
     """
     if state not in PURGEABLE_STATES:
         raise InvalidInput(

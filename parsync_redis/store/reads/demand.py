@@ -14,15 +14,16 @@ from ..store import Store
 log = logging.getLogger("parsync.store")
 
 _DAMAGED_SHOWN: Final = 3
+"""Number of damaged lines that one message of the log names."""
 
 LOSS_FIELDS: Final = ("lost", "died")
 """Fields of `meta` that count lost attempts and tasks that died."""
 
 _ORDERS_PER_PRIORITY: Final = 10**12
-"""An order is (9 - priority) * 10^12 + the number of the submission."""
+"""Number of orders of a priority: an order is (9 - priority) * 10^12 + the submission's number."""
 
 MAX_MIXED_KINDS: Final = 100
-"""Maximum number of kinds with several priorities whose first tasks are looked for.
+"""Maximum number of kinds with several priorities whose first task of each priority is read.
 
 The kinds with the most tasks are chosen.
 """
@@ -35,8 +36,12 @@ ShardLine = tuple[int, str, KindLine]
 class Counts:
     """Counts of tasks by state, and two counters that only grow.
 
-    later: not due yet. placed: placed or running. lost: attempts that were lost. died: tasks that
-    died.
+    later: tasks that are not due yet.
+    taken: tasks that a scheduler took and that are not placed yet.
+    placed: tasks that are placed or run.
+    dead: tasks that are dead.
+    lost: attempts that were lost.
+    died: tasks that died, also those that were requeued since.
     """
 
     later: int
@@ -109,7 +114,7 @@ def demand_of(lines: Iterable[ShardLine], damaged: list[str]) -> list[KindView]:
 def read_lines(store: Store, damaged: list[str] | None = None) -> Iterator[ShardLine]:
     """Yield (shard, kind, line) of each kind of which tasks wait.
 
-    damaged: takes the kinds whose line cannot be read.
+    damaged: the list to which kinds are added whose line cannot be read.
     """
     reads = {shard: [("hgetall", key)] for shard, key in enumerate(store.keys.queues("kinds"))}
     for shard, (lines,) in store.pipe_live("shard", reads).items():
@@ -152,6 +157,7 @@ def read_oldest(
     )
     for (shard, kind, _), page in zip(reads, pages, strict=True):
         firsts[shard, kind] += [int(order) for _, order in page]
+    # by group: (submission's number, order, shard, kind)
     oldest: dict[str, tuple[int, int, int, str]] = {}
     for (shard, kind), orders in firsts.items():
         first = min(orders, key=lambda order: order % _ORDERS_PER_PRIORITY)
@@ -171,9 +177,10 @@ def read_oldest(
 
 
 def _levels(line: KindLine) -> range:
-    """Return the priorities that later tasks of a kind may have, below the first task's priority.
+    """Return the levels of priority that later tasks of a kind may have.
 
-    A priority is a level of the order: 9 - priority.
+    A level is 9 - priority. The first task's own level is left out; the bound comes from the kind's
+    last order.
     """
     return range(
         line.first // _ORDERS_PER_PRIORITY + 1, min(line.last // _ORDERS_PER_PRIORITY, 9) + 1
@@ -181,10 +188,10 @@ def _levels(line: KindLine) -> range:
 
 
 def _pages(store: Store, reads: Sequence[tuple[int, str, int]]) -> list[list[tuple[bytes, float]]]:
-    """Return the first task, [(id, order)], of each (shard, kind, lowest order).
+    """Return the first task of each (shard, kind, lowest order), as a list [(id, order)].
 
-    The task has the priority of that order. The list is empty if there is no such task, if the key
-    is damaged, or if its server is away.
+    Only a task with the priority of the lowest order counts. The list is empty if there is no such
+    task, if the key is damaged, or if its server is away.
     """
     commands = []
     for shard, kind, order in reads:

@@ -1,8 +1,8 @@
 """Read the streams of events, merged by time: the newest events once, or new events as they come.
 
-A cluster's streams are in many hash slots, so one blocking XREAD cannot wait for all of them. They
-are polled instead, with one request to each server. The code is the same for one server and for
-several.
+A cluster's streams are in many hash slots, so one blocking XREAD cannot wait for all streams. A
+reader polls the streams instead, with one request to each server. The code is the same for one
+server and for several.
 """
 
 import logging

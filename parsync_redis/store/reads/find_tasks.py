@@ -1,6 +1,6 @@
 """Find tasks by the beginning of an id, or by name, node, age and resources; order them.
 
-Each read is bounded, and says so if the answer is only a part.
+Each read is bounded. An answer that is only a part says why.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,15 +36,15 @@ MAX_SCAN_STEPS: Final = 400
 
 IDS_PER_SCAN: Final = 5000
 MAX_PREFIX_MATCHES: Final = 10
-"""Maximum number of matches that are returned: two already make a beginning ambiguous."""
+"""Maximum number of ids that find_prefixed returns: two ids already make a beginning ambiguous."""
 
 
 def find_prefixed(store: Store, beginning: str) -> list[str]:
-    """Return up to MAX_PREFIX_MATCHES encoded ids that begin so, first ids of tasks not ended.
+    """Return up to MAX_PREFIX_MATCHES encoded ids that begin with `beginning`.
 
-    beginning: encoded as `encode_id` does. The server compares, so only matches come back. Takes a
-    round trip for each 5,000 tasks of the fullest shard. Raises AccessDenied for a login that may
-    not list tasks, and ServerUnreachable.
+    Ids of tasks that have not ended come first. beginning: encoded as `encode_id` does. The server
+    compares, so only matches come back. Takes a round trip for each 5,000 tasks of the fullest
+    shard. Raises AccessDenied for a login that may not list tasks, and ServerUnreachable.
     """
     ids: dict[str, None] = {}
     for kind in ("tasks", *GENERATIONS):
@@ -82,10 +82,11 @@ _id_of: Final = attrgetter("id")
 class TaskQuery:
     """Criteria for tasks: states, name, node, resource, age; and the order of the answer.
 
-    name: a pattern. holds: a resource or a kind of devices; only placed and running tasks hold any.
-    older_than_s: seconds since the task was submitted, or has ended. sort: `age` (the oldest
-    first), `run` (the longest run first), `ended` (the latest end first), `name` or `node`; '' is
-    the order of `list_tasks`.
+    name: a pattern.
+    holds: a resource or a kind of devices; only placed and running tasks hold any.
+    older_than_s: seconds since the task was submitted, or has ended.
+    sort: `age` (the oldest first), `run` (the longest run first), `ended` (the latest end first),
+        `name` or `node`; '' is the order of `list_tasks`.
     """
 
     states: frozenset[TaskState] = ANY

@@ -30,8 +30,11 @@ def _down_ms(counter: bytes) -> int | None:
 class LiveNode:
     """A node as it is now.
 
-    free: free slots. free_ahead: free waiting seats. amounts_left: thousandths by name. note: why
-    it is drained or suspect. down_ms: when it was marked down, None if it is up.
+    free: the number of free slots.
+    free_ahead: the number of free waiting seats.
+    amounts_left: thousandths by name.
+    note: why the node is drained or suspect.
+    down_ms: when the node was marked down, None if it is up.
     """
 
     partition: int
@@ -61,7 +64,13 @@ def live_nodes(
     notes: dict[bytes, bytes],
     counters: dict[bytes, bytes],
 ) -> list[LiveNode]:
-    """Return the nodes of a partition by name, from the replies to `reads_of` without the first."""
+    """Return the nodes of a partition by name, from the replies to the commands of `reads_of`.
+
+    number: the partition.
+    free: the bitmap.
+    amounts_left, records, notes, counters: the hashes `left`, `nodes`, `notes` and `alive` of the
+        partition.
+    """
     nodes = []
     for name, node in sorted(read_nodes(records)[0].items()):
         nodes.append(
@@ -79,9 +88,10 @@ def live_nodes(
 
 
 def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> NodeFacts:
-    """Return the facts of a node for a task of this name.
+    """Return the facts about a node by which a task of this name is judged.
 
-    apps: the tasks that workers know, by digest.
+    state: the node as it is now.
+    apps: by digest, the tasks that the workers of an app know.
     """
     node = state.node
     digest = digest_of(state.node.offer)

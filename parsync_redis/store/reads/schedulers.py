@@ -15,7 +15,7 @@ from ..store import Store
 from .views import count_partitions
 
 STATS_KEPT_MS: Final = 3_600_000
-"""Time to live of a scheduler's stats, which each renewal sets anew.
+"""Time to live of a scheduler's stats, in ms; each renewal sets it anew.
 
 So the remaining time tells when the scheduler renewed last.
 """
@@ -28,9 +28,11 @@ _CONFIGS_PER_SCAN: Final = 1000
 class SchedulerView:
     """A scheduler as people see it.
 
-    ordinal: the rank of its name. counter: the number that it moves while it lives. stats: its own
-    figures. silent_s: seconds since it renewed its membership, None for more than an hour. alive:
-    it renewed within one lease.
+    ordinal: the rank of the scheduler's name among all names.
+    counter: the number that the scheduler moves while it lives.
+    stats: the scheduler's own figures.
+    silent_s: seconds since the last renewal of the membership, None for more than an hour.
+    alive: whether the last renewal is at most one lease ago.
     """
 
     name: str
@@ -95,10 +97,9 @@ def lease_of(config: Mapping[str, str]) -> float:
 class Refusal(Fault):
     """A server that takes no writes.
 
-    holds: which keys of the cluster it has; '' if no other server takes writes.
-
-    silences: it has the keys by which schedulers show that they live, so their silence says
-    nothing.
+    holds: the shards and partitions that the server has; '' if no other server takes writes.
+    silences: whether the server has the keys by which schedulers show that they live; then the
+        silence of a scheduler proves nothing.
     """
 
     address: str = ""
@@ -111,7 +112,10 @@ class Refusal(Fault):
         return f"{self.holds} stand still" if self.holds else "nothing is placed"
 
     def __str__(self) -> str:
-        """Return why, what it stops if that is not all, and the repair."""
+        """Return the fault for people: its cause, the keys that stand still, and the repair.
+
+        The keys are not named if everything stands still.
+        """
         return (
             f"{self.why}: {self.effect}: {self.repair}"
             if self.holds
@@ -172,11 +176,11 @@ def ranges(numbers: Sequence[int]) -> str:
 def find_fault(
     store: Store, schedulers: Iterable[SchedulerView], refusals: Iterable[Refusal]
 ) -> Fault | None:
-    """Return why no scheduler places tasks; None if one is alive and can say so.
+    """Return why no scheduler places tasks; None if a scheduler is alive, which can tell by itself.
 
     refusals: see `read_refusals`.
 
-    A scheduler is silent too while the server takes no writes that has the keys of schedulers.
+    A scheduler is silent too while the server that has the keys of schedulers takes no writes.
     """
     silencing = next((refusal for refusal in refusals if refusal.silences), None)
     return silencing or find_no_scheduler(store, schedulers)

@@ -31,7 +31,10 @@ UNENDED: Final = HOLDING | {TaskState.WAITING}
 
 @dataclass(frozen=True, slots=True)
 class FoundTasks:
-    """Tasks that were found. part: why the answer is only a part, '' if it is whole."""
+    """The tasks that were found.
+
+    part: why the answer is only a part, '' for a whole answer.
+    """
 
     tasks: Sequence[TaskStatus]
     part: str = ""
@@ -40,9 +43,9 @@ class FoundTasks:
 def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
     """Return up to `limit` tasks in any of these states.
 
-    Running and placed tasks come first, then waiting, dead and other final ones. Dead tasks
-    are sorted, the latest first. At most 2 million tasks of each generation of ended tasks are
-    read. Raises ServerUnreachable.
+    Running and placed tasks come first, then waiting tasks, dead tasks and other ended tasks. Dead
+    tasks are sorted, the latest first. At most 2 million tasks of each generation of ended tasks
+    are read. Raises ServerUnreachable.
     """
     return list(list_bounded(store, states, limit, None).tasks)
 

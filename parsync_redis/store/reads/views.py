@@ -68,7 +68,10 @@ def read_names(store: Store) -> list[str]:
 
 
 class Directory:
-    """The tasks that the cluster's workers know. A second read reads only new digests."""
+    """The tasks that the cluster's workers know, by app.
+
+    A digest stands for the tasks of an app (model/apps.py). A second read reads only new digests.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -103,7 +106,7 @@ class Directory:
         return Apps(stamps, self._known([readable(digest) for digest in newest]))
 
     def _known(self, digests: Sequence[str]) -> list[KnownTasks]:
-        """Return the tasks of these digests; read only new digests."""
+        """Return the tasks of these digests; read the texts of new digests only."""
         if new := [digest for digest in digests if digest not in self._read]:
             texts = self._store.read_any("hmget", "names", new)
             tasks_by_digest = {
@@ -156,7 +159,7 @@ def read_offers(store: Store) -> dict[str, Resources]:
 
 
 def fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the number and the records of each partition whose server answers."""
+    """Yield the number of each partition whose server answers, and the replies to `reads_of`."""
     numbers = range(count_partitions(store))
     for start in range(0, len(numbers), _PARTITIONS_PER_READ):
         reads = {
@@ -167,7 +170,7 @@ def fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
 
 
 def reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
-    """Return the commands that read all records of a partition."""
+    """Return the commands that read a partition: its version and epoch, bitmap and hashes."""
     meta = store.keys.partition(number, "meta")
     free = store.keys.partition(number, "free")
     hashes = [
@@ -193,7 +196,7 @@ def view_partition(
 
 
 def view_of(state: LiveNode) -> NodeView:
-    """Return the view of a node, without what only its leases tell."""
+    """Return the view of a node, without the fields that only the node's leases tell."""
     node = state.node
     offer = state.node.offer
     return NodeView(
@@ -350,10 +353,11 @@ class ViewReader:
 
 @dataclass(frozen=True, slots=True)
 class _ParsedNode:
-    """A node as it was parsed.
+    """A parsed node.
 
-    raws: the texts that it was parsed from. bits: its part of the bitmap. view: its view, without
-    what its leases tell.
+    raws: the texts from which the node was parsed.
+    bits: the node's part of the bitmap.
+    view: the node's view, without the fields that only its leases tell.
     """
 
     raws: tuple[bytes | None, ...]
@@ -363,5 +367,8 @@ class _ParsedNode:
 
 
 def _bits(free: bytes | None, node: Node) -> bytes:
-    """Return the bytes of the bitmap that have the bits of a node, and perhaps of neighbours."""
+    """Return the bytes of the bitmap that have the bits of a node.
+
+    The first and the last byte may also have bits of the node's neighbours.
+    """
     return (free or b"")[node.first // 8 : (node.first + node.span + 7) // 8]

@@ -72,7 +72,8 @@ def _optional(field: str, text: str) -> tuple[str, ...]:
 class Header:
     """The names of a script's keys and arguments.
 
-    once: arguments that come once. each: arguments that come in every row.
+    once: arguments that come once.
+    each: arguments that come in every row.
     """
 
     def __init__(self, verb: str, text: str) -> None:
@@ -116,9 +117,11 @@ class Header:
     ) -> list[Word]:
         """Return ARGV in the header's order: the arguments of `once`, then the rows.
 
-        once: the arguments by name. values: the rows, one after another; `names` are the names of a
-        row's values. Raises BrokenContract if the names differ from the header's, or if the last
-        row is not whole. Raises InvalidInput for a value that is longer than the script allows.
+        once: the arguments by name.
+        values: the rows, one after another; `names` are the names of a row's values.
+
+        Raises BrokenContract if the names differ from the header's, or if the last row is not
+        whole. Raises InvalidInput for a value that is longer than the script allows.
         """
         count, left_over = divmod(len(values), len(names)) if names else (0, len(values))
         try:
@@ -169,7 +172,7 @@ class Header:
 
     @cached_property
     def _row(self) -> Callable[..., Any]:
-        return namedtuple("Row", self.each)  # its fields are the header's
+        return namedtuple("Row", self.each)  # the fields of the object are those of the header
 
     # -- for Lua -----------------------------------------------------------------------------------
 

@@ -34,13 +34,14 @@ _PACKED: Final = re.compile(r"\bfunction\b|\b(?:then|do|else)\b.*\b(?:end|return
 _GOES_ON: Final = re.compile(r"(?:[=,({\[+*/<>-]|\.\.|\b(?:or|and|not))$")
 """The end of a line whose statement goes on in the next line."""
 _CONTINUES: Final = re.compile(r" *(?:or\b|and\b|\.\.|==|~=|[-+*/<>,.:)\]}])")
-"""The begin of a line that continues the statement of the line before."""
+"""The beginning of a line that continues the statement of the line before."""
 _NO_CODE: Final = re.compile(r"'[^'\n]*'|--.*")
 
 
 def inline_single_calls(text: str) -> str:
-    """Return a script in which functions that are called once, as a statement, stand where they are
-    called.
+    """Put each function that is called once, as a statement, in the place of its call.
+
+    text: a script. Returns the changed script.
     """
     lines = text.split("\n")
     words = Counter(word for line in lines for word in _words(line))
@@ -99,7 +100,7 @@ def _words(line: str) -> tuple[str, ...]:
 def _declared(line: str) -> tuple[int, frozenset[str]]:
     """Return the names that a line declares, and how much deeper than the line they are known.
 
-    -1 and no name for a line that declares nothing.
+    Returns no names and -1 for a line that declares nothing.
     """
     if match := _NESTED.match(line):
         return 2, frozenset(match[1].split(", "))
@@ -111,8 +112,10 @@ def _declared(line: str) -> tuple[int, frozenset[str]]:
 
 
 def _split_call(name: str, line: str) -> tuple[str, list[str], str] | None:
-    """Return what stands before a call, its arguments, and what stands behind it; None inside an
-    expression.
+    """Split a line at the call of the function `name`.
+
+    Returns the text before the call, the arguments, and the text behind the call. Returns None if
+    the call is a part of an expression.
     """
     before, _, after = line.partition(f"{name}(")
     arguments = []
@@ -132,7 +135,7 @@ def _split_call(name: str, line: str) -> tuple[str, list[str], str] | None:
 
 
 def _scopes(lines: Sequence[str]) -> Iterator[tuple[str, list[tuple[int, frozenset[str]]]]]:
-    """Go through lines of code with the scopes of each: (indent, the names that it declares)."""
+    """Yield each line of code with its scopes; a scope is (indent, the names that it declares)."""
     scopes: list[tuple[int, frozenset[str]]] = []
     for line in lines:
         if not line.strip():
@@ -149,7 +152,7 @@ def _scopes(lines: Sequence[str]) -> Iterator[tuple[str, list[tuple[int, frozens
 
 
 def _scoped(lines: Sequence[str], names: set[str]) -> Iterator[tuple[str, set[str]]]:
-    """Go through lines of code with the local names that each of them knows, besides `names`."""
+    """Yield each line of code with the local names that the line knows, besides `names`."""
     for line, scopes in _scopes(lines):
         yield line, names.union(*(declared for _, declared in scopes))
 
@@ -163,8 +166,9 @@ def _free_names(parameters: Sequence[str], body: Sequence[str]) -> set[str]:
 
 
 def _hidden_names(lines: Sequence[str], start: int, site: int) -> set[str]:
-    """Return the local names at a call that the function, which ends at line `start`, does not
-    know.
+    """Return the locals that a call sees and the called function does not.
+
+    lines: a script, in which the function ends at line `start` and the call is at line `site`.
     """
     scopes: list[tuple[int, frozenset[str]]] = []
     for _, at_line in _scopes(lines[start + 1 : site + 1]):
@@ -235,8 +239,10 @@ def _bind(parameters: Sequence[str], arguments: Sequence[str], indent: str) -> l
 
 
 def _without_returns(body: Sequence[str], results: Sequence[str], early: bool) -> list[str]:
-    """Return a body whose returns assign the results, and leave the block unless they are its last
-    statement.
+    """Return a function's body with assignments to `results` in the place of its returns.
+
+    early: whether a return may stand before the last statement. Such a return also leaves the
+    block.
     """
     lines: list[str] = []
     breaks: list[int] = []
@@ -268,8 +274,9 @@ def _in_loop(body: Sequence[str], i: int) -> bool:
 
 
 def _is_last(body: Sequence[str], i: int) -> bool:
-    """Return whether the return in line i of a function is its last statement: the others behind it
-    belong to it.
+    """Return whether the return in line i of a function is the function's last statement.
+
+    The lines behind such a return only continue the return.
     """
     return _indent(body[i]) == 2 and all(
         not line.strip() or _indent(line) >= 2 for line in body[i:]

@@ -5,8 +5,8 @@ writes a check of each length into every script (header.py). A name that this ta
 error when the script is loaded, so no script can forget the check.
 
 New values of the state are short. Values that processes read from the state and give back (ids,
-kinds, places) may be damaged. They may be as long as a message, so that they can be repaired. So
-every Lua pattern takes linear time.
+kinds, places) may be damaged. Such values may be as long as a message, so that a script can repair
+them. So every Lua pattern takes linear time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -90,7 +90,8 @@ def check_lengths(
 ) -> None:
     """Raise InvalidInput for a value that is longer than its limit.
 
-    limits: bytes by name. columns: (name, the values of all rows).
+    limits: bytes by name.
+    columns: (name, the values of all rows).
     """
     for name, values in columns:
         limit = limits[name]

@@ -95,8 +95,10 @@ def read_header(verb: str, folder: Path) -> Header:
 def expand(name: str, folder: Path, included: list[str], including: tuple[str, ...] = ()) -> str:
     """Return a file's text with its included libraries in front, each once.
 
-    included: the libraries that are in the text already; expand appends to it. including: the files
-    whose includes are being read. Raises BrokenContract for a circle or a missing file.
+    included: the libraries that are in the text already; expand appends to it.
+    including: the files whose includes are being read.
+
+    Raises BrokenContract for a circle or a missing file.
     """
     if name in including:
         raise BrokenContract(f"lua: includes go in a circle: {' -> '.join((*including, name))}")

@@ -72,9 +72,9 @@ def read_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def split_options(url: str) -> tuple[str, dict[str, Any]]:
-    """Return an address without the options that redis-py does not convert, and these, converted.
+    """Split an address into the address for redis-py, and the options that redis-py leaves as text.
 
-    Raises ValueError for a value that cannot be read.
+    The options are converted. Raises ValueError for a value that cannot be read.
     """
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
@@ -88,8 +88,8 @@ def split_options(url: str) -> tuple[str, dict[str, Any]]:
 class Kit(NamedTuple):
     """The classes that open connections and sleep: redis-py's blocking ones, or loop_client.py's.
 
-    by_url: returns a client, from an address and options of redis-py. by_service: returns a client,
-    from Sentinels, the name of a service and options of redis-py.
+    by_url: returns a client, from an address and options of redis-py.
+    by_service: returns a client, from Sentinels, the name of a service and options of redis-py.
     """
 
     by_url: Callable[..., "redis.Redis"]
@@ -125,7 +125,7 @@ def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Red
         if is_cluster(url):
             return connect_cluster(parse_cluster(url), kit.primaries, **options)
         if url.startswith("unix://"):
-            del options["socket_keepalive"]  # only TCP has it
+            del options["socket_keepalive"]  # only TCP has this option
         bare, converted = split_options(url)
         return kit.by_url(bare, **options, **converted)
     except BadAddress as error:

@@ -32,7 +32,7 @@ _TAKEN: Final = "Failed listening on port"
 
 _START_S: Final = 10.0
 _LAUNCH_S: Final = 60.0
-"""Seconds that a server has to start: alone (_START_S), and under a launcher (_LAUNCH_S).
+"""Seconds that a server under a launcher has to start; _START_S is for a server alone.
 
 A server that loads its file has longer.
 """
@@ -94,9 +94,11 @@ class EmbeddedServer:
     `stop` ends the server and removes the folder. Nothing else ends the server, so use it as a
     context manager. Raises ServerUnreachable if the server does not start.
 
-    aof: turn the append-only file on (fsync every second). options: further options of the server.
-    launcher: words before the program, such as a profiler's command. preloaded: the path of
-    jemalloc, if the server was built without jemalloc and the system has it; None under a launcher.
+    aof: turn the append-only file on (fsync every second).
+    options: further options of the server.
+    launcher: words before the program, such as a profiler's command.
+    preloaded: the path of jemalloc, if the server was built without jemalloc and the system has it;
+        None under a launcher.
     bus: the port of the cluster's bus, 0 unless `options` enable a cluster.
     """
 

@@ -28,7 +28,8 @@ _OPTIONS: Final = {
     "cluster-enabled": "yes",
     "cluster-config-file": "nodes.conf",
     "cluster-node-timeout": NODE_TIMEOUT_MS,
-    "cluster-require-full-coverage": "no",  # else all primaries refuse requests while one is away
+    # otherwise all primaries refuse requests while one is away
+    "cluster-require-full-coverage": "no",
     "cluster-replica-validity-factor": 0,
     "repl-diskless-sync-delay": 0,
 }
@@ -39,7 +40,8 @@ class EmbeddedCluster:
 
     servers: the primaries, then the replicas. Replica R * PRIMARIES + N follows primary N.
 
-    replicas: the number of replicas of each primary. options: further options of every server.
+    replicas: the number of replicas of each primary.
+    options: further options of every server.
     launchers: for each server, the words before its program.
     """
 

@@ -1,8 +1,8 @@
 """Clients of redis.asyncio with the interface of redis-py's blocking clients.
 
 Only code inside `bridge.call` may use these clients. The store sends scripts over connections of a
-pool, and plain commands by methods of a client or a pipeline. These classes have just these
-methods. redis.asyncio makes each request, so no connection blocks the event loop.
+pool, and plain commands by methods of a client or a pipeline. The classes of this module have just
+the methods for that. redis.asyncio makes each request, so no connection blocks the event loop.
 """
 
 import asyncio

@@ -32,7 +32,8 @@ SEND_PIECE_BYTES: Final = 1 << 16
 """Bytes that are sent at a time: the connection's time-out holds for each piece."""
 
 Group = Sequence[tuple[int, bytes]]
-"""Requests for one primary: the position of the reply (-1: drop it), and the packed words."""
+"""Requests for one primary: the packed words, and for each the position of its reply (-1: drop it).
+"""
 
 
 def away(address: str) -> ServerUnreachable:
@@ -47,8 +48,9 @@ class NotSent(ServerUnreachable):
 class Primaries:
     """The primaries of one cluster, as a process sees them.
 
-    seeds: the addresses ('HOST:PORT') that are asked first. options: options of redis.Redis. slots:
-    the map of slots as another Primaries has it.
+    seeds: the addresses ('HOST:PORT') that are asked first.
+    options: options of redis.Redis.
+    slots: the map of slots as another Primaries has it.
     """
 
     sleep: "ClassVar[staticmethod[[float], None]]" = staticmethod(time.sleep)
@@ -77,7 +79,9 @@ class Primaries:
     def all(self, also: Iterable[str] = ()) -> "dict[str, redis.Redis | None]":
         """Return a client of each primary by a new map, None for a primary that is away.
 
-        also: addresses of further servers. Raises what `discover` raises.
+        also: addresses of further servers.
+
+        Raises what `discover` raises.
         """
         self.discover()
         places = dict.fromkeys([*self.slots.primaries, *also])
@@ -160,9 +164,10 @@ class Primaries:
     def ask(self, groups: Mapping[str, Group], replies: list[Any], impatient: bool = False) -> None:
         """Send each primary its requests in one write, then read all replies: one round trip.
 
-        replies: takes each reply at its position. An error reply is such a reply; a primary that
-        fails gives a ParsyncError. impatient: after the first primary has answered, wait only
-        `short_s` for the other primaries.
+        replies: the list into which each reply is put, at the position that the group names. An
+            error reply is put there too; a primary that fails gives a ParsyncError.
+        impatient: after the first primary has answered, wait only `short_s` for the other
+            primaries.
         """
         unread: dict[str, tuple[Any, Any]] = {}  # a pool and its connection
         try:

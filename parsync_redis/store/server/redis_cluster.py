@@ -76,9 +76,11 @@ class ClusterClient(redis.Redis):
     ) -> list[Any]:
         """Send requests to all primaries at once, and return the replies in order.
 
-        A reply may be a ResponseError or, for a primary that fails, a ParsyncError. patience_s: how
-        long requests are repeated while their slots are moved; by default the time-out of a
-        connection. impatient: see Primaries.ask.
+        A reply may be a ResponseError or, for a primary that fails, a ParsyncError.
+
+        patience_s: how long requests are repeated while their slots are moved; by default the
+            time-out of a connection.
+        impatient: see Primaries.ask.
         """
         try:
             if not self.servers.slots.primaries:
@@ -137,7 +139,7 @@ class ClusterClient(redis.Redis):
     ) -> list[int]:
         """Return the requests that were not executed because their slots are moved.
 
-        redirected: gets the address where such a request goes next.
+        redirected: the mapping to which the next address of each such request is added.
         """
         moved = []
         for i, address in sent_to.items():
@@ -193,7 +195,8 @@ class ClusterClient(redis.Redis):
     def run_commands(self, commands: Sequence[Command], impatient: bool = False) -> list[Any]:
         """Run commands; return each reply as redis-py reads it, or its error.
 
-        commands: the words of each, and options of redis-py. impatient: see Primaries.ask.
+        commands: the words of each, and options of redis-py.
+        impatient: see Primaries.ask.
         """
         commands_words = [(*args[0].split(), *args[1:]) for args, _ in commands]
         replies = self.exchange(

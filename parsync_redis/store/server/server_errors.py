@@ -201,8 +201,8 @@ def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError |
 class Backoff:
     """Growing pauses with jitter before the next try, and a log line for each new error.
 
-    who: the beginning of each log line. again_s: seconds after which the same error is logged
-    again.
+    who: the beginning of each log line.
+    again_s: seconds after which the same error is logged again.
     """
 
     def __init__(

@@ -64,10 +64,12 @@ def explain_durability(info: Mapping[str, Any]) -> str:
 class ServerRun:
     """A run of a server, as its INFO tells it.
 
-    id: its run id, '' while the server is away. history: the id of the server's replication stream.
+    id: its run id, '' while the server is away.
+    history: the id of the server's replication stream.
     before: the id of the stream of the server whose place this server has taken, up to the offset
-    `since`. up_s: whole seconds since the server's process began. at_s: when INFO was read, in
-    monotonic seconds.
+        `since`.
+    up_s: whole seconds since the server's process began.
+    at_s: when INFO was read, in monotonic seconds.
     """
 
     SECTIONS: ClassVar = ("server", "replication")

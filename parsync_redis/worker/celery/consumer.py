@@ -26,7 +26,7 @@ from .transport import connection_to_nothing
 log = logging.getLogger("parsync.agent")
 
 QUICK_CONNECT_S: Final = 0.1
-"""How long the event loop waits for a connection before it turns by itself."""
+"""Seconds for which the event loop waits for a connection before it turns by itself."""
 
 
 class ConnectAttempt(threading.Thread):

@@ -34,11 +34,11 @@ from .results_outbox import context_of
 log = logging.getLogger("parsync.agent")
 
 AGAIN_S: Final = 1.0
-"""How long a task waits that an error of the server kept from being resubmitted."""
+"""Seconds for which a task waits that an error of the server kept from being resubmitted."""
 
 
 FULL_S: Final = 0.2
-"""How long a task waits that met a full pool; the node's slots have followed the pool by then."""
+"""Seconds for which a task goes back that met a full pool: by then the slots follow the pool."""
 
 
 class Delivery:
@@ -74,7 +74,7 @@ class Delivery:
             log.error(
                 "the message of task %s cannot be run: %r", run.place.task, error, exc_info=True
             )
-            # it ran inside this call: the message is sound
+            # the task ran inside this call, so its message is sound
             if run.request is not None and run.request.time_start:
                 run.flaw = run.flaw or f"Celery could not report its end: {type(error).__name__}"
                 self._agent.reporter.ended(run, "failed")
@@ -90,7 +90,7 @@ class Delivery:
         place = run.place
         name = payload["headers"].get("task")
         strategy = self._strategy(name)
-        # not the name in its record, which the node knows: the message is damaged
+        # the message has another name than the record, which the node knows: it is damaged
         if strategy is None:
             run.flaw = f"its worker knows no task {name!r:.80}"
             consumer.on_unknown_task(None, received, KeyError(name))
@@ -144,8 +144,9 @@ class Delivery:
     def _give_back(self, run: Run, why: str, hold_s: float, unbegun: bool = True) -> None:
         """Free the slots of a run that has not begun.
 
-        hold_s: the seconds until the task may be placed again. unbegun: the task could have run, so
-        it counts as ready since before; otherwise it is ready in `hold_s` seconds.
+        hold_s: the seconds until the task may be placed again.
+        unbegun: the task could have run, so it counts as ready since before; otherwise it is ready
+            in `hold_s` seconds.
         """
         run.why = why
         run.delay_ms = max(1, round(hold_s * 1000))

@@ -115,7 +115,7 @@ class Inbox(bootsteps.StartStopStep):
                 and not run.request.time_start
                 and is_forgotten(consumer.pool, run.request)
             ):
-                self.agent.reporter.ended(run, "again")  # it never ran: no start of it was lost
+                self.agent.reporter.ended(run, "again")  # the task never ran, so no start was lost
 
     def _listen(self) -> None:
         """Wait for doorbells over a new connection, unless the inbox does so already.
@@ -172,7 +172,7 @@ class Inbox(bootsteps.StartStopStep):
         ):
             return
         try:
-            # else the loop was busy, and will read next
+            # otherwise the loop was busy, and will read next
             if not self._connection.can_read(timeout=0):
                 raise TimeoutError("it is silent")
         except (RedisError, OSError) as error:

@@ -116,7 +116,7 @@ def _requests(
     """Yield the first wanted tasks, without damaged ones.
 
     Yields for each task its id as keys have it, its entry, and the ETA that its caller named or
-    None. is_wanted: takes the name and the stored state of a task.
+    None. is_wanted: a function of the name and the stored state of a task.
     """
     store = agent.store
     names = dict[str, str]()

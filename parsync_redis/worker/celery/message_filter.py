@@ -112,7 +112,7 @@ def handle_carefully(
             _drop("its queue", error, message)
             if not message.acknowledged:
                 message.reject()
-            # Celery may have scheduled one, which would raise
+            # Celery may have scheduled a call that would raise
             vars(message).update(ack=_nothing, reject=_nothing)
             return None
 

@@ -30,7 +30,7 @@ This limit bounds the burst after a standstill.
 NEARLY_DUE_S: Final = 0.005
 """A token that is due this soon counts as due, because placing a task again takes longer."""
 TOKEN_KEPT_S: Final = 2.0
-"""How long a token is kept for a task that does not come.
+"""Seconds for which a token is kept for a task that does not come.
 
 The task may be cancelled, or run on another node.
 """
@@ -43,7 +43,8 @@ class _Line:
     """The tasks of one name that this node has sent back, and the tokens that they have booked.
 
     booked: the time of each task's token, earliest first; at most the tokens of LONGEST_HOLD_S +
-    TOKEN_KEPT_S. next_s: the time of the first token that no task has booked.
+        TOKEN_KEPT_S.
+    next_s: the time of the first token that no task has booked.
     """
 
     bucket: Bucket
@@ -109,7 +110,7 @@ class RateLimits:
             self._lines.pop(name, None)
             return 0.0
         line = self._lines.get(name)
-        if line is None or line.bucket is not bucket:  # its limit was changed
+        if line is None or line.bucket is not bucket:  # the rate limit of the name was changed
             line = self._lines[name] = _Line(bucket)
         return line.hold_s(id, self._clock())
 
@@ -122,5 +123,5 @@ def without_bucket(name: str, consumer: Limited) -> Iterator[None]:
     try:
         yield
     finally:
-        if consumer.task_buckets[name] is None:  # else the limit was changed meanwhile
+        if consumer.task_buckets[name] is None:  # otherwise the limit was changed meanwhile
             consumer.task_buckets[name] = bucket

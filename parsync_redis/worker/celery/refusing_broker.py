@@ -61,7 +61,7 @@ def writable(transport: type) -> type:
                 if why := refusal(self.client.as_uri(), error):
                     self.close_connection(connection)
                     raise Refused(str(why)) from error
-            # nobody else knows this connection, and each of them leaves a channel open
+            # no other code closes this connection, and each lost connection leaves a channel open
             except BaseException:
                 self.close_connection(connection)
                 raise

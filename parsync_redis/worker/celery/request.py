@@ -76,7 +76,7 @@ class ReportedRequest(CeleryRequest):
         self._agent = agent
         self._run = run
         run.request = self
-        # for the task; Celery's worker would wait by `self.eta`
+        # the ETA is for the task; Celery's worker would wait if it were in `self.eta`
         self.request_dict["eta"] = place.get("eta")
         # Celery derives a class from this one that overrides both without super(): the instance's
         # come before those

@@ -55,7 +55,8 @@ def announce(store: Store, app: Celery, owed: Owed, send_event: SendEvent | None
         store.pipe_each([("lrange", key, -MAX_ANNOUNCED, -1) for key in keys])
     ):
         if isinstance(entries, Exception):
-            if not isinstance(entries, ServerUnreachable):  # what is away waits
+            # the entries of a server that is away wait
+            if not isinstance(entries, ServerUnreachable):
                 raise entries
         elif entries:
             try:
@@ -73,7 +74,7 @@ def put_back(store: Store, owed: Owed) -> None:
     for _ in range(len(owed)):
         try:
             _put_back(store.client, *owed.popleft(), owed)
-        except IndexError:  # another thread does the same
+        except IndexError:  # another thread has put back the last entry
             return
         except (RedisError, OSError) as error:
             _raise_unless_one_shards(store, error)
@@ -121,9 +122,9 @@ def _announce_shard(
     key = store.keys.queue("outbox", shard)
     done = 0
     try:
-        # changes nothing; a full server refuses it
+        # this command changes nothing; a full server refuses it
         client.zadd(store.keys.queue("changed", shard), {"": 0}, xx=True)
-    # it would take no result, and an entry taken from the list could not be put back
+    # a full server would take no result, and an entry taken from the list could not be put back
     except OutOfMemoryError:
         return done
     for entry in entries:

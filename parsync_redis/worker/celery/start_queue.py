@@ -29,7 +29,7 @@ from .delivery import Delivery
 log = logging.getLogger("parsync.agent")
 
 TURN_S: Final = 0.1
-"""How long a solo pool runs tasks before the event loop turns."""
+"""Seconds for which a solo pool runs tasks before the event loop turns."""
 
 
 class StartQueue:
@@ -124,4 +124,4 @@ class StartQueue:
                     self.delivery.deliver(run, message)
         finally:
             for run, _ in waiting:
-                reporter.ended(run, "again")  # the worker stops, and it has not begun
+                reporter.ended(run, "again")  # the worker stops, and the run has not begun

@@ -27,7 +27,7 @@ from .celery_types import Backend
 log = logging.getLogger("parsync.agent")
 
 BACKEND_PATIENCE_S: Final = 20.0
-"""How long a run waits for a backend that refuses.
+"""Seconds for which a run waits for a backend that refuses.
 
 Celery tries a backend whose connection is lost for the same time.
 """
@@ -122,7 +122,7 @@ def _watch(backend: Backend) -> Backend:
     def store_result(
         task_id: str, result: object, state: str, *args: object, **options: object
     ) -> object:
-        waits = state in states.ALL_STATES  # the others are a task's own, such as its progress
+        waits = state in states.ALL_STATES  # other states are a task's own, such as its progress
         return _store(
             partial(celery_store, task_id, result, state, *args, **options), backend, waits
         )
@@ -148,7 +148,7 @@ def _store(store: Callable[[], object], backend: Backend, waits: bool = True) ->
             backoff.well()
             be_patient_anew()
             return stored
-        except EncodeError:  # the result is what is wrong
+        except EncodeError:  # the result cannot be encoded: another try would fail too
             raise
         except Exception as error:
             why = refusal_to(backend.as_uri(), error) if isinstance(error, RedisError) else None

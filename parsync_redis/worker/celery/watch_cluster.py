@@ -31,16 +31,16 @@ from .celery_types import Worker
 log = logging.getLogger("parsync.agent")
 
 FIRST_LOOK_S: Final = 3.5
-"""How long after its start a node looks first: other processes have joined by then."""
+"""Seconds from the start of a node to its first look: by then other processes have joined."""
 
 LOOK_IN_TROUBLE_S: Final = 2.0
-"""How often a node looks while there is no scheduler or the server refuses."""
+"""Interval at which a node looks while there is no scheduler or the server refuses, in seconds."""
 
 LOOK_WHEN_WELL_S: Final = 5.0
-"""How often a node looks while all is well."""
+"""Interval at which a node looks while all is well, in seconds."""
 
 REPEAT_S: Final = 300.0
-"""How often a node repeats a warning."""
+"""Interval at which a node repeats a warning, in seconds."""
 
 MAX_NAMES_SHOWN: Final = 5
 """Maximum number of task names that a warning lists."""
@@ -85,7 +85,8 @@ class WatchStep(bootsteps.StartStopStep):
                 settings, level if level in ("debug", "info", "warning", "error") else "info"
             )
             self.beside.start()
-            # after the agent: the scheduler places elsewhere what it gives back
+            # the scheduler stops after the agent, because it places elsewhere the tasks that the
+            # agent gives back
             call_when_stopped(worker.blueprint, self.beside.stop)
         if agent is not None:
             self.watcher = Watcher(agent)
@@ -225,7 +226,7 @@ class Watcher(threading.Thread):
     def _drain_terms(self) -> str:
         """Return the terms of this node's drain, '' if it is not drained."""
         partition = self.agent.node.partition
-        if partition < 0:  # it has not registered yet
+        if partition < 0:  # the node has not registered yet
             return ""
         keys = [self.store.keys.partition(partition, kind) for kind in ("nodes", "notes")]
         replies = self.store.pipe([("hget", key, self.node) for key in keys])

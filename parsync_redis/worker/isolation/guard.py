@@ -17,7 +17,7 @@ import sys
 IGNORED = ("INT", "TERM", "HUP", "QUIT", "TSTP", "TTIN", "TTOU", "USR1", "USR2")
 """Signals that are meant for the worker, which may go on for a while."""
 FIRST_LINE_S = 60.0
-"""How long the guard waits for its first line, which a worker writes at once."""
+"""Seconds for which the guard waits for its first line, which a worker writes at once."""
 
 
 def main() -> None:

@@ -23,9 +23,9 @@ from .guarding import LEAVE, Guarded
 PACKAGES: Final = ("redis", "hiredis", "parsync_redis")
 """The packages that the guard imports, besides Python's own modules."""
 GUARD_START_S: Final = 60.0
-"""A guard that is not ready after this is killed, and another is started."""
+"""Seconds after which a guard that is not ready is killed, and another guard is started."""
 GUARD_END_S: Final = 10.0
-"""A guard that has not ended after this is killed: its log may take no more lines."""
+"""Seconds after which a guard that has not ended is killed: its log may take no more lines."""
 GUARD_WAIT_S: Final = GUARD_START_S + GUARD_END_S
 """The longest time for which a worker waits for the end of a guard and the start of the next."""
 DEAF: Final = "its guard has stopped reading"
@@ -35,8 +35,8 @@ DEAF: Final = "its guard has stopped reading"
 class GuardProcess:
     """A guard that was started.
 
-    tie: the path of the pipe to which runs tie themselves. words: the guard's reason for its end,
-    '' if it gave none.
+    tie: the path of the pipe to which runs tie themselves.
+    words: the guard's reason for its end, '' if it gave none.
     """
 
     def __init__(self, guarded: Guarded) -> None:
@@ -134,7 +134,7 @@ class GuardProcess:
 
         So this thread never waits for the guard.
         """
-        with suppress(BrokenPipeError):  # it has ended
+        with suppress(BrokenPipeError):  # the guard has ended
             if self._input.write(line) != len(line):
                 self.words = DEAF
                 self._process.kill()

@@ -40,7 +40,7 @@ log = logging.getLogger("parsync.guard")
 LEAVE: Final = b"leave"
 """The last line that the worker sends: renew no more."""
 WORKER_CHECK_S: Final = 1.0
-"""How often the guard looks for its worker while there is nothing to renew."""
+"""Interval at which the guard looks for its worker while there is nothing to renew, in seconds."""
 _REFUSED: Final = {
     "lapsed": "the server has given the node up",
     "superseded": "another worker has registered as this node",
@@ -51,9 +51,11 @@ _REFUSED: Final = {
 class Guarded:
     """The facts about a worker that its guard needs.
 
-    url, cluster, retention_s, max_starts: the settings of the store. standstill_s: the seconds
-    without a sign of life after which the guard ends. shards: the number of shards of the queue.
-    worker: the id of the worker's process. log_file: the guard's log, '' for its standard error.
+    url, cluster, retention_s, max_starts: the settings of the store.
+    standstill_s: the seconds without a sign of life after which the guard ends.
+    shards: the number of shards of the queue.
+    worker: the id of the worker's process.
+    log_file: the guard's log, '' for its standard error.
     log_format: text or json.
     """
 
@@ -106,7 +108,8 @@ class Guard:
                     return
                 self._hear(words)
             due = self._order.inc and time.monotonic() >= self._due_s
-            if due and os.getppid() == self._guarded.worker:  # it may have ended during the wait
+            # the worker may have ended during the wait
+            if due and os.getppid() == self._guarded.worker:
                 self._turn(self._order)
 
     def _hear(self, words: bytes) -> None:
@@ -121,7 +124,7 @@ class Guard:
             if line == LEAVE:
                 self._trouble = "its worker shuts down"
                 self._tell("left")
-            # at once, so that a worker that wakes up gets tasks again
+            # the node is trusted at once, so that a worker that wakes up gets tasks again
             elif self._order != before or woke_up:
                 self._due_s = self._heard_s
                 if self._order.lease_s != before.lease_s:
@@ -153,7 +156,7 @@ class Guard:
         except (ParsyncError, RedisError, OSError) as error:
             self._trouble = str(error)
             self._due_s = time.monotonic() + self._backoff.pause_s(error)
-        except Exception:  # whatever it is, the lease must go on being renewed
+        except Exception:  # after any error the lease must go on being renewed
             log.exception("the guard of node %s: unexpected", self._guarded.node)
 
     def _say(self, why: str, order: Order) -> None:
@@ -187,7 +190,7 @@ class Guard:
             )
         else:
             log.info("the guard of node %s ends: %s", self._guarded.node, why)
-        self._tell("ends", why=why[:1000])  # what a pipe takes as a whole
+        self._tell("ends", why=why[:1000])  # a pipe takes a line of this length as a whole
         self._lines.stop()
         os._exit(1)
 
@@ -209,7 +212,7 @@ def log_to(guarded: Guarded) -> QueueListener:
     if guarded.log_file:
         try:
             handler = WatchedFileHandler(guarded.log_file)
-        except OSError as error:  # the worker may have opened it as another user
+        except OSError as error:  # the worker may have opened the file as another user
             sys.stderr.write(f"the guard logs here, as it cannot open the log: {error}\n")
     line = "[%(asctime)s: %(levelname)s/Guard] %(message)s"
     handler.setFormatter(formatter_of(guarded.log_format, line, lambda: {"node": guarded.node}))

@@ -81,7 +81,7 @@ def open_locks(file: Path | str, slots: Iterable[int]) -> int:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(slot))
     except OSError as error:
         os.close(descriptor)
-        # EAGAIN or EACCES: another process holds it
+        # EAGAIN or EACCES: another process holds the lock
         if isinstance(error, BlockingIOError | PermissionError):
             raise SlotBusy(slot) from None
         raise

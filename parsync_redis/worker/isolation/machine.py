@@ -84,7 +84,8 @@ class Isolation:
 class MachineIsolation(Isolation):
     """Isolation by a file of locks and a guard.
 
-    file_of: returns the path of the file for a cluster's id. one_at_a_time: see RunIsolation.
+    file_of: returns the path of the file for a cluster's id.
+    one_at_a_time: see RunIsolation.
     """
 
     def __init__(
@@ -112,7 +113,8 @@ class MachineIsolation(Isolation):
             guard.read_messages()
             why = guard.words or "its guard was killed"
             log.warning("%s: what ran was killed, and goes back", why)
-            self._ended[guard.tie] = why  # first: another thread may ask in the meantime
+            # noted first, because another thread may ask in the meantime
+            self._ended[guard.tie] = why
             self._keeps = False
             self._guard = None
             guard.end()
@@ -121,7 +123,7 @@ class MachineIsolation(Isolation):
             guard = GuardProcess(
                 replace(self._guarded, worker=os.getpid(), log_file=log_file(), log_level=level)
             )
-            # fails here on a machine that cannot do it, before any run is started
+            # on a machine that cannot tie a process, this fails before any run is started
             with tied(guard.tie):
                 self._guard = guard
 

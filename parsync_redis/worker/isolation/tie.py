@@ -58,11 +58,11 @@ def tied(guard: str) -> Iterator[None]:
         fcntl.fcntl(tie, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
         watched = select.poll()
         watched.register(tie, 0)
-        if watched.poll(0):  # the guard died after the open and before the signal was set
+        if watched.poll(0):  # the guard died between the open and the setting of the signal
             raise OSError(errno.EPIPE, "the guard is gone")
         yield
     finally:
-        # children may have inherited it, and keep it open
+        # children may have inherited the descriptor, and keep it open
         fcntl.fcntl(tie, fcntl.F_SETFL, os.O_NONBLOCK)
         os.close(tie)
 

@@ -49,14 +49,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("parsync.agent")
 
 THREAD_JOIN_S = 10.0
-"""How long a worker that stops waits for each thread of its agent."""
+"""Seconds for which a worker that stops waits for each thread of its agent."""
 
 
 class Agent:
     """The agent of one worker process.
 
-    port: the worker around the agent. isolation: None to isolate no run. nudge: a function that
-    has the event loop start the waiting runs.
+    port: the worker around the agent.
+    isolation: None to isolate no run.
+    nudge: a function that has the event loop start the waiting runs.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Agent:
             return
         self.starter.hand_back("its worker shuts down")
         self.node.stop()
-        if self.reporter.ident is None:  # it was never started
+        if self.reporter.ident is None:  # the thread was never started
             return
         self.reporter.close()
         for thread in self._threads:

@@ -28,11 +28,14 @@ from .runs import Run
 log = logging.getLogger("parsync.agent")
 
 QUICK_FAILURE_S: Final = 1.0
-"""A failure counts for a streak if its run was shorter than this or than its name's mean run."""
+"""Seconds: a failure counts for a streak if its run was shorter, or below its name's mean."""
 MIN_RUNS_KNOWN: Final = 5
-"""With fewer runs before a streak, two failures are a surprise: the usual rate is not known."""
+"""Number of runs before a streak from which the usual rate of failures is known.
+
+With fewer runs, two failures in a row are a surprise.
+"""
 NODE_STREAK: Final = 5
-"""After so many failures in a row, of any names, the node is to blame.
+"""Number of failures in a row, of any names, from which the node is to blame.
 
 Then a name is held back at its first failure.
 """
@@ -45,7 +48,7 @@ A node that is no faster than other nodes swallows nothing then. The pause is FI
 few tasks of the name have succeeded here.
 """
 UNANSWERED_S: Final = 4.0
-"""How long a name is held back at least if no other node reports how such tasks end.
+"""Least seconds for which a name is held back if no other node reports such tasks.
 
 A lease or twice the run time of such tasks counts if that is longer, because other nodes may run
 their first such task now. A node reports five times a lease, and its second report is the first
@@ -60,7 +63,7 @@ By then the schedulers know that its name is held back here.
 MAX_STREAK_IDS: Final = 1000
 """Maximum number of tasks of a streak whose ids are kept."""
 MAX_TALLIED_RUNS: Final = 200
-"""A tally with more runs than this is halved, so that recent runs count more."""
+"""Number of runs above which a tally is halved, so that recent runs count more."""
 
 NameCounts = tuple[str, int, int, int, int]
 """A name, its new runs and failures, the length of its streak, and the ms left of its hold."""
@@ -70,13 +73,17 @@ NameCounts = tuple[str, int, int, int, int]
 class Tally:
     """The runs of one name here: those before the streak, and the streak of failures at the end.
 
-    runs, failed: the runs before the streak, and the failures among them. good_s: the sum of the
-    run times of successes. length: the number of failures in the streak. since_s: when the streak
-    began (monotonic seconds). ids: the tasks of the streak. new_runs, new_failures: the runs and
-    failures that were not reported. elsewhere: the reports of other nodes. pause_s: the pause of
-    the hold, 0 if the name is not held back. until_s: when the next task may run in spite of the
-    hold. is_tried: that task runs, and its failure is a try. told_s: the end of the hold that was
-    reported, None if the report may be lost.
+    runs, failed: the runs before the streak, and the failures among them.
+    good_s: the sum of the run times of successes.
+    length: the number of failures in the streak.
+    since_s: when the streak began (monotonic seconds).
+    ids: the tasks of the streak.
+    new_runs, new_failures: the runs and failures that were not reported.
+    elsewhere: the reports of other nodes.
+    pause_s: the pause of the hold, 0 if the name is not held back.
+    until_s: when the next task may run in spite of the hold.
+    is_tried: that task runs, and its failure is a try.
+    told_s: the end of the hold that was reported, None if the report may be lost.
     """
 
     runs: int = 0
@@ -263,7 +270,7 @@ class Failures:
             now_s = time.monotonic()
             for name, tally in self._names.items():
                 if len(counts) == MAX_BATCH:
-                    break  # the next report has the other names
+                    break  # the next report has the names that are left
                 streak = tally.length if tally.is_surprise or all_fail else 0
                 until_s = tally.until_s if self._is_held(name, tally, now_s) else 0.0
                 held_ms = ceil(1000 * max(0.0, until_s - now_s))

@@ -24,8 +24,8 @@ SILENT_LEASES: Final = 0.5
 class Order:
     """The lease that a worker wants kept. Each order is a sign of life of the worker.
 
-    partition, inc: the partition and the incarnation with which the node is registered. still: why
-    the node is suspect, '' if it is not.
+    partition, inc: the partition and the incarnation with which the node is registered.
+    still: why the node is suspect, '' if it is not.
     """
 
     partition: int
@@ -47,8 +47,8 @@ class Order:
 class Report:
     """The server's reply to a renewal of this incarnation.
 
-    word: ok, lapsed or superseded. state, drain: the fields of the node's record, if the word is
-    ok.
+    word: ok, lapsed or superseded.
+    state, drain: the fields of the node's record, if the word is ok.
     """
 
     word: str
@@ -83,8 +83,10 @@ class LeaseKeeper:
     def judge(self, store: Store, order: Order, silent_s: float, state: str) -> str:
         """Mark the node suspect or trusted; return why it is suspect, '' if it is not.
 
-        The tasks that a silent worker has not begun go back. silent_s: seconds since the last sign
-        of life. state: of the node's record.
+        The tasks that a silent worker has not begun go back.
+
+        silent_s: seconds since the last sign of life.
+        state: of the node's record.
         """
         commands = store.commands
         why = order.still

@@ -59,7 +59,7 @@ class LookAhead:
                 self._lately.append(max(seconds, times.p95_ms / 1000))
 
     def recall(self, before: Mapping[str, RunTimes]) -> None:
-        """Adopt the run times that nodes had learnt before this one started."""
+        """Adopt the run times that nodes had learnt before this node started."""
         with self._lock:
             for name, times in before.items():
                 self.times.setdefault(name, times)

@@ -15,7 +15,7 @@ from typing import Final
 log = logging.getLogger("parsync.agent")
 
 BEAT_S: Final = 0.2
-"""How often the event loop says that it turns."""
+"""Interval at which the event loop says that it turns, in seconds."""
 STUCK_LEASES: Final = 2
 """The renewing thread is stuck if it has not turned for so many leases."""
 
@@ -93,7 +93,7 @@ def whereabouts(thread: threading.Thread | None = None) -> str:
     The sentence names the innermost function that is not of the standard library.
     """
     if thread is not None and not thread.is_alive():
-        return "it has ended"  # and another thread may have its number
+        return "it has ended"  # the thread has ended, and another thread may have its number
     frame = sys._current_frames().get((thread or threading.main_thread()).ident or 0)
     while frame is not None and frame.f_back is not None and _of_stdlib(frame.f_code.co_filename):
         frame = frame.f_back

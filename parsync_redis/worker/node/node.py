@@ -61,9 +61,10 @@ FLAGS = (
 class NodeSpec:
     """The offer of a worker that is a node.
 
-    tasks: the tasks that the worker's app knows. room: the number of waiting seats behind the
-    slots. devices: the node's devices, and the variables in which runs find theirs. most_slots: the
-    slots of the flag, else no limit: the slots follow the number of processes.
+    tasks: the tasks that the worker's app knows.
+    room: the number of waiting seats behind the slots.
+    devices: the node's devices, and the variables in which runs find theirs.
+    most_slots: the slots of the flag, else no limit: the slots follow the number of processes.
     """
 
     name: str
@@ -82,7 +83,7 @@ class NodeSpec:
     def tell(self, store: Store) -> None:
         """Tell each shard of the queue what the node offers.
 
-        The reconciler tells a shard that is away now, later.
+        A shard that is away is told later, by the reconciler.
         """
         (answer,) = store.run_each([store.commands.offer(self.name, self.offer.text, self.tasks)])
         if isinstance(answer, Exception) and not (store.several and isinstance(answer, AWAY)):
@@ -96,8 +97,9 @@ class NodeSpec:
     def follow(self, processes: int | None, queues: Collection[str] | None) -> None:
         """Adapt the slots to the processes of the pool, and the labels to the queues.
 
-        None leaves the slots or the labels as they are. A pool without processes leaves the slots
-        as well: the node is suspect until the pool has a process.
+        processes: None or 0 leaves the slots as they are. At 0 the node is suspect until the pool
+        has a process.
+        queues: None leaves the labels as they are.
         """
         slots = self.offer.slots
         labels = self.offer.labels
@@ -138,8 +140,8 @@ def _values(flag: str, words: Iterable[str] | None) -> dict[str, str]:
 def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, str]) -> NodeSpec:
     """Return what the worker offers by its flags; raises InvalidInput.
 
-    flags: the options of the worker that are set. flag_names: for each option the flag or variable
-    by which the user set it, for messages.
+    flags: the options of the worker that are set.
+    flag_names: for each option the flag or variable by which the user set it, for messages.
     """
     score = 1.0 if flags.get("parsync_score") is None else float(flags["parsync_score"])
     if not -1e9 < score < 1e9:

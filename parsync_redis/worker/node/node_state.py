@@ -16,7 +16,7 @@ from .runs import RunKey, Runs
 log = logging.getLogger("parsync.agent")
 
 BEFORE_CLUSTER_S: Final = 1.0
-"""How often a node asks whether its cluster exists by now."""
+"""Interval at which a node asks whether its cluster exists by now, in seconds."""
 LEAVING_S: Final = 0.2
 """The longest pause of a thread while the worker shuts down."""
 
@@ -24,8 +24,9 @@ LEAVING_S: Final = 0.2
 class Offered(NamedTuple):
     """The offer of a node, as it was told to the server.
 
-    note: the score and the offer, as `set_node` takes them. empty: the pool has no process. behind:
-    the runs that hold slots behind the offered slots.
+    note: the score and the offer, as `set_node` takes them.
+    empty: the pool has no process.
+    behind: the runs that hold slots behind the offered slots.
     """
 
     note: str
@@ -37,11 +38,16 @@ class AgentState:
     """The state of a node: its offer, its runs, its registration, and whether it takes tasks.
 
     partition, inc: the partition and the incarnation with which the node is registered; -1 and 0
-    before. leaving: the worker shuts down. said_leaving: the server knows that. stalled: why no
-    task starts here, because of the event loop or the pool; '' if tasks start. drained: an operator
-    drains the node. broker_lost: the worker deals with the loss of its broker's connection now.
-    failures: the failures in a row on this node. ahead: the node's look-ahead. seats_open: the
-    number of waiting seats that incarnation seats_of has opened, -1 if the number is not known.
+        before.
+    leaving: the worker shuts down.
+    said_leaving: the server knows that.
+    stalled: why no task starts here, because of the event loop or the pool; '' if tasks start.
+    drained: an operator drains the node.
+    broker_lost: the worker deals with the loss of its broker's connection now.
+    failures: the failures in a row on this node.
+    ahead: the node's look-ahead.
+    seats_open: the number of waiting seats that incarnation seats_of has opened, -1 if the number
+        is not known.
     told_offer: the offer that the server has, None while the server is being told.
     """
 

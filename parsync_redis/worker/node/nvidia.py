@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 SMI: Final = "nvidia-smi"
 SMI_S: Final = 30.0
-"""How long nvidia-smi may take: without its daemon it loads the driver first."""
+"""Seconds that nvidia-smi may take: without its daemon it loads the driver first."""
 
 _SICK: Final = re.compile(r"is lost|requires reset", re.IGNORECASE)
 _CARD: Final = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)\s]+)\)")
@@ -21,9 +21,11 @@ _SLICE: Final = re.compile(r"MIG \S+\s+Device\s+(\d+): \(UUID: (MIG-[^)\s]+)\)")
 class Gpu:
     """A card, or a slice of a card.
 
-    card: the number of the card, by the PCI bus, as nvidia-smi counts. card_uuid: the card's UUID,
-    'GPU-...'. uuid: the card's UUID, or for a slice 'MIG-...'. old_id: the slice's name in drivers
-    before R470, 'MIG-GPU-UUID/1/0'. memory_mib: "" if the memory is unknown.
+    card: the number of the card, by the PCI bus, as nvidia-smi counts.
+    card_uuid: the card's UUID, 'GPU-...'.
+    uuid: the card's UUID, or for a slice 'MIG-...'.
+    old_id: the slice's name in drivers before R470, 'MIG-GPU-UUID/1/0'.
+    memory_mib: "" if the memory is unknown.
     """
 
     card: str

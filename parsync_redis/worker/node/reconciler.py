@@ -84,7 +84,7 @@ class Reconciler:
             and offered is self._node.told_offer
             and offered.note == self._node.spec.note
         ):
-            # not while the renewer tells another offer: the record may have either
+            # while the renewer tells another offer, the record may have the old or the new offer
             self._correct(store, node)
         damaged: list[str] = []
         leases = store.leases(self._node.partition, [node], damaged)
@@ -106,7 +106,7 @@ class Reconciler:
             log.warning(
                 "node %s: its record says what it does not offer: it is corrected", node.name
             )
-        # what ran behind the slots may have ended
+        # the runs behind the slots may have ended
         if differs or record.state == "leaving" or record.shut_slots:
             store.run(
                 store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)

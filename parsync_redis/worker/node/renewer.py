@@ -28,9 +28,9 @@ from .worker_port import WorkerPort
 log = logging.getLogger("parsync.agent")
 
 LOG_WAITING_S: Final = 3.0
-"""How often a node that is not up logs the reason."""
+"""Interval at which a node that is not up logs the reason, in seconds."""
 NEWS_CHECK_S: Final = 0.1
-"""How often the renewer looks for messages of the guard."""
+"""Interval at which the renewer looks for messages of the guard, in seconds."""
 
 
 class Renewer:
@@ -91,7 +91,7 @@ class Renewer:
                     self._port.stop(cold=False)
                     return
             except Exception:
-                # whatever it is, the lease must go on being renewed
+                # after any error the lease must go on being renewed
                 log.exception("node %s: unexpected", node.name)
             try:
                 self._wait(pause_s)
@@ -153,7 +153,7 @@ class Renewer:
         offered = self._offered()
         partition = self._deal(store, config)
         node.told_offer = None
-        spec.tell(store)  # first, so that no submit is refused
+        spec.tell(store)  # the offer is told first, so that no submit is refused
         inc, _ = store.run(
             commands.register_node(
                 partition, spec.name, node.inc, spec.score, spec.offer.text, spec.room
@@ -221,7 +221,7 @@ class Renewer:
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
             node.said_leaving = True
         order = Order(node.partition, node.inc, config.lease_s, node.stalled)
-        # before the server is told: after an error the next try comes after a pause
+        # noted before the server is told: after an error the next try comes after a pause
         self._seen = self._offered()
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
@@ -236,7 +236,7 @@ class Renewer:
         """
         node = self._node
         if report.inc != node.inc:
-            return True  # it is about an earlier incarnation
+            return True  # the report is about an earlier incarnation
         if report.word == "superseded":
             log.critical("another worker has registered as node %s: this one stops", node.name)
             self.end_runs(node.runs.open())
@@ -254,12 +254,12 @@ class Renewer:
         if report.state == "up" or node.stalled == NO_PROCESS:
             how = "suspect" if node.stalled else "drained" if node.drained else "up"
             self._health.renew(time.monotonic(), f"node {node.name} is {how}")
-        if node.leaving and report.state == "up":  # the server has lost it
+        if node.leaving and report.state == "up":  # the server has lost the state `leaving`
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])
         if report.drain == "2":  # the deadline of its drain is over
             self.end_runs(node.runs.open(), "recalled")
-        # only now: without a lease that is kept nothing would be started
+        # tasks are accepted only now: without a lease no run may start
         if self._listens != node.inc:
             self._listens = node.inc
             self._port.listen()

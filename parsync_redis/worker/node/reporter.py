@@ -33,19 +33,20 @@ from .runs import Run, Runs
 log = logging.getLogger("parsync.agent")
 
 OCCUPIED_CHECK_S: Final = 0.2
-"""How often an occupied slot is checked."""
+"""Interval at which an occupied slot is checked, in seconds."""
 LAST_TRIES: Final = 7
 """How often a worker that stops tries a server that does not answer: for some three seconds."""
 KILLED_PROCESS_S: Final = 1.0
-"""How long a killed process may take to end; the log names a process that lives longer."""
+"""Seconds that a killed process may take to end; the log names a process that lives longer."""
 
 
 class Reporter(Duty):
     """Reports outcomes to Redis, frees slots, and takes the runs out of the table.
 
     start_next: a function that reports runs together with the start of waiting runs; this thread
-    reports the runs that the function leaves. nudge: starts the waiting runs, now that slots are
-    free. tell: reports failures in a row, if that is due.
+        reports the runs that the function leaves.
+    nudge: starts the waiting runs, now that slots are free.
+    tell: reports failures in a row, if that is due.
     """
 
     def __init__(
@@ -222,7 +223,7 @@ class Reporter(Duty):
                 self._backoff.well()
                 break
             if not isinstance(trouble, ParsyncError | RedisError | OSError):
-                # they wait all the same
+                # the runs wait all the same
                 log.exception("outcomes could not be reported: unexpected", exc_info=trouble)
             tries += 1
             pause_s = self._backoff.pause_s(trouble)

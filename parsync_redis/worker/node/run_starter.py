@@ -53,7 +53,7 @@ class Starter:
             return []
         answers = self._ask(self._store, [], runs, len(runs))
         started = [(run, message) for run, word, message in answers if word != "refused"]
-        if len(started) < len(answers):  # a refused run kept later doorbells from its slots
+        if len(started) < len(answers):  # a refused run kept the slots from later doorbells
             with _keeping(started):
                 started += self.answer(
                     [bell for bell, run in zip(bells, entered, strict=True) if not run]
@@ -76,18 +76,20 @@ class Starter:
         """Report ended runs and ask to start others, in one round trip; return the answers.
 
         An attempt that has ended here before is not started again: its outcome is reported again,
-        and its answer is "refused". ended: the runs to report. runs: the runs to start, of which
-        `most` may start. slots: the slots that the started runs get, before the slots of ended runs
-        are freed.
+        and its answer is "refused".
+
+        ended: the runs to report.
+        runs: the runs to start, of which `most` may start.
+        slots: the slots that the started runs get, before the slots of ended runs are freed.
         """
-        first = set(map(id, runs[:most]))  # of several shards those that were named first
+        first = set(map(id, runs[:most]))  # on several shards, the tasks that are named first
         shares = [share for _, share in store.keys.by_shard(runs, _task_of)]
         starts = []
         for share in shares:
             may_start = sum(id(run) in first for run in share)
             starts.append(store.commands.start([run.place for run in share], may_start))
         reports = outcomes(store.commands, ended)
-        # a first attempt has none before it
+        # before a first attempt there is no other attempt
         later = [run for run in runs if not run.place.attempt.startswith("1@")]
         records = (
             [store.commands.read_tasks([run.place.task for run in later], extras=False)]
@@ -174,7 +176,7 @@ class Starter:
                 while (
                     answers := self._start_chosen(store, over, started)
                 ) and "refused" in answers:
-                    over = []  # a refused run of another shard kept its slot from the others
+                    over = []  # a refused run of another shard kept its slot from other runs
             return started
 
     def _start_chosen(self, store: Store, over: list[Run], started: Started) -> list[str]:

@@ -25,22 +25,30 @@ KEPT_PASSES: Final = 10
 class Run:
     """An attempt that this process has asked to start.
 
-    request: the worker's request, None before. outcome: how the run ended, '' while it has not.
-    ending: the signal by which the agent has ended the run, or "recalled". unwanted: "cancelled" or
-    "recalled" if the run must not be handed to the worker any more; any thread may set this. flaw:
-    what is wrong with the message or the result. unstored: the result backend did not take the
-    result, which the results outbox tells later. why: why the run was lost or did not begin.
-    is_reported: the server knows the outcome. delay_ms: how long a recalled task must wait before
-    its next take. unbegun: the run was recalled before it began, and its task was ready all the
-    time. left_s: since when a process of the ended run is known to live in its slots (monotonic
-    seconds), -1 once that was logged. waits: the run waits at the worker, and nobody has asked to
-    start it. due_s: when a waiting run is handed back. given_slots: the slots in which the task
-    runs, if they are not the place's. name: the task's name. handed_s: when the run was handed to
-    the worker. began_s: when the pool began the run, 0 while it waits for a process or a thread.
-    freeing: the release of the slots was asked for. failed: whether the function failed, None if
-    the end says nothing about this node. redelivered: an earlier run of the task's message had
-    begun. before: the same attempt as it ended here, if the server has lost its outcome, which is
-    then reported again.
+    request: the worker's request, None before.
+    outcome: how the run ended, '' while it has not.
+    ending: the signal by which the agent has ended the run, or "recalled".
+    unwanted: "cancelled" or "recalled" if the run must not be handed to the worker any more; any
+        thread may set this.
+    flaw: what is wrong with the message or the result.
+    unstored: the result backend did not take the result, which the results outbox tells later.
+    why: why the run was lost or did not begin.
+    is_reported: the server knows the outcome.
+    delay_ms: how long a recalled task must wait before its next take.
+    unbegun: the run was recalled before it began, and its task was ready all the time.
+    left_s: since when a process of the ended run is known to live in its slots (monotonic seconds),
+        -1 once that was logged.
+    waits: the run waits at the worker, and nobody has asked to start it.
+    due_s: when a waiting run is handed back.
+    given_slots: the slots in which the task runs, if they are not the place's.
+    name: the task's name.
+    handed_s: when the run was handed to the worker.
+    began_s: when the pool began the run, 0 while it waits for a process or a thread.
+    freeing: the release of the slots was asked for.
+    failed: whether the function failed, None if the end says nothing about this node.
+    redelivered: an earlier run of the task's message had begun.
+    before: the same attempt as it ended here, if the server has lost its outcome, which is then
+        reported again.
     """
 
     place: Place
@@ -100,7 +108,7 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: dict[RunKey, Run] = {}
-        # each with the pass in which it left the table, the oldest first
+        # each outcome with the pass in which its run left the table, the oldest first
         self._told: dict[RunKey, tuple[int, Run]] = {}
         self._passes = 0
         self._reserved: set[int] = set()

@@ -23,9 +23,9 @@ from .run_starter import Starter
 log = logging.getLogger("parsync.agent")
 
 OPEN_CHECK_S: Final = 0.02
-"""How often the keeper looks while waiting seats are open."""
+"""Interval at which the keeper looks while waiting seats are open, in seconds."""
 SHUT_CHECK_S: Final = 0.1
-"""How often the keeper looks while waiting seats are shut and a task runs."""
+"""Interval at which the keeper looks while waiting seats are shut and a task runs, in seconds."""
 
 
 class SeatKeeper(Duty):
@@ -78,17 +78,18 @@ class SeatKeeper(Duty):
                 self._set(store)
             finally:  # also while the partition's primary is away
                 self._starter.hand_back(why)
-            if self._unread:  # no more tasks come: the seats are shut
+            if self._unread:  # the seats are shut, so no more tasks come
                 self._reconciler.give_back_unread(store, why)
                 self._unread = False
         elif node.runs.waiting() and node.runs.idle(node.ahead.slots):
-            self._nudge()  # a slot that was occupied is free, or a request was lost
+            self._nudge()  # an occupied slot has become free, or a request was lost
         self._set(store)
 
     def _why_not(self, now_s: float) -> str:
-        """Return why nothing may wait here now, '' if it may.
+        """Return why no task may wait behind the node's slots now, '' if tasks may wait.
 
-        A solo pool hears no doorbell while a task runs.
+        A waiting task is late when its due time has passed; a running one, when it takes longer
+        than was expected. A solo pool hears no doorbell while a task runs.
         """
         node = self._node
         runs = self._node.runs
@@ -106,7 +107,7 @@ class SeatKeeper(Duty):
         inc = node.inc
         if inc and not node.leaving and (inc, seats) != (node.seats_of, node.seats_open):
             if seats or node.seats_open:  # a node that has just registered has none open
-                # it is not known: the answer may be lost
+                # the number is not known: the answer may be lost
                 node.seats_of = inc
                 node.seats_open = -1
                 store.run(

@@ -38,7 +38,7 @@ MAX_WAITING_SPANS: Final = 1000
 CHOICE_S: Final = 1.0
 """Time from the begin of a run until its scheduler has noted why it chose the place."""
 SPANS_JOIN_S: Final = 5.0
-"""How long a worker that stops waits for the last spans."""
+"""Seconds for which a worker that stops waits for the last spans."""
 NS: Final = 1_000_000
 """Nanoseconds of a millisecond: spans count in these."""
 
@@ -47,7 +47,8 @@ NS: Final = 1_000_000
 class BegunRun:
     """A run that has begun, and the trace to which it belongs.
 
-    due_s: when the scheduler's choice is read (monotonic seconds). task: the task's record.
+    due_s: when the scheduler's choice is read (monotonic seconds).
+    task: the task's record.
     """
 
     place: Place

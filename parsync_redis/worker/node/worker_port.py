@@ -16,8 +16,10 @@ from ...store.store import Store
 class WorkerFacts:
     """The facts about a worker from which its node's offer follows.
 
-    hostname: the worker's name, the node's default name. pool: the kind of its pool. concurrency:
-    the number of tasks that the pool runs at the same time, with an autoscaler the highest number.
+    hostname: the worker's name, the node's default name.
+    pool: the kind of its pool.
+    concurrency: the number of tasks that the pool runs at the same time, with an autoscaler the
+        highest number.
     """
 
     hostname: str

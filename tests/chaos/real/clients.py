@@ -164,9 +164,9 @@ class Client(Submitter):
         self._client.close()
 
     def _submit(self, id: str) -> None:
-        """Submit until it is acknowledged: the same id is the same task.
+        """Submit a task until the submit is acknowledged: the same id is the same task.
 
-        Now and then it gives up, and never knows.
+        Now and then the client gives up, and never knows whether the task was submitted.
         """
         task = self.make(self._dice)
         while True:
@@ -214,7 +214,8 @@ class Watcher(threading.Thread):
         commands = self._store.commands
         calls = [commands.read_tasks(ids[:500], False) for _, ids in reads]
         for (_, ids), records in zip(reads, self._store.run_each(calls), strict=True):
-            if not isinstance(records, ParsyncError):  # else its server is away: later
+            # an error means that the server is away: the tasks are read later
+            if not isinstance(records, ParsyncError):
                 for id, record in zip(ids[:500], records, strict=True):
                     self._book.see(id, "" if record.state == TaskState.GONE else record.state)
 

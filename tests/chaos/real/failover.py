@@ -1,6 +1,4 @@
-"""Kill primaries, stop them, or kill them while their replicas lag, and check what it costs tasks
-and the others.
-"""
+"""Kill primaries, stop them, or kill them while their replicas lag; check what that costs tasks and other primaries."""
 
 from __future__ import annotations
 
@@ -40,10 +38,10 @@ from .steady import Marker, Steady
 
 CLIENTS: Final = 4
 LAG_S: Final = 0.6
-"""How long a replica gets nothing before its primary is killed."""
+"""Seconds for which a replica gets no writes before its primary is killed."""
 STOP_S: Final = 6.0
 QUIET_S: Final = 10.0
-"""How long all is well before the first outage, and after each."""
+"""Seconds without a fault before the first outage, and after each outage."""
 
 
 @dataclass(slots=True)

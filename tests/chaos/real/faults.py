@@ -26,7 +26,7 @@ from .stack import LEASE_S, Member, Stack, children, send
 
 MOST_WORKERS: Final = 2
 MOST_SCHEDULERS: Final = 2
-"""How many of a kind a fault may be upon at one time: some must be there to take over."""
+"""Maximum numbers of workers, and of schedulers, under a fault at one time: some must be there to take over."""
 
 
 class Storm:
@@ -253,7 +253,7 @@ class Storm:
     # -- the server --------------------------------------------------------------------------------
 
     def kill_server(self) -> str | None:
-        """Send Send SIGKILL to the server; it starts again on its files."""
+        """Send SIGKILL to the server; the server starts again on its files."""
         if self._server_busy:
             return None
         self._server_busy = True
@@ -358,7 +358,7 @@ FAULTS: Final[dict[str, tuple[float, Callable[[Storm], str | None]]]] = {
     "rewrite append-only file": (0.5, Storm.rewrite),
     "memory full": (1.0, Storm.fill_memory),
 }
-"""The faults: their frequency, and the function that causes each.
+"""The faults: the frequency of each, and the function that causes it.
 
-It returns a text, or None if it cannot now.
+The function returns a text, or None if it can cause no fault now.
 """

@@ -37,12 +37,12 @@ class Event:
 
     @property
     def task(self) -> str:
-        """Whom it is about."""
+        """Return the task of the event."""
         return self.item.get("task") or self.item["id"]
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Where: node, slot, incarnation."""
+        """Return node, slot and incarnation."""
         return self.item.get("node", ""), self.item.get("slot", ""), self.item.get("inc", "")
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ class Span(NamedTuple):
 
 
 def overlaps(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
-    """Return pairs with one key that are at one moment there."""
+    """Return the pairs of spans that have the same key at the same moment."""
     found = []
     latest = dict[str, Span]()
     for span in sorted(spans, key=lambda span: span.began_s):
@@ -135,8 +135,9 @@ def overlaps(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
 def check_leases(events: Iterable[Event]) -> list[str]:
     """Return slots that two leases had at one moment.
 
-    A lease is certain from the reply of its commit to the call of its release, if that is later.
-    One that was written twice (its commit came again, late, after its release) is not looked at.
+    A lease is certain from the reply of its commit to the call of its release, if that call is
+    later. A lease that was written twice (its commit came again, late, after the release) is left
+    out.
     """
     slots: dict[tuple[str, ...], str] = {}
     held: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -165,10 +166,9 @@ def check_leases(events: Iterable[Event]) -> list[str]:
 
 
 def slots_of_runs(events: Iterable[Event]) -> dict[tuple[str, str, str, str], list[str]]:
-    """Return all slots of each (task, attempt, node, first slot of its place): those that it was
-    given, or claimed.
+    """Return all slots of each run (task, attempt, node, first slot of its place), as given or as claimed.
 
-    A worker gives a run other slots than those of its place if something still runs there.
+    A worker gives a run other slots than the slots of its place if another run still goes on there.
     """
     claimed = dict[tuple[str, str, str, str], list[str]]()
     given = dict[tuple[str, str, str, str], list[str]]()
@@ -228,7 +228,7 @@ def number(attempt: str) -> int:
 
 
 def after(state: State, event: Event, word: str) -> State | None:
-    """Return the state after an event that got this word; None if it cannot have got it."""
+    """Return the state after an event that got this word; None if the event cannot have got the word."""
     attempt = event.item.get("attempt", "")
     mine = state.phase == "running" and (state.attempt, state.place) == (attempt, event.place)
     newer = state.phase == "open" and number(attempt) > number(state.attempt)

@@ -42,9 +42,7 @@ class Outage:
 
     @property
     def loses(self) -> bool:
-        """True if what it acknowledged may be lost: its replica lagged, or it answered when it had
-        been replaced.
-        """
+        """True if acknowledged writes may be lost: the replica lagged, or the primary answered after it was replaced."""
         return self.kind != "kill"
 
 

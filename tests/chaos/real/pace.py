@@ -229,7 +229,7 @@ def _mean(rows: list[tuple[float, float]], begin_s: float, end_s: float) -> floa
 
 
 def memory(stack: Stack) -> dict[str, float]:
-    """Return bytes that each member's processes use, and the server."""
+    """Return the bytes of memory by member, and of the server as 'server'."""
     found = {}
     for name, member in stack.members.items():
         if member.process is not None:

@@ -1,4 +1,4 @@
-"""One run of the chaos: a stack, clients, a storm of faults, then calm; and what came of it."""
+"""One run of the chaos: a stack, its clients, a storm of faults, calm, and the judgement."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from .stack import LEASE_S, PARTITIONS, Stack
 
 Say = Callable[[str], None]
 DRAIN_S = 90.0
-"""How long after the storm the last task may end."""
+"""Seconds from the end of the storm within which the last task must end."""
 CLEAN_S = 10 * LEASE_S
-"""How long after that the last slot may be held.
+"""Seconds from the end of the last task within which the last slot must be free.
 
-Two leases are promised, on a machine that has time for all this.
+The promise is two leases, on a machine that has time for all these processes.
 """
 
 

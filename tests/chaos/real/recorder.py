@@ -109,7 +109,8 @@ class Recorder:
             replies = send(store, calls, **patience)
             now_s = time.monotonic()
             for i, number in numbers.items():
-                if not isinstance(replies[i], Exception):  # else nobody knows
+                # an error does not tell whether the call was executed
+                if not isinstance(replies[i], Exception):
                     self._write(["reply", number, now_s, words_of(calls[i].read(replies[i]))])
             return replies
 

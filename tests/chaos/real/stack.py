@@ -257,7 +257,7 @@ def session(leader: int) -> Iterator[int]:
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
-                continue  # it has just ended
+                continue  # the process has just ended
             if int(fields[3]) == leader:
                 yield int(entry.name)
 

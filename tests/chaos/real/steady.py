@@ -24,15 +24,14 @@ from .clients import WORK, Book, Submitter
 AGAIN_S: Final = 0.1
 SHORT_S: Final = 0.3
 WAIT_MS: Final = 200
-"""How long the replica may take to have what was acknowledged."""
+"""Milliseconds that the replica may take to have all acknowledged writes."""
 
 
 class Steady(Submitter):
-    """Submits short tasks, `rate` a second; one that fails is tried again later, until it is
-    acknowledged.
+    """Submits short tasks, `rate` a second; a submit that fails is tried again later, until it is acknowledged.
 
-    patience_s: how long the client itself repeats a submit. latencies_s: of each submit that was
-    acknowledged.
+    patience_s: how long the client itself repeats a submit.
+    latencies_s: the time of each acknowledged submit.
     """
 
     def __init__(
@@ -90,10 +89,9 @@ class Steady(Submitter):
 
 
 class Marker(threading.Thread):
-    """Finds out which acknowledged tasks certainly have a copy: their primary has them, and its
-    replica all of that.
+    """Finds out which acknowledged tasks certainly have a copy: their primary and its replica have them.
 
-    copied: these tasks. The others were not seen to be copied, because they had ended, or the
+    copied: these tasks. Of the other tasks no copy was seen, because they had ended, or their
     primary had no replica.
     """
 

@@ -120,7 +120,7 @@ def test_what_nobody_answered_may_have_happened_later_or_never() -> None:
     assert not right(SUBMIT, start("", 3), finish("ok", 1, outcome="succeeded"))
 
 
-def test_what_overlaps_may_have_happened_in_either_order_and_what_does_not_may_not() -> None:
+def test_only_calls_that_overlap_may_have_happened_in_either_order() -> None:
     asked = event("cancel", "cancelled", 1, 3, id="t")
     assert right(SUBMIT, start("refused", 2), asked, final="cancelled")
     assert not right(
@@ -145,15 +145,13 @@ def test_promise_2_two_leases_of_a_slot_are_found() -> None:
     assert check_leases([*first, *second]) == [
         "promise 2: two leases of slot n1/0: task a attempt 1@1 and task b attempt 1@1"
     ]
-    # it may have been just after
+    # the second lease may have begun just after the first ended
     assert not check_leases([*first, claim("b", "held", 4.9), release("b", "freed", 9)])
     assert check_leases([claim("c", "held", 1, "1,0"), release("c", "freed", 7), *first])
     assert not check_leases([*first, claim("b", "conflict", 2), release("b", "none", 9)])
 
 
-def test_a_lease_whose_commit_was_answered_after_its_release_was_called_is_at_no_moment_certain() -> (
-    None
-):
+def test_a_lease_released_before_its_commit_was_answered_is_at_no_moment_certain() -> None:
     late = event("commit", "held", 0, 6, task="b", attempt="1@1", node="n1", inc="1", slots="0")
     assert not check_leases(
         [late, release("b", "freed", 1), claim("a", "held", 2), release("a", "freed", 9)]

@@ -7,16 +7,17 @@ local count = math.max(0, math.ceil((#ARGV - 7) / 2))
 -- the header's KEYS (the last entry is also that of all keys that follow), and the call of
 -- refuse_call.
 
--- COUNTED: field -> number, of the fields that scripts count in, as the check of the keys read them
+-- COUNTED: {field -> number} of the fields of `meta` that are numbers, as bad_key read them
 local COUNTED = {}
 
 -- bad_type: return the error reply for a key of another type than `wanted`, or nil.
 
--- bad_key: return the error reply for a key of another type than the header's key of this number,
--- or with a number field that has no number; or nil. Puts the numbers into COUNTED.
+-- bad_key: return the error reply for a damaged key, or nil. number: which of the header's KEYS the
+-- key is. A key is damaged if it has another type than TYPES says, or if a field that NUMBERS names
+-- is no number. Puts the numbers into COUNTED.
 
 -- refuse_call: return the error reply for a call that has not as many keys and arguments as the
--- header says, or nil. On a cluster the gate is one more key at the end, which no script uses.
+-- header says, or nil. On a Redis Cluster a call has one more key at its end, which no script uses.
 
 -- too_long: return the error reply for the first argument behind `row` that is longer than its
 -- limit. limits: {name, limit, ...}. The loader writes the check itself, for every argument of
@@ -42,7 +43,7 @@ end
 -- bad_retention: return the error reply for a retention that is not a number of seconds up to a
 -- year, or nil.
 
--- The time of a script: a script is of one moment.
+-- The time of a script. All calls of now_ms in one run of a script return the same time.
 local NOW
 
 -- now_ms: return the server's time in milliseconds, as a decimal string.
@@ -67,7 +68,8 @@ end
 -- finds damage in time, and writes each index with one command. `unpack` can return only some
 -- thousands of values, so a command has 1,000 at most.
 
--- write_all: call a command on a key with all these values. Return the sum of the replies.
+-- write_all: call a command, such as ZADD, on a key with all these values. Return the sum of the
+-- replies.
 local function write_all(command, any, values)
   local size = #values
   if size == 0 then
@@ -92,9 +94,9 @@ end
 -- Numbers in the fields of a hash, read and checked with one command.
 
 -- read_counts: read fields of a hash, of which the first three are numbers. Return nil and the
--- texts of the fields; or the error reply if one of the first three is no number. A script whose
--- header READS the hash calls it; for the others the check of the keys does
--- (lib/call/arguments.lua).
+-- texts of the fields; or the error reply if one of the first three is no number. Scripts that have
+-- the hash in the READS of their header call read_counts; in other scripts the check of the keys
+-- (lib/call/arguments.lua) reads the numbers.
 local function read_counts(any, first, second, third, ...)
   local texts = redis.call('HMGET', any, first, second, third, ...)
   for i = 1, 3 do
@@ -123,17 +125,19 @@ local function bad_counts(meta, ...)
   return nil, fourth, fifth
 end
 
--- Where tasks wait: by kind, in `pending:KIND`, by their order. `kinds` has a line for each kind of
--- which tasks wait, `changed` the version at which each line changed last, also of a kind that has
--- ended. A script looks at the kinds that it may change before its first write (bad_kind), says
--- what enters and leaves, and writes the lines last. parsync_redis/model/kind.py
+-- The queues of waiting tasks: `pending:KIND` has the ids of the tasks of a kind, by their order
+-- (priority, then age). `kinds` has a line for each kind of which tasks wait. `changed` has the
+-- version at which each line changed last, also of a kind of which no task waits any more. Before
+-- its first write a script calls bad_kind for each kind that it may change. Then it calls enter and
+-- leave for tasks. At its end it calls write_kinds (lib/kind/index.lua), which writes the lines.
+-- parsync_redis/model/kind.py parses the lines.
 
 
-local QUEUES = {} -- kind -> its queue, as this call read the queue and changes it
+local QUEUES = {} -- kind -> its queue, a table with the fields below
 local TOUCHED = {} -- the kinds that change, in the order of their first change
-local APART = false -- the index is damaged: tasks go back to no index, see repair_task
+local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
 
--- The fields of a queue:
+-- The fields of a queue. An order is a number; the task with the lowest order is taken first.
 --   pending: the key
 --   before, count: how many tasks waited before the call, and how many wait now
 --   entering: {order, id, ...} of the tasks to write, or false
@@ -163,28 +167,30 @@ local function bad_kind(pending_prefix, kind)
   }
 end
 
--- touch: note that a kind changes; return its queue.
+-- touch: note in TOUCHED that a kind changes; return the kind's queue.
 
--- enter: let a task wait. order: as text; order_number: the same as a number, if the caller has it.
+-- enter: let a task wait in the queue of its kind; write_entering writes the task later.
+-- order: the task's order as text; order_number: as a number, or nil.
 
--- write_entering: write the tasks that enter a queue.
+-- write_entering: write the tasks for which `enter` was called into the key of their queue.
 
--- leave: take a task out of the queue of a kind, if the task waits there.
+-- leave: remove a task from the queue of a kind. Does nothing for a task that does not wait there.
 
 -- order_at: return the order of the task at a rank of a queue, 0 for an order that no script
 -- writes.
 
--- first_of: return the ids of the first tasks of a kind, and the id of the task behind them.
--- Returns no ids when the call asks for the kind again. Writes nothing.
+-- first_of: return the ids of the first tasks of a kind, `limit` at most, and the id of the next
+-- task, nil if there is none. Returns no ids the second time that a call asks for the kind. Writes
+-- nothing.
 
--- take_out: take the first tasks of a kind out of its queue. following: the order of the task
--- behind them.
+-- take_out: remove the first `size` tasks of a kind from its queue.
+-- following: the order of the next task, nil if the caller does not know the order.
 
 -- The lines of `kinds`, 'COUNT FIRST LAST[ WHY]': how many tasks of a kind wait, the order of the
 -- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
 -- wrote.
 
-local HIGHEST_ORDER = 999999999999999
+local HIGHEST_ORDER = 999999999999999 -- an order has 15 digits at most
 
 -- parse_kind: return the count, the order of the first and of the last, and '' or ' WHY'; nil for
 -- any other text.
@@ -192,8 +198,8 @@ local HIGHEST_ORDER = 999999999999999
 -- find_first: return the smallest order in a queue, from low to high. Counts and does not read:
 -- logins that may cancel a task may not list the ids of other tasks.
 
--- kind_line: return the line of a queue as the queue is now, from the line before. Looks for the
--- first task if that task may have left.
+-- kind_line: return the new line of a kind from its queue (lib/kind/waiting.lua) and its old line.
+-- Searches the key of the queue for the first task if the old first task may have left.
 local function kind_line(queue, line_before)
   local parse_kind_1, parse_kind_2, parse_kind_3, parse_kind_4
   repeat -- parse_kind
@@ -230,7 +236,7 @@ end
 
 
 
-local HAS_READ_KINDS = false
+local HAS_READ_KINDS = false -- whether this call has read the hash `kinds`
 
 -- read_lines: read the line of each kind that the call has looked at, before the first write. Reads
 -- the hash at least once before a kind changes: a key of another type raises an error there.
@@ -275,14 +281,14 @@ local function read_lines(kinds)
   end
 end
 
-local ANNOUNCED = 0 -- how many of TOUCHED have their version
-local LAST_VERSION = 0
+local ANNOUNCED = 0 -- how many kinds of TOUCHED have their new version
+local LAST_VERSION = 0 -- the version that announce gave last
 
--- announce: give each kind that changes its version; return the last version. A version is the
--- time, in hundredths of a ms, or one more than the last version: a server that lost writes must
--- not count up to the version of a scheduler's copy. A clock far in the future gives no version of
--- 16 digits. As the first write of a script ZADD does no harm: a full server refuses ZADD
--- (docs/decisions/0015).
+-- announce: write a new version of each kind that changes into `changed`; return the last version.
+-- A version is the time in hundredths of a ms, or one more than the last version if that is larger.
+-- So a server that lost writes does not repeat a version that a scheduler's copy has. A clock far
+-- in the future gives no version of 16 digits. ZADD may be the first write of a script: a full
+-- server refuses ZADD before anything is written (docs/decisions/0015).
 local function announce(changed)
   local size = #TOUCHED
   if size == 0 then
@@ -305,8 +311,9 @@ end
 -- write_kinds: write the queues and lines that changed, each with a version of its own. Return
 -- whether tasks wait of a kind of which no task waited before: then a scheduler is to be woken.
 
--- The copy of `kinds` that a scheduler has is of a version: 'V', or 'V/B' for a copy that is not
--- whole yet, because the copy was begun anew when the queue was at version B.
+-- Tell a scheduler which lines of `kinds` changed since the version of its copy. The version is the
+-- text 'V', or 'V/B' for a copy that is not whole yet: the scheduler began the copy anew when the
+-- queue was at version B, and has read the changes up to V.
 
 
 -- bad_since: return the error reply for a text that is no version of a copy, or nil.
@@ -333,8 +340,8 @@ end
 
 -- event_words: return the fields and values of an event for XADD.
 
--- is_damaged_stream: return whether a reply of XADD says that the stream is no stream, or that it
--- has an id of more than an hour in the future, behind which events of now cannot be added.
+-- is_damaged_stream: return whether XADD cannot add an event of now: the key is no stream, or the
+-- last id of the stream is more than an hour in the future. id: the reply of XADD.
 
 -- note_event: add an event; fields: task, name, node, attempt, scheduler, why and by, as far as the
 -- event has them.
@@ -359,8 +366,9 @@ end
 
 -- note_last: write into a line on which node its task ran last, unless the task may go back there.
 
--- next_attempt: return the attempt with which a task is taken now, and ready_ms of the reply; nil
--- if the task cannot be taken. is_elsewhere: the task is in another index than its queue.
+-- next_attempt: return the attempt of a task that is taken now, 'TAKES@LIFE' with the salt of the
+-- take, and ready_ms of the reply of take. Return nil if the task cannot be taken.
+-- is_elsewhere: whether the task is in another index beside its queue.
 
 -- run_parts: return the place and the start (ms) in the text of a run; nil for a place alone, and
 -- for a text that is too long for a run: no place is longer than 131,072 bytes.
@@ -378,11 +386,12 @@ end
 
 -- parse_next: return the fields of a successor as a table; nil for any other text.
 
--- others_published: return whether others than the run published the successor in this text.
+-- others_published: return whether the successor in this text was published by another process than
+-- the task's own run.
 
--- become_next: turn a task into its successor, without the setbacks of the earlier run. Return when
--- the successor is due, nil for now; the task is `renewed` then. Without a successor, or with a
--- damaged successor, the task runs again as it was.
+-- become_next: turn a task into its successor, and forget the setbacks of the earlier run. Return
+-- when (ms) the successor is due, nil for at once, and set `renewed` of the task. A task without a
+-- successor, or with a damaged successor, stays as it was.
 
 -- The outbox: results of tasks that ended where no worker saw it, for an agent to tell the result
 -- backend.
@@ -397,7 +406,8 @@ end
 -- extra:.
 
 
--- RARE: the fields of extra:ID that a record has; extra:ID may also have next_message and message
+-- RARE: the rare fields, which most tasks never have, of the hash extra:ID. A record has them in
+-- `extra`. The hash may also have next_message and message, which are large.
 local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- ended_texts: return {id -> text} of tasks that have ended. The text has a line for each of
@@ -405,26 +415,28 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- load_extra: return the rare fields of a task as a table.
 
--- complete_record: add to the record of a task that has not ended: state, line (nil if it is
--- damaged), attempt, the place and the start (ms) of its run, and its rare fields in `extra`.
+-- complete_record: add fields to the record of a task that has not ended: its state, its line (nil
+-- for a damaged line), its attempt, the place and the start (ms) of its run, and its rare fields.
 
--- ended_record: return the record of a task that has ended: its state and its text only.
+-- ended_record: return the record of a task that has ended, with the fields id, state and text.
 
 -- load_tasks: return {id -> record} of the tasks that exist.
 
--- bad_records: return the error reply for a key of another type that only some calls need, or nil.
+-- bad_records: return the error reply for a key of another type, or nil. Checks the keys that only
+-- some calls read.
 
--- put_extra: write rare fields of a task: name, value, ... The first fields of a life begin anew:
--- those of an earlier life may not have expired yet.
+-- put_extra: write rare fields of a task, given as name, value, ... Before the first rare field of
+-- a task the function deletes extra:ID: the hash of an ended task with the same id may be there.
 
 -- put_line: write the line of a task.
 
--- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: names
--- with spaces between them in `waiters` of the queue's meta, the newest last. Only takes write the
--- field, because clients, which wake schedulers, may not write texts there. `waiters` of a
--- partition's meta has schedulers that wait for a slot of the partition.
+-- Schedulers without work wait until a task of a new kind comes: one of which no task waited. The
+-- field `waiters` of the queue's meta has the names of these schedulers, the newest last. Only take
+-- writes the field: a client that submits wakes schedulers, but its login may not write the field.
+-- The field `waiters` of a partition's meta has the schedulers that wait for a slot of the
+-- partition.
 
--- sound_waiters: return these waiters; none for a text that is longer than any that scripts write.
+-- sound_waiters: return these waiters; '' for a text that is longer than scripts write.
 
 -- without_waiter: return the waiters without a scheduler, and how many waiters are behind it; nil
 -- if the scheduler does not wait.
@@ -438,14 +450,13 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- remove_waiter: take a scheduler out of the waiters.
 
 -- wake_newest: wake the newest waiter, but not `scheduler`. If nobody listens on the waiter's
--- channel, wake the waiter before it, and so on, 16 at most. Return the waiters that were not
--- tried.
+-- channel, wake the waiter before. Try 16 waiters at most. Return the waiters that were not tried.
 
 -- wake: wake the newest waiter. The waiter stays in the list until it takes.
 
--- stop_waiting: take a scheduler that does not wait after its take out of the waiters. With the
--- word 'wake' wake another scheduler; schedulers that are woken here, or do not hear it, leave the
--- list.
+-- stop_waiting: remove a scheduler that does not wait after its take from the waiters. If `waits`
+-- is 'wake', also wake another scheduler; a scheduler that is woken here, or does not listen,
+-- leaves the waiters.
 
 -- note_waiting: write whether a scheduler waits after its take; waits: see take.
 
@@ -467,16 +478,15 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- bad_home: look at the queue in which a task would wait. Return the error reply for a key of
 -- another type, or nil.
 
--- look_at_index: find out whether the index of waiting tasks is damaged. Calls of runs must work
--- all the same.
+-- look_at_index: set APART if the index of waiting tasks is damaged. A script that reports on runs
+-- must work with a damaged index too.
 
--- look_at_home: look at the queue in which a task would wait; a key of another type is damage of
--- the index.
+-- look_at_home: set APART if the queue in which a task would wait is a key of another type.
 
 -- leave_state: take a task out of the hash of its state: `taken` or `running`.
 
--- come_due: let a task whose run was put off before it began be ready since it was first ready.
--- Return whether the task's run was put off.
+-- come_due: for a task whose run was put off before it began, write into the line since when the
+-- task was ready at first. Return whether the task's run was put off.
 
 -- note_attempt: write into the line how often the task was taken, and whether a run began. The line
 -- says `redelivered` if a run of the same message had begun.
@@ -484,18 +494,18 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- note_ready: write into the line since when the task is ready. Only a task that has started is
 -- ready anew: the delay of any other task goes on.
 
--- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not
--- before.
--- put_off: the run of the task could not begin, so the task's delay goes on while it waits until
--- `due`. A successor that the task's attempt submitted is lost with the run: otherwise a later
--- run's success would start it. A successor that others published stays.
+-- to_wait: let a task wait again, at its place in the order of its kind.
+-- due: nil, or the time (ms) until which the task waits in `later`
+-- put_off: whether the run of the task could not begin: the task stays ready since before
+-- A successor that the task's attempt submitted is removed: otherwise the success of a later run
+-- would start the successor. A successor that another process published stays.
 
 -- write_end: move the record of a task to `ended`.
 
--- end_task: end a task that is in no kind's queue. is_unseen: no worker saw the task's end, so its
--- message is kept for the process that tells the result backend.
+-- end_task: end a task that is in no kind's queue. is_unseen: whether no worker saw the end of the
+-- task; then its message is kept for the process that tells the result backend.
 
--- end_unseen: end a task where no worker sees it.
+-- end_unseen: end a task without a run: put its result into the outbox, and add an event.
 
 -- bad_queues: return the error reply if a queue in which one of the tasks waits is damaged, or nil.
 
@@ -518,17 +528,19 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- labels_fit: a rule (lib/kind/fits.lua): the node meets all conditions on labels. Labels
 -- `parsync.NAME` have rules of their own.
 
--- Amounts with decimals, in tables {name -> whole number}: 'gpu.' has the thousandths of 'gpu',
--- from 0 to 999, if the amount has decimals. So no number is a fraction, and -0.5 is -1 and 500.
--- parsync_redis/model/amount.py does the same.
+-- Amounts with decimals, as two whole numbers in a table: 1.25 gpu is gpu = 1 and 'gpu.' = 250, the
+-- thousandths from 0 to 999. A negative amount is rounded down: -0.5 gpu is gpu = -1, 'gpu.' = 500.
+-- A ledger is such a table: the amounts that a node has left. parsync_redis/model/amount.py
+-- computes the same.
 
 
--- is_part: return whether a text is an amount with decimals and without a zero at its end.
+-- is_part: return whether a text is an amount with decimals, '1.25', that ends with no zero.
 
--- set_part: set an amount with decimals, '-0.5', in a ledger. Ignores a text that is no such
--- amount.
+-- set_part: set an amount with decimals, '-0.5', in a ledger. Does nothing for a text of another
+-- form.
 
--- part_fits: return whether the asked thousandths `key` are left. One whole more is always enough.
+-- part_fits: return whether a ledger has enough of an amount with decimals; key: 'gpu.'. The ledger
+-- has enough if it has as many thousandths as are asked, or a larger whole number.
 
 -- add_part: add thousandths to an amount of a ledger, if the node declares the amount.
 
@@ -536,8 +548,8 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- size_text: return the text of an amount of a ledger.
 
--- undeclared: return how much a node has of an amount that it does not declare: 1 of a word of
--- `apart` (model/apart.py), 0 of any other.
+-- undeclared: return how much a node has of an amount that is not in its offer: 1 of 'apart_WORD'
+-- (the option `apart` of a task), 0 of any other amount.
 
 -- is_enough: return whether a ledger has every asked amount.
 
@@ -564,8 +576,9 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- kinds of devices.
 
 
--- rank_device: return what a device has left, {share, attribute, its thousandths, ..., index}, for
--- a comparison; and whether that is enough for a task.
+-- rank_device: return what a device has left, as a list that is_fuller compares: the thousandths of
+-- the device, each attribute and its thousandths, and the index. Also return whether the device has
+-- enough left for a task.
 
 -- is_fuller: return whether the device of a rank has less left than the device of another rank.
 
@@ -574,8 +587,8 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- choose_devices: add to `held_amounts` the devices of a kind that a task gets: the fullest devices
 -- that still have enough. Return whether there are enough devices.
 
--- hold: return the amounts that a task would hold of those left on a node; nil if too little is
--- left.
+-- hold: return the amounts that a task would hold on a node, with single devices; nil if the node
+-- has too little left. available: what the node has left; needed: what the task asks for.
 
 -- Judge taints: parsync.taint:spot of an offer, parsync.taint:old|spot of needs that tolerate both.
 -- parsync_redis/model/taints.py
@@ -592,7 +605,7 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 
 
--- Answers of this call: most tasks of a call need the same, and most nodes offer the same.
+-- Answers that this call has found: most tasks of a call need the same, most nodes offer the same.
 
 -- is_rare_word: return whether a word is an amount with decimals, an amount of devices or, in
 -- needs, a label with a condition.
@@ -608,8 +621,9 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- amounts: return {name -> number} of the words NAME=N of a text. lib/node/thousandths.lua says how
 -- amounts with decimals are kept.
 
--- The rules, here and in the included libraries, in the order of parsync_redis/placement/rules.
--- Each returns whether a node that offers `offer` passes.
+-- A rule is a function NAME_fits(offer, needs). It returns whether a node that offers `offer` may
+-- take a task that needs `needs`. The rules stand here and in the included libraries, in the order
+-- of parsync_redis/placement/rules.
 
 -- amounts_fit: a rule: the node has the amounts. `slots` is an amount here.
 
@@ -630,16 +644,16 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- and damaged tasks. `not_taken` is {row, id, ...}; the row of a task that was delayed is 0.
 
 
+local DUE_IDS = {} -- ids of the delayed tasks that have come due
 
 -- is_dead: return whether a task is in the list of the dead.
 
 -- find_due: read `limit` delayed tasks that have come due. Add those with a damaged line to
 -- `not_taken`. Return an error reply or nil.
 
--- enter_due: let the tasks wait that have come due. Return {id, line, ...} of those whose line
--- changes.
+-- enter_due: let the tasks of DUE_IDS wait. Return {id, line, ...} of the tasks whose line changes.
 
--- write_due: write that tasks have come due; lines: as enter_due returned them.
+-- write_due: take the tasks of DUE_IDS out of `later`, and write the lines that enter_due returned.
 
 -- load_not_taken: read the records of tasks that were not taken. Return an error reply or nil.
 
@@ -659,11 +673,10 @@ function in_full()
   local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
   local DAMAGED = 'its record is damaged'
   local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
-  local SOUND = {}
-  local NEEDED = {}
-  local FITTING = {}
-  local DUE_IDS = {} -- ids of the delayed tasks that have come due
-  local DUE_LINES = {} -- the line of each of them, false if it is missing or damaged
+  local SOUND = {} -- text -> whether it has only words of amounts and labels
+  local NEEDED = {} -- needs -> the amounts {name -> number}
+  local FITTING = {} -- needs -> {offer -> whether the offer fits}
+  local DUE_LINES = {} -- the line of each task of DUE_IDS, false for a missing or damaged line
   local RECORDS = {} -- id -> record, of the tasks that were not taken
   local function bad_type(any, wanted)
     local actual = redis.call('TYPE', any).ok
@@ -876,7 +889,7 @@ function in_full()
     line.options = #words > 0 and table.concat(words, ',') or '-'
   end
   local function run_parts(run)
-    if #run <= 140000 then
+    if #run <= 140000 then -- a longer text is no run
       return string.match(run, '^(.*) started=(%d+)$')
     end
   end
@@ -915,7 +928,7 @@ function in_full()
     local key = KEY.extra .. id
     local values = redis.pcall('HMGET', key, unpack(RARE))
     if values.err then
-      error(bad_type(key, 'hash').err, 0) -- names the key, which is no argument
+      error(bad_type(key, 'hash').err, 0) -- the error names the key, which is not among KEYS
     end
     local extra = {}
     for i, value in ipairs(values) do
@@ -981,7 +994,7 @@ function in_full()
     task.line.mark = '+'
   end
   local function sound_waiters(waiters)
-    return #waiters < 8000 and waiters or ''
+    return #waiters < 8000 and waiters or '' -- add_waiter keeps about 4,000 bytes
   end
   local function without_waiter(waiters, scheduler)
     local padded = ' ' .. waiters .. ' '
@@ -1308,7 +1321,7 @@ end
 
 
 local GIVEN = {} -- the tasks of the reply: {row, id, attempt, ready_ms, ...}
-local ATTEMPTS = {} -- {id, attempt, ...} of these tasks
+local ATTEMPTS = {} -- {id, attempt, ...} of the tasks that this call gives
 local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/not_taken
 local LEAVING = {} -- kind -> how many tasks leave its queue
 local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
@@ -1316,12 +1329,15 @@ local BEHIND = {} -- kind -> the order of the first task that stays, nil if it i
 -- check_call: check the arguments and read meta. Return the error reply; or nil, the schedulers
 -- that wait, and how many takes were undone.
 
--- take_first: take the first tasks of a kind, `limit` at most.
+-- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
+-- or into NOT_TAKEN. number: the row of the kind in this call.
 
--- choose_tasks: take the first tasks of all rows, and read what else is in their queues and has
--- come due. Writes nothing. Return an error reply or nil.
+-- choose_tasks: choose the first tasks of the kinds of all rows, and find the delayed tasks that
+-- have come due. Writes nothing. Returns an error reply or nil.
+-- undone: how many takes were undone; has_due: whether a delayed task may be due.
 
--- write_tasks: write which tasks have come due, are taken, and cannot be taken.
+-- write_tasks: write the tasks that choose_tasks found: the due tasks, the taken tasks, and those
+-- that cannot be taken.
 
 -- next_due: return when the next delayed task is due, or ''.
 local function next_due()
@@ -1455,7 +1471,7 @@ do -- write_tasks
   read_lines(kinds)
   announce(changed)
   if #TOUCHED == 0 then
-    redis_call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it
+    redis_call('ZADD', changed, 'XX', 0, '') -- changes nothing, but a full server refuses the call
   end
   if has_due then
     in_full().write_due(due_lines)
@@ -1488,7 +1504,7 @@ repeat -- write_kinds
   read_lines(kinds)
   local version = announce(changed)
   if version > COUNTED.version then
-    -- HINCRBY, which clients may call. With HSET they could write any text.
+    -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
     redis_call('HINCRBY', meta, 'version', string_format('%d', version - COUNTED.version))
   end
   for _, kind in ipairs(TOUCHED) do
@@ -1537,7 +1553,7 @@ do -- changes_since
       end
       own_changes_1 = changes
     end
-    changes = own_changes_1 -- no other call has changed a kind since
+    changes = own_changes_1 -- since the copy's version only this call has changed a kind
   elseif version < now then
     local read_changes_1, read_changes_2
     repeat -- read_changes
@@ -1586,7 +1602,7 @@ repeat -- note_waiting
       local sound_waiters_1
       do -- sound_waiters
         local waiters = waiters
-        sound_waiters_1 = #waiters < 8000 and waiters or ''
+        sound_waiters_1 = #waiters < 8000 and waiters or '' -- add_waiter keeps about 4,000 bytes
       end
       waiters = sound_waiters_1
       local without_waiter_1, without_waiter_2

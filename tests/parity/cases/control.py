@@ -12,7 +12,7 @@ case = area("app.control and inspect")
 
 
 def ask(c: Context, what: str, *args: Any, **kwargs: Any) -> Any:
-    """This worker's answer to an inspect command."""
+    """Return this worker's answer to an inspect command."""
     found = getattr(c.app.control.inspect(destination=[c.worker], timeout=c.reply_s), what)(
         *args, **kwargs
     )

@@ -1,4 +1,4 @@
-"""How a task can end its process, and what a lost process means."""
+"""Ways in which a task ends its process, and what happens when a process is lost."""
 
 from typing import Any
 

@@ -83,7 +83,7 @@ case(
 )
 case(
     "completed_count",
-    "of three",
+    "the number of results that have ended, of three",
     lambda c: [three(c).completed_count(), mixed(c).completed_count()],
 )
 case(
@@ -99,12 +99,12 @@ case(
 case("maybe_throw", "the first error", lambda c: raised(mixed(c).maybe_throw))
 case(
     "forget",
-    "all of them",
+    "all results are forgotten",
     lambda c: [(r := three(c)).forget(), [c.app.AsyncResult(each.id).state for each in r.results]],
 )
 case(
     "revoke",
-    "those that wait",
+    "tasks that wait are revoked",
     lambda c: [
         (r := group(c.t.marks.s(c.key).set(countdown=5) for _ in range(3)).apply_async()).revoke(),
         c.states(r),
@@ -113,7 +113,7 @@ case(
 )
 
 
-@case("revoke(terminate=True)", "those that run", pools=("prefork",))
+@case("revoke(terminate=True)", "tasks that run are revoked", pools=("prefork",))
 def _(c: Context) -> Any:
     result = group(c.t.gated.s(c.key) for _ in range(2)).apply_async()
     c.begun(*result.results)
@@ -121,7 +121,11 @@ def _(c: Context) -> Any:
     return c.states(result)
 
 
-@case("ResultSet.revoke(terminate=True)", "those that run and those that wait", pools=("prefork",))
+@case(
+    "ResultSet.revoke(terminate=True)",
+    "tasks that run and tasks that wait are revoked",
+    pools=("prefork",),
+)
 def _(c: Context) -> Any:
     result = ResultSet(
         [c.t.gated.delay(c.key), c.t.gated.apply_async((c.key,), countdown=10)], app=c.app
@@ -134,7 +138,7 @@ def _(c: Context) -> Any:
 
 case(
     "save, restore, delete",
-    "by its id",
+    "a group is stored and found by its id",
     lambda c: [
         (r := three(c)).save(),
         GroupResult.restore(r.id, app=c.app).get(timeout=c.s),
@@ -144,7 +148,7 @@ case(
 )
 case(
     "as_tuple, result_from_tuple",
-    "the same again",
+    "the same group again",
     lambda c: [
         (r := three(c)).id == result_from_tuple(r.as_tuple(), app=c.app).id,
         len(r),
@@ -153,7 +157,7 @@ case(
 )
 case(
     "parent",
-    "of a group in a chain",
+    "the parent of a group in a chain",
     lambda c: [
         (r := chain(c.t.add.s(1, 1), group(c.t.add.s(1), c.t.add.s(2))).apply_async()).get(
             timeout=c.s
@@ -163,17 +167,17 @@ case(
 )
 case(
     "[], len, iteration",
-    "its results",
+    "the results of the group",
     lambda c: [(r := three(c))[1].get(timeout=c.s), len(r), [each.get(timeout=c.s) for each in r]],
 )
 case(
     "supports_native_join, ==",
-    "of the backend, by id",
+    "support of the backend; equality by id",
     lambda c: [(r := three(c)).supports_native_join, r == three(c)],
 )
 
 
-@case("ResultSet.add, remove, update, discard, clear", "what is in it")
+@case("ResultSet.add, remove, update, discard, clear", "the results in the set")
 def _(c: Context) -> Any:
     a, b, d = (c.t.add.delay(i, i) for i in range(3))
     found = ResultSet([a], app=c.app)
@@ -186,7 +190,7 @@ def _(c: Context) -> Any:
     return values, len(found)
 
 
-@case("ResultSet.then", "when all are there")
+@case("ResultSet.then", "the callback is called when all results are there")
 def _(c: Context) -> Any:
     seen: list[Any] = []
     found = ResultSet([c.t.add.delay(1, 1), c.t.add.delay(2, 2)], app=c.app)
@@ -206,7 +210,7 @@ case(
 case("an empty group", "no values", lambda c: group([]).apply_async().get(timeout=c.s))
 case(
     "get(propagate=False)",
-    "of mixed ends",
+    "values and errors of mixed ends",
     lambda c: (
         group(c.t.add.s(1, 1), c.t.boom.s("two")).apply_async().get(timeout=c.s, propagate=False)
     ),

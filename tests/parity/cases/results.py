@@ -299,7 +299,7 @@ case(
 )
 case(
     "maybe_throw(callback=)",
-    "or calls back",
+    "the callback gets the error instead",
     lambda c: [
         c.end(r := c.t.add.delay(1, 2)),
         seen := [],

@@ -12,8 +12,9 @@ from . import conflicts, extra_slots, omega, staleness, statesync, strategies, t
 class Experiment(Protocol):
     """The interface of a module of this package.
 
-    TITLE: the heading of its results. DEFAULTS: the parameters that differ from `Parameters`. USES:
-    the parameters that have a meaning for it.
+    TITLE: the heading of its results.
+    DEFAULTS: the parameters that differ from `Parameters`.
+    USES: the parameters that have a meaning for it.
     """
 
     TITLE: str

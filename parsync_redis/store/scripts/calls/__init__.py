@@ -1,4 +1,4 @@
-"""Functions that make calls of scripts and read their replies. Nothing here does I/O.
+"""Functions that make calls of scripts and read their replies, without I/O.
 
 `Store.run` runs a call, and `Store.run_all` runs many calls in one round trip. Text in replies is
 UTF-8; the bitmap stays bytes. Each family of scripts has a module: queue, tasks, partition,

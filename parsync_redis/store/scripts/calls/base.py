@@ -16,9 +16,9 @@ Reply = Any  # what a script answers: bytes, integers, lists of them
 class Call(NamedTuple, Generic[T]):
     """A script with its keys and arguments, and the reader of its reply.
 
-    unsent: keys that the script spells itself. parts: for a call on several shards, a call for each
-    shard, which are sent instead; then keys and args are empty, and `read` joins the answers of the
-    parts.
+    unsent: keys that the script spells itself.
+    parts: the parts of a call on several shards, a call for each shard. The parts are sent instead
+        of the call: its keys and args are empty, and `read` joins the answers of the parts.
     """
 
     script: Script
@@ -91,8 +91,9 @@ class Calls:
     ) -> Call[list[T]]:
         """Return a call on items, with a part for each shard and an answer for each item.
 
-        make: makes the call on some items, for a shard. count: the number of shards, if `make` uses
-        that number too, because another thread may learn another number meanwhile.
+        make: makes the call on some items, for a shard.
+        count: the number of shards, if `make` uses that number too, because another thread may
+            learn another number meanwhile.
         """
         count = count or self.keys.shards
         if count == 1 or not items:
@@ -121,7 +122,8 @@ class Calls:
     ) -> Call[T]:
         """Return a call on every shard, with a part for each shard.
 
-        make: makes the call for a shard. join: joins the answers.
+        make: makes the call for a shard.
+        join: joins the answers.
         """
         if self.keys.shards == 1:
             return make(0)
@@ -173,7 +175,7 @@ def pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
 
 
 def itself(id: str) -> str:
-    """Return an id: the `id_of` of items that are ids."""
+    """Return the id itself: `id_of` for items that are ids."""
     return id
 
 

@@ -85,8 +85,9 @@ class ClusterCalls(Calls):
         """Move this scheduler's counter, or with `stay` False leave; return the members.
 
         seen_leader: the leader's lease if it stood still too long; this scheduler takes over then.
-        lost: 'NAME COUNTER' of a member that is lost. stats: figures of this scheduler. at_most:
-        join only while there are fewer members, else stand by; 0 always joins.
+        lost: 'NAME COUNTER' of a member that is lost.
+        stats: figures of this scheduler.
+        at_most: join only while there are fewer members, else stand by; 0 always joins.
         """
 
         def read(reply: Reply) -> Members:

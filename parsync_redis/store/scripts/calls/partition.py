@@ -45,8 +45,8 @@ class PartitionCalls(Calls):
     ) -> Call[tuple[int, int]]:
         """Register a node for this process; return (incarnation, first bit).
 
-        known_inc: the incarnation that this process has had, 0 for none. room: the node's waiting
-        seats.
+        known_inc: the incarnation that this process has had, 0 for none.
+        room: the node's waiting seats.
         """
         once: Once = self._told(p) | {
             "node": node,
@@ -182,5 +182,5 @@ class PartitionCalls(Calls):
         return self._partition(p, FORGET_NODE, text, once, inboxes=[node])
 
     def _told(self, p: int) -> dict[str, Word]:
-        """Return where a script tells schedulers of free slots of partition p."""
+        """Return the arguments by which a script tells schedulers of free slots of partition p."""
         return {"channel": self.keys.frees(p), "partition": p}

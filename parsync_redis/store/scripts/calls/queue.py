@@ -90,11 +90,13 @@ class QueueCalls(Calls):
     ) -> Call[Took]:
         """Take the first tasks of some kinds in a shard, MAX_BATCH in all. Cancels expired tasks.
 
-        rows: (kind, maximum number of its tasks). since: the version of the copy of `kinds`, as
-        Took.version of the last reply; "0" for none. most: maximum number of changed kinds in the
-        reply, and of delayed tasks that begin to wait because they are due. salt: '.482913', a
-        random end of the attempts, behind the scheduler's name. waits: "wait" to be woken when the
-        next kind begins to wait, "wake" to wake another scheduler.
+        rows: (kind, maximum number of its tasks).
+        since: the version of the copy of `kinds`, as Took.version of the last reply; "0" for none.
+        most: maximum number of changed kinds in the reply, and of delayed tasks that begin to wait
+            because they are due.
+        salt: '.482913', a random end of the attempts, behind the scheduler's name.
+        waits: "wait" to be woken when the next kind begins to wait, "wake" to wake another
+            scheduler.
         """
         once: Once = {
             "scheduler": scheduler,
@@ -192,8 +194,11 @@ class QueueCalls(Calls):
     ) -> Call[list[str]]:
         """Return the tasks of lost leases, (place, why), to the queue. Returns a word per task.
 
-        The words are pending, dead, cancelled and none. how: see Loss. delays_ms: for how long each
-        task must not be taken again, None for no delay; () means no delay for any task.
+        The words are pending, dead, cancelled and none.
+
+        how: see Loss.
+        delays_ms: for how long each task must not be taken again, None for no delay; () means no
+            delay for any task.
         """
 
         def make(shard: int, rows: Sequence[tuple[Place, str, int | None]]) -> Call[list[str]]:

@@ -42,8 +42,8 @@ How = Literal["look", "shut", "open"]
 class QueueCounts(NamedTuple):
     """The counts of a shard, and its damage.
 
-    indexed: entries of all indexes together, -1 if they were not counted. submitted: the number of
-    submissions.
+    indexed: entries of all indexes together, -1 if they were not counted.
+    submitted: the number of submissions.
     """
 
     tasks: int
@@ -61,9 +61,11 @@ class QueueCounts(NamedTuple):
 class LookOverReply(NamedTuple):
     """The reply to a look at some entries of a shard.
 
-    cursor: where the next look begins, 0 at the end. looked: the number of entries. highest: the
-    largest number of a submission (LIFE) that the entries have. suspects: (id, the kind of which it
-    waits), as the keys have them; the id b"" stands for a kind without a line.
+    cursor: where the next look begins, 0 at the end.
+    looked: the number of entries.
+    highest: the largest number of a submission (LIFE) that the entries have.
+    suspects: (id, the kind in whose queue the task waits), as the keys have them; the id b"" stands
+        for a kind without a line.
     """
 
     cursor: int
@@ -129,7 +131,8 @@ class RepairCalls(Calls):
         """Delete keys of another type and repair the numbers of a shard; return counts and damage.
 
         level: a number of submissions that the shard has had; a damaged number continues well
-        beyond it. look: change nothing.
+            beyond it.
+        look: change nothing.
         """
         once: Once = {
             "how": "look" if look else "repair",
@@ -170,10 +173,12 @@ class RepairCalls(Calls):
     ) -> Call[str]:
         """Repair a task whose record and indexes differ.
 
-        Returns sound (nothing differed), gone, or the task's state now. kind: the kind of which the
-        task was seen to wait, if that may differ from its record's kind. shard: where the task was
-        seen, if that may differ from the shard of its id. run: what `running` should have for the
-        task, by a lease.
+        Returns sound (nothing differed), gone, or the task's state now.
+
+        kind: the kind of which the task was seen to wait, if that may differ from its record's
+            kind.
+        shard: where the task was seen, if that may differ from the shard of its id.
+        run: what `running` should have for the task, by a lease.
         """
         once: Once = {
             "id": id,
@@ -187,10 +192,13 @@ class RepairCalls(Calls):
         )
 
     def repair_offers(self, shard: int, flaws: Sequence[tuple[str, str | bytes]]) -> Call[int]:
-        """Forget flawed digests and flawed answers of `feasible`; return how many were forgotten.
+        """Forget flawed digests, and flawed answers of `feasible`; return how many were forgotten.
 
-        flaws: ("digest", DIGEST) whose text is damaged; ("unused", DIGEST), unless a node offers
-        it; ("question", "NAME NEEDS"), to be judged again.
+        A digest stands for the tasks of an app (model/apps.py).
+
+        flaws: ("digest", DIGEST) for a digest with a damaged text; ("unused", DIGEST) for a digest
+        to be forgotten unless a node offers it; ("question", "NAME NEEDS") for an answer to be
+        judged again.
         """
         values = [word for pair in flaws for word in pair]
         return self._queue(REPAIR_OFFERS, int, {}, ("what", "text"), values, shard)

@@ -121,7 +121,9 @@ class TaskCalls(Calls):
     def set_reason(self, reasons: Sequence[tuple[str, str]], shard: int | None = None) -> Call[int]:
         """Write why tasks of some kinds wait: (kind, why).
 
-        shard: the shard, None for all. Returns the number of these kinds of which tasks wait.
+        shard: the shard, None for all.
+
+        Returns the number of these kinds of which tasks wait.
         """
         values = [word for kind, why in reasons for word in (kind, cut(why))]
 
@@ -139,7 +141,7 @@ class TaskCalls(Calls):
         return self._queue(NOTE_CHOICES, int, {"most": MAX_CHOICES}, ("id", "text"), values, shard)
 
     def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
-        """Tell submit what a node offers ('' forgets the node); return 1 if that is new.
+        """Tell submit what a node offers, or with '' forget the node; return 1 if that is new.
 
         tasks: the tasks for which the digest in the offer stands.
         """
@@ -151,8 +153,9 @@ class TaskCalls(Calls):
         """Fix the number of shards for submit unless it is fixed; return the fixed number.
 
         shards: 0 closes the shard: until a number is fixed, submit refuses all tasks, and the
-        answer is `usual` if tasks were submitted before, else 0. usual: the number that counts if
-        tasks were submitted before. level: the number of submissions becomes at least this.
+            answer is `usual` if tasks were submitted before, else 0.
+        usual: the number that counts if tasks were submitted before.
+        level: the number of submissions becomes at least this.
         """
         return self._queue(
             ALIGN, int, {"shards": shards, "usual": usual, "level": level}, shard=shard
