@@ -1,4 +1,4 @@
--- luacheck of the scripts as they are sent (tests/lua/lint.py): with their libraries, and with the locals that the loader makes of
+-- luacheck of the scripts as they are sent (tests/kit/lua_lint.py): with their libraries, and with the locals that the loader makes of
 -- the header. So no name is excused. The globals are those that Redis gives to a script, as far as we use them.
 std = 'none'
 read_globals = {'KEYS', 'ARGV', 'error', 'ipairs', 'next', 'pairs', 'tonumber', 'tostring', 'type', 'unpack',

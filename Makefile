@@ -36,7 +36,7 @@ test-rest: $(STAMP) ## run what `make test` leaves to `make test-all`
 	$(PYTEST) -n $(JOBS) --dist loadgroup -m "not quick" $(ARGS)
 
 unit: $(STAMP) ## run the fast tests only, without a server: about 15 seconds
-	$(PYTEST) -q -n $(JOBS) tests/unit $(ARGS)
+	$(PYTEST) -q -n $(JOBS) tests/unit tests/docs/rules $(ARGS)
 
 LUACHECK := $(or $(shell command -v luacheck),$(wildcard $(CURDIR)/build/debian-luacheck/bin/luacheck))
 
@@ -47,7 +47,7 @@ lint: $(STAMP) ## run ruff, mypy --strict, and luacheck if it is there
 	@$(MAKE) --no-print-directory luacheck
 
 luacheck: $(STAMP) ## run luacheck on the scripts as they are sent (.ci/luacheck gets it)
-	@if [ -n "$(LUACHECK)" ]; then $(BIN)/python -m tests.lua.lint $(LUACHECK); \
+	@if [ -n "$(LUACHECK)" ]; then $(BIN)/python -m tests.kit.lua_lint $(LUACHECK); \
 	  else echo "luacheck is missing, lua/ was not checked: run .ci/luacheck, or apt-get install lua-check"; fi
 
 bench: $(STAMP) ## run every bench, about 20 minutes, and write docs/performance.md (ARGS="--rate 4000")
@@ -95,26 +95,26 @@ soak: $(STAMP) ## measure the memory of all processes at 70 % load, and its grow
 	@$(BIN)/python -m tests.chaos.real soak --minutes $(or $(MINUTES),20) --seed $(or $(SEED),1) $(ARGS)
 
 fuzz: $(STAMP) ## feed CASES of odd input to every public entry, from SEED on (CASES=100000 SEED=1)
-	@$(BIN)/python -m tests.fuzz --cases $(or $(CASES),100000) --seed $(or $(SEED),1) $(ARGS)
+	@$(BIN)/python -m tests.chaos.fuzz --cases $(or $(CASES),100000) --seed $(or $(SEED),1) $(ARGS)
 
 newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (FORM=short: as .ci/run does)
 	@for version in 3.12 3.13; do .ci/newer-python $$version $(or $(FORM),full) $(ARGS) || [ $$? = 77 ] || exit 1; done
 
 celery-suite: $(STAMP) ## run Celery's own integration suite with every task placed; differences must be explained: 10 minutes
-	tests/celery_suite/run $(ARGS)
+	tests/parity/celery_suite/run $(ARGS)
 
-cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
-	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n 4 --dist loadfile tests/acceptance tests/cluster $(ARGS)
+cluster-test: $(STAMP) ## run the tests of whole processes on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
+	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n 4 --dist loadfile -m redis_cluster tests/system tests/docs $(ARGS)
 
 compose-test: $(STAMP) ## run docker compose with 3 schedulers and 4 workers, and 200 tasks from the host (ARGS=--cluster, ARGS=--monitor)
-	@$(BIN)/python tests/compose/run.py $(ARGS)
+	@$(BIN)/python -m tests.system.deploy.compose $(ARGS)
 
 site: $(STAMP) ## build the documentation in build/site, strictly: a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 	@echo build/site/index.html
 
 record: $(STAMP) ## record the terminal session and the screenshots of docs/pictures again (needs chromedriver)
-	@$(BIN)/python -m tests.site.record $(ARGS)
+	@$(BIN)/python -m tests.kit.record $(ARGS)
 
 wheel: $(STAMP) ## build the wheel and the sdist, and the wheel of parsync-lab, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist

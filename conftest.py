@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from celery.result import AsyncResult
 
-from tests import reaper, tiers
-from tests.conftest import server_programs
-from tests.shares import make_scheduler
+from tests import tiers
+from tests.kit import reaper
+from tests.kit.servers import server_programs
+from tests.kit.shares import make_scheduler
 
 
 def pytest_configure(config: pytest.Config) -> None:

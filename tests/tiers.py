@@ -14,18 +14,18 @@ from typing import Final
 
 import pytest
 
-from tests import works_with
-from tests.faults.rabbit import rabbitmq_program
+from tests.kit.rabbit import rabbitmq_program
+from tests.parity import works_with
 
 STORIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "acceptance/test_celery_events.py": (
+    "system/cancel/test_celery_events.py": (
         "test_a_task_is_sent_received_started_and_succeeded",
         "test_a_failure_and_a_retry_are_events_as_well",
         "test_a_waiting_task_that_is_revoked_never_runs",
         "test_a_running_task_is_killed_when_revoked_with_terminate",
         "test_a_chord_whose_task_is_revoked_or_dead_fails_and_does_not_wait_for_ever",
     ),
-    "acceptance/test_celery_tasks.py": (
+    "system/run/test_celery_tasks.py": (
         "test_a_task_without_options_goes_to_the_broker_and_one_with_them_to_parsync",
         "test_a_retry_waits_in_the_queue_and_is_the_same_tasks_next_attempt",
         "test_a_task_can_be_replaced_by_another",
@@ -37,116 +37,126 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
         "test_a_task_whose_process_is_killed_runs_again",
         "test_what_cannot_be_asked_for_is_refused_at_the_call_and_nothing_is_left",
     ),
-    "acceptance/test_celery_worker.py": (
+    "system/run/test_celery_worker.py": (
         "test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_needs",
         "test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_others",
     ),
-    "acceptance/test_damage.py": (
+    "system/damage/test_damage.py": (
         "test_damage_is_noticed_and_rebuilt",
         "test_each_kind_of_key_is_in_the_table",
     ),
-    "acceptance/test_demo.py": ("test_ctrl_c_leaves_no_process_behind",),
-    "acceptance/test_dev.py": ("test_the_last_word_is_true_and_a_process_that_ends_is_told",),
-    "acceptance/test_devices.py": ("test_runs_at_the_same_time_have_devices_of_their_own",),
-    "acceptance/test_events.py": (
+    "system/dev/test_demo.py": ("test_ctrl_c_leaves_no_process_behind",),
+    "system/dev/test_dev.py": ("test_the_last_word_is_true_and_a_process_that_ends_is_told",),
+    "system/place/test_devices.py": ("test_runs_at_the_same_time_have_devices_of_their_own",),
+    "system/monitor/test_events.py": (
         "test_the_command_lists_what_happened_one_line_each",
         "test_a_viewer_gets_new_events_and_goes_on_behind_the_last_seen_event",
     ),
-    "acceptance/test_explain.py": (
+    "system/explain/test_explain.py": (
         "test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_end",
         "test_a_plan_says_now_waits_or_never_and_submits_nothing",
     ),
-    "acceptance/test_fleet.py": (
+    "system/place/test_fleet.py": (
         "test_two_apps_share_a_cluster_and_each_task_runs_where_its_name_is_known",
         "test_a_task_that_is_routed_goes_only_to_nodes_that_consume_its_queue",
         "test_what_an_app_declares_holds_for_every_submit_by_name",
         "test_what_waits_for_its_rate_limit_holds_no_slot",
     ),
-    "acceptance/test_isolation.py": (
+    "system/lose_a_node/test_isolation.py": (
         "test_a_run_that_was_paused_past_its_lease_does_not_tick_again",
     ),
-    "acceptance/test_loader.py": (
+    "system/submit/test_loader.py": (
         "test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers",
     ),
-    "acceptance/test_look_ahead.py": ("test_what_waits_is_cancelled_while_the_other_runs",),
-    "acceptance/test_recovery.py": (
+    "system/place/test_look_ahead_workers.py": (
+        "test_what_waits_is_cancelled_while_the_other_runs",
+    ),
+    "system/cancel/test_recovery.py": (
         "test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued",
         "test_a_task_that_waits_past_its_expiry_is_revoked",
     ),
-    "acceptance/test_serve.py": ("test_it_is_well_and_says_whether_anything_can_be_placed",),
-    "acceptance/test_serve_api.py": (
+    "system/serve/test_serve.py": ("test_it_is_well_and_says_whether_anything_can_be_placed",),
+    "system/serve/test_serve_api.py": (
         "test_a_list_is_what_the_command_lists",
         "test_pages_and_filters",
     ),
-    "acceptance/test_serve_doors.py": (
+    "system/serve/test_serve_doors.py": (
         "test_a_task_is_submitted_once_and_only_its_submitter_finds_it",
     ),
-    "acceptance/test_serve_metrics.py": ("test_the_metrics_say_what_the_state_is",),
-    "acceptance/test_serve_openapi.py": ("test_it_is_a_valid_document_of_every_route",),
-    "acceptance/test_serve_pages.py": ("test_each_view_shows_the_cluster_without_a_complaint",),
-    "acceptance/test_standstill.py": (
+    "system/serve/test_serve_metrics.py": ("test_the_metrics_say_what_the_state_is",),
+    "system/serve/test_serve_openapi.py": ("test_it_is_a_valid_document_of_every_route",),
+    "system/serve/test_serve_pages.py": ("test_each_view_shows_the_cluster_without_a_complaint",),
+    "system/lose_a_node/test_standstill.py": (
         "test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new",
     ),
-    "acceptance/test_takeover.py": ("test_a_worker_and_the_leader_killed_at_once_cost_no_task",),
-    "acceptance/test_watching.py": ("test_every_line_of_the_log_is_json_with_its_fields",),
-    "acl/test_stack.py": (
+    "system/lose_a_node/test_takeover.py": (
+        "test_a_worker_and_the_leader_killed_at_once_cost_no_task",
+    ),
+    "system/monitor/test_watching.py": ("test_every_line_of_the_log_is_json_with_its_fields",),
+    "store/acl/test_stack.py": (
         "test_clients_submit_wait_cancel_and_look",
         "test_a_web_application_sends_placed_and_plain_tasks_and_waits_for_results",
         "test_the_viewers_commands_list_everything_under_way",
         "test_a_stack_that_stops_was_denied_nothing",
     ),
-    "cluster/test_whole.py": ("test_tasks_run_on_a_cluster_through_the_death_of_a_primary",),
-    "concurrency/test_schedulers.py": ("test_schedulers_join_and_leave_while_tasks_flow",),
-    "faults/test_absent.py": ("test_a_node_waits_for_its_server_and_for_its_cluster",),
-    "faults/test_lost_broker.py": ("test_outages_of_the_broker_cost_no_start",),
-    "faults/test_refusing_stack.py": (
+    "system/redis_cluster/test_whole.py": (
+        "test_tasks_run_on_a_cluster_through_the_death_of_a_primary",
+    ),
+    "system/place/test_schedulers.py": ("test_schedulers_join_and_leave_while_tasks_flow",),
+    "system/lose_a_server/test_absent.py": (
+        "test_a_node_waits_for_its_server_and_for_its_cluster",
+    ),
+    "system/lose_a_broker/test_lost_broker.py": ("test_outages_of_the_broker_cost_no_start",),
+    "system/lose_a_server/test_refusing_stack.py": (
         "test_a_refusal_ends_no_process_costs_no_start_and_loses_no_result",
     ),
-    "faults/test_sentinel.py": (
+    "system/lose_a_server/test_sentinel.py": (
         "test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on",
     ),
-    "packaging/test_wheel.py": (
+    "system/deploy/test_wheel.py": (
         "test_the_wheel_holds_the_package_its_scripts_and_its_licence",
         "test_the_lab_has_a_wheel_of_its_own",
     ),
-    "security/test_broker_tls.py": ("test_worker_guard_and_scheduler_beside_it_have_the_apps_tls",),
-    "site/test_pages.py": ("test_the_python_blocks_run_and_print_what_they_say",),
-    "testing/test_plugin.py": ("test_a_project_tests_its_tasks_on_a_cluster_and_eagerly",),
+    "system/security/test_broker_tls.py": (
+        "test_worker_guard_and_scheduler_beside_it_have_the_apps_tls",
+    ),
+    "docs/test_pages.py": ("test_the_python_blocks_run_and_print_what_they_say",),
+    "system/dev/test_plugin.py": ("test_a_project_tests_its_tasks_on_a_cluster_and_eagerly",),
 }
 """The tests of each file with a stack that `make test` runs: each tells one behaviour."""
 
 NO_STORY: Final[Mapping[str, str]] = {
-    "acceptance/test_backfill.py": "lua/test_backfill.py tells it without a stack",
-    "acceptance/test_black_holes.py": "unit/test_black_holes.py tells it without a stack",
-    "acceptance/test_full_broker.py": "faults/test_full_memory.py tells full memory without a stack",
-    "acceptance/test_garbage.py": "acceptance/test_damage.py tells it",
-    "acceptance/test_inspect.py": "acceptance/test_celery_events.py tells it",
-    "acceptance/test_kept_back.py": "unit/test_kept_back.py tells it without a stack",
-    "acceptance/test_prometheus.py": "acceptance/test_serve_metrics.py tells it",
-    "acceptance/test_quarantine.py": "acceptance/test_damage.py tells it",
-    "acceptance/test_shards.py": "cluster/test_whole.py tells it",
-    "acceptance/test_short_lease.py": "acceptance/test_standstill.py tells it",
-    "acceptance/test_storms.py": "acceptance/test_takeover.py tells it",
-    "acceptance/test_task_ends.py": "acceptance/test_celery_tasks.py tells it",
-    "acceptance/test_silence.py": "its tests go on from each other; acceptance/test_explain.py tells it",
-    "acl/test_cluster.py": "acl/test_stack.py and cluster/test_whole.py tell it",
-    "api/test_api.py": "site/test_pages.py tells it",
+    "system/place/test_backfill.py": "store/lua/test_backfill.py tells it without a stack",
+    "system/place/test_black_holes.py": "unit/test_black_holes.py tells it without a stack",
+    "system/lose_a_broker/test_full_broker.py": "system/lose_a_server/test_full_memory.py tells full memory without a stack",
+    "system/damage/test_garbage.py": "system/damage/test_damage.py tells it",
+    "docs/test_inspect.py": "system/cancel/test_celery_events.py tells it",
+    "system/place/test_kept_back.py": "unit/test_kept_back.py tells it without a stack",
+    "system/deploy/test_prometheus.py": "system/serve/test_serve_metrics.py tells it",
+    "system/damage/test_quarantine.py": "system/damage/test_damage.py tells it",
+    "system/place/test_shards.py": "system/redis_cluster/test_whole.py tells it",
+    "system/lose_a_node/test_short_lease.py": "system/lose_a_node/test_standstill.py tells it",
+    "system/lose_a_node/test_storms.py": "system/lose_a_node/test_takeover.py tells it",
+    "system/run/test_task_ends.py": "system/run/test_celery_tasks.py tells it",
+    "system/explain/test_silence.py": "its tests go on from each other; system/explain/test_explain.py tells it",
+    "store/acl/test_cluster.py": "store/acl/test_stack.py and system/redis_cluster/test_whole.py tell it",
+    "docs/test_api.py": "docs/test_pages.py tells it",
     "lab/tests/bench/test_family.py": "measures",
     "lab/tests/bench/test_placement.py": "measures",
     "lab/tests/bench/test_queue_bars.py": "measures",
     "lab/tests/bench/test_serve.py": "measures",
     "chaos/real/test_storm.py": "all behaviours under faults at once",
-    "cluster/test_serve.py": "acceptance/test_serve.py and cluster/test_whole.py tell it",
-    "concurrency/test_priority.py": "concurrency/test_schedulers.py tells it",
-    "faults/test_rabbitmq.py": "needs a program that few have; faults/test_absent.py tells it for Redis",
-    "parity/test_prefork.py": "acceptance/test_celery_tasks.py tells it; .ci/older-celery runs a short form",
-    "parity/test_threads.py": "acceptance/test_celery_tasks.py tells it",
-    "works_with/test_works_with.py": "needs libraries that few have; .ci/works-with runs it",
+    "system/redis_cluster/test_serve.py": "system/serve/test_serve.py and system/redis_cluster/test_whole.py tell it",
+    "system/place/test_priority.py": "system/place/test_schedulers.py tells it",
+    "system/lose_a_broker/test_rabbitmq.py": "needs a program that few have; system/lose_a_server/test_absent.py tells it for Redis",
+    "parity/test_prefork.py": "system/run/test_celery_tasks.py tells it; .ci/older-celery runs a short form",
+    "parity/test_threads.py": "system/run/test_celery_tasks.py tells it",
+    "parity/works_with/test_works_with.py": "needs libraries that few have; .ci/works-with runs it",
 }
 """Files that start a stack and have no test in STORIES, and the reason: the file that tells the story, or the use of the file."""
 
 LONG: Final[Mapping[str, tuple[str, ...]]] = {
-    "acl/test_client_damage.py": ("test_no_right_of_a_client_halts_the_cluster",),
+    "store/acl/test_client_damage.py": ("test_no_right_of_a_client_halts_the_cluster",),
     "lab/tests/bench/test_cost.py": (
         "test_the_instructions_of_a_cluster_are_summed_and_larger_calls_are_cheaper_and_of_any_shards_dearer",
         "test_no_verb_became_a_tenth_dearer",
@@ -160,18 +170,18 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
         "test_a_bug_can_be_planted_and_leaves_scripts_that_compile",
         "test_the_tests_that_bugs_name_pass_without_them",
     ),
-    "cluster/test_failures.py": (
+    "system/redis_cluster/test_failures.py": (
         "test_the_doctor_tells_the_shards_of_the_settings_primary_while_it_is_away",
     ),
-    "lua/test_devices.py": (
+    "store/lua/test_devices.py": (
         "test_ten_thousand_tasks_with_kills_never_share_a_device_too_much_and_leak_nothing",
     ),
-    "lua/test_long_texts.py": (
+    "store/lua/test_long_texts.py": (
         "test_no_stored_value_makes_a_script_slow",
         "test_no_argument_makes_a_script_slow",
     ),
-    "lua/test_many_lost.py": ("test_ten_times_the_nodes_take_hardly_more_round_trips",),
-    "lua/test_patterns.py": ("test_patterns_that_take_quadratic_time_are_noticed",),
+    "store/lua/test_many_lost.py": ("test_ten_times_the_nodes_take_hardly_more_round_trips",),
+    "store/lua/test_patterns.py": ("test_patterns_that_take_quadratic_time_are_noticed",),
     "lab/tests/simulate/test_backfill.py": (
         "test_a_large_task_beside_a_stream_of_small_ones_starts_soon",
         "test_many_large_tasks_of_one_kind_do_not_wait_for_each_other",
@@ -191,15 +201,55 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
 
 FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "chaos/test_layer1.py": ("test_a_planted_bug_is_found",),
-    "lua/test_soundness.py": ("test_pieces_tell_each_damage_as_the_whole_does",),
-    "model/test_reference.py": ("test_the_scripts_do_what_the_reference_says",),
-    "model/test_rules.py": ("test_a_rule_in_lua_says_the_same",),
+    "store/lua/test_soundness.py": ("test_pieces_tell_each_damage_as_the_whole_does",),
+    "store/model/test_reference.py": ("test_the_scripts_do_what_the_reference_says",),
+    "store/model/test_rules.py": ("test_a_rule_in_lua_says_the_same",),
     "lab/tests/simulate/test_experiments.py": (
         "test_every_plot_can_be_drawn",
         "test_series_have_each_second_and_group",
     ),
 }
 """Tests without a stack of which `make test` runs the first case on a real server only."""
+
+ON_REDIS_CLUSTER: Final = (
+    "docs/test_inspect.py",
+    "docs/test_journey.py",
+    "system/cancel/",
+    "system/damage/test_damage.py",
+    "system/damage/test_garbage.py",
+    "system/damage/test_quarantine.py",
+    "system/deploy/test_prometheus.py",
+    "system/dev/test_demo.py",
+    "system/dev/test_dev.py",
+    "system/dev/test_embedded.py",
+    "system/explain/test_cli.py",
+    "system/explain/test_explain.py",
+    "system/explain/test_silence.py",
+    "system/lose_a_broker/test_full_broker.py",
+    "system/lose_a_node/test_isolation.py",
+    "system/lose_a_node/test_short_lease.py",
+    "system/lose_a_node/test_standstill.py",
+    "system/lose_a_node/test_storms.py",
+    "system/lose_a_node/test_takeover.py",
+    "system/monitor/test_events.py",
+    "system/monitor/test_watching.py",
+    "system/place/test_backfill.py",
+    "system/place/test_black_holes.py",
+    "system/place/test_devices.py",
+    "system/place/test_fleet.py",
+    "system/place/test_kept_back.py",
+    "system/place/test_look_ahead_workers.py",
+    "system/place/test_shards.py",
+    "system/redis_cluster/",
+    "system/run/test_celery_tasks.py",
+    "system/run/test_celery_worker.py",
+    "system/run/test_task_ends.py",
+    "system/serve/",
+    "system/submit/test_client.py",
+    "system/submit/test_loader.py",
+)
+"""What `make cluster-test` runs with the state on a Redis Cluster: files, and folders as a whole.
+"""
 
 FAKE: Final = "fakeredis"
 """The name that `server_kind` gives to tests on fakeredis."""
@@ -216,8 +266,17 @@ PROGRAMS: Final[Mapping[str, str]] = {
 """Programs that `.ci/run` gets, and what is tested with each."""
 
 
+def is_on_redis_cluster(file: str) -> bool:
+    """Return whether `make cluster-test` runs a file: it or its folder is in the list."""
+    return any(
+        file == name or (name.endswith("/") and file.startswith(name)) for name in ON_REDIS_CLUSTER
+    )
+
+
 def mark(items: Iterable[pytest.Item], programs: Container[str]) -> None:
-    """Mark the tests of `make test`; those of these server programs are left out."""
+    """Mark the tests of `make test`, without those of these server programs, and those of
+    `make cluster-test`.
+    """
     told: set[tuple[str, str]] = set()
     for item in items:
         file = item.nodeid.partition("::")[0].removeprefix("tests/")
@@ -227,6 +286,8 @@ def mark(items: Iterable[pytest.Item], programs: Container[str]) -> None:
             if isinstance(item, pytest.Function) and hasattr(item, "callspec")
             else {}
         )
+        if is_on_redis_cluster(file):
+            item.add_marker(pytest.mark.redis_cluster)
         story = name in STORIES.get(file, ())
         once = story or name in FIRST.get(file, ())
         if once and ((file, name) in told or params.get("server_kind") == FAKE):

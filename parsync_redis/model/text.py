@@ -3,7 +3,7 @@
 A line is read and written by its template. A template has fields in braces; a part in brackets may
 be missing as a whole. FIELD_PATTERNS has the pattern of each field, so that a field looks the same
 in every line. The scripts read and write the same lines, most of them in lua/lib; a test
-(tests/model/test_text.py) compares both. Needs and offers have a module of their own,
+(tests/store/model/test_text.py) compares both. Needs and offers have a module of their own,
 model/needs.py.
 """
 

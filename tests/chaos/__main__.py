@@ -10,7 +10,7 @@ from collections import Counter
 
 from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
-from tests import reaper
+from tests.kit import reaper
 
 from .schedule import SHARDS, Schedule, of_text, run_schedule, to_text
 from .shrink import shrink

@@ -31,7 +31,7 @@ PLANTED_BY_OTHERS = (
         "verbs/give_back",
         "(attempt == '' or attempt == task.attempt)",
         "true",
-        found_by="tests/lua/test_take.py::test_give_back_is_fenced_by_scheduler_and_attempt",
+        found_by="tests/store/lua/test_take.py::test_give_back_is_fenced_by_scheduler_and_attempt",
     ),
     Mutant(
         "expire cancels placed tasks",
@@ -95,7 +95,7 @@ OTHER_KINDS = (
         "lib/task/start_order",
         "orders[a] < orders[b] or",
         "orders[a] > orders[b] or",
-        found_by="tests/lua/test_ahead.py::test_the_first_in_the_queues_order_starts_and_the_others_wait",
+        found_by="tests/store/lua/test_ahead.py::test_the_first_in_the_queues_order_starts_and_the_others_wait",
     ),
     Mutant(
         "a drain that is over ends nothing",
@@ -124,7 +124,7 @@ OTHER_KINDS = (
         "  if redis.call('EXISTS', ended) == 1 then\n    redis.call('RENAME', ended, ended_1)\n  "
         "end\n  if redis.call('EXISTS', ended_1) == 1 then\n    redis.call('RENAME', ended_1, "
         "ended_2)\n  end",
-        found_by="tests/lua/test_ended.py::test_a_task_that_has_ended_is_forgotten_with_its_generation",
+        found_by="tests/store/lua/test_ended.py::test_a_task_that_has_ended_is_forgotten_with_its_generation",
     ),
     Mutant(
         "submit forgets what ended earlier",
@@ -138,7 +138,7 @@ OTHER_KINDS = (
         "    wake(args.channel, meta)\n",
         "",
         harmless="schedulers look in each gap",
-        found_by="tests/lua/test_submit.py::test_the_first_task_of_a_kind_wakes_one_scheduler",
+        found_by="tests/store/lua/test_submit.py::test_the_first_task_of_a_kind_wakes_one_scheduler",
     ),
     Mutant(
         "the leader judges by the wall clock",

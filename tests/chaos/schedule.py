@@ -18,7 +18,7 @@ from parsync_redis.model.needs import parse_resources
 from parsync_redis.scheduler.core.core import MAX_KINDS_PER_LOOK
 from parsync_redis.store import Store
 from parsync_redis.store.repair.quarantine import entries
-from tests.oracle.audit import audit
+from tests.kit.oracle.audit import audit
 
 from .ghost import Violation
 from .player import NEEDS, NODES, Player

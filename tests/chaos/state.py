@@ -19,9 +19,9 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.record import read_run
 from parsync_redis.store.reads.tasks import GENERATIONS
 from parsync_redis.wire.keys import Keys
-from tests.oracle.kinds import audit_kinds
-from tests.oracle.partitions import PartitionState, audit_partition
-from tests.oracle.tasks import QueueState, audit_tasks
+from tests.kit.oracle.kinds import audit_kinds
+from tests.kit.oracle.partitions import PartitionState, audit_partition
+from tests.kit.oracle.tasks import QueueState, audit_tasks
 
 from .processes import PARTITIONS
 from .wire import CLUSTER

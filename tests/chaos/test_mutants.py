@@ -20,7 +20,8 @@ from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.chaos.more_mutants import FENCES
 from tests.chaos.mutant import Mutant
 from tests.chaos.mutants import MUTANTS, planted
-from tests.offenders import none_wrong
+from tests.kit import REPO
+from tests.kit.offenders import none_wrong
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,6 @@ def mistakes(mutant: Mutant, client: redis.Redis) -> Iterator[str]:
         yield f"{type(error).__name__} {error}"
 
 
-ROOT = Path(__file__).parents[2]
 BY_NAME = [mutant for mutant in (*MUTANTS, *FENCES) if mutant.found_by]
 
 
@@ -54,8 +54,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a copy of the project, which is compiled once for all bugs."""
     folder = tmp_path_factory.mktemp("copy")
     for name in ("parsync_redis", "lua", "tests"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
+        shutil.copytree(REPO / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPO / "pyproject.toml", folder)
     return folder
 
 
@@ -67,7 +67,7 @@ def changed(mutant: Mutant, copy: Path) -> Iterator[None]:
         yield
     finally:
         # with its time, by which Python knows compiled files
-        shutil.copy2(ROOT / file.relative_to(copy), file)
+        shutil.copy2(REPO / file.relative_to(copy), file)
 
 
 def plant(mutant: Mutant, copy: Path) -> Path:

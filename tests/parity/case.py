@@ -13,7 +13,7 @@ import redis
 from celery import Celery
 from celery.exceptions import TimeoutError as GetTimeout
 
-from tests.waiting import until
+from tests.kit.waiting import until
 
 from .task_kit import GATES, MARKS
 

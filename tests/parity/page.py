@@ -1,13 +1,14 @@
 """Writes docs/celery.md from the table of cases."""
 
 from itertools import groupby
-from pathlib import Path
 from typing import Final
+
+from tests.kit import REPO
 
 from .case import POOLS, Case
 from .cases import CASES
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "celery.md"
+PAGE: Final = REPO / "docs" / "celery.md"
 
 _HEAD: Final = """# parsync and Celery
 
@@ -24,7 +25,7 @@ the table of differences below, with the reason. If a difference disappears, the
 `prefork` and `threads` on Celery 5.7, and in a short form of {short} cases on Celery 5.4, 5.5 and 5.6.
 
 Celery's own integration suite runs too, with every task placed and no change in its code. Each test that passes on
-plain Celery passes placed, except for the tests of `tests/celery_suite/differences.toml`. They need one of these:
+plain Celery passes placed, except for the tests of `tests/parity/celery_suite/differences.toml`. They need one of these:
 `task_protocol = 1`, which a call of a placed task refuses with `InvalidInput`; a node on the transport `memory`, which
 has no event loop ([your-own-app.md](your-own-app.md#brokers)); parts of a worker that are mocks.
 

@@ -19,20 +19,20 @@ import celery
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
-from tests.acceptance.conftest import LONG_LEASE_S
-from tests.conftest import server_programs
+from tests.kit import REPO
+from tests.kit.rig import LONG_LEASE_S
+from tests.kit.servers import server_programs
 
 from .app import PARSYNC, PLAIN, build
 from .case import Case, Context, Said, comparable, connect
 
-ROOT = Path(__file__).resolve().parents[2]
 KINDS = (PLAIN, PARSYNC)
 AT_ONCE = 6
 """Cases of one stack that run at the same time."""
 PROCESSES = 10
 """Processes of each worker: more than the cases that run at once, because some tasks wait for a while."""
 # another Celery may be first there
-_PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+_PATH = os.pathsep.join(filter(None, (str(REPO), os.environ.get("PYTHONPATH"))))
 CELERY = tuple(int(part) for part in celery.__version__.split(".")[:2])
 
 
@@ -61,7 +61,7 @@ class Parity:
                 "C_FORCE_ROOT": "1",
             }
             self.stacks[kind] = LocalStack(
-                "parsync", self.urls[kind], logs=logs / kind, cwd=ROOT, env=env
+                "parsync", self.urls[kind], logs=logs / kind, cwd=REPO, env=env
             )
 
     def start(self) -> None:

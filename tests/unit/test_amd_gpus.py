@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from .test_gpus import NONE_HERE, given, offered, whole
-from .test_node_devices import no_nvidia as no_nvidia
-from .test_node_devices import spec
+from tests.unit.test_gpus import NONE_HERE, given, offered, whole
+from tests.unit.test_node_devices import no_nvidia as no_nvidia
+from tests.unit.test_node_devices import spec
 
 
 def kfd(folder: Path, *cards: dict[str, int], gib: int = 64) -> None:

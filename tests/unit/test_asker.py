@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from parsync_redis.serve.asker import ANSWER_KEPT_S, MOST_QUESTIONS, Asker
 from parsync_redis.serve.shares import OWNER
-from tests.waiting import happened
+from tests.kit.waiting import happened
 
 
 def test_an_answer_is_kept_from_when_it_came(monkeypatch):

@@ -9,8 +9,7 @@ from celery.app.amqp import AMQP
 from celery.app.control import Control
 
 from parsync_redis import InvalidInput, Parsync
-
-from .test_placed_options import new_app
+from tests.unit.test_placed_options import new_app
 
 
 def test_attaching_reads_no_configuration() -> None:

@@ -14,10 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from parsync_redis.cli.stack import Process
-from tests.documents import ROOT
-from tests.waiting import joined, run, until
+from tests.kit import REPO
+from tests.kit.waiting import joined, run, until
 
-PROGRAM = [sys.executable, str(ROOT / "deploy/autoscale.py")]
+PROGRAM = [sys.executable, str(REPO / "deploy/autoscale.py")]
 
 
 class Demand(ThreadingHTTPServer):

@@ -8,9 +8,8 @@ from parsync_redis.model.task import Taken, TaskState
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.plan import Plan
 from parsync_redis.store import Store
-from tests.lua.driver import Driver
-
-from .core_rig import Queue, claims_of, make, node, see, tasks_of
+from tests.kit.core_rig import Queue, claims_of, make, node, see, tasks_of
+from tests.kit.driver import Driver
 
 
 def nodes(*slots: int) -> list[Node]:

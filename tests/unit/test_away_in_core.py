@@ -6,8 +6,7 @@ from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.ids import shard_of
 from parsync_redis.model.replies import Snapshot, Took
 from parsync_redis.scheduler.core.core import Core
-
-from .core_rig import Queue, bitmap, claims_of, judge, make, node, see, takes, tasks_of
+from tests.kit.core_rig import Queue, bitmap, claims_of, judge, make, node, see, takes, tasks_of
 
 WORK = "work slots=1"
 SHARDS = 3

@@ -17,8 +17,7 @@ from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.large_kinds import MAX_LARGE_KINDS as MOST_LARGE
 from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
 from parsync_redis.scheduler.core.reservations import BarredNodes
-
-from .core_rig import Queue, bitmap, claims_of, judge, make, node, see, waiting
+from tests.kit.core_rig import Queue, bitmap, claims_of, judge, make, node, see, waiting
 
 NOW = 100_000
 BIG = "big slots=4"

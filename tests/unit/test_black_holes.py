@@ -22,7 +22,7 @@ from parsync_redis.worker.node import failures as module
 from parsync_redis.worker.node.failures import Failures
 from parsync_redis.worker.node.look_ahead import LookAhead
 from parsync_redis.worker.node.runs import Run
-from tests.lua.driver import Driver
+from tests.kit.driver import Driver
 
 LEASE_S = 10.0
 SURE = Streak("work", 0, "n1", 1, 1, 5, 4, 20, 0, False)

@@ -9,8 +9,7 @@ from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.queue import GROUPS_AT_ONCE, QueueCopy
 from parsync_redis.scheduler.core.view import View
-
-from .core_rig import bitmap
+from tests.kit.core_rig import bitmap
 
 AMOUNTS = st.dictionaries(st.sampled_from(["gpu", "mem", "disk"]), st.integers(0, 3), max_size=3)
 LABELS = st.dictionaries(

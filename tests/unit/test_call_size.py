@@ -3,8 +3,7 @@
 from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.scheduler.core.claim_outcomes import MAX_LOST_SHARE, MIN_TASKS, CallSize
-
-from .core_rig import judge, make, node, see, waiting
+from tests.kit.core_rig import judge, make, node, see, waiting
 
 
 def test_calls_are_small_while_claims_are_lost_and_large_again_afterwards() -> None:

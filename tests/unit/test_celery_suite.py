@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.celery_suite.compare import complaints, differences, read, unknown
-from tests.documents import Document
-from tests.offenders import none_wrong
+from tests.kit.documents import Document
+from tests.kit.offenders import none_wrong
+from tests.parity.celery_suite.compare import complaints, differences, read, unknown
 
 BOTH = {"passes": True, "fails": False}
 ALL = {"passes": True, "fails": True}

@@ -20,9 +20,8 @@ from parsync_redis.placement.rules import PLACEMENT_RULES
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.placement_log import CHOICES_PER_GAP
 from parsync_redis.scheduler.core.plan import Plan
-from tests.model.test_fits import NEEDS, OFFERS
-
-from .core_rig import Queue, judge, judge_each, make, node, see, waiting
+from tests.kit.core_rig import Queue, judge, judge_each, make, node, see, waiting
+from tests.store.model.test_fits import NEEDS, OFFERS
 
 
 def at_gap(core: Core) -> Plan:

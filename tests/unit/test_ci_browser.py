@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
-from tests.documents import ROOT
-from tests.waiting import run
+from tests.kit import REPO
+from tests.kit.waiting import run
 
 FUNCTION = re.search(
-    r"^unpack_chromium\(\) \{.*?^\}$", (ROOT / ".ci/run").read_text(), re.DOTALL | re.MULTILINE
+    r"^unpack_chromium\(\) \{.*?^\}$", (REPO / ".ci/run").read_text(), re.DOTALL | re.MULTILINE
 )
 PROGRAMS = {"chromium": "usr/lib/chromium/chromium", "chromedriver": "usr/bin/chromedriver"}
 

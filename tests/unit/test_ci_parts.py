@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT
-from tests.offenders import none_wrong
-from tests.waiting import run
+from tests.kit import REPO
+from tests.kit.offenders import none_wrong
+from tests.kit.waiting import run
 
-TEXT = (ROOT / ".ci/run").read_text(encoding="utf-8")
+TEXT = (REPO / ".ci/run").read_text(encoding="utf-8")
 END = TEXT[TEXT.index("# part NAME COMMAND") :]
 
 
@@ -50,11 +50,11 @@ def test_what_is_left_out_is_no_failure():
 def test_each_script_of_a_part_is_there_and_each_script_is_a_part():
     scripts = {
         path.name
-        for path in (ROOT / ".ci").iterdir()
+        for path in (REPO / ".ci").iterdir()
         if path.name not in ("run", "unpack", "fetch")
     }
     assert set(re.findall(r"(?m)^(?:part .*)?\.ci/([\w-]+)", TEXT)) == scripts
-    assert all(os.access(ROOT / ".ci" / name, os.X_OK) for name in scripts)
+    assert all(os.access(REPO / ".ci" / name, os.X_OK) for name in scripts)
 
 
 def test_the_parts_run_each_test_once():
@@ -65,17 +65,17 @@ def test_the_parts_run_each_test_once():
 
 
 def test_a_python_that_is_not_here_is_said_and_left_out():
-    done = run([ROOT / ".ci/newer-python", "3.99"], stdout=subprocess.PIPE, text=True)
+    done = run([REPO / ".ci/newer-python", "3.99"], stdout=subprocess.PIPE, text=True)
     assert done.returncode == 77
     assert done.stdout == "LEFT OUT, because this machine does not have it: Python 3.99\n"
 
 
 def checkout(folder: Path) -> Path:
     """Make a checkout that has no build/, and this test's environment."""
-    for name in (".ci", "tests/celery_suite"):
-        shutil.copytree(ROOT / name, folder / name)
-    (folder / "tests/works_with").symlink_to(ROOT / "tests/works_with")
-    (folder / "requirements-dev.lock").symlink_to(ROOT / "requirements-dev.lock")
+    for name in (".ci", "tests/parity/celery_suite"):
+        shutil.copytree(REPO / name, folder / name)
+    (folder / "tests/parity/works_with").symlink_to(REPO / "tests/parity/works_with")
+    (folder / "requirements-dev.lock").symlink_to(REPO / "requirements-dev.lock")
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / ".venv/bin/python").symlink_to(sys.executable)
     return folder
@@ -84,8 +84,8 @@ def checkout(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("script", "what"),
     [
-        ("tests/celery_suite/run", "Celery's own suite"),
-        (".ci/works-with", "the libraries of tests/works_with/requirements.txt"),
+        ("tests/parity/celery_suite/run", "Celery's own suite"),
+        (".ci/works-with", "the libraries of tests/parity/works_with/requirements.txt"),
         (".ci/older-celery", "Celery 5.4"),
     ],
 )
@@ -121,8 +121,8 @@ def test_a_part_is_left_out_only_if_no_registry_can_be_reached(tmp_path, script,
 
 def test_each_part_gets_its_packages_in_the_way_that_tells_a_missing_registry_from_a_failure():
     """The project itself is installed from this folder."""
-    scripts = [path for path in (ROOT / ".ci").iterdir() if path.name != "fetch"]
-    scripts.append(ROOT / "tests/celery_suite/run")
+    scripts = [path for path in (REPO / ".ci").iterdir() if path.name != "fetch"]
+    scripts.append(REPO / "tests/parity/celery_suite/run")
     lines = [
         (path, line) for path in scripts for line in path.read_text(encoding="utf-8").splitlines()
     ]

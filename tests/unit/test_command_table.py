@@ -25,10 +25,10 @@ from parsync_redis.cli.app import (
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
-from tests.lua.driver import Driver
-from tests.offenders import none_wrong
-from tests.reaper import marked
-from tests.waiting import run
+from tests.kit.driver import Driver
+from tests.kit.offenders import none_wrong
+from tests.kit.reaper import marked
+from tests.kit.waiting import run
 
 NEVER = {"celery", "kombu", "numpy", "matplotlib", "parsync_lab"} | {
     f"parsync_redis.{part}" for part in ("scheduler", "worker", "integration")

@@ -16,8 +16,7 @@ from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.plan import ShardLook
-
-from .core_rig import (
+from tests.kit.core_rig import (
     Queue,
     after_a_gap,
     bitmap,

@@ -16,7 +16,7 @@ from parsync_redis.worker.celery.delivery import Delivery
 from parsync_redis.worker.isolation.machine import Isolation
 from parsync_redis.worker.node.reporter import Reporter
 from parsync_redis.worker.node.runs import Run, Runs
-from tests.lua.driver import Driver
+from tests.kit.driver import Driver
 
 
 def test_a_task_that_its_worker_does_not_know_is_no_short_run() -> None:

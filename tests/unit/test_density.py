@@ -11,13 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.offenders import none_wrong
+from tests.kit import REPO
+from tests.kit.offenders import none_wrong
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = sorted((ROOT / "parsync_redis").rglob("*.py"))
-LAB = sorted((ROOT / "lab/parsync_lab").rglob("*.py"))
+PACKAGE = sorted((REPO / "parsync_redis").rglob("*.py"))
+LAB = sorted((REPO / "lab/parsync_lab").rglob("*.py"))
 
-DATA = tomllib.loads((ROOT / "tests/unit/density.toml").read_text(encoding="utf-8"))
+DATA = tomllib.loads((REPO / "tests/unit/density.toml").read_text(encoding="utf-8"))
 NO_NAMES = frozenset(DATA["no_names"].split())
 SHARED_CONSTANTS = frozenset(DATA["shared_constants"].split())
 LAB_SHARED_CONSTANTS = frozenset(DATA["lab_shared_constants"].split())
@@ -48,7 +48,7 @@ def tuple_assignments(tree: ast.AST) -> Iterator[ast.Assign]:
 
 def test_a_line_assigns_one_thing():
     wrong = [
-        f"{file.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        f"{file.relative_to(REPO)}:{node.lineno}: {ast.unparse(node)}"
         for file in [*PACKAGE, *LAB]
         for node in tuple_assignments(ast.parse(file.read_text(encoding="utf-8")))
     ]
@@ -60,11 +60,11 @@ def test_a_line_assigns_one_thing():
 def test_a_name_says_what_it_is():
     places: dict[str, list[str]] = defaultdict(list)
     for file in [*PACKAGE, *LAB]:
-        home, inner = file.relative_to(ROOT).parts[:2]
+        home, inner = file.relative_to(REPO).parts[:2]
         folder = inner if home == "parsync_redis" else home
         for name, line in stored(ast.parse(file.read_text(encoding="utf-8"))):
             if name.strip("_").lower() in NO_NAMES:
-                places[folder].append(f"{file.relative_to(ROOT)}:{line}: {name}")
+                places[folder].append(f"{file.relative_to(REPO)}:{line}: {name}")
     for folder, offenders in places.items():
         if len(offenders) > OFFENDERS.get(folder, 0):
             none_wrong(
@@ -74,13 +74,13 @@ def test_a_name_says_what_it_is():
     assert count == OFFENDERS, "fewer are left: write the new counts into density.toml"
 
 
-SUMMARIES = [*PACKAGE, *sorted((ROOT / "examples").rglob("*.py")), *LAB]
+SUMMARIES = [*PACKAGE, *sorted((REPO / "examples").rglob("*.py")), *LAB]
 """The files in which each docstring's summary fits on its line."""
 
 
 def test_a_summary_fits_on_its_line():
     wrong = [
-        f"{file.relative_to(ROOT)}: {summary}"
+        f"{file.relative_to(REPO)}: {summary}"
         for file in SUMMARIES
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))

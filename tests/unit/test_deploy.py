@@ -26,10 +26,11 @@ from parsync_redis.serve.survey import Survey
 from parsync_redis.serve.surveyor import LatestSurvey
 from parsync_redis.store.reads.demand import Counts
 from parsync_redis.store.reads.schedulers import SchedulerView
-from tests.documents import ROOT, Document, tables
-from tests.offenders import none_wrong
+from tests.kit import REPO
+from tests.kit.documents import Document, tables
+from tests.kit.offenders import none_wrong
 
-DEPLOY = ROOT / "deploy"
+DEPLOY = REPO / "deploy"
 FIGURES = {
     "delay_ms": "12.5",
     "in_flight": "3",

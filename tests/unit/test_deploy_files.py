@@ -16,13 +16,14 @@ import yaml
 from parsync_redis import __version__
 from parsync_redis.model.address import check_address
 from parsync_redis.settings import Settings
-from tests.documents import ROOT, Document
-from tests.site.blocks import check_celery, check_parsync
-from tests.waiting import run
+from tests.kit import REPO
+from tests.kit.blocks import check_celery, check_parsync
+from tests.kit.documents import Document
+from tests.kit.waiting import run
 
-SYSTEMD = ROOT / "deploy/systemd"
+SYSTEMD = REPO / "deploy/systemd"
 UNITS = sorted(SYSTEMD.glob("*.service"))
-CHART = ROOT / "deploy/helm/parsync"
+CHART = REPO / "deploy/helm/parsync"
 KNOWN = {f"PARSYNC_{name.upper()}" for name in Settings.model_fields}
 
 
@@ -226,7 +227,7 @@ def test_the_schema_refuses_values_that_the_chart_does_not_know(helm, chart, val
 
 def test_the_user_of_the_image_is_a_number_because_no_pod_may_run_as_root(chart, values):
     (user,) = re.findall(
-        r"^USER (.*)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+        r"^USER (.*)$", (REPO / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert re.fullmatch(r"[1-9]\d*", user)
     for (kind, _), one in rendered(chart, values).items():
@@ -249,7 +250,7 @@ def test_the_chart_is_of_this_version():
 
 @pytest.fixture(scope="module")
 def services():
-    return yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    return yaml.safe_load((REPO / "docker-compose.yml").read_text(encoding="utf-8"))
 
 
 def test_the_profile_monitor_adds_three_services_and_nothing_else_is_open(services):
@@ -269,7 +270,7 @@ def test_the_profile_monitor_adds_three_services_and_nothing_else_is_open(servic
         for volume in one.get("volumes", ()):
             source = volume.partition(":")[0]
             assert (
-                (ROOT / source).exists()
+                (REPO / source).exists()
                 if source.startswith("./")
                 else source in services["volumes"]
             ), volume
@@ -295,7 +296,7 @@ def test_grafana_finds_prometheus_and_the_board(services):
     mounts = {
         where: what for what, where, *_ in (volume.split(":") for volume in grafana["volumes"])
     }
-    folder = ROOT / mounts["/etc/grafana/provisioning"]
+    folder = REPO / mounts["/etc/grafana/provisioning"]
     (source,) = yaml.safe_load((folder / "datasources/parsync.yml").read_text())["datasources"]
     assert source["url"] == "http://serve:9090"
     assert services["services"]["prometheus"]["network_mode"] == "service:serve", (

@@ -11,8 +11,7 @@ from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.partition import PartitionCopy
 from parsync_redis.scheduler.core.scarce import find_scarce, keep_back, not_asked
-
-from .core_rig import Queue, bitmap, claims_of, make, node, tasks_of
+from tests.kit.core_rig import Queue, bitmap, claims_of, make, node, tasks_of
 
 HALF = parse_needs("slots=1 gpu=0.5")
 MEMORY = parse_needs("slots=1 gpu.mem=8")

@@ -3,7 +3,7 @@
 import pytest
 
 from parsync_redis.worker.duty import Duty
-from tests.waiting import joined
+from tests.kit.waiting import joined
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), SystemExit(3)], ids=["error", "exit"])

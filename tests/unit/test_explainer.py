@@ -7,7 +7,7 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.wait_reasons import EXPLAINED_AGAIN
-from tests.unit.core_rig import Queue, make, see
+from tests.kit.core_rig import Queue, make, see
 
 NODES = [Node("n", "up", 1, False, 0, 4, 1.0, Resources.of(4, {"mem": 1000}))]
 

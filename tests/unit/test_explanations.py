@@ -24,7 +24,7 @@ from parsync_redis.placement.forecast import (
 )
 from parsync_redis.placement.now import classify, obstacles
 from parsync_redis.scheduler.core.view import View
-from tests.model.test_fits import NEEDS, OFFERS
+from tests.store.model.test_fits import NEEDS, OFFERS
 
 STATES = st.sampled_from(
     [("up", False), ("up", False), ("up", True), ("suspect", False), ("down", False)]

@@ -9,8 +9,7 @@ from parsync_redis.model.options import Strategy
 from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.plan import Plan
-
-from .core_rig import Queue, bitmap, judge, make, node, see, takes, waiting
+from tests.kit.core_rig import Queue, bitmap, judge, make, node, see, takes, waiting
 
 
 def partitions_of(plan: Plan) -> list[int]:

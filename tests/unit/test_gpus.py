@@ -12,9 +12,8 @@ from parsync_redis import InvalidInput
 from parsync_redis.model.place import Place
 from parsync_redis.worker.node import devices
 from parsync_redis.worker.node.node import NodeSpec
-
-from .test_node_devices import no_nvidia as no_nvidia
-from .test_node_devices import smi, spec
+from tests.unit.test_node_devices import no_nvidia as no_nvidia
+from tests.unit.test_node_devices import smi, spec
 
 UUIDS = ("GPU-8932f937-d72c", "GPU-8932f999-0000", "GPU-aaaa0000-1111", "GPU-bbbb0000-1111")
 FOUR = tuple(f'echo "{index}, {uuid}, 81920"' for index, uuid in enumerate(UUIDS))

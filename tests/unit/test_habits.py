@@ -4,11 +4,11 @@ import re
 
 import yaml
 
-from tests.documents import ROOT
+from tests.kit import REPO
 
 
 def read(name):
-    return (ROOT / name).read_text(encoding="utf-8")
+    return (REPO / name).read_text(encoding="utf-8")
 
 
 def test_the_hosted_ci_runs_what_anybody_can_run():

@@ -11,7 +11,7 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from parsync_redis.store.scripts.header import HEADER_FIELDS, Header
 from parsync_redis.store.scripts.scripts import Script, expand, lua_folder
-from tests.offenders import none_wrong
+from tests.kit.offenders import none_wrong
 
 LUA = sorted(lua_folder().rglob("*.lua"))
 

@@ -7,7 +7,7 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.health_file import HealthFile
-from tests.documents import Document
+from tests.kit.documents import Document
 
 PROBE = next(
     block.text for block in Document("docs/serve.md").blocks("sh") if "stat -c %Y" in block.text

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import parsync_redis
 from parsync_redis import errors
-from tests.offenders import none_wrong
+from tests.kit import REPO, TESTS
+from tests.kit.offenders import none_wrong
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "parsync_redis"
+PACKAGE = REPO / "parsync_redis"
 MODULES = {
     ".".join(file.relative_to(home).with_suffix("").parts): file
-    for home, package in ((ROOT, "parsync_redis"), (ROOT / "lab", "parsync_lab"))
+    for home, package in ((REPO, "parsync_redis"), (REPO / "lab", "parsync_lab"))
     for file in (home / package).rglob("*.py")
 }
 """The files of both distributions by their modules; that of a package ends in `__init__`."""
@@ -63,7 +63,7 @@ def imports() -> set[tuple[str, str]]:
     """(part, part that it imports) of the package, by its files' own import statements."""
     found: set[tuple[str, str]] = set()
     for file in PACKAGE.rglob("*.py"):
-        place = file.relative_to(ROOT).with_suffix("").parts
+        place = file.relative_to(REPO).with_suffix("").parts
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (
                 node.level or (node.module or "").startswith("parsync_redis")
@@ -132,7 +132,7 @@ ROOMS = {
 
 def imported_modules(file: Path) -> set[str]:
     """Return the full names of the modules that a file imports."""
-    package = file.relative_to(ROOT).parent.parts
+    package = file.relative_to(REPO).parent.parts
     modules: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -146,7 +146,7 @@ def imported_modules(file: Path) -> set[str]:
 
 def test_a_room_imports_only_what_it_may() -> None:
     offenders = [
-        f"{file.relative_to(ROOT)}: {module}"
+        f"{file.relative_to(REPO)}: {module}"
         for room, allowed in ROOMS.items()
         for file in sorted((PACKAGE / room).rglob("*.py"))
         for module in sorted(imported_modules(file))
@@ -248,10 +248,10 @@ def test_a_file_is_no_longer_than_it_may_be() -> None:
     }
     long = {}
     for pattern, limit in most.items():
-        for file in ROOT.glob(pattern):
+        for file in REPO.glob(pattern):
             lines = len(file.read_text(encoding="utf-8").splitlines())
             if lines > limit:
-                long[file.relative_to(ROOT).as_posix()] = lines
+                long[file.relative_to(REPO).as_posix()] = lines
     assert {name: lines for name, lines in long.items() if lines > TOO_LONG.get(name, 0)} == {}, (
         "split it"
     )
@@ -280,7 +280,7 @@ def test_a_class_and_a_type_alias_have_their_name_alone() -> None:
     places: dict[str, list[str]] = {}
     for file in MODULES.values():
         for name in public_types(file):
-            places.setdefault(name, []).append(file.relative_to(ROOT).as_posix())
+            places.setdefault(name, []).append(file.relative_to(REPO).as_posix())
     several = {name: files for name, files in places.items() if len(files) > 1}
     none_wrong(
         "one word has one meaning",
@@ -295,3 +295,27 @@ def test_every_error_has_a_public_name() -> None:
         if inspect.isclass(value) and value.__module__ == errors.__name__
     }
     assert own <= set(parsync_redis.__all__)
+
+
+def test_what_is_no_test_is_in_the_kit() -> None:
+    """Chaos and parity are programs with parts of their own."""
+    suites = [TESTS / name for name in ("docs", "store", "system", "unit")]
+    files = [file.relative_to(TESTS).as_posix() for suite in suites for file in suite.rglob("*.py")]
+    kinds = re.compile(r".*/(test_\w+|conftest|__init__)\.py")
+    helpers = {file for file in files if not kinds.fullmatch(file)}
+    assert helpers == {"system/deploy/compose.py"}, "move it to tests/kit; compose.py is a test"
+    assert not [*(TESTS / "kit").rglob("test_*.py")]
+
+
+def test_a_behaviour_has_three_files_and_a_row_in_contributing() -> None:
+    folders = [file.parent for file in (TESTS / "system").glob("*/__init__.py")]
+    assert len(folders) > 10
+    none_wrong(
+        "a folder of tests/system has three files beside __init__.py",
+        [folder.name for folder in folders if len([*folder.glob("*.py")]) < 4],
+    )
+    page = (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    none_wrong(
+        "a folder of tests/system has a row in CONTRIBUTING.md",
+        [folder.name for folder in folders if f"`tests/system/{folder.name}/`" not in page],
+    )

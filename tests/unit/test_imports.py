@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from parsync_redis.worker.node.lease import KEEPER_VERBS, LeaseKeeper
-from tests.waiting import run
+from tests.kit.waiting import run
 
 WATCH = """
 import sys

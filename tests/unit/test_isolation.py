@@ -30,8 +30,8 @@ from parsync_redis.worker.isolation.locks import (
     open_locks,
 )
 from parsync_redis.worker.isolation.tie import NotBegun, RunIsolation
-from tests.guards import Kept, forked
-from tests.waiting import child_ended, child_stopped, until
+from tests.kit.guards import Kept, forked
+from tests.kit.waiting import child_ended, child_stopped, until
 
 pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
 PATIENCE_S = 180.0

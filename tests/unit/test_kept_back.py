@@ -12,8 +12,7 @@ from parsync_redis.model.options import Strategy
 from parsync_redis.model.replies import Snapshot
 from parsync_redis.model.taints import offered_taints, tolerance
 from parsync_redis.scheduler.core.core import Core
-
-from .core_rig import bitmap, claims_of, make, waiting
+from tests.kit.core_rig import bitmap, claims_of, make, waiting
 
 
 def cluster(core: Core, **offers: Resources) -> None:

@@ -8,7 +8,7 @@ from parsync_redis.errors import BrokenContract, InvalidInput
 from parsync_redis.model.claim import Claim
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS, Commands
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
-from tests.lua.sample import sample_calls
+from tests.kit.sample import sample_calls
 
 KEYS = Keys("demo")
 

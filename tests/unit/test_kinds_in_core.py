@@ -11,8 +11,7 @@ from parsync_redis.model.replies import Snapshot, Took
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.queue import GROUPS_AT_ONCE
 from parsync_redis.scheduler.core.wait_reasons import EXPLAINED_AGAIN
-
-from .core_rig import Queue, after_a_gap, bitmap, judge, make, node, see, takes, waiting
+from tests.kit.core_rig import Queue, after_a_gap, bitmap, judge, make, node, see, takes, waiting
 
 MISSING = "slots=1 gpu_model:a100"
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from parsync_redis.worker.node.loop_watch import LoopWatch, RenewalWatch
-from tests.waiting import happened, joined, until
+from tests.kit.waiting import happened, joined, until
 
 LEASE_S = 0.1
 

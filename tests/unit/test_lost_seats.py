@@ -17,8 +17,7 @@ from parsync_redis.scheduler.core.kind_group import KindGroup
 from parsync_redis.scheduler.core.large_kinds import LeastAsked
 from parsync_redis.scheduler.core.plan import Plan
 from parsync_redis.scheduler.core.seats import SeatFinder
-
-from .core_rig import (
+from tests.kit.core_rig import (
     Queue,
     after_a_gap,
     bitmap,

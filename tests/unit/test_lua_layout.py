@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.store.scripts.scripts import lua_folder
-from tests.offenders import none_wrong
+from tests.kit.offenders import none_wrong
 
 COLUMNS = 100
 STEPS = 25
@@ -33,7 +33,7 @@ FUNCTION_WORDS = {
     ),
     *("rest", "said", "some", "t", "that", "there", "these", "this", "those", "told", "w"),
 }
-"""`any` is not among them: it is a key of any kind, and tests/acl/needs.py relies on the name."""
+"""`any` is not among them: it is a key of any kind, and tests/kit/needs.py relies on the name."""
 NO_CODE = re.compile(r"'[^'\n]*'|--.*")
 PACKED = re.compile(r";|\b(?:then|do|else|repeat)\b *\S|\bfunction\b.*\bend\b")
 ASSIGNMENT = re.compile(r" *(?:local )?((?:[\w.]+(?:\[[^]]*\])?, )+[\w.]+(?:\[[^]]*\])?) = (.*)")

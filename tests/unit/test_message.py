@@ -16,7 +16,7 @@ from kombu.transport.virtual import Message
 from parsync_redis.errors import BrokenContract, InvalidInput
 from parsync_redis.wire.envelope import envelope, open_envelope
 from parsync_redis.wire.message import make_message
-from tests.waiting import child_ended, read_some
+from tests.kit.waiting import child_ended, read_some
 
 ARGUMENTS = [
     ((), {}),

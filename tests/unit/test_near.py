@@ -17,9 +17,8 @@ from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.now import obstacles
 from parsync_redis.placement.reasons import explain_waiting
 from parsync_redis.scheduler.core.core import Core
-from tests.lua.driver import Driver
-
-from .core_rig import claims_of, make, waiting
+from tests.kit.core_rig import claims_of, make, waiting
+from tests.kit.driver import Driver
 
 NEAR = Resources.needed(reserved=[near_label("b@1")])
 

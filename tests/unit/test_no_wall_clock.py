@@ -4,7 +4,7 @@ anything.
 
 import re
 
-from tests.documents import ROOT
+from tests.kit import REPO
 
 READS = re.compile(
     r"\btime\.(?:time|time_ns|localtime|gmtime|ctime)\(|\b(?:datetime|date)\.(?:now|utcnow|today)\("
@@ -22,9 +22,9 @@ ALLOWED = {
 
 
 def test_no_module_reads_the_time_of_day():
-    files = [*ROOT.glob("parsync_redis/**/*.py"), *ROOT.glob("lab/parsync_lab/**/*.py")]
+    files = [*REPO.glob("parsync_redis/**/*.py"), *REPO.glob("lab/parsync_lab/**/*.py")]
     names = {
-        str(file.relative_to(ROOT)).removeprefix("lab/")
+        str(file.relative_to(REPO)).removeprefix("lab/")
         for file in files
         if READS.search(file.read_text())
     }

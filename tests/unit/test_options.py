@@ -32,9 +32,9 @@ from parsync_redis.store import Store
 from parsync_redis.submission import ITEM_KEYS, PlanOptions, SubmitOptions, make_submission
 from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.wire.message_options import CELERY_OPTIONS
-from tests.documents import ROOT
-from tests.lua.driver import Driver
-from tests.waiting import run
+from tests.kit import REPO
+from tests.kit.driver import Driver
+from tests.kit.waiting import run
 
 IN_NEEDS = {"slots", "resources", "require", "tolerate", "apart"}
 every = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -187,7 +187,7 @@ def test_a_type_checker_finds_a_misspelt_option(tmp_path):
     file = tmp_path / "calls.py"
     file.write_text(CALLS)
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), str(file)]
-    checked = run(command, cwd=ROOT, capture_output=True, text=True)
+    checked = run(command, cwd=REPO, capture_output=True, text=True)
     wrong = re.findall(r"calls\.py:(\d+): error: (.*?)  \[", checked.stdout)
     assert [int(line) for line, _ in wrong] == [8, 9, 10], checked.stdout
     assert 'Unexpected keyword argument "slot"' in wrong[0][1]

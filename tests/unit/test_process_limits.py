@@ -7,8 +7,7 @@ import pytest
 
 from parsync_redis.model.needs import Resources
 from parsync_redis.worker.node.process_limits import cpu_limit, memory_limit, warn_of_limits
-
-from .test_node_devices import spec
+from tests.unit.test_node_devices import spec
 
 CPUS = sorted(os.sched_getaffinity(0))
 MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import parsync_redis
-from tests.waiting import run
+from tests.kit.waiting import run
 
 
 def test_every_public_name_is_there_and_says_what_it_is() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT
-from tests.reaper import marked
-from tests.waiting import ended, run, until
+from tests.kit import REPO
+from tests.kit.reaper import marked
+from tests.kit.waiting import ended, run, until
 
 TEST = """
 import os, pathlib, subprocess, time
@@ -29,12 +29,12 @@ def test_waits():
         time.sleep(600)
 """
 """A test that starts a server, a session of its own, and a program that has lost its parent."""
-PROGRAM = f"from tests import reaper\nreaper.watch()\n{TEST}\ntest_waits()"
+PROGRAM = f"from tests.kit import reaper\nreaper.watch()\n{TEST}\ntest_waits()"
 OPTIONS = [
     "-c",
-    ROOT / "pyproject.toml",
+    REPO / "pyproject.toml",
     "--rootdir",
-    ROOT,
+    REPO,
     "-p",
     "conftest",
     "-p",
@@ -57,7 +57,7 @@ def is_over(handle):
 @pytest.mark.parametrize(("words", "how"), RUNS.values(), ids=RUNS)
 def test_nothing_is_left_of_a_run_that_was_ended(tmp_path, words, how):
     (tmp_path / "test_run.py").write_text(TEST)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": str(REPO)}
     with (tmp_path / "output").open("w") as output:
         process = subprocess.Popen(
             [sys.executable, *words], cwd=tmp_path, env=env, stdout=output, stderr=output

@@ -9,8 +9,7 @@ from parsync_redis.model.needs import parse_resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.scheduler.core.claim_outcomes import REFUSALS_IN_A_ROW, RefusingNode
-
-from .core_rig import bitmap, claims_of, make, node, see, takes, waiting
+from tests.kit.core_rig import bitmap, claims_of, make, node, see, takes, waiting
 
 
 def refuse(core, plan, verdict, moved=0, turns=REFUSALS_IN_A_ROW):

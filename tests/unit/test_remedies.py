@@ -19,7 +19,7 @@ from parsync_redis.model.node import trial_note
 from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.now import classify, obstacles
 from parsync_redis.placement.remedies import START_WORKER, can_hold, find_remedies
-from tests.model.test_fits import NEEDS
+from tests.store.model.test_fits import NEEDS
 from tests.unit.test_explanations import clusters
 
 NOTES = {

@@ -11,7 +11,7 @@ from parsync_redis.store.scripts import scripts
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from parsync_redis.store.scripts.header import HEADER_FIELDS, Header
 from parsync_redis.store.scripts.scripts import Script, compose, expand, lua_folder, read_header
-from tests.offenders import none_wrong
+from tests.kit.offenders import none_wrong
 
 Write = Callable[..., Path]
 HEAD = "".join(f"-- {name}: x\n" for name in HEADER_FIELDS)

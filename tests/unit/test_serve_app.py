@@ -29,7 +29,7 @@ from parsync_redis.serve.submitters import Submitters, hash_token
 from parsync_redis.serve.surveyor import Surveyor
 from parsync_redis.serve.write_access import WriteAccess
 from parsync_redis.serve.writer import MOST_WAITING_REQUESTS, Writer
-from tests.waiting import PATIENCE_S, joined
+from tests.kit.waiting import PATIENCE_S, joined
 
 TASKS = "/api/v1/tasks"
 SHOP = Rights(token_sha256=[hash_token("shop-token")], names=["shop.*"], rate=0.01, burst=2)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from parsync_redis.serve import connection
 from parsync_redis.serve.connection import OTHER_FILES
 from parsync_redis.serve.server import Server, listen, make_config
-from tests.waiting import PATIENCE_S, joined, until
+from tests.kit.waiting import PATIENCE_S, joined, until
 
 HALF = b"GET / HTTP/1.1\r\nHost: serve\r\n"
 WHOLE = HALF + b"\r\n"

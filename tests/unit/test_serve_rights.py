@@ -24,7 +24,7 @@ from parsync_redis.serve.submit import own_task
 from parsync_redis.serve.submitters import KnownSubmitter, Submitters, hash_token, load_submitters
 from parsync_redis.serve.write_access import Flags
 from parsync_redis.submission import ITEM_KEYS
-from tests.documents import Document, tables
+from tests.kit.documents import Document, tables
 
 HASH = "0" * 64
 LEAST = {"token_sha256": [HASH], "names": ["shop.*"]}

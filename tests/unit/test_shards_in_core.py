@@ -12,8 +12,7 @@ from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.kind_group import BLOCK, OF_PRIORITY
 from parsync_redis.scheduler.core.plan import Plan
 from parsync_redis.scheduler.core.shard_polling import TASKS_PER_FURTHER_SHARD, shards_of
-
-from .core_rig import Queue, after_a_gap, judge, make, node, reasons, see, takes
+from tests.kit.core_rig import Queue, after_a_gap, judge, make, node, reasons, see, takes
 
 SHARDS = 3
 WORK = "work slots=1"

@@ -2,16 +2,16 @@
 
 import pytest
 
-from tests.documents import ROOT
-from tests.shares import scope_of
+from tests.kit import REPO
+from tests.kit.shares import scope_of
 
 
 @pytest.mark.parametrize(
-    "file", ["acceptance/test_damage.py", "parity/test_prefork.py", "lua/test_patterns.py"]
+    "file", ["system/damage/test_damage.py", "parity/test_prefork.py", "store/lua/test_patterns.py"]
 )
 def test_a_file_of_processes_goes_to_one_worker(file: str) -> None:
-    assert scope_of(f"tests/{file}::Class::test_a[x::y]", ROOT) == f"tests/{file}"
+    assert scope_of(f"tests/{file}::Class::test_a[x::y]", REPO) == f"tests/{file}"
 
 
 def test_other_tests_are_dealt_one_by_one() -> None:
-    assert scope_of(id := "tests/unit/test_ids.py::test_a[x::y]", ROOT) == id
+    assert scope_of(id := "tests/unit/test_ids.py::test_a[x::y]", REPO) == id

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from parsync_redis.cli.stack import LocalStack
-from tests.waiting import until
+from tests.kit.waiting import until
 
 STUBBORN = (
     "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); "

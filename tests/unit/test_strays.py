@@ -11,7 +11,7 @@ from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.store.server.server_info import ServerRun
-from tests.lua.driver import Driver
+from tests.kit.driver import Driver
 
 CONFIG = ClusterConfig(1, 0.5, 10.0)
 

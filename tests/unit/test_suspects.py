@@ -11,7 +11,7 @@ from parsync_redis.scheduler.leader.black_holes import TASKS_TO_SUSPECT
 from parsync_redis.scheduler.leader.drains import PROBATION_LEASES
 from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.store import Store
-from tests.lua.driver import Driver
+from tests.kit.driver import Driver
 
 LEASE_S = 10.0
 

@@ -6,10 +6,18 @@ import re
 
 import pytest
 
-from tests.documents import ROOT
-from tests.tiers import FIRST, LONG, NO_STORY, STORIES, left_out
+from tests.kit import REPO, TESTS
+from tests.tiers import (
+    FIRST,
+    LONG,
+    NO_STORY,
+    ON_REDIS_CLUSTER,
+    STORIES,
+    is_on_redis_cluster,
+    left_out,
+)
 
-TESTS = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "lab/tests").rglob("test_*.py")]
+FILES = [*TESTS.rglob("test_*.py"), *(REPO / "lab/tests").rglob("test_*.py")]
 STACK = re.compile(r"LocalStack\(|\bnew_rig\b|\bSite\(")
 """Words in the text of a test file that starts schedulers or workers."""
 NO_STACK = {"unit/test_tiers.py", "unit/test_stack.py"}
@@ -17,7 +25,7 @@ NO_STACK = {"unit/test_tiers.py", "unit/test_stack.py"}
 
 def texts() -> dict[str, str]:
     """The text of each test file, by the name that tests/tiers.py gives it."""
-    paths = {file.relative_to(ROOT).as_posix().removeprefix("tests/"): file for file in TESTS}
+    paths = {file.relative_to(REPO).as_posix().removeprefix("tests/"): file for file in FILES}
     return {name: file.read_text(encoding="utf-8") for name, file in paths.items()}
 
 
@@ -48,6 +56,13 @@ def test_each_name_is_a_test(tier):
         if f"def {name}(" not in files.get(file, "")
     ]
     assert not missing
+
+
+def test_what_uses_the_shared_stack_runs_on_a_redis_cluster_too():
+    shared = {file for file, text in texts().items() if "new_rig" in text} - NO_STACK
+    missing = [file for file in sorted(shared) if not is_on_redis_cluster(file)]
+    assert missing == [], "add it to ON_REDIS_CLUSTER"
+    assert [name for name in ON_REDIS_CLUSTER if not (TESTS / name).exists()] == []
 
 
 def test_make_test_says_what_has_the_other_tests():

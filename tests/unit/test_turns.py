@@ -17,10 +17,9 @@ from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.process import loop, tick_clock
 from parsync_redis.scheduler.process.loop import RESTS_PER_GAP, Scheduler
 from parsync_redis.store import Store
-from tests.lua.driver import Driver
-from tests.waiting import until
-
-from .test_strays import scheduler
+from tests.kit.driver import Driver
+from tests.kit.waiting import until
+from tests.unit.test_strays import scheduler
 
 
 def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:

@@ -9,13 +9,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.waiting import child_ended, ended, happened, joined, limited, read_some, run, said, until
+from tests.kit import TESTS
+from tests.kit.waiting import (
+    child_ended,
+    ended,
+    happened,
+    joined,
+    limited,
+    read_some,
+    run,
+    said,
+    until,
+)
 
-TESTS = Path(__file__).resolve().parents[1]
 RUNS = ("run", "call", "check_call", "check_output", "getoutput", "getstatusoutput")
 PIPES = ("stdout", "stderr")
 EXCUSE = "# limit: "
@@ -71,7 +80,9 @@ def test_no_test_waits_without_a_limit() -> None:
         for file in sorted([*TESTS.rglob("*.py"), *TESTS.parent.glob("lab/tests/**/*.py")])
         for line, words in unlimited(file.read_text(encoding="utf-8"))
     ]
-    advice = f"use tests/waiting.py, which says what was waited for, or '{EXCUSE}WHY IT ENDS':\n"
+    advice = (
+        f"use tests/kit/waiting.py, which says what was waited for, or '{EXCUSE}WHY IT ENDS':\n"
+    )
     assert not found, advice + "\n".join(found)
 
 

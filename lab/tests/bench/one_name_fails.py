@@ -19,7 +19,7 @@ from parsync_redis import Parsync
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.wire.keys import Keys
-from tests.waiting import until
+from tests.kit.waiting import until
 
 NAME = "lab.tests.bench.one_name_fails"
 CLUSTER = "one-name-fails"

@@ -19,8 +19,8 @@ from parsync_lab.bench.cost import CALLGRIND, COMMANDSTATS, CostParameters, run_
 from parsync_lab.bench.cost_life import COST_CASES, VERBS
 from parsync_lab.bench.meters import find_valgrind
 from parsync_redis.cli import app
-from tests.conftest import server_programs
-from tests.documents import WRITE
+from tests.kit.documents import WRITE
+from tests.kit.servers import server_programs
 
 GOLDEN = Path(__file__).with_name("cost.json")
 DEARER = 1.1

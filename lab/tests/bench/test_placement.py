@@ -17,7 +17,7 @@ from parsync_lab.bench.parameters import BenchParameters
 from parsync_lab.bench.placement import run_placement
 from parsync_redis.cli import app
 from parsync_redis.errors import InvalidInput
-from tests.waiting import limited
+from tests.kit.waiting import limited
 
 pytestmark = pytest.mark.serial
 TINY = BenchParameters(2, 200, 4, gap_s=0.1, rate=100, duration_s=0.3, seconds=1.5, node_slots=10)

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from parsync_lab.simulate.trace import read_trace
 from parsync_redis.cli import app
 from parsync_redis.errors import InvalidInput
-from tests.fuzz.entries import Door
-from tests.fuzz.run import judge
-from tests.fuzz.values import mangled
+from tests.chaos.fuzz.entries import Door
+from tests.chaos.fuzz.run import judge
+from tests.chaos.fuzz.values import mangled
 
 HEAD = "task_create_time, task_end_time, job_id, task_id,number_of_instances, status\n"
 

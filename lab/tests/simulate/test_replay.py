@@ -28,7 +28,7 @@ from parsync_redis.cli import app
 from parsync_redis.model.needs import read_amounts
 from parsync_redis.model.place import Place
 from parsync_redis.store import Store
-from tests.waiting import limited
+from tests.kit.waiting import limited
 
 NODE_HEAD = "sn,cpu_milli,memory_mib,gpu,model"
 POD_HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Rule(ABC):
-    """A hard rule. All its forms say the same; tests/model/test_rules.py compares them.
+    """A hard rule. All its forms say the same; tests/store/model/test_rules.py compares them.
 
     name: for people.
     reads: the parts of needs and offer that the rule reads.

@@ -1,6 +1,6 @@
 """The reference store: what the scripts do, in memory and in plain Python.
 
-A property test (tests/model) compares the reference store with the scripts.
+A property test (tests/store/model) compares the reference store with the scripts.
 """
 
 from .store import MemoryStore

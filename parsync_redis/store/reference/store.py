@@ -6,7 +6,8 @@
 The store executes the calls that `Commands` makes, by verb, and answers in the form that each call
 reads. The store is deterministic: its clock is `now_ms`, which the caller moves, and `published`
 gets the messages that a server would publish. A state machine of
-tests/model runs each step on the store and on the scripts. lua/verbs has the contract of each.
+tests/store/model runs each step on the store and on the scripts. lua/verbs has the contract of
+each.
 """
 
 import re

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests import reaper
+from tests.kit import reaper
 
 from .failover import failover
 from .moves import move_slots

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from parsync_redis.cli.stack import Process
 from parsync_redis.store.server.connection import connect
-from tests.waiting import ended
+from tests.kit.waiting import ended
 
 from .proxy import MODES, Line
 from .stack import LEASE_S, Member, Stack, children, send

@@ -11,7 +11,7 @@ from typing import Final
 
 from parsync_redis.client.requests import CLIENT_RETRY_FOR_S
 from parsync_redis.store.server.embedded import EmbeddedServer, find_wheel
-from tests.cluster.moving import Move, can_move_at_once
+from tests.kit.moving import Move, can_move_at_once
 
 from .failover import Several, drain, several_at_work
 from .outage import pauses

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from parsync_redis.store.store import Store
-from tests.oracle.audit import audit
+from tests.kit.oracle.audit import audit
 
 from .app import TICKS
 from .clients import Book, Client, Make, Watcher, mixed, stop_all

@@ -19,11 +19,11 @@ import redis
 from parsync_redis.cli.stack import Process
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
+from tests.kit import REPO
 
 from .proxy import Line, Proxy
 from .recorder import FOLDER
 
-ROOT: Final = Path(__file__).resolve().parents[3]
 CLUSTER: Final = "chaos"
 LEASE_S: Final = 2.0
 PARTITIONS: Final = 2
@@ -175,13 +175,13 @@ class Stack:
         env = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(REPO),
             **self.addresses(member.line),
             "PARSYNC_CLUSTER": self.cluster,
             "PARSYNC_RETENTION_S": str(self.retention_s),
             **({FOLDER: str(self.folder)} if self.record else {}),
         }
-        member.process = Process(name, member.command, env, ROOT, self._sink)
+        member.process = Process(name, member.command, env, REPO, self._sink)
 
     def _sink(self, name: str, line: str) -> None:
         with (self.folder / f"{name}.log").open("a", encoding="utf-8") as file:

@@ -8,7 +8,7 @@ import redis
 from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.chaos.real.proxy import Line, Proxy
-from tests.waiting import until
+from tests.kit.waiting import until
 
 Unreachable = (redis.ConnectionError, redis.TimeoutError)
 

@@ -1,1 +1,0 @@
-"""docs/api.md: made of docstrings and of examples that run."""

@@ -1,0 +1,1 @@
+"""The documentation: its pages are true, their code blocks run, its site builds."""

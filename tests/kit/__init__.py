@@ -1,0 +1,8 @@
+"""What tests share: rigs, apps, programs, ways to wait, readers of pages. No file here is a test."""
+
+from pathlib import Path
+from typing import Final
+
+TESTS: Final = Path(__file__).resolve().parents[1]
+REPO: Final = TESTS.parent
+"""The root of the checkout."""

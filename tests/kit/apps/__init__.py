@@ -1,0 +1,1 @@
+"""Celery apps whose tasks leave marks, for the workers of tests."""

@@ -1,1 +1,0 @@
-"""The documentation: its site, its code blocks, its pictures."""

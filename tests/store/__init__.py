@@ -1,0 +1,1 @@
+"""The store: scripts, their reference in Python, the rights of logins."""

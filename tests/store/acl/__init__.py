@@ -1,0 +1,1 @@
+"""What a login may do, on real servers."""

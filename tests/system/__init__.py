@@ -1,0 +1,1 @@
+"""Schedulers, workers, clients and servers together; a folder for each behaviour."""

@@ -1,0 +1,1 @@
+"""Work that is stopped or repeated by people: cancel, revoke, drain, expire, requeue."""

@@ -1,0 +1,1 @@
+"""Why a task waits, and what the commands list."""

@@ -1,0 +1,1 @@
+"""Brokers and result backends that die, hang or refuse."""

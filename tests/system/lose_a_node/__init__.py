@@ -1,0 +1,1 @@
+"""Workers and schedulers that are killed or stand still; what isolates runs."""

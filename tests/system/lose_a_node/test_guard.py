@@ -1,0 +1,387 @@
+"""The guard by itself: it keeps the lease whatever its worker does; when it must end, the runs die with it."""
+
+import fcntl
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parsync_redis.model.node import NO_SIGN
+from parsync_redis.model.place import Place
+from parsync_redis.store import Store
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.worker.celery.isolated_pool import run_isolated
+from parsync_redis.worker.isolation.locks import CAN_ISOLATE, lock_file
+from parsync_redis.worker.isolation.tie import RunIsolation, tied
+from parsync_redis.worker.isolation.timer import KILL_AFTER, now_s
+from tests.kit.driver import Driver
+from tests.kit.guards import Kept, ended_by, forked
+from tests.kit.waiting import child_ended, read_some, until
+
+pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return lock_file(tmp_path, "127.0.0.1_6379_0", "parsync", "n1")
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The log file of the worker."""
+    log = tmp_path / "worker.log"
+    monkeypatch.setattr("parsync_redis.worker.isolation.machine.log_file", lambda: str(log))
+    return log
+
+
+@pytest.fixture
+def make(server: EmbeddedServer, file: Path, log: Path) -> Iterator[Callable[..., Kept]]:
+    made: list[Kept] = []
+
+    def make(**options: Any) -> Kept:
+        made.append(Kept(server.url, file, **options))
+        return made[-1]
+
+    yield make
+    for kept in made:
+        kept.close()
+
+
+@pytest.fixture
+def kept(make: Callable[..., Kept]) -> Kept:
+    return make()
+
+
+def spinning(own: RunIsolation) -> int:
+    """A pool process that runs a task without end, which lets no other thread of the process run."""
+    begun = Path(f"{own.lock_file}.begun")
+
+    def task() -> None:
+        begun.touch()
+        while True:
+            pass
+
+    def work() -> None:
+        sys.setswitchinterval(3600)
+        run_isolated(own, {}, task)
+
+    pid = forked(work)
+    until(begun.exists, "the function has begun: its locks are held earlier than it is tied")
+    return pid
+
+
+def lives(pid: int) -> bool:
+    return os.waitpid(pid, os.WNOHANG) == (0, 0)
+
+
+# -- the lease -------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_kept_and_a_run_lives_though_its_worker_gives_no_sign_of_life(
+    kept: Kept,
+) -> None:
+    pid = spinning(kept.kept(2.0))
+    before_s = now_s()
+    until(lambda: now_s() > before_s + 3 * 2.0, "three leases without a sign of life are over")
+    assert lives(pid)
+    assert kept.isolation.hindrance((1,)) == ""
+    os.kill(pid, signal.SIGKILL)
+    assert ended_by(pid) == signal.SIGKILL
+
+
+@pytest.mark.parametrize("how", ["lapsed", "superseded", "unreachable"])
+def test_a_run_is_killed_when_the_lease_cannot_be_renewed_and_the_log_says_why(
+    kept: Kept, log: Path, server: EmbeddedServer, how: str
+) -> None:
+    """Nobody reads what the guard tells: the interpreter of its worker is held."""
+    lease_s = 6.0  # the guard has a fiftieth of it to say why
+    own = kept.kept(lease_s)
+    pid = spinning(own)
+    before_s = now_s()
+    if how == "lapsed":
+        kept.lapse()
+    elif how == "superseded":
+        kept.store.run(kept.store.commands.register_node(0, "n1", 0, 1.0, "slots=4", 0))
+    else:
+        kept.store.client.execute_command("CLIENT PAUSE", 60_000, "WRITE")
+    assert ended_by(pid) == signal.SIGKILL
+    kept.store.client.execute_command("CLIENT UNPAUSE")
+    assert now_s() - before_s >= (KILL_AFTER - 0.2) * lease_s - 0.5, (
+        "the last renewal was up to 0.2 leases before"
+    )
+    why = {
+        "lapsed": "has given the node up",
+        "superseded": "another worker has registered",
+        "unreachable": "no answer from the server",
+    }
+    said = log.read_text()
+    assert f"node n1: its lease was not renewed for {KILL_AFTER * lease_s:g} s (" in said
+    assert why[how] in said
+    assert "CRITICAL" in said
+    assert why[how] in kept.isolation.why_lost(own.guard), (
+        "the story of a task of a pool process, too"
+    )
+
+
+def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(kept: Kept) -> None:
+    pid = spinning(kept.kept(10.0))
+    for stopped in (pid, kept.pid):
+        os.kill(stopped, signal.SIGSTOP)
+    assert ended_by(pid) == signal.SIGKILL, "without a SIGCONT"
+
+
+def test_a_guard_that_died_gets_a_successor_which_keeps_the_lease(kept: Kept) -> None:
+    assert kept.isolation.hindrance((0,)) == "the guard does not keep the lease of the node yet", (
+        "never yet"
+    )
+    first = kept.kept()
+    os.kill(kept.pid, signal.SIGKILL)
+    until(lambda: not Path(first.guard).exists(), "it is gone")
+    assert "no run could be isolated: [Errno 2]" in kept.isolation.hindrance((0,))
+    until(
+        lambda: kept.isolation.why_lost(first.guard) == "its guard was killed",
+        "the worker knows why a run is lost",
+    )
+    assert kept.isolation.why_lost("/proc/1/fd/9") == ""
+    with tied(kept.kept().guard):
+        assert kept.isolation.hindrance((0,)) == ""
+    assert kept.isolation.why_lost(first.guard) == "its guard was killed"
+
+
+def test_after_leave_the_counter_moves_no_more_and_runs_are_tied_still(kept: Kept) -> None:
+    own = kept.kept(2.0)
+    kept.isolation.leave(60)
+    before = kept.moved
+    with open(own.guard, "wb", buffering=0):  # noqa: PTH123
+        until(
+            lambda: not Path(own.guard).exists(), "it has ended 0.8 leases after its last renewal"
+        )
+    assert kept.moved == before
+
+
+# -- a worker that stands still --------------------------------------------------------------------
+
+
+def placed(kept: Kept, id: str, slot: int) -> Place:
+    """A task that holds a slot of n1, and has not begun."""
+    drive = Driver(kept.store)
+    drive.submit(id)
+    place = drive.held(id, drive.take()[id], slots=(slot,))
+    assert drive.confirm(place) == "placed"
+    return place
+
+
+@pytest.mark.parametrize("shards", [1, 16])
+def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and_is_trusted_again(
+    make: Callable[..., Kept], log: Path, shards: int
+) -> None:
+    kept = make(shards=shards)
+    drive = Driver(kept.store)
+    assert shards == 1 or kept.store.keys.shard_of("waits"), "not the first"
+    kept.kept()  # the node is not suspect before all tasks are placed
+    runs = placed(kept, "runs", 0)
+    waits = placed(kept, "waits", 1)
+    assert drive.start(runs) == "ok"
+    kept.keep(2.0)
+    until(lambda: kept.state == "suspect", "no sign came")
+    assert drive.hash("notes")["n1"].startswith(NO_SIGN)
+    until(lambda: drive.state("waits") == "pending", "it goes back")
+    assert drive.status("waits").why.startswith(NO_SIGN)
+    assert drive.bits(4) == "0000", "nothing is placed here"
+    assert drive.state("runs") == "running"
+    assert drive.start(waits) == "refused"
+    before = kept.moved
+    until(lambda: kept.moved > before + 2, "its lease is kept")
+    kept.keep(2.0)
+    until(
+        lambda: (kept.state, drive.bits(4)) == ("up", "0111"),
+        "it gives a sign of life, and gets tasks",
+    )
+    assert "n1" not in drive.hash("notes")
+    until(lambda: "gives signs of life again" in log.read_text(), "the log says so")
+    assert drive.finish(runs) == "ok"
+
+
+def test_a_worker_that_stands_still_past_the_limit_is_ended_with_its_runs_and_the_log_says_why(
+    make: Callable[..., Kept], log: Path
+) -> None:
+    kept = make(standstill_s=4.0)
+    pid = spinning(kept.kept(2.0))
+    began_s = now_s()
+    assert ended_by(pid) == signal.SIGKILL
+    assert now_s() - began_s >= 4.0 - 0.5
+    assert f"CRITICAL/Guard] node n1: {NO_SIGN} for 4 s" in log.read_text()
+    assert kept.state == "suspect", "the leader says why it was lost"
+    assert "after 4 s it is ended" in Driver(kept.store).hash("notes")["n1"]
+
+
+def test_a_guard_that_takes_over_trusts_a_node_that_an_earlier_one_has_marked(kept: Kept) -> None:
+    kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, f"{NO_SIGN}: x"))
+    kept.kept()
+    until(lambda: kept.state == "up", "its worker gives signs of life")
+
+
+def test_a_node_is_trusted_again_though_the_server_has_lost_that_it_was(kept: Kept) -> None:
+    kept.kept(2.0)
+    until(
+        lambda: kept.keep(2.0) and "n1" not in Driver(kept.store).hash("notes"), "nothing is unsure"
+    )
+    kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, f"{NO_SIGN}: x"))
+    until(lambda: (kept.keep(2.0), kept.state)[1] == "up", "its worker gives signs of life")
+
+
+def test_a_guard_does_not_trust_a_node_that_the_leader_suspects(kept: Kept) -> None:
+    kept.kept(2.0)
+    kept.store.run(
+        kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
+    )
+    before = kept.moved
+    until(lambda: (kept.keep(2.0), kept.moved)[1] > before + 3, "its lease is kept")
+    assert kept.state == "suspect"
+
+
+def test_a_new_guard_does_not_trust_a_node_that_the_leader_suspects(kept: Kept) -> None:
+    kept.store.run(
+        kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
+    )
+    before = kept.moved
+    kept.kept(2.0)
+    until(lambda: (kept.keep(2.0), kept.moved)[1] > before + 3, "its lease is kept")
+    assert kept.state == "suspect"
+
+
+def test_a_worker_with_more_descriptors_than_select_takes_has_a_guard(
+    make: Callable[..., Kept],
+) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most[1]), most[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert make().kept(2.0).guard
+    finally:
+        for fd in opened:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+
+
+def test_an_event_loop_that_stands_still_is_what_the_worker_says(kept: Kept) -> None:
+    kept.keep(still="its event loop stands still; it waits in x.y")
+    until(lambda: kept.state == "suspect", "it says so")
+    kept.keep()
+    until(lambda: kept.state == "up", "it turns")
+
+
+# -- nothing holds it up ---------------------------------------------------------------------------
+
+
+def test_a_guard_renews_though_nobody_reads_what_it_tells_and_its_log_takes_no_more(
+    server: EmbeddedServer, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("parsync_redis.worker.isolation.machine.log_file", lambda: "")
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    full = 0
+    while full >= 0:
+        try:
+            full += os.write(writing, b"x" * 4096)
+        except BlockingIOError:
+            full = -1
+    os.set_blocking(writing, True)
+    stderr = os.dup(2)
+    os.dup2(writing, 2)
+    kept = Kept(server.url, file)
+    try:
+        kept.isolation.begin()
+    finally:
+        os.dup2(stderr, 2)
+    try:
+        kept.kept(0.5)
+        fcntl.fcntl(kept.isolation._guard._output, fcntl.F_SETPIPE_SZ, 4096)  # type: ignore[union-attr]
+        began = kept.moved
+        began_s = time.monotonic()
+        until(lambda: kept.state == "suspect", "it has something to log")
+        until(lambda: kept.moved > began + 4096 // 50 + 20, "it renews after the pipe is full")
+        print(f"{kept.moved - began} renewals in {time.monotonic() - began_s:.1f} s")
+        assert kept.isolation.hindrance((0,)) == ""
+    finally:
+        kept.close()
+        for descriptor in (reading, writing, stderr):
+            os.close(descriptor)
+
+
+# -- its own life ----------------------------------------------------------------------------------
+
+
+def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_worker(
+    server: EmbeddedServer, file: Path
+) -> None:
+    """A child of the worker has inherited the pipe, and lives on."""
+
+    def work() -> None:
+        kept = Kept(server.url, file)
+        kept.kept()
+        child = forked(signal.pause)
+        os.write(writing, f"{kept.pid} {child}".encode())
+        signal.pause()
+
+    reading, writing = os.pipe()
+    worker = forked(work)
+    guard, child = (
+        int(word) for word in read_some(reading, 100, "the guard and a child are there").split()
+    )
+    for name in ("INT", "TERM", "HUP", "QUIT", "TSTP"):
+        os.kill(guard, getattr(signal, f"SIG{name}"))
+    os.close(writing)
+    os.close(reading)
+    assert Path(f"/proc/{guard}/cmdline").read_bytes()
+    os.kill(worker, signal.SIGKILL)
+    child_ended(worker, "the killed worker")
+    cmdline = Path(f"/proc/{guard}/cmdline")
+    until(lambda: not cmdline.exists() or not cmdline.read_bytes(), "the guard is gone")
+    os.kill(child, signal.SIGKILL)
+
+
+def test_who_has_ended_its_run_outlives_the_guard(kept: Kept) -> None:
+    tie = kept.kept().guard
+
+    def work() -> None:
+        with tied(tie):
+            child = forked(signal.pause)  # the child has inherited the tie
+        os.kill(kept.pid, signal.SIGKILL)
+        until(lambda: not os.path.exists(tie), "the guard is gone")  # noqa: PTH110
+        os.kill(child, signal.SIGKILL)
+        os._exit(7)
+
+    assert (
+        os.waitstatus_to_exitcode(child_ended(forked(work), "a run that outlives its guard")) == 7
+    )
+
+
+def test_the_guard_shows_no_secret_and_runs_no_code_of_the_app(
+    server: EmbeddedServer, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "redis", "queue", "sitecustomize", "parsync_redis"):
+        (tmp_path / f"{name}.py").write_text(f"open('{tmp_path}/ran', 'a').write('{name}')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Store.from_url(server.url, "x").client as client:
+        client.execute_command("ACL SETUSER guarded on >pass-phrase ~* &* +@all")
+    kept = Kept(server.url.replace("redis://", "redis://guarded:pass-phrase@"), file)
+    try:
+        kept.kept()
+        told = (
+            Path(f"/proc/{kept.pid}/cmdline").read_bytes()
+            + Path(f"/proc/{kept.pid}/environ").read_bytes()
+        )
+        assert b"guard.py" in told
+        assert b"pass-phrase" not in told
+        assert not (tmp_path / "ran").exists()
+    finally:
+        kept.close()

@@ -1,0 +1,1 @@
+"""Redis servers that die, hang, refuse, forget or are not there yet."""

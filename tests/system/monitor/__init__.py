@@ -1,0 +1,1 @@
+"""What one watches a cluster by: events, health files, logs, spans."""

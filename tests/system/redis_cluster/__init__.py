@@ -1,0 +1,1 @@
+"""A Redis Cluster: real servers, whose slots move and whose primaries die."""

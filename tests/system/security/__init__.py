@@ -1,0 +1,1 @@
+"""TLS, passwords, and hostile text at a terminal."""

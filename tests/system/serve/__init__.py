@@ -1,0 +1,1 @@
+"""`parsync serve`: pages, HTTP API, metrics."""

@@ -1,0 +1,1 @@
+"""How work comes in: the clients, `apply_async`, the loader."""
