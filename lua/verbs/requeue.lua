@@ -47,8 +47,8 @@ local function load_records()
 end
 
 -- is_current: return whether a task still has the attempt of a row, at the place of the row if the
--- attempt has a place. Ask right before the row is carried out: an earlier row may have ended the
--- attempt.
+-- attempt has a place. A row 'unstarted' is for placed tasks only. Ask right before the row is
+-- carried out: an earlier row may have ended the attempt.
 local function is_current(task, row)
   if not task or task.attempt ~= row.attempt then
     return false
@@ -59,8 +59,8 @@ local function is_current(task, row)
   return task.state == 'taken' or task.place == row.text
 end
 
--- count_starts: return the number of lost starts of a task with the present start, and whether the
--- present start counts as lost.
+-- count_starts: return how many starts of a task were lost, and whether the present start is one of
+-- them.
 local function count_starts(task, how)
   local starts = tonumber(option(task.line, 'starts')) or 0
   local is_counted = task.state == 'running' and how ~= 'recalled' and how ~= 'unbegun'

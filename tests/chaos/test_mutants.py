@@ -51,7 +51,7 @@ BY_NAME = [mutant for mutant in (*MUTANTS, *FENCES) if mutant.found_by]
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a copy of the project, which is compiled once for all bugs."""
+    """Return a folder with a copy of the project, for all bugs: its bytecode is made once."""
     folder = tmp_path_factory.mktemp("copy")
     for name in ("parsync_redis", "lua", "tests"):
         shutil.copytree(REPO / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

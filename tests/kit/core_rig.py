@@ -41,8 +41,9 @@ def see(
 
 
 class Queue:
-    """A shard of the queue of one core: kinds with the orders of their tasks, as `take` would tell
-    and give them.
+    """A shard of the queue of one core, which answers as the script `take` would.
+
+    waiting: kind -> [(order, id)] of the tasks that wait.
     """
 
     def __init__(self, core: Core, shard: int = 0) -> None:
@@ -52,17 +53,17 @@ class Queue:
         self.waiting: dict[str, list[tuple[int, str]]] = {}
         self._changed: dict[str, None] = {}
 
-    def add(self, text: str, count: int = 1, first: int = 1, prefix: str = "t") -> "Queue":
-        """Tasks of a kind begin to wait: t1, t2, ..., at these orders."""
+    def add(self, kind: str, count: int = 1, first: int = 1, prefix: str = "t") -> "Queue":
+        """Let tasks of a kind wait: t1, t2, ..., one at each order from `first` on. Return the queue."""
         orders = range(first, first + count)
-        self.waiting[text] = sorted(
-            [*self.waiting.get(text, ()), *((order, f"{prefix}{order}") for order in orders)]
+        self.waiting[kind] = sorted(
+            [*self.waiting.get(kind, ()), *((order, f"{prefix}{order}") for order in orders)]
         )
-        self._changed[text] = None
+        self._changed[kind] = None
         return self
 
     def tell(self) -> None:
-        """The core looks at the queue."""
+        """Tell the core which kinds have changed; the core places nothing."""
         self.answer(self.core.plan(place=False, confirm=False))
 
     def answer(self, plan: Plan) -> list[Taken]:

@@ -21,8 +21,10 @@ WARNING = re.compile(r"(\w+)\.lua:(\d+):\d+: (.*)")
 
 
 def lint(luacheck: str, folder: Path) -> list[str]:
-    """Return luacheck's warnings of the scripts before their functions are moved, and as they are
-    sent, each once.
+    """Return luacheck's warnings of the scripts before their functions are put where they are called,
+    and of the scripts as they are sent, each once.
+
+    The second check is of syntax and globals only (0, 1): moved functions leave shadowed names.
     """
     whole = {
         script.verb: compose(script.header, lua_folder(), inline=False) for script in ALL_SCRIPTS

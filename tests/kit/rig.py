@@ -95,12 +95,12 @@ class Rig:
         return node
 
     def until_up(self, *names: str) -> None:
-        """Waits until these nodes are up, and known to submit."""
+        """Wait until these nodes are up, and until `submit` knows what they offer."""
         shapes = self.store.keys.queue("shapes")
         self.until(lambda: all(self.node(name).state == "up" for name in names), f"{names} are up")
         self.until(
             lambda: all(self.state.hexists(shapes, name) for name in names),
-            f"{names} are known to submit",
+            f"{names} are known to `submit`",
         )
 
     def node(self, name: str) -> NodeView:
@@ -113,7 +113,7 @@ class Rig:
         )
 
     def state_servers(self) -> list[Any]:
-        """A client of each server that has the state, if Celery's is another one."""
+        """Return a client of each server of the state; none if the state is on Celery's server."""
         return (
             [server.client for server in self.store.servers().values() if server]
             if PRIMARIES

@@ -128,8 +128,8 @@ def test_a_worker_tells_of_what_it_cannot_have(caplog: pytest.LogCaptureFixture)
     assert "this node offers mem=" in caplog.text
 
 
-@pytest.mark.skipif(len(CPUS) < 2, reason="one CPU cannot be fewer")
-def test_slots_for_each_cpu_of_the_machine_are_told_to_a_worker_that_may_use_fewer(
+@pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs, to take one away")
+def test_a_worker_with_a_slot_for_each_cpu_of_the_machine_is_warned_if_it_may_use_fewer_cpus(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     machine_cpus = os.cpu_count() or 1

@@ -223,8 +223,8 @@ class Follower:
 
 
 @pytest.mark.parametrize("path", ["/view/nodes", "/events"])
-def test_so_many_follow_and_the_next_one_once_one_has_left(serve, path, monkeypatch):
-    """An address gets places while it has fewer than are free."""
+def test_a_viewer_beyond_the_limit_is_refused_until_another_viewer_leaves(serve, path, monkeypatch):
+    """An address gets another place while it has fewer places than are free: two of four."""
     for module in (pages, feed):
         monkeypatch.setattr(module, "MOST_VIEWERS", 4)
     app = serve().app

@@ -37,7 +37,11 @@ def run_scale(
     stop: threading.Event,
     say: Say,
 ) -> dict[str, Any]:
-    """Run each number of slots, then each number of schedulers; return both tables."""
+    """Run the placement bench for each number of slots, then for each number of schedulers.
+
+    Return the parameters and a table of each: `duration_s` is the length of a task, `seconds` the
+    length of a run, `facts` the same facts about the machine in each run.
+    """
     plans = [replace(parameters, slots=n, node_slots=max(10, n // 2000)) for n in slots]
     plans += [replace(parameters, schedulers=n) for n in schedulers]
     for plan in plans:

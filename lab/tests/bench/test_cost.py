@@ -113,7 +113,7 @@ def test_no_verb_became_a_tenth_dearer():
 
 
 @needs_valgrind
-def test_the_instructions_of_a_cluster_are_summed_and_larger_calls_are_cheaper_and_of_any_shards_dearer():
+def test_a_larger_call_costs_fewer_instructions_a_task_and_more_shards_cost_more():
     """On another server program than above."""
     asked = {"by": CALLGRIND, "rounds": 1, "tasks": 10, "held": 0, "primaries": 2}
     asked["program"] = list(server_programs().values())[-1]

@@ -223,6 +223,7 @@ class PartitionCopy:
         """Store the quality of each node.
 
         quality: the score among the nodes of all partitions, in standard deviations from the mean.
+        sharpness: how much more often a node of a higher score is chosen, see `pace`.
         """
         self.quality = quality
         self._paces = pace(quality, sharpness)

@@ -72,9 +72,9 @@ class BookingReader:
         self._core.on_barred(barred)
 
     def _read_held(self) -> dict[str, frozenset[str]]:
-        """Return by name the nodes that hold the name back.
+        """Return {task name -> the nodes that take no task of this name for now}.
 
-        Nodes that have restarted since they said so are left out.
+        Nodes that have restarted since they declared this are left out.
         """
         alive = {(node.name, node.inc) for p in self._core.view.partitions for node in p.nodes}
         holds = read_holds(self._store)

@@ -64,21 +64,20 @@ KEEPER_VERBS: Final = ("renew", "set_node", "requeue", "release")
 class LeaseKeeper:
     """Renews the lease of one node, and marks the node suspect while its worker stands still."""
 
-    def __init__(self, node: str, limit_s: float = 0.0) -> None:
+    def __init__(self, node: str, standstill_s: float = 0.0) -> None:
         self._node = node
-        self._limit_s = limit_s
+        self._standstill_s = standstill_s
         self._inc = 0
-        # an earlier keeper may have marked the node, and a note outlives a registration
-        self._unsure = True
+        # an earlier keeper may have marked the node: its note outlives a registration
+        self._may_be_marked = True
 
     def renew(self, store: Store, order: Order) -> Report:
-        """Renew the lease once. Raises what `Store.run` raises."""
-        reply = store.run(store.commands.renew(order.partition, self._node, order.inc))
-        return (
-            Report(reply[0], order.inc, *reply[2:4])
-            if reply[0] == "ok"
-            else Report(reply[0], order.inc)
-        )
+        """Renew the lease once, and return the reply. Raises what `Store.run` raises."""
+        word, *fields = store.run(store.commands.renew(order.partition, self._node, order.inc))
+        if word != "ok":
+            return Report(word, order.inc)
+        _, state, drain = fields[:3]
+        return Report(word, order.inc, state, drain)
 
     def judge(self, store: Store, order: Order, silent_s: float, state: str) -> str:
         """Mark the node suspect or trusted; return why it is suspect, '' if it is not.
@@ -92,23 +91,23 @@ class LeaseKeeper:
         why = order.still
         if self._inc != order.inc:
             self._inc = order.inc
-            self._unsure = True
+            self._may_be_marked = True
         if silent_s > SILENT_LEASES * order.lease_s:
-            limit_s = max(self._limit_s, order.lease_s)
+            limit_s = max(self._standstill_s, order.lease_s)
             why = (
                 f"{NO_SIGN}: it is stopped, or a task holds its interpreter; after {limit_s:g} s "
                 "it is ended"
             )
         if why:
-            self._unsure = True
+            self._may_be_marked = True
             if state == "up":
                 store.run(commands.set_node(order.partition, self._node, "suspect", order.inc, why))
             if why != order.still:
                 self._give_back(store, order, why)
-        elif self._unsure or state == "suspect":
+        elif self._may_be_marked or state == "suspect":
             if self._by_itself(store, order.partition):
                 store.run(commands.set_node(order.partition, self._node, "trust", order.inc))
-            self._unsure = False
+            self._may_be_marked = False
         return why
 
     def _by_itself(self, store: Store, p: int) -> bool:

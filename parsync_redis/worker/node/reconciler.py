@@ -66,7 +66,8 @@ class Reconciler:
     def give_back_unread(self, store: Store, why: str) -> None:
         """Give back the tasks at waiting seats whose doorbells were not read.
 
-        A task keeps the event loop from its inbox.
+        For a worker whose event loop is blocked by a running task, so that nobody reads the node's
+        inbox.
         """
         slots = self._node.ahead.slots
         self._give_back_unrung(
@@ -74,17 +75,17 @@ class Reconciler:
         )
 
     def _leases(self, store: Store) -> list[Lease]:
-        """Read the first leases of the tasks that this incarnation holds."""
+        """Return the lease of the first slot of each task that this incarnation holds."""
         offered = self._node.told_offer
         node = store.nodes(self._node.partition).get(self._node.name)
         if node is None:
             return []
+        # The renewer is another thread: while it tells a new offer, the record may have either offer.
         if (
             offered is not None
             and offered is self._node.told_offer
             and offered.note == self._node.spec.note
         ):
-            # while the renewer tells another offer, the record may have the old or the new offer
             self._correct(store, node)
         damaged: list[str] = []
         leases = store.leases(self._node.partition, [node], damaged)

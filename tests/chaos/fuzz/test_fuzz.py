@@ -18,7 +18,7 @@ CASES = 1500
 
 
 @pytest.fixture(autouse=True)
-def loud() -> Iterator[None]:
+def restored_logging() -> Iterator[None]:
     yield
     logging.disable(logging.NOTSET)
 

@@ -189,7 +189,7 @@ def test_overlaps_are_found_behind_a_shorter_one() -> None:
     assert overlaps([late, short, long]) == [(long, short), (long, late)]
 
 
-def test_what_was_written_down_is_read_as_it_happened() -> None:
+def test_a_recorded_history_is_read_in_the_order_of_its_replies() -> None:
     lines = [
         '["call", 1, 1.0, "start", [{"id": "t"}]]',
         '["call", 2, 1.1, "finish", [{"id": "a"}, {"id": "b"}]]',
@@ -201,6 +201,7 @@ def test_what_was_written_down_is_read_as_it_happened() -> None:
         ("finish", "b", "stale", 1.2),
         ("start", "t", "", inf),
     ]
+    # event, task, attempt, node, slots, incarnation, seconds
     ticks = [
         "start t 1@1 n1 0 7 1.0",
         "tick t 1@1 n1 0 7 1.2",

@@ -237,7 +237,7 @@ def test_an_id_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Dri
         "a" * 1001,
     ],
 )
-def test_options_that_no_line_could_keep_are_refused(drive: Driver, options: str):
+def test_malformed_options_are_refused(drive: Driver, options: str):
     with pytest.raises(BrokenContract, match="PSARGS"):
         drive.unchanged_by(with_argument(drive, options=options))
 

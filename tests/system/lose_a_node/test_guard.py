@@ -227,7 +227,9 @@ def test_a_guard_that_takes_over_trusts_a_node_that_an_earlier_one_has_marked(ke
     until(lambda: kept.state == "up", "its worker gives signs of life")
 
 
-def test_a_node_is_trusted_again_though_the_server_has_lost_that_it_was(kept: Kept) -> None:
+def test_a_node_is_trusted_again_though_the_server_has_lost_the_write_that_trusted_it(
+    kept: Kept,
+) -> None:
     kept.kept(2.0)
     until(
         lambda: kept.keep(2.0) and "n1" not in Driver(kept.store).hash("notes"), "nothing is unsure"
