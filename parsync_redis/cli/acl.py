@@ -63,7 +63,7 @@ def acl(
     scan: Annotated[
         bool,
         typer.Option(
-            help="The viewer may SCAN, for `doctor --audit`; shows all key names of the server."
+            help="The viewer may audit: it may SCAN all key names, and run the scripts that look."
         ),
     ] = False,
     db: Annotated[

@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from redis.exceptions import RedisError
 from rich.console import Console
 
 from ..errors import InvalidInput
+from ..inspect.audit import FoundKeys, find_keys
 from ..inspect.checkup import check_up
 from ..inspect.server_checks import Check
 from ..model.printable import printable
 from ..store.repair.quarantine import QuarantineEntry, clear, entries
 from ..store.repair.repair_all import Finding, repair_all
+from ..store.server.server_errors import is_denied
+from ..store.store import Store
 from .common import (
     ClusterName,
     Config,
@@ -127,16 +131,28 @@ def repair(
     """
     with make_client(url, cluster, config, retry_for_s=0) as client:
         client.check()
-        findings = repair_all(client.store, dry_run)
+        keys = _listed_keys(client.store)
+        findings = repair_all(client.store, dry_run, keys.numbers("p"), keys.kinds)
         remaining = findings
         if findings and not dry_run:
-            remaining = repair_all(client.store, dry=True)
+            remaining = repair_all(client.store, True, keys.numbers("p"), keys.kinds)
     if as_json:
         print_json([{"where": f.where, "what": f.flaw, "done": f.done} for f in findings])
     else:
         columns = ("WHERE", "WHAT IS WRONG", "WHAT WAS DONE")
         print_table(columns, map(_finding_row, findings), "nothing is damaged")
     raise typer.Exit(1 if remaining else 0)
+
+
+def _listed_keys(store: Store) -> FoundKeys:
+    """Return the keys of the cluster; none, and a warning, for a login that may not list keys."""
+    try:
+        return find_keys(store)
+    except RedisError as error:
+        if not is_denied(error):
+            raise
+        say("this login may not list keys: queues that no index lists are left out", to_stderr=True)
+        return FoundKeys()
 
 
 def _finding_row(finding: Finding) -> tuple[str, str, str]:

@@ -88,7 +88,7 @@ class Submitter:
         tasks = (
             _make(items, apps, make_id, first)
             if submissions is None
-            else _declare(items, submissions, apps)
+            else _declare(items, submissions, apps, first)
         )
         words = self._requests.submit(tasks, apps=apps.stamps)
         if "changed" in words:
@@ -119,17 +119,21 @@ def _make(
 
 
 def _declare(
-    items: Sequence[Item], submissions: Sequence[Submission], apps: Apps
+    items: Sequence[Item], submissions: Sequence[Submission], apps: Apps, first: int | None
 ) -> list[Submission]:
     """Return the submissions with what the apps of their tasks declare.
 
     A submission of a task whose app declares nothing is returned as it is.
     """
     declared = apps.declared({task.name for task in submissions})
-    return [
-        task if declared.get(task.name, ()) is None else make_submission(item, declared)
-        for item, task in zip(_with_ids(items, submissions), submissions, strict=True)
-    ]
+
+    def declare(pair: tuple[Item, Submission]) -> Submission:
+        item, task = pair
+        is_bare = declared.get(task.name, ()) is None
+        return task if is_bare else make_submission(item, declared)
+
+    pairs = list(zip(_with_ids(items, submissions), submissions, strict=True))
+    return list(map(declare, pairs)) if first is None else numbered(declare, pairs, first)
 
 
 def _with_ids(items: Sequence[Item], tasks: Sequence[Submission]) -> list[Item]:

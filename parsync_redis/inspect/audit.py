@@ -156,7 +156,10 @@ def _strange_inboxes(store: Store, keys: FoundKeys) -> Iterator[str]:
 
 def misplaced_tasks(store: Store, keys: FoundKeys) -> Iterator[str]:
     """Yield the tasks that are in a shard other than their own."""
-    for shard in sorted({*keys.numbers("q"), *range(store.keys.shards)}):
+    shards = {*keys.numbers("q"), *range(store.keys.shards)}
+    if shards == {0}:
+        return
+    for shard in sorted(shards):
         prefix = store.keys.prefix(shard=shard)
         client: Any = store.client
         lines = client.hscan_iter(prefix + "tasks", count=KEYS_PER_ROUND_TRIP)
@@ -340,7 +343,9 @@ def judge_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str
     """Yield a sentence for each node that runs more tasks than it has slots.
 
     nodes: (partition, name) -> node. running: task -> its run, in all shards. Runs of an earlier
-    incarnation do not count: the node may have had more slots.
+    incarnation do not count: the node may have had more slots. Slots behind those that the node
+    offers do not count either: its pool shrank while a task ran there. But a task of one slot that
+    runs on a node with waiting seats counts, because it began at a waiting seat.
     """
     used: Counter[tuple[int, str]] = Counter()
     for id, text in running.items():
@@ -349,11 +354,13 @@ def judge_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str
             continue
         node = nodes.get((place.partition, place.node))
         if node is not None and place.inc == node.inc:
-            used[place.partition, place.node] += len(place.slots)
+            offered = sum(slot < node.offer.slots for slot in place.slots)
+            began_at_seat = node.has_waiting_seats and len(place.slots) == 1
+            used[place.partition, place.node] += 1 if began_at_seat else offered
     for (partition, name), slots in used.items():
-        offered = nodes[partition, name].offer.slots
-        if slots > offered:
-            yield f"node {name} has {offered} slots, but {slots} run tasks"
+        slot_count = nodes[partition, name].offer.slots
+        if slots > slot_count:
+            yield f"node {name} has {slot_count} slots, but {slots} run tasks"
 
 
 def read_atomically(store: Store, commands: Sequence[Sequence[Any]]) -> list[Any]:

@@ -3,9 +3,17 @@
 The check-up reads facts of the server and the cluster. A small function judges each fact.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
-from ..errors import ClusterMismatch, ServerUnfit, ServerUnreachable
+from ..errors import (
+    AccessDenied,
+    ClusterMismatch,
+    DamagedState,
+    ParsyncError,
+    ServerUnfit,
+    ServerUnreachable,
+)
 from ..model.node import NodeState, trust_remedy
 from ..model.views import NodeView
 from ..settings import Settings
@@ -128,10 +136,17 @@ def _audit(store: Store, say: Callable[[str], object]) -> Check:
     """Return the check of every record; it fails if the scripts that look cannot run."""
     try:
         return judge_audit(audit(store, say))
-    except ServerUnreachable as error:
-        return Check(
-            "audit", "fail", str(error), "audit again when all servers answer and a scheduler runs"
-        )
+    except (ServerUnfit, DamagedState) as error:
+        repair = next(text for kind, text in _AUDIT_REPAIRS.items() if isinstance(error, kind))
+        return Check("audit", "fail", str(error), repair)
+
+
+_AUDIT_REPAIRS: Final[Mapping[type[ParsyncError], str]] = {
+    ServerUnreachable: "audit again when all servers answer and a scheduler runs",
+    AccessDenied: "audit with a viewer's login that parsync acl --scan of this version prints",
+    ParsyncError: "parsync doctor repair --dry-run",
+}
+"""What to do after an error of an audit; the first class that fits counts."""
 
 
 def _queue(store: Store) -> Check:
@@ -311,5 +326,10 @@ def judge_audit(facts: list[str]) -> Check:
         text = "; ".join(facts[:5])
         if len(facts) > 5:
             text += f"; and {len(facts) - 5} more"
-        return Check("audit", "fail", text, "this is damage or a bug: please report it")
+        return Check(
+            "audit",
+            "fail",
+            text,
+            "the leader or parsync doctor repair mends it; please report it: it is damage or a bug",
+        )
     return Check("audit", "ok", "every record is as it must be")

@@ -113,7 +113,10 @@ The audit counts messages and does not read them: they have the arguments of all
 """
 
 AUDIT_SCRIPTS: Final = "look_at_nodes look_over repair_partition repair_queue"
-"""The scripts that look. The last two write only if their call says so, which a viewer may not."""
+"""The scripts that look, by which the rights of an auditing viewer are chosen.
+
+EVALSHA is not bound to them: such a viewer may run any script up to its first write.
+"""
 
 CLIENT_RIGHTS: Final[CommandsByKind] = {
     "q:apps": "zrevrange",

@@ -1,6 +1,6 @@
 """Run calls on a server or a cluster, many in one round trip; say what is wrong if a call fails."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Self, TypeVar, cast
 
 import hiredis
@@ -11,7 +11,7 @@ from ..errors import AccessDenied, BrokenContract, ParsyncError, ServerUnreachab
 from ..wire.keys import DEFAULT_SHARDS, DEFAULT_SHARDS_OF_SEVERAL, Keys, gate_of
 from .reader import PROBE, Reader
 from .scripts.calls import ALL_SCRIPTS, Call, Commands, join_parts, parts_of
-from .scripts.scripts import keep_files
+from .scripts.scripts import Script
 from .server.connection import BLOCKING, Kit, connect, copy_client, database_of
 from .server.primaries import SEND_PIECE_BYTES
 from .server.redis_cluster import ClusterClient
@@ -145,7 +145,7 @@ class Runner(Reader):
         If that fails, the error is the reply to each of the calls.
         """
         try:
-            self._load_missing({self.place_of(call.keys[0]) for call in calls})
+            self._load_missing(calls)
             return self._send(calls)
         except (ParsyncError, RedisError, OSError) as error:
             return [translate(self.address, error)] * len(calls)
@@ -191,45 +191,47 @@ class Runner(Reader):
             else ""
         )
 
-    def read_scripts(self, hurried: Iterable[str] = ()) -> None:
-        """Read every script's file now.
+    def read_scripts(self, verbs: Collection[str] | None = None) -> None:
+        """Read these scripts now, by default all, and put them together.
 
-        So an upgrade of the package under a running process changes nothing. A script is put
-        together at its first use, which takes up to 50 ms of CPU.
-
-        hurried: verbs whose scripts are put together now, because their caller has no time later.
+        So an upgrade of the package under a running process changes nothing, no call waits for
+        files, and no thread makes a script while another thread forks.
         """
-        keep_files()
         for script in ALL_SCRIPTS:
-            if script.verb in hurried:
-                script.text  # noqa: B018 # a cached property
+            if verbs is None or script.verb in verbs:
+                script.prepare()
 
-    def load_scripts(self, also: Iterable[str] = ()) -> None:
-        """Load every script into every server, for logins that may run scripts but not load them.
+    def load_scripts(
+        self, also: Iterable[str] = (), scripts: Sequence[Script] = ALL_SCRIPTS
+    ) -> None:
+        """Load scripts into every server, for logins that may run scripts but not load them.
 
         A primary that is away is left out: a process that finds the primary without scripts loads
         them. also: see `servers`. Raises AccessDenied if this login may not load scripts.
         """
+        texts = [PROBE, *(script.text for script in scripts)]
         answers = self.ask_servers(
-            [
-                ("execute_command", "SCRIPT LOAD", text)
-                for text in (PROBE, *(s.text for s in ALL_SCRIPTS))
-            ],
-            also,
+            [("execute_command", "SCRIPT LOAD", text) for text in texts], also
         )
         errors = [answer for answer in answers.values() if isinstance(answer, Exception)]
         for error in errors:
             if len(errors) == len(answers) or not isinstance(error, ServerUnreachable):
                 raise error
 
-    def _load_missing(self, places: Iterable[str]) -> None:
-        """Load the scripts, also on the servers `places`, which lack some.
+    def _load_missing(self, calls: Sequence[Call[Any]]) -> None:
+        """Load the scripts of these calls, also on the servers that lack some.
 
-        During a failover, the map of slots may still lack these servers. Raises ServerUnreachable
-        if this login may not load scripts, because a scheduler will load them.
+        During a failover, the map of slots may still lack these servers. The scripts that this
+        process has put together are loaded too. The others are left out: putting them together
+        takes half a second of CPU, and a guard has a lease to renew. A scheduler has all scripts.
+        Raises ServerUnreachable if this login may not load scripts, because a scheduler will load
+        them.
         """
+        places = {self.place_of(call.keys[0]) for call in calls}
+        called = {call.script.verb for call in calls}
+        scripts = [script for script in ALL_SCRIPTS if script.is_made or script.verb in called]
         try:
-            self.load_scripts(place for place in places if place)
+            self.load_scripts((place for place in places if place), scripts)
         except AccessDenied:
             raise ServerUnreachable(
                 f"the server at {self.address} has not the scripts of this parsync, and this login "

@@ -21,7 +21,7 @@ from redis.exceptions import NoScriptError
 from parsync_redis.errors import ParsyncError, ServerUnreachable
 from parsync_redis.store import Store
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS, Call
-from parsync_redis.store.scripts.scripts import compose, lua_folder, read_header
+from parsync_redis.store.scripts.scripts import Script, compose, lua_folder, read_header
 from parsync_redis.store.server.server_info import ServerRun
 
 if TYPE_CHECKING:
@@ -355,7 +355,9 @@ class WireStore(Store):
                 found[name] = ServerRun()
         return {key: found[name] for key, name in owners.items()}
 
-    def load_scripts(self, also: Iterable[str] = ()) -> None:
+    def load_scripts(
+        self, also: Iterable[str] = (), scripts: Sequence[Script] = ALL_SCRIPTS
+    ) -> None:
         """Load the schedule's scripts."""
         self.world.wire.load()
 

@@ -18,7 +18,7 @@ from ..reads.tasks import GENERATIONS
 from ..reads.views import partitions_of
 from ..scripts.calls import Call
 from ..scripts.calls.repair import Damage, QueueCounts
-from ..server.server_errors import AWAY
+from ..server.server_errors import AWAY, is_damage
 from ..store import Store
 from .lost_leases import now_ms, places_in, put_back_leases, runs_by_leases
 from .repair import keep, repair_keys, repair_task
@@ -50,6 +50,8 @@ SHARED_KEYS_WITH_TYPE: Final = (
     "streaks",
     "events",
 )
+KINDS_PER_ROUND_TRIP: Final = 5
+"""Queues of kinds that are checked in a row: other clients wait some milliseconds for each."""
 MESSAGES_PER_LOOK: Final = 20
 """Messages that one call checks: each may have two million bytes."""
 
@@ -139,12 +141,21 @@ class Repairer:
     ) -> "ShardDamage":
         """Check some entries of a shard, and repair tasks that contradict other keys.
 
-        indexes: see `RepairCalls.look_over`.
+        indexes: see `RepairCalls.look_over`. A dry look reports an index of another type, and goes
+        on with the other indexes.
         """
         store = self.store
-        replies = store.run_all(
-            [store.commands.look_over(shard, index, cursor, most) for index in indexes]
-        )
+        calls = [store.commands.look_over(shard, index, cursor, most) for index in indexes]
+        replies = []
+        for answer in store.run_each(calls) if self.dry else store.run_all(calls):
+            if isinstance(answer, DamagedState):
+                self._report_index(answer)
+            elif isinstance(answer, Exception):
+                raise answer
+            else:
+                replies.append(answer)
+        if not replies:
+            return ShardDamage(0, 0, 0)
         suspects = [suspect for looked in replies for suspect in looked.suspects]
         if suspects:
             self._repair_tasks(shard, suspects)
@@ -167,10 +178,9 @@ class Repairer:
         that have a queue, which the index of kinds may not list. messages: check the messages, too.
         """
         kinds = list(dict.fromkeys([*self.kinds(shard), *more_kinds]))
-        for start in range(0, len(kinds), 50):
-            yield self.look_over(
-                shard, [b"pending " + kind for kind in kinds[start : start + 50]], most=most
-            )
+        for start in range(0, len(kinds), KINDS_PER_ROUND_TRIP):
+            chunk = kinds[start : start + KINDS_PER_ROUND_TRIP]
+            yield self.look_over(shard, [b"pending " + kind for kind in chunk], most=most)
         for kind in kinds:
             yield from self._whole(shard, b"pending " + kind, most, skip=True)
         for index in (*INDEXES_OF_QUEUE, "tasks", *GENERATIONS):
@@ -204,7 +214,17 @@ class Repairer:
 
     def _size(self, shard: int, index: bytes) -> int:
         key = self.store.keys.prefix("pending:", shard).encode() + index.removeprefix(b"pending ")
-        return int(cast(Any, self.store.client).zcard(key))
+        (size,) = self.store.pipe_each([("zcard", key)])
+        if isinstance(size, Exception) and not is_damage(size):
+            raise size
+        return size if isinstance(size, int) else 0
+
+    def _report_index(self, damage: DamagedState) -> None:
+        """Report an index that a script could not read. The message has the key and its flaw."""
+        _, _, message = str(damage).partition(": ")
+        text = message.partition(";")[0]
+        key = text.split(" ", 1)[0]
+        self.tell(Finding(key, text.removeprefix(key).lstrip(), ""))
 
     def _repair_tasks(self, shard: int, suspects: Sequence[tuple[bytes, bytes]]) -> None:
         store = self.store
@@ -227,8 +247,12 @@ class Repairer:
                     self.tell(Finding(f"{where} {readable(id):.100}", str(error), advice))
                     continue
             if done != "sound":
-                flaw = "its record and the indexes of the queue contradict each other"
-                named = readable(id or kind)
+                flaw = (
+                    "its record and the indexes of the queue contradict each other"
+                    if id
+                    else "its line and its queue contradict each other"
+                )
+                named = readable(id or kind)[:200]
                 done_text = f"it is {done} now" if id and done else done
                 self.tell(Finding(f"{where} {named}", flaw, done_text))
 
@@ -300,7 +324,8 @@ def repair_all(
 ) -> list[Finding]:
     """Find all damage in a cluster, and repair it unless `dry`. Returns the findings.
 
-    A shard whose server is away is left out. A dry run cannot see behind a key of another type.
+    With several servers, a shard whose server is away is left out. Raises ServerUnreachable if the
+    server of a partition is away. A dry run cannot see behind a key of another type.
     partitions: partitions to look at besides those of the cluster's settings. kinds: shard -> kinds
     that have a queue, besides those that the index of kinds lists. messages: check each message;
     False for a login that may only count messages. say: is called with a text about the progress.

@@ -105,6 +105,11 @@ class Header:
         self._counted = "count" in self.once
         self.each = tuple((match[3] or match[4] or "").split())
 
+    def prepare(self) -> None:
+        """Make what is made once, see `Script.prepare`."""
+        self.longest  # noqa: B018
+        self._row  # noqa: B018
+
     @cached_property
     def longest(self) -> dict[str, int]:
         """How many bytes each argument may have, by name."""

@@ -30,9 +30,6 @@ _FUNCTION: Final = re.compile(
     r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE
 )
 
-_TEXTS: Final[dict[Path, str]] = {}
-"""The texts of the Lua files that keep_files has read."""
-
 
 class Script:
     """A script by its verb. The Lua files are read at first use."""
@@ -68,6 +65,22 @@ class Script:
         """The SHA-1 by which the server knows the text."""
         return hashlib.sha1(self.text.encode()).hexdigest()
 
+    @property
+    def is_made(self) -> bool:
+        """True once the script has been put together."""
+        return "text" in vars(self)
+
+    def prepare(self) -> None:
+        """Make everything about the script that is made once, so that no call makes it later.
+
+        A lock of `cached_property` (Python 3.11) that a thread holds during a fork stays locked in
+        the child for ever. So a process that forks prepares its scripts before its threads start.
+        """
+        for name, value in vars(Script).items():
+            if isinstance(value, cached_property):
+                getattr(self, name)
+        self.header.prepare()
+
     @cached_property
     def arguments(self) -> Callable[..., list[Word]]:
         """`Header.arguments` of this script."""
@@ -79,12 +92,6 @@ def lua_folder() -> Path:
     package = Path(__file__).resolve().parents[2]
     inside = package / "lua"
     return inside if inside.is_dir() else package.parent / "lua"
-
-
-def keep_files() -> None:
-    """Read every Lua file of the package now, so that no script reads a file later."""
-    for path in lua_folder().rglob("*.lua"):
-        _TEXTS[path] = path.read_text(encoding="utf-8")
 
 
 def read_header(verb: str, folder: Path) -> Header:
@@ -114,8 +121,6 @@ def expand(name: str, folder: Path, included: list[str], including: tuple[str, .
 
 def _read(name: str, folder: Path, including: tuple[str, ...] = ()) -> str:
     path = folder / f"{name}.lua"
-    if path in _TEXTS:
-        return _TEXTS[path]
     if not path.is_file():
         raise BrokenContract(
             f"lua: no file {path.name}, wanted by {including[-1] if including else 'a binding'}"

@@ -98,7 +98,7 @@ class Guard:
 
     def run(self) -> None:
         """Keep the lease until the worker has ended."""
-        self._store.read_scripts(hurried=KEEPER_VERBS)
+        self._store.read_scripts(KEEPER_VERBS)
         self._tell("ready", ties=self._ties)
         # a child of the worker may keep the pipe open after its end
         while os.getppid() == self._guarded.worker:

@@ -91,3 +91,14 @@ def test_a_viewer_is_told_who_loads_the_scripts(guarded: Guarded, viewer: Store)
     check = audit_check(guarded, viewer)
     assert check.level == "fail"
     assert "a scheduler of this version does" in check.text
+
+
+def test_a_viewer_without_the_rights_gets_the_other_checks_and_is_told_which_login_audits(
+    guarded: Guarded, viewer: Store
+) -> None:
+    guarded.login(guarded.admin, Role.VIEWER)
+    check = audit_check(guarded, viewer)
+    assert (check.level, check.repair) == (
+        "fail",
+        "audit with a viewer's login that parsync acl --scan of this version prints",
+    )

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from parsync_redis.cli.app import app
 from parsync_redis.inspect.audit import audit as look
 from parsync_redis.inspect.audit import find_keys
 from parsync_redis.model.task import StoredState, Submission
+from parsync_redis.settings import Settings
 from parsync_redis.store import Store
+from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.repair.repair_all import repair_all
 from tests.kit.driver import NEVER_MS, Driver, nth
 from tests.kit.oracle.audit import audit
@@ -286,3 +290,25 @@ def test_what_others_published_may_outlive_a_run_and_nothing_else(drive: Driver)
     drive.store.client.hset(drive.keys.extra("a"), "cancel", "SIGTERM")
     assert audit(drive.store) == ["task a keeps cancel of a run that is over"]
     drive.store.client.hdel(drive.keys.extra("a"), "cancel")
+
+
+@pytest.mark.unaudited
+def test_a_queue_of_another_type_hides_no_other_fault(busy: Driver):
+    busy.store.client.set(busy.keys.prefix("pending:") + "zkind", "x")
+    busy.store.client.hset(busy.keys.queue("tasks"), "t0", "no line")
+    faults = look(busy.store)
+    assert any("pending:zkind: is a string, not a zset" in fault for fault in faults), faults
+    assert any(":tasks t0: " in fault for fault in faults), faults
+    assert not any("doctor --audit" in fault for fault in faults)
+
+
+def test_a_repair_that_lists_keys_repairs_a_queue_that_no_index_lists(store: Store):
+    """`doctor repair` and `doctor --audit` look at the same queues."""
+    url = f"redis://{store.address}/0"
+    join_cluster(store, Settings.load(url=url, cluster=store.keys.cluster), create=True)
+    store.client.zadd(store.keys.prefix("pending:") + "other slots=1", {"ghost": 1})
+    assert any("other slots=1" in fault for fault in look(store))
+    flags = ["--url", url, "--cluster", store.keys.cluster]
+    repaired = CliRunner().invoke(app, ["doctor", "repair", *flags])
+    assert repaired.exit_code == 0, repaired.output
+    assert look(store) == []

@@ -1,15 +1,17 @@
 """A call that breaks a script's contract is refused with a code, and changes no key."""
 
+import sys
 from typing import Any
 
 import pytest
 
 from parsync_redis.errors import BrokenContract, ServerUnreachable
 from parsync_redis.model.task import StoredState
-from parsync_redis.store import Call
+from parsync_redis.store import Call, Store
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from tests.kit.driver import Driver, dump
 from tests.kit.sample import EPOCH, HELD, sample_calls
+from tests.kit.waiting import run
 
 
 @pytest.fixture
@@ -115,6 +117,22 @@ def test_scripts_that_are_flushed_again_while_they_are_loaded_are_no_damage(
     drive: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drive.store.client.script_flush()
-    monkeypatch.setattr(drive.store, "load_scripts", lambda also: None)
+    monkeypatch.setattr(drive.store, "load_scripts", lambda *_: None)
     with pytest.raises(ServerUnreachable, match="has lost the script"):
         drive.submit("a")
+
+
+def test_a_server_without_scripts_gets_those_of_the_call_and_no_other_is_put_together(
+    store: Store,
+) -> None:
+    """A guard renews at once after a restart of the server, although no script is loaded."""
+    store.client.script_flush()
+    lines = (
+        "from parsync_redis.store import Store\n"
+        "from parsync_redis.store.scripts.calls import ALL_SCRIPTS\n"
+        f"store = Store.from_url('redis://{store.address}/0', 'demo')\n"
+        "print(store.run(store.commands.renew(0, 'n1', 1))[0])\n"
+        "print(*(script.verb for script in ALL_SCRIPTS if script.is_made))\n"
+    )
+    ended = run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["lapsed", "renew"]

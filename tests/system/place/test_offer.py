@@ -8,6 +8,7 @@ import pytest
 from celery import Celery
 
 from parsync_redis import Parsync
+from parsync_redis.inspect.audit import audit as look
 from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.needs import Resources
@@ -65,10 +66,10 @@ class Worker:
     def record(self) -> str:
         return self.drive.hash("nodes").get("n1", "")
 
-    def start(self, id: str, slot: int) -> Run:
-        """Claim a slot for a task that this node runs."""
-        self.drive.submit(id)
-        place = self.drive.held(id, self.drive.take()[id], slots=(slot,))
+    def start(self, id: str, *slots: int) -> Run:
+        """Claim slots for a task that this node runs."""
+        self.drive.submit(id, {"slots": len(slots)})
+        place = self.drive.held(id, self.drive.take()[id], slots=slots)
         assert self.drive.start(place) == "ok"
         run = Run(place)
         assert self.agent.node.runs.enter(run)
@@ -260,3 +261,15 @@ def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_proc
     assert (told, len(begun)) == ((["recalled"], 0) if why else ([], 1))
     assert run.unbegun == bool(why)
     assert not why or run.why == why
+
+
+def test_a_wide_task_goes_on_behind_a_pool_that_shrinks_and_is_no_fault(worker: Worker) -> None:
+    """`renew` audits: the node runs three slots' worth of a task, and offers one slot."""
+    worker.register()
+    worker.renew()
+    worker.start("wide", 0, 1, 2)
+    worker.port.processes = 1
+    worker.renew()
+    worker.renew()
+    assert "slots=1 " in worker.record
+    assert look(worker.store) == []
