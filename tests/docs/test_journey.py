@@ -288,7 +288,7 @@ def test_every_key_of_the_journey_has_the_type_that_keys_md_says(journey):
         assert said[form] == kind, key
 
 
-def test_an_entry_of_running_is_a_place_and_when_it_started():
+def test_a_running_entry_is_a_place_and_its_start_time():
     text = "b92c 1@2.s1.482913 p0 n1/0,1 inc=1 gpu=1 since=1795363901628"
     place = Place("b92c", "1@2.s1.482913", 0, "n1", (0, 1), 1, 1795363901628, "gpu=1")
     assert read_run(text) == (place, None)

@@ -170,7 +170,7 @@ def expected(code):
     return [re.escape(said).replace(r"\.\.\.", ".*") if said else None for _, said in found]
 
 
-def test_the_python_blocks_run_and_print_what_they_say(with_devices):
+def test_the_python_blocks_run_and_print_the_output_in_their_comments(with_devices):
     folder, env = with_devices
     found = [
         (page, block)

@@ -9,7 +9,7 @@ def test_the_age_of_a_thing_is_since_it_was_first_seen():
     assert watch.look(10.5, ["a", "b"]) == {"a": 0.5, "b": 0.0}
 
 
-def test_what_was_gone_meanwhile_is_new():
+def test_the_age_of_a_thing_that_returns_begins_anew():
     watch = AgeTracker(1.0)
     for now_s, things in ((10.0, ["a"]), (10.5, []), (11.0, ["a"])):
         ages = watch.look(now_s, things)

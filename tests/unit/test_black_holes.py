@@ -251,7 +251,7 @@ def test_failures_of_several_names_are_one_streak_of_the_node(clock: Clock):
     assert [(streak, held) for *_, streak, held in node.tell()] == [(1, 0)] * 4 + [(1, 1000)] * 2
 
 
-def test_what_could_not_be_reported_is_reported_the_next_time(clock: Clock):
+def test_an_unreported_streak_is_reported_the_next_time(clock: Clock):
     node = Node(clock)
     node.fail("work", "work")
     commands = cast(Any, SimpleNamespace(report_failures=lambda *args: args))
@@ -261,7 +261,7 @@ def test_what_could_not_be_reported_is_reported_the_next_time(clock: Clock):
     assert node.tell() == counts == [("work", 2, 2, 2, 1000)]
 
 
-def test_the_end_of_a_hold_is_told_again_if_it_is_another_one(clock: Clock):
+def test_a_changed_end_of_a_hold_is_reported_again(clock: Clock):
     node = Node(clock)
     node.fail("work", "work")
     node.tell()

@@ -304,7 +304,7 @@ class Tokens(UsernamePasswordCredentialProvider):
         ),
     ],
 )
-def test_what_an_address_cannot_carry_is_refused_in_one_sentence(
+def test_an_option_that_an_address_cannot_carry_is_refused_in_one_sentence(
     broker: str, conf: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PARSYNC_URL", "PARSYNC_CLUSTER"):

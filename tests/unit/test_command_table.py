@@ -78,7 +78,7 @@ def test_the_table_has_each_command_of_a_module_with_the_first_sentence_of_its_h
     assert [name for name, _ in rows] == all_commands()
 
 
-def test_what_other_distributions_add_is_known_without_them():
+def test_commands_of_other_distributions_are_known_without_the_distributions():
     assert {name for commands in added_commands().values() for name in commands} == ELSEWHERE.keys()
 
 

@@ -78,7 +78,7 @@ def test_seats_of_lost_claims_are_free_again_when_the_partition_has_not_changed(
     assert len(claims_of(core.plan(confirm=False))) == 2
 
 
-def test_a_copy_that_is_wrong_though_nobody_else_changed_anything_is_read_anew_as_a_whole() -> None:
+def test_a_copy_that_is_wrong_without_a_change_of_another_scheduler_is_read_whole() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 2, version=7)
     plan = waiting(core, 1).turn()
@@ -177,7 +177,7 @@ def test_a_tasks_own_strategy_goes_first() -> None:
 # -- what is taken ---------------------------------------------------------------------------------
 
 
-def test_it_takes_exactly_what_it_has_seats_for() -> None:
+def test_a_scheduler_takes_exactly_as_many_tasks_as_it_has_seats() -> None:
     core = make()
     see(core, 0, [node("n", 80)], 50)
     queue = waiting(core, 100)
@@ -395,7 +395,7 @@ def test_a_snapshot_of_another_epoch_is_not_believed() -> None:
     assert core.plan().read_nodes == [0]
 
 
-def test_who_is_woken_looks_at_the_queue_and_a_turn_is_for_one_a_tick() -> None:
+def test_a_woken_scheduler_reads_the_queue_and_each_tick_is_the_turn_of_one_scheduler() -> None:
     cores = [make() for _ in range(4)]
     for ordinal, core in enumerate(cores):
         core.on_members(ordinal, 4)
@@ -471,7 +471,7 @@ def test_the_same_dice_make_the_same_decisions() -> None:
     assert decide(7) != decide(8)
 
 
-def test_after_an_outage_it_reads_everything_and_has_nothing_in_flight() -> None:
+def test_after_an_outage_the_core_reads_everything_and_has_nothing_in_flight() -> None:
     core = make(3)
     see(core, 0, [node("n", 2)], 2)
     waiting(core, 5)

@@ -64,7 +64,7 @@ def test_a_gap_looks_at_some_groups_again_and_at_each_in_its_turn():
         assert not blocked_groups.unexplained
 
 
-def test_what_has_ended_is_not_looked_at():
+def test_the_explainer_skips_kinds_of_which_no_task_waits():
     core, queue = blocked(3)
     core.on_took(Took("2", 0, changes=[(text, "") for text in queue.waiting]))
     assert not core.queue.blocked.explained

@@ -234,7 +234,7 @@ def test_a_task_that_ended_between_the_two_reads_of_a_node_does_not_keep_it() ->
     assert expected_start_ms(Resources.needed(1), [node], held, 0) == 0
 
 
-def test_what_is_held_of_a_resource_comes_back_when_its_holder_ends() -> None:
+def test_a_held_amount_comes_back_when_its_holder_ends() -> None:
     needs = Resources.needed(1, {"gpu": 0.5})
     node = NodeFacts("n1", "up", False, Resources.of(4, {"gpu": 1}), 2, {"gpu": 250})
     held = [
@@ -320,7 +320,7 @@ def test_a_run_that_is_longer_than_all_before_it_ends_no_sooner_than_now_and_may
     assert forecast_end("new", holder, Resources.of(2), learnt(work=1000), 5000) is None
 
 
-def test_people_read_a_range_and_what_is_not_known() -> None:
+def test_a_forecast_shows_a_range_and_the_unknown_parts() -> None:
     waits = Explanation(
         "t1",
         "work",

@@ -221,7 +221,7 @@ def uses_of_any(file: Path) -> list[tuple[int, bool]]:
     return found
 
 
-def test_any_is_rare_in_the_code_beside_celery_and_each_has_its_reason() -> None:
+def test_each_any_outside_the_celery_code_has_a_reason() -> None:
     files = [file for folder in ANY_FOLDERS for file in (PACKAGE / folder).rglob("*.py")]
     uses = {(file.name, line): given for file in files for line, given in uses_of_any(file)}
     assert [place for place, given in uses.items() if not given] == [], (
@@ -297,7 +297,7 @@ def test_every_error_has_a_public_name() -> None:
     assert own <= set(parsync_redis.__all__)
 
 
-def test_what_is_no_test_is_in_the_kit() -> None:
+def test_a_helper_module_stands_in_the_kit() -> None:
     """Chaos and parity are programs with parts of their own."""
     suites = [TESTS / name for name in ("docs", "store", "system", "unit")]
     files = [file.relative_to(TESTS).as_posix() for suite in suites for file in suite.rglob("*.py")]

@@ -47,7 +47,7 @@ def test_a_taint_that_is_not_tolerated_is_named_with_the_option_that_would_do(
     assert not says or explain_infeasible(needs, offers).endswith(says)
 
 
-def test_if_every_node_has_a_taint_the_one_with_the_fewest_is_named() -> None:
+def test_the_reason_names_the_node_with_the_fewest_taints_if_all_nodes_have_taints() -> None:
     offers = {"n1": tainted(1, "spot", "old"), "n2": tainted(1, "spot")}
     why = (
         'every node has a taint that the task does not tolerate; tolerate=["spot"] would do for n2'
@@ -119,7 +119,7 @@ def test_whatever_fits_nowhere_is_explained(needs, offers):
     assert not text.endswith("it lacks ")
 
 
-def test_an_unknown_name_is_met_with_close_ones_and_some_that_are_known():
+def test_an_unknown_name_is_answered_with_close_names_and_known_names():
     known = [f"proj.task{i}" for i in range(20)] + ["proj.render"]
     text = explain_unknown("proj.rendr", known)
     assert text.startswith("no node knows a task 'proj.rendr'; did you mean proj.render")
@@ -152,7 +152,7 @@ DEVICES = {
         ),
     ],
 )
-def test_what_no_devices_have_is_named_with_the_most_that_there_is(
+def test_a_device_amount_beyond_all_devices_is_named_with_the_largest_amount(
     asks: dict[str, object], says: str
 ) -> None:
     needs = Resources.needed(1, asks)

@@ -66,7 +66,7 @@ def kept(server: EmbeddedServer, file: Path) -> Iterator[Kept]:
 # -- locks -----------------------------------------------------------------------------------------
 
 
-def test_each_slot_has_a_lock_of_its_own_that_one_holds_at_a_time(file: Path) -> None:
+def test_each_slot_has_its_own_exclusive_lock(file: Path) -> None:
     with hold(str(file), (1, 3), False):
         assert busy_slots(file, range(5)) == [1, 3]
         with pytest.raises(SlotBusy, match="in slot 3 a process of an earlier run still lives"):
@@ -95,7 +95,7 @@ def test_nodes_clusters_and_servers_have_files_of_their_own(tmp_path: Path) -> N
         os.close(descriptor)
 
 
-def test_a_lock_of_the_whole_file_is_one_of_every_slot(file: Path) -> None:
+def test_a_lock_of_the_whole_file_locks_every_slot(file: Path) -> None:
     file.parent.mkdir(parents=True)
     with file.open("a") as whole:
         fcntl.flock(whole, fcntl.LOCK_EX)
@@ -157,7 +157,9 @@ def started(process: Any) -> Any:
 
 @pytest.mark.parametrize("how", CHILDREN)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_what_a_run_starts_holds_its_slots_after_it(file: Path, null_stdin: None, how: str) -> None:
+def test_a_process_started_by_a_run_holds_the_runs_slots_afterwards(
+    file: Path, null_stdin: None, how: str
+) -> None:
     with hold(str(file), (1, 2), True):
         child = CHILDREN[how]()
     assert busy_slots(file, range(4)) == [1, 2]

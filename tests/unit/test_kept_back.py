@@ -61,7 +61,7 @@ def test_nodes_with_scarce_resources_come_last_for_tasks_that_do_not_ask_for_the
     assert counts(core, 4, Resources.needed(1, {"gpu": 1})) == {"a": 4}
 
 
-def test_what_half_of_the_nodes_declare_is_not_scarce() -> None:
+def test_a_resource_of_half_of_the_nodes_is_not_scarce() -> None:
     core = make(3)
     cluster(core, a=Resources.of(10), b=Resources.of(10, {"gpu": 1}))
     assert not core.view.scarce

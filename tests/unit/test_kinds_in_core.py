@@ -30,7 +30,7 @@ def own_turn(core: Core) -> dict[str, str]:
     return found
 
 
-def test_a_seat_that_was_another_s_does_not_stay_reserved() -> None:
+def test_a_seat_claimed_by_another_scheduler_does_not_stay_reserved() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 1)
     queue = waiting(core, 1)
@@ -41,7 +41,7 @@ def test_a_seat_that_was_another_s_does_not_stay_reserved() -> None:
     assert not core.view.partitions[0].reserved
 
 
-def test_what_is_given_back_is_looked_at_in_the_same_request() -> None:
+def test_tasks_given_back_are_read_again_in_the_same_request() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)
     judge(core, waiting(core, 1).turn(), ClaimOutcome.CONFLICT)
@@ -50,7 +50,7 @@ def test_what_is_given_back_is_looked_at_in_the_same_request() -> None:
     assert plan.shard_looks
 
 
-def test_who_is_told_of_a_freed_slot_looks_who_wants_it() -> None:
+def test_a_scheduler_told_of_a_freed_slot_reads_which_kinds_wait() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 0)
     waiting(core, 1)
@@ -60,7 +60,7 @@ def test_who_is_told_of_a_freed_slot_looks_who_wants_it() -> None:
     assert (plan.read, list(plan.shard_looks)) == ([0], [0])
 
 
-def test_nothing_is_asked_before_what_waits_was_compared_with_the_seats() -> None:
+def test_the_core_asks_for_no_freed_slot_before_it_compares_waiting_kinds_with_seats() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)
     waiting(core, 1)

@@ -54,7 +54,7 @@ def test_a_line_has_its_time_level_logger_and_message():
         ("no arguments for task %s", (), {}),
     ],
 )
-def test_what_a_message_names_is_a_field(message, args, fields):
+def test_a_name_in_a_log_message_is_a_json_field(message, args, fields):
     found = logged(message, *args)
     assert {
         name: found[name]

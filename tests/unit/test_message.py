@@ -205,7 +205,7 @@ def test_a_message_made_after_a_fork_names_the_child(args):
         ((), None, {"quue": "q"}, "unknown option 'quue': known are expires, time_limit"),
     ],
 )
-def test_what_cannot_be_sent_is_refused(args, kwargs, options, says):
+def test_a_call_that_cannot_be_sent_is_refused(args, kwargs, options, says):
     with pytest.raises(InvalidInput) as caught:
         make_message("t.add", args, kwargs, "id-1", **options)
     assert says in str(caught.value)
@@ -236,7 +236,7 @@ def test_an_envelope_carries_what_celery_had_packed(channel):
 
 
 @pytest.mark.parametrize("raw", [b"", b"nonsense", b"[]", b"{}", b'{"body": ""}'])
-def test_what_is_no_message_is_a_broken_contract(raw):
+def test_a_malformed_message_raises_a_broken_contract(raw):
     with pytest.raises(BrokenContract, match="not a task message"):
         open_envelope(raw)
 

@@ -91,7 +91,7 @@ def test_tasks_run_as_fast_as_their_limit_allows_and_none(
     assert max(node.held) <= LONGEST_HOLD_S
 
 
-def test_what_has_no_token_within_the_horizon_comes_back_spread_out(
+def test_tasks_without_a_token_within_the_horizon_come_back_spread_over_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node = Node(1 / 60, monkeypatch)
@@ -103,7 +103,7 @@ def test_what_has_no_token_within_the_horizon_comes_back_spread_out(
     assert max(node.held) <= LONGEST_HOLD_S
 
 
-def test_a_token_whose_task_does_not_come_goes_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_of_an_absent_task_goes_to_another_task(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(1, monkeypatch)
     holds = [node.limits.hold_s("f", id, node.consumer) for id in ("first", "second", "third")]
     node.bucket.can_consume(1)

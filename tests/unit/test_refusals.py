@@ -63,7 +63,7 @@ def test_a_claim_that_wins_begins_the_row_anew():
     assert refuse(core, queue.turn(), refused, turns=REFUSALS_IN_A_ROW - 1)[1] == []
 
 
-def test_a_seat_whose_amounts_others_took_in_the_meantime_is_not_claimed():
+def test_a_seat_whose_amounts_other_schedulers_took_is_not_claimed():
     """The commit would refuse it by a state that the copy has, so contention would look like a
     contradiction.
     """

@@ -132,7 +132,7 @@ def test_a_bad_file_is_refused(tmp_path, text, says):
     assert says in str(caught.value)
 
 
-def test_what_was_not_asked_for_or_is_the_same_is_no_difference():
+def test_a_setting_that_is_unset_or_equal_is_no_difference():
     assert find_differences(RUNNING, Settings.load()) == []
     assert find_differences(RUNNING, Settings.load(partitions=8, gap_s=0.5, lease_s=10)) == []
 

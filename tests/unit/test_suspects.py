@@ -81,7 +81,7 @@ def test_a_node_that_starts_nothing_of_what_it_gets_is_suspect(rounds: Rounds) -
     assert note.startswith("alive, but 3 tasks in a row did not start there, the last: ")
 
 
-def test_it_is_suspect_too_if_they_come_one_after_the_other(rounds: Rounds) -> None:
+def test_a_node_is_suspect_too_if_its_unstarted_tasks_come_in_sequence(rounds: Rounds) -> None:
     for _ in range(TASKS_TO_SUSPECT):
         assert rounds.state == "up"
         rounds.place("a")

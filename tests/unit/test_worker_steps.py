@@ -104,7 +104,7 @@ def test_a_worker_of_greenlets_cannot_be_a_node_and_says_why(
     ]
 
 
-def test_what_was_given_first_stops_first() -> None:
+def test_callbacks_at_stop_run_in_the_order_in_which_they_were_given() -> None:
     blueprint: Any = WorkController.Blueprint()
     said: list[str] = []
     blueprint.on_stopped = lambda: said.append("worker")
@@ -144,7 +144,7 @@ def test_the_environment_asks_for_a_scheduler_too(
     assert wants_scheduler(flag) is wants
 
 
-def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_other_than_1_or_0_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARSYNC_NODE_WITH_SCHEDULER", "two")
     with pytest.raises(
         InvalidInput, match="PARSYNC_NODE_WITH_SCHEDULER='two' is not valid: it must be 1 or 0"

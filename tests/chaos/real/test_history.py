@@ -52,7 +52,7 @@ def right(*events, final="succeeded"):
     return check_task(events, final, END_S) is None
 
 
-def test_a_task_that_runs_once_is_right_and_its_end_must_be_what_was_accepted() -> None:
+def test_a_history_is_right_if_the_task_ran_once_and_ended_with_the_accepted_outcome() -> None:
     plain = SUBMIT, start("ok", 1), finish("ok", 2)
     assert right(*plain)
     assert not right(*plain, final="failed")
@@ -106,7 +106,7 @@ def test_a_start_of_a_running_task_needs_that_it_went_back_first() -> None:
     )
 
 
-def test_what_nobody_answered_may_have_happened_later_or_never() -> None:
+def test_an_unanswered_request_may_have_run_later_or_never() -> None:
     assert right(
         event("submit", "", 0, id="t"),
         event("submit", "exists", 1, id="t"),

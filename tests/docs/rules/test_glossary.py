@@ -23,7 +23,7 @@ def names():
     }
 
 
-def test_each_word_has_one_place():
+def test_each_word_is_defined_in_one_place():
     """A word has a row, or stands in italics in the row of another word; never both."""
     in_rows = [re.findall(r"\*([^*]+)\*", meaning) for _, meaning, _ in ROWS]
     words = Counter([row[0].lower() for row in ROWS])

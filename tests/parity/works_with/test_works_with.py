@@ -153,7 +153,7 @@ def test_celery_once_keeps_the_lock_of_a_refused_call_until_it_is_cleared(rig: R
 
 
 @needs("celery_once", "celery_singleton")
-def test_a_task_that_is_cancelled_before_it_starts_keeps_the_locks_of_both(rig: Rig) -> None:
+def test_a_task_cancelled_before_its_start_keeps_the_locks_of_both_libraries(rig: Rig) -> None:
     once = rig.tasks.once
     single = rig.tasks.single
     results = [task.apply_async(("cancelled",), countdown=600) for task in (once, single)]
@@ -189,7 +189,7 @@ def test_celery_batches_runs_tasks_that_are_not_placed_in_a_node(rig: Rig) -> No
 
 
 @needs("sentry_sdk")
-def test_sentry_sdk_has_the_error_of_a_placed_task_in_the_trace_of_its_caller(rig: Rig) -> None:
+def test_sentry_sdk_reports_the_error_of_a_placed_task_in_the_trace_of_its_caller(rig: Rig) -> None:
     id = rig.value(rig.tasks.sends_boom.delay().id)
     assert type(failure(lambda: rig.value(id))) is ValueError
 
@@ -249,7 +249,7 @@ def rows(rig: Rig, select: str) -> list[Any]:
 
 
 @needs("django", "django_celery_beat", "django_celery_results")
-def test_django_has_the_results_of_tasks_that_it_submits_on_commit_and_that_its_beat_sends(
+def test_django_stores_results_of_tasks_sent_on_commit_and_by_beat(
     rig: Rig,
 ) -> None:
     env = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.parity.works_with.django_settings"}
@@ -299,7 +299,7 @@ def answers(rig: Rig, url: str, count: int) -> list[SimpleNamespace]:
 
 
 @needs("gunicorn")
-def test_processes_that_gunicorn_forks_submit_after_its_master_has(rig: Rig) -> None:
+def test_gunicorn_workers_submit_after_their_master_has_submitted(rig: Rig) -> None:
     port = free_port()
     words = [
         "--preload",

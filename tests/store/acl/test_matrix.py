@@ -284,7 +284,7 @@ def test_only_a_scheduler_can_take_a_slot_and_put_work_in_an_inbox_of_a_held_one
     assert not guarded.dry_run(Role.CLIENT, "evalsha", "x", "1", KEYS.pending("work slots=1"))
 
 
-def test_client_and_viewer_cannot_bring_lua_of_their_own(guarded: Guarded):
+def test_client_and_viewer_logins_cannot_load_lua(guarded: Guarded):
     for role in (Role.CLIENT, Role.VIEWER):
         assert guarded.dry_run(role, "script", "load", "return 1")
     for role in (Role.WORKER, Role.SCHEDULER):

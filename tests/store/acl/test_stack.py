@@ -354,7 +354,7 @@ def test_a_login_that_may_list_tasks_and_cancel_them_cancels_all_of_a_kind(site:
         (Role.VIEWER, ("scheduler",)),
     ],
 )
-def test_what_a_login_may_not_do_is_one_line_at_once(
+def test_a_denied_command_ends_at_once_with_one_line(
     site: Site, role: Role, words: tuple[str, ...]
 ):
     done = site.parsync(role, *words)
@@ -364,7 +364,7 @@ def test_what_a_login_may_not_do_is_one_line_at_once(
     assert "may not" in done.stderr
 
 
-def test_a_wrong_password_is_one_line_at_once(site: Site, tmp_path: Path):
+def test_a_wrong_password_ends_at_once_with_one_line(site: Site, tmp_path: Path):
     (tmp_path / "wrong").write_text("hunter2-wrong")
     for role in (Role.CLIENT, Role.SCHEDULER):
         words = ("scheduler",) if role is Role.SCHEDULER else ("nodes",)

@@ -87,7 +87,7 @@ def test_run_times_on_nodes_of_its_class_count_more(drive: Driver, waits: Waitin
     assert booking.from_ms - drive.lease("n1/1").since_ms == 4000
 
 
-def test_nothing_is_booked_while_nobody_knows_when_its_tasks_end(
+def test_no_node_is_booked_while_the_ends_of_its_runs_are_unknown(
     drive: Driver, waits: Waiting
 ) -> None:
     assert waits.wait_s(9) == ()
@@ -101,7 +101,7 @@ def test_a_booking_ends_when_its_kind_waits_no_more(drive: Driver, waits: Waitin
     assert (read_booked(drive.store), waits.duty.booked) == ((), False)
 
 
-def test_each_task_of_a_kind_has_a_booking_until_one_gets_its_node(
+def test_each_task_of_a_kind_keeps_a_booking_until_a_task_gets_its_node(
     drive: Driver, waits: Waiting
 ) -> None:
     """The second task waits for a node of its own, not for the end of the first task."""

@@ -37,7 +37,7 @@ def test_a_copy_is_told_the_amounts_of_nodes_that_changed(drive: Driver) -> None
     assert drive.run(drive.commands.read_partition(0, before.version)).left == {"n1": "gpu=2"}
 
 
-def test_a_node_that_has_no_amounts_any_more_is_told(drive: Driver) -> None:
+def test_a_copy_learns_that_a_node_has_no_amounts_left(drive: Driver) -> None:
     drive.node("n1")
     place = drive.held("a", needs="slots=1 apart_web=1")
     version = drive.run(drive.commands.read_partition(0)).version

@@ -139,7 +139,7 @@ def test_a_judgement_that_comes_late_means_nothing_to_who_has_joined_again(drive
     assert renew(drive, "s1", lost=judged).counters["s2"] == again
 
 
-def test_what_a_scheduler_says_of_itself_expires(drive: Driver):
+def test_a_schedulers_own_report_expires(drive: Driver):
     drive.run(drive.commands.renew_scheduler("s1", stats={"placed": 7, "conflicts": 0}))
     assert drive.store.hash(drive.keys.stats("s1")) == {"placed": "7", "conflicts": "0"}
     assert drive.store.client.ttl(drive.keys.stats("s1")) > 0

@@ -94,7 +94,7 @@ def test_each_door_judges_what_enters_with_new_needs(
     assert door(drive, *asked) == DOORS[door][[FITS, NOWHERE, UNKNOWN].index(asked)]
 
 
-def test_what_is_refused_changes_nothing_and_the_run_goes_on(drive: Driver) -> None:
+def test_a_refused_retry_changes_nothing_and_the_run_goes_on(drive: Driver) -> None:
     drive.offer("n1", "slots=2", "work")
     place = drive.bring(StoredState.RUNNING)
     refused = Submission("a", "work", b"next", TaskOptions.of({"slots": 3}), after=place.attempt)
@@ -128,7 +128,7 @@ AWAY: dict[Callable[[Driver, Place], str], tuple[StoredState, str]] = {
 
 @pytest.mark.parametrize("gone", ["infeasible", "unknown"])
 @pytest.mark.parametrize("door", AWAY, ids=lambda door: door.__name__)
-def test_what_was_accepted_comes_back_while_its_node_is_away(
+def test_an_accepted_task_returns_to_the_queue_while_its_node_is_away(
     drive: Driver, door: Callable[[Driver, Place], str], gone: str
 ) -> None:
     state, word = AWAY[door]

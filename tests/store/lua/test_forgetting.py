@@ -49,7 +49,7 @@ class Forgetting:
         return set(self.drive.store.hash(self.drive.keys.queue("shapes", 0))), homes
 
 
-def test_of_nodes_that_left_only_an_offer_that_nobody_else_makes_is_known_for_long(drive: Driver):
+def test_only_a_unique_offer_is_kept_long_after_its_node_left(drive: Driver):
     leader = Forgetting(drive)
     stays = leader.come("stays")
     for name, offer in (("same", "slots=1"), ("own1", "slots=2"), ("own2", "slots=2")):

@@ -107,7 +107,7 @@ def test_a_delayed_task_is_of_no_line_until_it_is_due(drive: Driver) -> None:
     assert took.changes == [("work slots=1", f"1 {FIRST + 2} {FIRST + 2}")]
 
 
-def test_what_comes_due_goes_to_its_kinds_in_batches(drive: Driver) -> None:
+def test_due_tasks_move_to_their_kinds_in_batches(drive: Driver) -> None:
     for n in range(5):
         drive.submit(f"t{n}", delay_ms=0)
     drive.run(drive.commands.take("s1", most=2))
@@ -131,7 +131,7 @@ def test_the_first_of_a_kind_is_right_whichever_is_cancelled(drive: Driver, gone
     assert (line.count, line.first) == (2, drive.line(left[0]).order)
 
 
-def test_many_are_cancelled_in_a_call_and_each_is_told_what_it_was(drive: Driver) -> None:
+def test_a_call_cancels_many_tasks_and_answers_for_each(drive: Driver) -> None:
     place = drive.bring(StoredState.RUNNING, "runs")
     for id in "abc":
         drive.submit(id, {"slots": 2} if id == "c" else {})
@@ -151,7 +151,7 @@ def test_many_are_cancelled_in_a_call_and_each_is_told_what_it_was(drive: Driver
     assert drive.finish(place) == "ok"
 
 
-def test_a_row_of_a_kind_of_which_nothing_waits_gives_nothing(drive: Driver) -> None:
+def test_a_take_of_a_kind_without_waiting_tasks_takes_no_task(drive: Driver) -> None:
     drive.submit("a")
     took = drive.unchanged_by(drive.commands.take("s1", [("work slots=2", 5), ("work slots=1", 0)]))
     assert took.tasks == []
@@ -180,7 +180,7 @@ def test_a_task_that_does_not_wait_is_not_taken_though_it_is_in_a_queue(
 # -- copies ----------------------------------------------------------------------------------------
 
 
-def test_a_copy_is_told_only_what_has_changed(drive: Driver) -> None:
+def test_a_copy_gets_only_the_changed_kinds(drive: Driver) -> None:
     copy = Copy(drive)
     for n in range(3):
         drive.submit(f"t{n}", name=f"f{n}")
@@ -250,7 +250,7 @@ def test_a_server_that_has_lost_writes_gives_no_version_that_a_copy_has(drive: D
 
 
 @pytest.mark.parametrize("since", ["", "x", "-1", "1/", "1/2/3", "9" * 40])
-def test_what_is_no_version_is_refused(drive: Driver, since: str) -> None:
+def test_a_malformed_version_is_refused(drive: Driver, since: str) -> None:
     drive.submit("a")
     with pytest.raises(Exception, match=r"PSARGS|since of take is too long"):
         drive.unchanged_by(drive.commands.take("s1", since=since))
@@ -319,7 +319,7 @@ def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(
             assert found == drive.index("pending")[:limit]
 
 
-def test_what_a_list_of_waiting_tasks_costs_has_a_bound(
+def test_the_cost_of_a_list_of_waiting_tasks_is_bounded(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drive = Driver(store)
@@ -345,7 +345,7 @@ def test_what_a_list_of_waiting_tasks_costs_has_a_bound(
     )
 
 
-def test_what_it_costs_to_count_the_tasks_before_one_has_a_bound(
+def test_the_cost_of_counting_the_tasks_ahead_of_a_task_is_bounded(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drive = Driver(store)
@@ -370,7 +370,9 @@ def test_what_it_costs_to_count_the_tasks_before_one_has_a_bound(
     assert "waiting tasks before it: not counted\n" in capsys.readouterr().out
 
 
-def test_a_list_of_tasks_that_few_match_looks_at_so_many_and_says_so(drive: Driver) -> None:
+def test_a_list_with_few_matches_reads_a_limited_number_of_tasks_and_reports_the_limit(
+    drive: Driver,
+) -> None:
     many_ended(drive, 3000, "e")
     found = list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
     assert not found.tasks
@@ -379,7 +381,9 @@ def test_a_list_of_tasks_that_few_match_looks_at_so_many_and_says_so(drive: Driv
     assert not list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 10_000).part
 
 
-def test_a_waiting_task_has_the_reason_of_its_kind_and_others_their_own(drive: Driver) -> None:
+def test_a_waiting_task_shows_the_reason_of_its_kind_and_other_tasks_their_own(
+    drive: Driver,
+) -> None:
     for id in ("waits", "back"):
         drive.submit(id)
     attempt = drive.take()["back"]

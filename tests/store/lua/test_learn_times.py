@@ -105,7 +105,7 @@ def test_a_damaged_field_is_replaced_and_not_read(drive: Driver):
     assert read_times(drive.store)["work"].count == 1
 
 
-def test_what_are_no_times_is_refused(drive: Driver):
+def test_malformed_run_times_are_refused(drive: Driver):
     with pytest.raises(BrokenContract, match="not the times of a name"):
         drive.run(drive.commands.learn_times({"work": RunTimes(1, 1.0)}))
 
@@ -134,7 +134,7 @@ class Text(RunTimes):
         "1 1 3:1 1000:1",
     ],
 )
-def test_the_script_and_its_readers_agree_on_what_are_no_times(drive: Driver, text: str):
+def test_the_script_and_its_readers_refuse_the_same_malformed_run_times(drive: Driver, text: str):
     wrong = Text()
     wrong.text = text
     with pytest.raises(BrokenContract, match="not the times of a name"):

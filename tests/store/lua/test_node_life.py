@@ -28,7 +28,7 @@ def test_an_agent_hears_of_its_drain_and_leaves_under_its_lease(drive: Driver):
     assert drive.run(drive.commands.renew(0, "n1", 1)) == ["ok", "1", "leaving", "1"]
 
 
-def test_only_the_present_process_while_it_is_not_given_up_renews(drive: Driver):
+def test_only_the_current_incarnation_that_is_not_down_renews(drive: Driver):
     assert drive.unchanged_by(drive.commands.renew(0, "n1", 1)) == ["lapsed"]
     drive.node("n1")
     drive.node("n1")
@@ -55,9 +55,7 @@ def test_a_node_whose_counter_stood_still_is_down_and_its_leases_are_listed(driv
 
 
 @pytest.mark.parametrize(("inc", "moved"), [(1, 0), (2, 1), (0, 1)])
-def test_a_node_that_renewed_after_all_or_is_another_process_stays(
-    drive: Driver, inc: int, moved: int
-):
+def test_reclaim_keeps_a_node_that_renewed_or_registered_again(drive: Driver, inc: int, moved: int):
     drive.node("n1")
     drive.held("a")
     drive.run(drive.commands.renew(0, "n1", 1))

@@ -26,7 +26,7 @@ def drive(store: Store) -> Driver:
 
 
 @pytest.mark.parametrize("state", ["waiting", "succeeded", "failed", "cancelled", "dead"])
-def test_a_purge_is_of_the_tasks_that_it_names_and_no_other(drive: Driver, state: str):
+def test_a_purge_deletes_only_the_tasks_that_it_names(drive: Driver, state: str):
     for id in (*ODD, "A"):
         key = encode_id(id)
         drive.submit(key, name="other" if id == "A" else "odd")

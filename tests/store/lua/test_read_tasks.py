@@ -66,7 +66,7 @@ def test_rare_fields_are_read_but_for_messages(drive: Driver):
     "text", ["", "x", "succeeded", "succeeded 1", "succeeded x\n\n\n", "\n\n\n", "\xff", "x" * 9000]
 )
 @pytest.mark.unaudited
-def test_an_end_that_is_damaged_is_one_that_says_so(drive: Driver, text: str):
+def test_a_damaged_record_of_an_end_reads_as_ended_with_a_reason(drive: Driver, text: str):
     drive.store.client.hset(drive.keys.queue("ended"), "a", text)
     status = drive.status()
     assert status.state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.GONE)

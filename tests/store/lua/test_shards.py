@@ -117,7 +117,7 @@ def test_a_batch_of_one_shard_is_one_call_and_a_clients_ids_are_of_one_shard(dri
     assert len(drive.commands.submit([Submission(id, "work", b"") for id in IDS]).parts) == SHARDS
 
 
-def test_what_submit_judges_by_is_in_every_shard(drive: Driver):
+def test_every_shard_has_the_offers_and_names_that_submit_checks(drive: Driver):
     drive.offer("n1", "slots=1", "work")
     for id in IDS:
         assert drive.submit(id) == "submitted"
@@ -241,7 +241,7 @@ def test_a_task_in_a_shard_that_is_not_its_own_is_named_by_the_audit_with_the_re
     assert audit(drive.store) == []
 
 
-def test_what_is_taken_in_a_shard_that_is_not_its_own_is_removed_where_it_is(drive: Driver):
+def test_a_task_taken_from_a_wrong_shard_is_removed_from_that_shard(drive: Driver):
     duty = SchedulerDuty(drive.store, lease_s=1)
     for attempt in (b"x", b"\xff", b"1@1.gone.0"):
         drive.store.client.hset(drive.keys.queue("taken", 1), id_in_shard(2, SHARDS), attempt)
@@ -320,7 +320,7 @@ def test_a_submission_by_another_number_of_shards_changes_nothing_and_is_repeate
         assert client.status("t1").state == "waiting"
 
 
-def test_a_scheduler_does_not_leave_tasks_where_it_would_not_look(server: EmbeddedServer):
+def test_a_scheduler_refuses_a_number_of_shards_that_leaves_tasks_unread(server: EmbeddedServer):
     with ParsyncClient(settings_of(server)) as early:
         early.submit("work", id="t1")
         with pytest.raises(

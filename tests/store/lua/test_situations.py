@@ -485,7 +485,7 @@ def asked(drive: Driver) -> Explanation:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_what_is_told_of_a_task_is_true_and_its_remedy_helps(cluster: Driver, name: str) -> None:
+def test_the_explanation_of_a_task_is_true_and_its_remedy_works(cluster: Driver, name: str) -> None:
     scene = SCENES[name]
     came = scene.come(cluster)
     found = asked(cluster)

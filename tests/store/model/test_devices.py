@@ -105,7 +105,7 @@ def test_the_view_has_just_the_seats_that_commit_would_give(
 
 
 @given(NODES, NEEDS)
-def test_what_a_task_holds_is_whole_devices_or_shares_of_one(
+def test_a_task_holds_whole_devices_or_shares_of_one_device(
     node: tuple[Resources, dict[str, int]], needs: Resources
 ) -> None:
     _, left = node

@@ -108,7 +108,9 @@ return answers
 
 
 @given(st.lists(OFFERS, max_size=6), NEEDS)
-def test_many_nodes_at_once_fit_as_each_does(offers: list[Resources], needs: Resources) -> None:
+def test_many_nodes_checked_at_once_fit_like_each_checked_alone(
+    offers: list[Resources], needs: Resources
+) -> None:
     nodes = [
         Node(f"n{at}", "up", 1, False, 4 * at, 4, 1.0, offer) for at, offer in enumerate(offers)
     ]

@@ -43,7 +43,7 @@ def test_a_histogram_is_read_as_it_was_written(many_ms: list[float]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "odd", "1 2", "1 2:", "1 2:3,", "-1 2:3", "1 2:3 ", "nan 2:3", "1 2:-3"]
 )
-def test_what_is_no_histogram_has_nothing(text: str) -> None:
+def test_a_malformed_histogram_reads_as_empty(text: str) -> None:
     assert TimeHistogram.of(text).count == 0
 
 
@@ -51,7 +51,7 @@ def test_an_octave_that_there_is_not_counts_as_the_last() -> None:
     assert TimeHistogram.of("5 999:2").octaves[OCTAVES] == 2
 
 
-def test_what_came_since_is_the_difference_or_all_if_it_began_again() -> None:
+def test_the_counts_since_a_histogram_are_the_difference_or_all_after_a_restart() -> None:
     assert histogram(1, 5, 5).since(histogram(5)) == histogram(1, 5)
     assert histogram(1).since(histogram(5, 5)) == histogram(1)
 

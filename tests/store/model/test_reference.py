@@ -459,7 +459,7 @@ WITHOUT_TWIN = {
 """Verbs about damage, losses, run times and failures, of which the store in memory has none."""
 
 
-def test_every_other_script_has_its_twin_in_the_reference():
+def test_every_remaining_script_has_a_twin_in_the_reference_store():
     homes = (Queue, Partition, Cluster)
     lacking = {
         script.verb

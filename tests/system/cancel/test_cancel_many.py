@@ -97,7 +97,7 @@ def ended(drive, ids):
 # -- by their ids ----------------------------------------------------------------------------------
 
 
-def test_many_ids_are_cancelled_and_each_is_told_by_a_word(client, drive, shapes):
+def test_a_cancel_of_many_ids_returns_a_word_for_each_id(client, drive, shapes):
     found = client.cancel_many(id for id in (*shapes, "a1", "nobody"))
     assert list(found) == [*shapes, "nobody"]
     words = {
@@ -148,7 +148,7 @@ def calls(store):
     ],
     ids=str,
 )
-def test_a_cancel_reaches_what_was_selected_and_no_other(
+def test_a_cancel_reaches_only_the_selected_tasks(
     client, drive, shapes, chosen, letters, digits, told
 ):
     assert client.cancel_where(**chosen) == told
@@ -186,7 +186,7 @@ def test_a_running_task_that_waits_again_meanwhile_is_cancelled(drive, store):
     assert drive.state("a") == "cancelled"
 
 
-def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(
+def test_a_list_of_a_long_queue_is_complete_while_tasks_are_taken(
     client, drive, store, monkeypatch
 ):
     shards = drive.keys.shards
@@ -224,7 +224,7 @@ def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(
         ),
     ],
 )
-def test_what_selects_nothing_is_refused(client, chosen, says):
+def test_a_cancel_without_a_selection_is_refused(client, chosen, says):
     with pytest.raises(InvalidInput, match=says):
         client.cancel_where(**chosen)
 
@@ -252,7 +252,7 @@ def test_the_command_asks_first_with_the_number(parsync, drive, shapes):
     assert drive.state("a4") == "cancelled"
 
 
-def test_what_was_left_alone_is_told(parsync, drive, monkeypatch):
+def test_the_command_reports_tasks_that_it_did_not_cancel(parsync, drive, monkeypatch):
     drive.submit("a")
     drive.submit("b", name="other")
 
@@ -279,7 +279,7 @@ def test_either_ids_or_a_selection(parsync, words):
 # -- demand ----------------------------------------------------------------------------------------
 
 
-def test_demand_is_what_waits_by_kind_in_the_order_of_the_first(client, drive, parsync):
+def test_demand_lists_waiting_kinds_in_the_order_of_their_first_tasks(client, drive, parsync):
     assert client.demand() == []
     assert parsync("demand") == "no tasks wait\n"
     drive.submit("l", name="proj.late", delay_ms=3_600_000)

@@ -89,7 +89,7 @@ def test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued(rig: R
     assert parsync(rig, "dead", "list") == "no tasks\n"
 
 
-def test_what_still_runs_when_a_drains_deadline_is_over_runs_elsewhere_and_has_lost_no_start(
+def test_a_run_past_the_deadline_of_a_drain_moves_without_a_lost_start(
     rig: Rig,
 ) -> None:
     rig.client.drain("n2")

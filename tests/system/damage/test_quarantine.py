@@ -111,7 +111,7 @@ MESSAGES = {
 }
 
 
-def test_what_is_no_doorbell_is_put_away_and_the_worker_lives(rig: Rig) -> None:
+def test_a_malformed_doorbell_goes_to_quarantine_and_the_worker_goes_on(rig: Rig) -> None:
     rig.state.lpush(inbox(rig), *MESSAGES.values())
     rig.until(lambda: len(whys(rig)) >= len(MESSAGES), "each is in quarantine")
     found = {entry.data: entry for entry in quarantine.entries(rig.store)}
@@ -242,9 +242,7 @@ def test_a_partition_with_a_key_of_another_type_is_made_anew(rig: Rig, kind: str
 
 
 @pytest.mark.parametrize("kind", ["names", "apps"])
-def test_what_nodes_know_comes_back_by_itself_when_it_was_of_another_type(
-    rig: Rig, kind: str
-) -> None:
+def test_a_key_that_nodes_fill_is_restored_after_a_wrong_type(rig: Rig, kind: str) -> None:
     key = rig.store.keys.queue(kind)
     before = rig.state.type(rig.store.keys.queue(kind))
     make_of_another_type(rig, key, "list")

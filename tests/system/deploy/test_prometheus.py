@@ -130,7 +130,7 @@ def firing(folder, change, wanted):
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_fires_for_its_cluster_and_no_other_alert_does(tmp_path, alert):
+def test_only_the_expected_alert_fires_for_its_cluster(tmp_path, alert):
     firing(tmp_path, CHANGES[alert], [alert])
 
 

@@ -179,7 +179,9 @@ def test_who_lacks_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -
     assert told == "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'\n"
 
 
-def test_who_has_no_server_is_told_how_to_get_one(installed: Path, tmp_path: Path) -> None:
+def test_a_user_without_a_server_program_is_told_how_to_get_it(
+    installed: Path, tmp_path: Path
+) -> None:
     (tmp_path / "proj.py").write_text("from celery import Celery\napp = Celery()\n")
     env = {"PATH": str(installed), "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path), **marked()}
     dev = [installed / "parsync", "dev", "-A", "proj"]

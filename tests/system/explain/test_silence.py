@@ -269,7 +269,7 @@ def test_an_app_that_submits_is_warned_and_its_control_purges_what_waits(rig: Ri
     rig.client.cancel(foreign)
 
 
-def test_a_scheduler_waits_for_its_server_and_says_so(tmp_path, rig: Rig):
+def test_a_scheduler_waits_for_its_server_and_logs_the_wait(tmp_path, rig: Rig):
     with EmbeddedServer() as server:
         server.process.kill()
         ended(server.process)

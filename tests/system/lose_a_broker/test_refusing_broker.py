@@ -132,7 +132,7 @@ def test_a_refusal_is_a_lost_connection_also_as_the_cause_of_another_error(reply
         ServerReadOnly("parsync's own server"),
     ],
 )
-def test_other_errors_stay_what_they_are(error: Exception) -> None:
+def test_an_error_that_is_no_refusal_is_not_translated(error: Exception) -> None:
     assert as_refused(Connection("redis://h:1/0"), error) is None
 
 
@@ -216,7 +216,7 @@ def test_who_waits_for_a_result_that_was_not_stored_gets_an_error_when_the_backe
 
 
 @pytest.mark.parametrize("how", ["it leaves", "it has left"])
-def test_a_node_that_leaves_puts_back_what_it_took_and_could_not_tell(
+def test_a_leaving_node_puts_back_the_results_that_it_could_not_announce(
     store: Store, ended: Celery, how: str
 ) -> None:
     settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)

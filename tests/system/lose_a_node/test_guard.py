@@ -178,7 +178,7 @@ def placed(kept: Kept, id: str, slot: int) -> Place:
 
 
 @pytest.mark.parametrize("shards", [1, 16])
-def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and_is_trusted_again(
+def test_a_worker_that_stands_still_is_suspect_and_returns_unstarted_tasks_until_it_is_trusted_again(
     make: Callable[..., Kept], log: Path, shards: int
 ) -> None:
     kept = make(shards=shards)
@@ -272,7 +272,7 @@ def test_a_worker_with_more_descriptors_than_select_takes_has_a_guard(
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
 
-def test_an_event_loop_that_stands_still_is_what_the_worker_says(kept: Kept) -> None:
+def test_a_node_is_suspect_while_its_worker_reports_a_still_event_loop(kept: Kept) -> None:
     kept.keep(still="its event loop stands still; it waits in x.y")
     until(lambda: kept.state == "suspect", "it says so")
     kept.keep()
@@ -282,7 +282,7 @@ def test_an_event_loop_that_stands_still_is_what_the_worker_says(kept: Kept) -> 
 # -- nothing holds it up ---------------------------------------------------------------------------
 
 
-def test_a_guard_renews_though_nobody_reads_what_it_tells_and_its_log_takes_no_more(
+def test_a_guard_renews_while_its_reports_are_unread_and_its_log_is_full(
     server: EmbeddedServer, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("parsync_redis.worker.isolation.machine.log_file", lambda: "")
@@ -349,7 +349,7 @@ def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_work
     os.kill(child, signal.SIGKILL)
 
 
-def test_who_has_ended_its_run_outlives_the_guard(kept: Kept) -> None:
+def test_a_process_whose_run_has_ended_outlives_the_guard(kept: Kept) -> None:
     tie = kept.kept().guard
 
     def work() -> None:

@@ -219,7 +219,7 @@ def test_without_isolation_two_runs_are_seen_in_one_slot(zombie: Any) -> None:
 # -- processes that a task leaves behind (F27) -----------------------------------------------------
 
 
-def test_a_slot_in_which_a_program_lives_on_is_given_to_nobody_until_it_ends(
+def test_a_slot_with_a_surviving_program_is_not_given_away_until_the_program_ends(
     rig: Rig, folder: Path
 ) -> None:
     start(rig, "leaves", slots=2)
@@ -372,7 +372,7 @@ def test_a_pause_of_a_third_of_a_lease_and_a_task_that_lets_no_thread_run_kill_n
     rig.until_idle()
 
 
-def test_a_run_is_dead_before_the_lease_of_its_worker_is_over_that_cannot_reach_the_server(
+def test_a_worker_cut_off_from_the_server_kills_its_runs_before_its_lease_ends(
     rig: Rig, folder: Path, wire: Wire
 ) -> None:
     ids = {pool: submit(rig, pool, "ticks", f"cut-{pool}") for pool in POOLS}
@@ -420,7 +420,7 @@ def guard_of(worker: int) -> int:
     return guard
 
 
-def test_a_worker_whose_guard_is_killed_says_so_of_what_it_ran_and_starts_another(
+def test_a_worker_whose_guard_is_killed_reports_its_runs_and_starts_a_new_guard(
     rig: Rig, folder: Path
 ) -> None:
     start(rig, "bereft")

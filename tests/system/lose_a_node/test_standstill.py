@@ -99,7 +99,7 @@ def test_what_waits_at_a_waiting_seat_behind_a_task_that_holds_the_interpreter_g
     rig.stack.terminate("seats")
 
 
-def test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new(rig: Rig, folder: Path) -> None:
+def test_a_stopped_worker_keeps_its_runs_and_gets_no_new_task(rig: Rig, folder: Path) -> None:
     start(rig, "stopped", slots=2)
     rig.until_up("stopped")
     inc = rig.node("stopped").inc
@@ -123,7 +123,7 @@ def test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new(rig: Rig, fo
 
 
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
-def test_a_worker_that_stands_still_for_longer_than_the_limit_loses_its_runs_and_all_is_told(
+def test_a_worker_that_stands_still_past_the_limit_loses_its_runs_and_the_reason_is_shown(
     rig: Rig, folder: Path, pool: str
 ) -> None:
     """The log file has the reason before the kill, and the task's story has it after."""

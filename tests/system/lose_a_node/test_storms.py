@@ -88,7 +88,7 @@ def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
     rig.until(lambda: rig.node("n2").state == "", "n2 has left")
 
 
-def test_what_a_pool_process_was_handed_runs_once_though_the_worker_stops_before_it_begins(
+def test_a_task_handed_to_a_pool_process_runs_once_though_the_worker_stops_first(
     rig: Rig,
 ) -> None:
     """The task is in the pipe of a process. Celery throws away each task that no process has reported to have begun."""

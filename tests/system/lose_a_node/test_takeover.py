@@ -70,7 +70,7 @@ def report(record: Record, what: str, since_s: float) -> None:
     print(f"{what}: {took_s:.2f} s, {took_s / LEASE_S:.2f} leases")
 
 
-def test_a_killed_worker_costs_no_task_and_its_running_ones_start_elsewhere(
+def test_a_killed_worker_loses_no_task_and_its_running_tasks_start_elsewhere(
     rig: Rig, record_property: Record
 ) -> None:
     ids = load(rig, "worker")
@@ -92,7 +92,7 @@ def test_a_killed_worker_costs_no_task_and_its_running_ones_start_elsewhere(
     rig.worker("n1", pool="prefork", slots=2)
 
 
-def test_a_killed_scheduler_costs_no_task_and_what_it_had_taken_goes_back(
+def test_a_killed_scheduler_loses_no_task_and_its_taken_tasks_go_back(
     rig: Rig, record_property: Record
 ) -> None:
     ids = load(rig, "scheduler")

@@ -156,7 +156,7 @@ def test_a_run_whose_start_the_server_has_lost_is_started_again_while_it_goes_on
     assert node.drive.state("a") == "running"
 
 
-def test_an_outcome_of_an_attempt_that_others_have_is_dropped(node: Node) -> None:
+def test_the_outcome_of_a_replaced_attempt_is_dropped(node: Node) -> None:
     bell = node.held()
     (run,) = node.start(bell)
     assert node.drive.requeue(bell) == "pending"

@@ -104,7 +104,9 @@ def test_old_records_are_forgotten_though_memory_is_full(busy: Driver) -> None:
     assert client.exists(busy.keys.queue("ended_2")) == 0
 
 
-def test_what_a_running_task_does_next_is_let_pass(busy: Driver) -> None:
+def test_a_successor_and_a_cancel_of_a_running_task_are_accepted_while_memory_is_full(
+    busy: Driver,
+) -> None:
     attempt = busy.record("a").attempt
     with full(busy.store):
         assert busy.submit("a", after=attempt) == "next"
@@ -164,7 +166,9 @@ def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_ta
     app.backend.client.close()
 
 
-def test_a_result_that_can_neither_be_told_nor_put_back_is_told_later(busy: Driver) -> None:
+def test_a_result_that_can_be_neither_delivered_nor_put_back_is_delivered_later(
+    busy: Driver,
+) -> None:
     port = busy.store.address.rpartition(":")[2]
     app = Celery("outbox", broker="memory://", backend=f"redis://127.0.0.1:{port}/0")
     admin: Any = busy.store.client
@@ -197,7 +201,7 @@ def test_a_result_that_can_neither_be_told_nor_put_back_is_told_later(busy: Driv
     app.backend.client.close()
 
 
-def test_while_memory_is_full_work_ends_and_nobody_is_lost_and_then_all_goes_on(
+def test_full_memory_lets_runs_end_loses_no_process_and_afterwards_all_work_goes_on(
     server: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

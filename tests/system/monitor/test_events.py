@@ -71,7 +71,7 @@ def lines(cluster, *words):
     return [re.sub(r"^\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ", "", line) for line in out.splitlines()]
 
 
-def test_the_command_lists_what_happened_one_line_each(cluster):
+def test_the_events_command_prints_one_line_for_each_event(cluster):
     assert sorted(lines(cluster)) == [
         "node n1 is drained: no deadline: a new disk",
         "node n1 registered: incarnation 1",
@@ -191,7 +191,7 @@ def stream(serve, query="", **headers):
         yield message, answer
 
 
-def test_the_list_is_what_the_command_lists(cluster, serve):
+def test_the_http_list_equals_the_events_command(cluster, serve):
     status, found = serve.json(
         "/api/v1/events", node="n1", event=["drained", "dead"], since="1h", limit=1
     )

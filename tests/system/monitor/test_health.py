@@ -121,7 +121,9 @@ def test_a_node_renews_its_health_file_while_it_is_up_and_its_event_loop_turns(
     )
 
 
-def test_a_scheduler_renews_it_if_its_lease_is_renewed_and_its_loop_turns(watched: Watched) -> None:
+def test_a_scheduler_renews_its_health_file_while_its_lease_is_renewed_and_its_loop_turns(
+    watched: Watched,
+) -> None:
     health = HealthFile(watched.settings.health_file)
     scheduler = Scheduler(
         watched.store.with_own_connections(), watched.config, watched.settings, "s1", health=health

@@ -126,7 +126,7 @@ def test_the_page_of_schedulers_has_charts_and_a_map_that_needs_no_colors(watche
     )
 
 
-def test_health_files_say_what_their_processes_are(watched, worked):
+def test_health_files_name_the_state_of_their_processes(watched, worked):
     until(
         lambda: watched.health("scheduler-1") == "scheduler scheduler-1 is one of 1, the leader\n",
         "it is well",

@@ -92,7 +92,7 @@ def test_a_tainted_node_stays_free_for_tasks_that_tolerate_the_taint_however_man
     assert [task.get(timeout=180) for task in held]
 
 
-def test_a_task_for_a_tainted_node_that_does_not_tolerate_the_taint_is_refused_with_what_would_do(
+def test_a_task_for_a_tainted_node_without_the_toleration_is_refused_with_the_remedy(
     rig: Rig,
 ) -> None:
     says = (

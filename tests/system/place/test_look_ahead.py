@@ -129,7 +129,7 @@ def node(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 
 
 @pytest.mark.one_server(0)
-def test_what_waits_runs_one_at_a_time_in_the_queues_order(node: Node) -> None:
+def test_waiting_tasks_run_singly_in_the_order_of_the_queue(node: Node) -> None:
     seen: list[list[str]] = []
 
     def others() -> None:
@@ -196,7 +196,7 @@ def test_a_task_that_has_not_begun_in_time_is_handed_back_and_the_seats_are_shut
 
 @pytest.mark.one_server(0)
 @pytest.mark.parametrize("why", ["drained", "leaving"])
-def test_a_drain_and_a_shutdown_hand_back_at_once_what_waits(node: Node, why: str) -> None:
+def test_a_drain_and_a_shutdown_hand_back_waiting_tasks_at_once(node: Node, why: str) -> None:
     def drain() -> None:
         node.place("b", 1)
         node.until_rung(1)
@@ -244,7 +244,7 @@ def test_a_node_opens_its_seats_for_short_tasks_and_shuts_them_for_long_ones() -
     assert ahead.wanted == 0
 
 
-def test_a_name_that_is_often_long_is_long_also_when_it_was_short() -> None:
+def test_a_name_with_many_long_runs_counts_as_long_after_recent_short_runs() -> None:
     ahead = LookAhead(1, 3)
     for _ in range(20):
         ahead.ran("mixed", 0.2)

@@ -87,7 +87,7 @@ def test_a_long_task_hands_back_what_waits_and_shuts_the_seats(rig: Rig, node: s
     assert [rig.until_state(task, "succeeded").starts for task in (held, behind)] == [1, 1]
 
 
-def test_what_waits_is_cancelled_while_the_other_runs(rig: Rig, node: str) -> None:
+def test_a_waiting_task_is_cancelled_while_another_task_runs(rig: Rig, node: str) -> None:
     held = hold(rig, node)
     behind = rig.tasks.noted.apply_async((f"{node} behind",), **on(node))
     until_placed(rig, behind)
@@ -99,7 +99,7 @@ def test_what_waits_is_cancelled_while_the_other_runs(rig: Rig, node: str) -> No
     assert not rig.marks("begin", f"{node} behind")
 
 
-def test_a_drain_does_not_wait_behind_it(rig: Rig, node: str) -> None:
+def test_a_drain_does_not_wait_for_the_running_task(rig: Rig, node: str) -> None:
     held = hold(rig, node)
     behind = [rig.tasks.where.apply_async(**on(node)) for _ in range(3)]
     until_placed(rig, *behind)
@@ -124,7 +124,7 @@ def test_a_higher_priority_waits_behind_no_more_than_has_been_placed(rig: Rig, n
     assert sorted(begun) == sorted(["high", *(f"low{number}" for number in range(12))])
 
 
-def test_a_worker_that_is_killed_gives_back_what_waited(rig: Rig, node: str) -> None:
+def test_a_killed_worker_gives_back_its_waiting_tasks(rig: Rig, node: str) -> None:
     held = hold(rig, node)
     behind = [rig.tasks.noted.apply_async((f"{node} {number}",), **on(node)) for number in range(3)]
     until_placed(rig, *behind)

@@ -91,7 +91,7 @@ def test_a_channel_that_moves_is_heard_on_its_new_server(
         speaker.disconnect()
 
 
-def test_a_primary_that_is_away_silences_its_own_channels_only_and_the_doctor_names_them(
+def test_an_absent_primary_silences_only_its_channels_and_the_doctor_names_those_channels(
     replicated: EmbeddedCluster, failing: tuple[Store, Listener]
 ):
     store, listener = failing

@@ -103,7 +103,7 @@ def test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_
     assert waits.get(timeout=GET_S)["node"] == "good"
 
 
-def test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_others(
+def test_a_warm_shutdown_finishes_its_runs_and_gives_unstarted_tasks_to_other_workers(
     rig: Rig, worker: Any
 ) -> None:
     rig.worker("leaves", score=50.0, slots=2, labels={"kind": "leaves"})
@@ -126,7 +126,7 @@ def test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_ot
     assert rig.until_state(runs, "succeeded").starts == 1
 
 
-def test_a_cold_shutdown_kills_what_runs_and_it_runs_again_elsewhere(rig: Rig, worker: Any) -> None:
+def test_a_cold_shutdown_kills_its_runs_and_they_run_again_elsewhere(rig: Rig, worker: Any) -> None:
     rig.worker("cold", slots=1, labels={"kind": "cold"})
     result = rig.tasks.gated.apply_async(("cold",), **on("cold"))
     rig.until(lambda: rig.marks("held", "cold"), "the task runs")
@@ -222,7 +222,7 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(
 
 
 @pytest.mark.parametrize("how", ["cut", "terminated"])
-def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> None:
+def test_a_task_that_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> None:
     """Plain tasks hold the other threads.
 
     If the server is cut off, the task runs on. In a shutdown a task that has not begun goes to
@@ -284,7 +284,7 @@ def blocked(rig: Rig) -> list[tuple[Any, str]]:
     return found
 
 
-def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(rig: Rig) -> None:
+def test_an_unknown_or_unreadable_task_fails_and_the_worker_goes_on(rig: Rig) -> None:
     unknown = rig.client.submit(
         "tests.kit.apps.marks.where", wait_for_capacity=True, require={"kind": "none"}
     )
@@ -313,7 +313,7 @@ def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(r
     rig.until_idle()
 
 
-def test_a_task_that_waits_for_its_rate_limit_is_run_by_another_worker_once_that_one_stops(
+def test_a_rate_limited_task_moves_to_another_worker_when_its_worker_stops(
     rig: Rig, worker: Any
 ) -> None:
     rig.worker("slow", slots=2, pool="threads", labels={"kind": "slow"})
@@ -372,7 +372,9 @@ def test_a_pool_that_changes_and_queues_that_come_and_go_change_what_the_node_of
     rig.until(lambda: rig.node("changes").queues == ("more",), "it consumes one queue of two")
 
 
-def test_a_worker_whose_name_another_one_takes_ends_with_an_error(rig: Rig, worker: Any) -> None:
+def test_a_worker_ends_with_an_error_when_another_worker_takes_its_name(
+    rig: Rig, worker: Any
+) -> None:
     worker("twin", pool="solo", slots=1)
     p = rig.node("twin").partition
     commands = rig.store.commands
@@ -384,7 +386,7 @@ def test_a_worker_whose_name_another_one_takes_ends_with_an_error(rig: Rig, work
     assert rig.store.run(commands.reclaim(p, "twin", inc, 0))[0] == "down"
 
 
-def test_a_pool_process_collects_nothing_of_what_it_shares_with_its_worker(
+def test_a_pool_process_garbage_collects_no_object_shared_with_its_worker(
     rig: Rig, worker: Any
 ) -> None:
     worker("shares", slots=1, labels={"kind": "shares"})

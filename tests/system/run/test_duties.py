@@ -118,7 +118,7 @@ def test_a_guard_that_starts_slowly_does_not_end_the_worker_however_short_the_li
         go_on.set()
 
 
-def test_the_reporter_goes_on_if_it_cannot_see_what_lives_in_a_slot(
+def test_the_reporter_goes_on_if_it_cannot_read_which_process_lives_in_a_slot(
     agent: Agent, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     drive = Driver(store)

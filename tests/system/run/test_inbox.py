@@ -139,7 +139,7 @@ def node(store: Store) -> Iterator[Node]:
     found.consumer.hub.close()
 
 
-def test_what_rang_before_and_after_it_listens_is_heard_once(node: Node) -> None:
+def test_doorbells_before_and_after_the_inbox_listens_are_heard_once(node: Node) -> None:
     node.place("t0", "t1")
     node.inbox.start(node.consumer)
     node.until(lambda: len(node.heard) == 2, "what rang before")
@@ -213,7 +213,7 @@ def test_an_inbox_of_another_type_is_deleted_and_an_entry_without_a_doorbell_is_
     assert any(b"not a doorbell: b'no doorbell'" in entry for entry in kept)
 
 
-def test_what_has_not_begun_when_the_worker_shuts_down_goes_back(node: Node) -> None:
+def test_an_unstarted_task_goes_back_when_the_worker_shuts_down(node: Node) -> None:
     node.place("t0", "t1", "t2", "t3")
     node.inbox._at_a_time = 4
     node.deliveries.leave_after = 2
@@ -226,7 +226,7 @@ def test_what_has_not_begun_when_the_worker_shuts_down_goes_back(node: Node) -> 
     ]
 
 
-def test_it_listens_once_however_often_its_node_registers_and_not_at_all_once_stopped(
+def test_the_inbox_listens_once_despite_repeated_registrations_and_never_after_its_stop(
     node: Node,
 ) -> None:
     node.inbox.start(node.consumer)
@@ -268,7 +268,7 @@ def test_a_dead_connection_that_a_child_has_inherited_disturbs_nobody(node: Node
         child_ended(child)
 
 
-def test_who_is_refused_does_not_keep_those_behind_it_from_its_slots(node: Node) -> None:
+def test_a_refused_task_leaves_its_slots_to_the_tasks_behind_it(node: Node) -> None:
     node.place("t0")
     place = node.drive.lease()
     node.drive.requeue(place)

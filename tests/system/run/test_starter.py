@@ -119,7 +119,7 @@ def test_a_run_that_has_started_is_handed_over_though_the_next_round_fails(
     assert [run.place.task for run, _ in node.starter.answer(bells)] == ["a"]
 
 
-def test_what_could_not_be_asked_for_is_not_kept_in_the_table(
+def test_a_run_whose_start_request_failed_is_not_kept_in_the_table(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bell = node.place("a", 0)
@@ -135,7 +135,7 @@ def test_what_could_not_be_asked_for_is_not_kept_in_the_table(
     assert [run.place.task for run, _ in node.starter.answer([bell])] == ["a"]
 
 
-def test_what_follows_has_its_slot_before_the_one_that_ended_is_freed(
+def test_a_following_run_has_its_slot_before_the_ended_run_is_freed(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first,) = node.bring("a", 0)
@@ -151,7 +151,7 @@ def test_what_follows_has_its_slot_before_the_one_that_ended_is_freed(
     assert (node.started, seen) == (["c"], [True])
 
 
-def test_what_has_started_is_handed_over_though_a_stale_outcome_cannot_be_told_again(
+def test_a_started_run_is_handed_over_though_a_stale_outcome_cannot_be_reported(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has lost a start. The thread that reports tells the server again; the thread that hands over starts goes on."""
@@ -175,7 +175,7 @@ def test_what_has_started_is_handed_over_though_a_stale_outcome_cannot_be_told_a
     until(lambda: first.is_reported, "the thread has told it")
 
 
-def test_what_waited_too_long_goes_back_though_the_seats_cannot_be_shut(
+def test_a_task_that_waited_too_long_goes_back_though_the_seats_cannot_be_shut(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(node.bring("a", 0) + node.bring("b", 1)) == 2

@@ -145,7 +145,7 @@ WRONG = (
 """Paths, each with the status and a part of the error that it is answered with."""
 
 
-def test_what_is_wrong_is_said_in_json(serve):
+def test_an_error_is_answered_in_json(serve):
     """Each wrong request gets its status and one sentence as JSON; one server answers all requests."""
     for path, status, error in WRONG:
         found, body, _ = serve.get_exactly(f"{V1}{path}")

@@ -37,7 +37,7 @@ def metrics(serve):
     return found
 
 
-def test_the_metrics_say_what_the_state_is(store):
+def test_the_metrics_equal_the_state(store):
     driver = set_up(store)
     driver.node("n1", 4, {"gpu": 2}, {"zone": "a"})
     driver.node("n2", 8, p=1)

@@ -115,7 +115,7 @@ def each(document):
             yield path, method.upper(), operation
 
 
-def test_it_is_a_valid_document_of_every_route(site):
+def test_the_openapi_document_is_valid_and_has_every_route(site):
     validate(site.document)
     paths = [
         path.replace(":path}", "}")
@@ -265,7 +265,7 @@ class Asked:
         self.seen.add((path, method, status))
 
 
-def test_each_status_that_is_told_comes_and_its_answer_is_as_told(site):
+def test_each_documented_status_occurs_and_its_answer_matches_the_document(site):
     asks = Asked(site)
     late = body_that_does_not_come(site)
     for path in (
