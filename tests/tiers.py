@@ -259,7 +259,11 @@ FAKE: Final = "fakeredis"
 """The name that `server_kind` gives to tests on fakeredis."""
 
 ONE: Final = ("one_server", "dealt")
-"""Marks of tests that run on one server program."""
+"""Marks of tests that run on one server program.
+
+`one_server`: the program that the mark names. `dealt`: each case of a matrix runs on one of the
+programs, so that all programs share the cases (tests/kit/dealt.py).
+"""
 
 PROGRAMS: Final[Mapping[str, str]] = {
     "redis-server": "the same tests on Redis",

@@ -331,7 +331,7 @@ class WireStore(Store):
 
     @property
     def address(self) -> str:
-        """The server's name in errors."""
+        """Return the server's name in errors."""
         return "chaos"
 
     @property

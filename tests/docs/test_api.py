@@ -64,8 +64,8 @@ def test_a_name_that_is_left_out_exists():
 
 
 def given(entry):
-    """The parameters that calls in the examples give to a method or class; '**' for those that only
-    **kwargs takes.
+    """Return the parameters that calls in the examples give to a method or class; '**' for those
+    that only **kwargs takes.
     """
     found = set()
     known = parameters(entry)

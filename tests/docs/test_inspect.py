@@ -33,7 +33,9 @@ A100 = {"require": {"gpu_model": "a100"}, "resources": {"gpu": 1}}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """The address of a cluster: two schedulers; n1 is full, n2 drained, n3 lost with two unread doorbells; some tasks wait."""
+    """Yield the address of a cluster: two schedulers; n1 is full, n2 drained, n3 lost with two
+    unread doorbells; some tasks wait.
+    """
     folder = tmp_path_factory.mktemp("inspect")
     (folder / "proj.py").write_text(PROJ)
     told: dict[str, Any] = {
@@ -126,7 +128,7 @@ def shim(url, words):
 
 
 def show(reply, indent=""):
-    """A reply as redis-cli shows it."""
+    """Return a reply as redis-cli shows it."""
     if reply is None:
         return "(nil)\n"
     if isinstance(reply, int):
@@ -154,7 +156,7 @@ def shape(text):
 
 
 def asked(block):
-    """(the line, the words after redis-cli, what is shown) of each question in a block."""
+    """Yield (the line, the words after redis-cli, what is shown) of each question in a block."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         line, _, shown = part.partition("\n")
         program, *words = shlex.split(line)

@@ -69,7 +69,7 @@ def command_of(words: list[str]) -> tuple[str, list[str]]:
 
 
 def tables(text: str) -> Iterator[list[str]]:
-    """The rows of every table, as their cells; without the rulers."""
+    """Yield the rows of every table, as their cells; without the rulers."""
     for line in text.splitlines():
         if line.startswith("|") and not re.fullmatch(r"[|\s:-]+", line):
             yield [cell.strip() for cell in line.strip().strip("|").split(" | ")]

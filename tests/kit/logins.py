@@ -49,17 +49,17 @@ class Guarded:
         client.execute_command("ACL", "SETUSER", name, *words)
 
     def url(self, role: str) -> str:
-        """The address with the login of a role."""
+        """Return the address with the login of a role."""
         return self.address(f"{role}:pw-{role}")
 
     def address(self, login: str) -> str:
-        """The address with a login of the cluster, with or without its password."""
+        """Return the address with a login of the cluster, with or without its password."""
         scheme, _, place = self._running.url.partition("://")
         return f"{scheme}://{CLUSTER}-{login}@{place}"
 
     def denials(self) -> list[tuple[str, str]]:
-        """The denials of each login, except of CLIENT SETINFO: redis-py tries it, and Redis 7.0
-        does not have it.
+        """Return the denials of each login, except of CLIENT SETINFO: redis-py tries it, and Redis
+        7.0 does not have it.
         """
         found = [
             entry for admin in self.admins for entry in admin.execute_command("ACL", "LOG", 1000)
@@ -73,13 +73,14 @@ class Guarded:
         return "" if reply == b"OK" else reply.decode()
 
     def stop(self) -> None:
+        """Close the connections and stop the server."""
         for admin in self.admins:
             admin.close()
         self._running.stop()
 
 
 def rules(line: str) -> list[str]:
-    """The words of a login's line; a group in parentheses counts as one word."""
+    """Return the words of a login's line; a group in parentheses counts as one word."""
     words: list[str] = []
     for word in line.split():
         if words and words[-1].startswith("(") and not words[-1].endswith(")"):

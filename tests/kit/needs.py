@@ -70,8 +70,8 @@ def _uses(script: Script) -> Iterator[tuple[str, str]]:
 
 
 def _any(script: Script, command: str) -> list[str]:
-    """The kinds of key that a command is called on which takes more than one: a library's, or a
-    repair's.
+    """Return the kinds of key that a command is called on which takes more than one: a library's,
+    or a repair's.
     """
     where = family(script)
     if script.verb == "discard":

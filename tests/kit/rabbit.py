@@ -18,14 +18,16 @@ START_S = 300.0
 
 
 def named_program() -> str | None:
-    """The start script that PARSYNC_TEST_RABBITMQ names: who names one wants the tests to run, not
-    to be skipped.
+    """Return the start script that PARSYNC_TEST_RABBITMQ names, or None: who names one wants the
+    tests to run, not to be skipped.
     """
     return os.environ.get("PARSYNC_TEST_RABBITMQ")
 
 
 def rabbitmq_program() -> str | None:
-    """The server's own start script, which needs no root: the one that is named, or Debian's."""
+    """Return the server's own start script, which needs no root: the one that is named, or
+    Debian's.
+    """
     named = named_program()
     found = (
         [named]

@@ -104,7 +104,7 @@ class Rig:
         )
 
     def node(self, name: str) -> NodeView:
-        """A node as Redis has it; its state is '' if there is none."""
+        """Return a node as Redis has it; its state is '' if there is none."""
         found = [node for node in self.client.nodes() if node.name == name]
         return (
             found[0]
@@ -126,7 +126,7 @@ class Rig:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def pid(self, process: str) -> int:
-        """The process id of a program of the stack."""
+        """Return the process id of a program of the stack."""
         return self.stack.processes[process].popen.pid
 
     def signal_all(self, process: str, how: int) -> None:
@@ -193,7 +193,7 @@ class Rig:
         return self.status(id)
 
     def leases(self) -> list[Lease]:
-        """Every lease of the cluster."""
+        """Return every lease of the cluster."""
         return [
             lease for p in (0, 1) for lease in self.store.leases(p, self.store.nodes(p).values())
         ]
@@ -203,7 +203,7 @@ class Rig:
         self.until(lambda: not self.leases(), "no slot is held")
 
     def marks(self, event: str = "", key: str = "") -> list[list[str]]:
-        """The marks that tasks have left, [event, key, pid, time], in their order."""
+        """Return the marks that tasks have left, [event, key, pid, time], in their order."""
         found = [mark.decode().split() for mark in self.redis.lrange(self.tasks.MARKS, 0, -1)]
         return [mark for mark in found if event in ("", mark[0]) and key in ("", mark[1])]
 

@@ -62,7 +62,7 @@ class SmallCluster:
         return words
 
     def leases(self) -> list[Lease]:
-        """The leases of the present incarnations."""
+        """Return the leases of the present incarnations."""
         nodes = [node for node in self.store.nodes(0).values() if node.name in self.incs]
         return [
             lease

@@ -115,8 +115,8 @@ class Parity:
                 time.sleep(0.05)
 
     def held(self) -> list[str]:
-        """The tasks that still hold slots when a lease has passed since all cases ended; none,
-        unless a slot leaks.
+        """Return the tasks that still hold slots when a lease has passed since all cases ended;
+        none, unless a slot leaks.
         """
         store = Store.from_url(self.urls[PARSYNC], "parsync")
         deadline = time.monotonic() + 180
@@ -187,7 +187,7 @@ class Parity:
 
 @contextmanager
 def running(pool: str, logs: Path) -> Iterator[Parity]:
-    """A rig that runs, and leaves nothing behind."""
+    """Yield a rig that runs; leave nothing behind."""
     rig = Parity(pool, logs)
     try:
         rig.start()

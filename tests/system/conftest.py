@@ -16,7 +16,7 @@ from tests.kit.servers import PRIMARIES, server_programs, start_cluster
 
 @pytest.fixture(scope="session")
 def tasks() -> Iterator[ModuleType]:
-    """The module of the app, on a server of its own."""
+    """Yield the module of the app, on a server of its own."""
     program = next(iter(server_programs().values()))
     with (
         EmbeddedServer(program) as server,

@@ -13,8 +13,8 @@ SHARDS = 3
 
 
 def spread() -> tuple[Core, list[Queue]]:
-    """A core that sees two free slots in each of two partitions, and three shards with two tasks
-    each.
+    """Return a core that sees two free slots in each of two partitions, and three shards with two
+    tasks each.
     """
     core = make(2, shards=SHARDS)
     for p in range(2):

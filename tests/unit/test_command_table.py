@@ -54,7 +54,7 @@ def first_sentence(text):
 
 
 def tables():
-    """The table of commands of each distribution, by full module."""
+    """Return the table of commands of each distribution, by full module."""
     return {
         f"parsync_redis.{module}": commands for module, commands in COMMANDS.items()
     } | added_commands()
@@ -239,7 +239,7 @@ def commands_of(module):
 
 @pytest.fixture
 def address(store):
-    """The address of a server with a cluster `demo` that has a node."""
+    """Return the address of a server with a cluster `demo` that has a node."""
     url = store.client.connection_pool.connection_kwargs
     url = f"redis://{url['host']}:{url['port']}/0"
     cluster = Store.from_url(url, "demo")

@@ -31,7 +31,7 @@ KNOWN = {f"PARSYNC_{name.upper()}" for name in Settings.model_fields}
 
 
 def entries(unit):
-    """The entries of a unit: (section, name, value)."""
+    """Return the entries of a unit: (section, name, value)."""
     section = ""
     found = []
     for line in unit.read_text(encoding="utf-8").splitlines():
@@ -45,7 +45,7 @@ def entries(unit):
 
 
 def environment(name):
-    """The variables of a file for EnvironmentFile=."""
+    """Return the variables of a file for EnvironmentFile=."""
     lines = [
         line
         for line in (SYSTEMD / name).read_text(encoding="utf-8").splitlines()
@@ -112,7 +112,7 @@ def helm():
 
 @pytest.fixture(scope="module")
 def values():
-    """The values of docs/deploy.md."""
+    """Return the values of docs/deploy.md."""
     (block,) = Document("docs/deploy.md").blocks("yaml")
     return yaml.safe_load(block.text)
 
@@ -124,7 +124,7 @@ def chart(helm):
 
 
 def rendered(chart, values):
-    """The objects that Kubernetes gets: (kind, name) -> object."""
+    """Return the objects that Kubernetes gets: (kind, name) -> object."""
     chart.validate_schema(values)
     texts = chart.render(values, name="demo", namespace="prod")
     objects = [

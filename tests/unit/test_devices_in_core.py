@@ -39,7 +39,7 @@ def copy_of(*nodes: Node) -> PartitionCopy:
 def see(
     core: Core, nodes: list[Node], left: dict[str, str] | None = None, version: int = 1
 ) -> None:
-    """The core has read a partition with these nodes, all of whose slots are free."""
+    """Give the core a read of a partition with these nodes, all of whose slots are free."""
     if version == 1:
         core.on_nodes(0, nodes, 1)
     free = bitmap(sum(some.span for some in nodes))

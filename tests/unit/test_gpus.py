@@ -30,7 +30,7 @@ UNKNOWN = (
 
 
 def offered(indexes: Iterable[str], mib: int = 81920) -> str:
-    """The amounts of an offer with GPUs of these indexes and of equal memory; 0: unknown."""
+    """Return the amounts of an offer with GPUs of these indexes and of equal memory; 0: unknown."""
     memory = [f"gpu.mem@{index}={mib * 2**20} " for index in indexes if mib]
     return "".join([*memory, *(f"gpu@{index}=1 " for index in indexes)]).strip()
 

@@ -30,7 +30,7 @@ from parsync_redis.worker.isolation.locks import (
     open_locks,
 )
 from parsync_redis.worker.isolation.tie import NotBegun, RunIsolation
-from tests.kit.guards import Kept, forked
+from tests.kit.guards import GuardedNode, forked
 from tests.kit.waiting import child_ended, child_stopped, until
 
 pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def null_stdin() -> Iterator[None]:
-    """The standard input of a pool process: the null device."""
+    """Make the standard input of this process the null device, as in a pool process."""
     before = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -57,10 +57,10 @@ def null_stdin() -> Iterator[None]:
 
 
 @pytest.fixture
-def kept(server: EmbeddedServer, file: Path) -> Iterator[Kept]:
-    kept = Kept(server.url, file)
-    yield kept
-    kept.close()
+def guarded(server: EmbeddedServer, file: Path) -> Iterator[GuardedNode]:
+    guarded = GuardedNode(server.url, file)
+    yield guarded
+    guarded.close()
 
 
 # -- locks -----------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def called(*args: Any) -> tuple[int, Any, float]:
 def failure_of(
     isolation: RunIsolation | None, trace: Callable[..., object], *args: object
 ) -> tuple[int, Any, float]:
-    """The value that a pool gets for a failed run."""
+    """Return the value that a pool gets for a failed run."""
     found: Any = run_isolated(isolation, {}, trace, *args)
     return found
 
@@ -246,9 +246,9 @@ class Pool:
         return target(*args), options
 
 
-def test_a_run_is_isolated_while_it_runs_and_not_after(kept: Kept, file: Path) -> None:
-    kept.kept()
-    isolation = kept.isolation
+def test_a_run_is_isolated_while_it_runs_and_not_after(guarded: GuardedNode, file: Path) -> None:
+    guarded.renewed()
+    isolation = guarded.isolation
     seen: list[list[int]] = []
     isolated: Any = IsolatedPool(Pool(), isolation.of((0, 1)), {})
     result, options = isolated.apply_async(
@@ -267,10 +267,10 @@ def raising() -> None:
 
 
 def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(
-    kept: Kept, file: Path
+    guarded: GuardedNode, file: Path
 ) -> None:
-    kept.kept()
-    isolation = kept.isolation
+    guarded.renewed()
+    isolation = guarded.isolation
     own = isolation.of((0, 1))
     assert own is not None
     with hold(str(file), (1,), False):

@@ -81,7 +81,7 @@ WAITS = Node("n", "up", 1, False, 0, 2, 1.0, Resources.of(1, {"mem": 4}), ahead=
 
 
 def loses_its_slot(core: Core, queue: Queue) -> Plan:
-    """The claim of the only slot is lost; return the next plan."""
+    """Let the claim of the only slot be lost; return the next plan."""
     judge(core, queue.turn(), ClaimOutcome.CONFLICT)
     return core.plan()
 

@@ -50,7 +50,7 @@ def app():
 
 
 def published(app, args, kwargs, **options):
-    """The payload that Celery itself puts on the queue."""
+    """Return the payload that Celery itself puts on the queue."""
     with app.connection_for_write() as connection:
         channel = connection.default_channel
         queue = app.conf.task_default_queue

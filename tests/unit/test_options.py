@@ -47,7 +47,7 @@ kept = pytest.mark.parametrize(
 
 
 def asked(option: Option) -> TaskOptions:
-    """The options of a task that asks for an option's example."""
+    """Return the options of a task that asks for an option's example."""
     return TaskOptions.of({option.name: option.example})
 
 

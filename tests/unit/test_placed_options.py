@@ -20,7 +20,7 @@ RULES = """
 
 
 def nothing() -> None:
-    """A task."""
+    """Do nothing, as a task."""
 
 
 def test_rules_place_tasks_by_name_and_what_task_and_call_say_goes_before(
@@ -123,7 +123,7 @@ def test_wrong_options_are_refused_with_the_name_of_their_task() -> None:
 def by_tenant(
     name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any
 ) -> Any:
-    """A router that reads an argument."""
+    """Route a task by one of its arguments."""
     return {"queue": kwargs["tenant"]} if name == "unit.placed" else None
 
 

@@ -17,7 +17,7 @@ NO_LIMIT = "9223372036854771712"
 
 
 def machine(root: Path, groups: str, files: dict[str, str]) -> Path:
-    """A folder with what Linux shows a process of its control groups in /proc and /sys."""
+    """Return a folder with what Linux shows a process of its control groups in /proc and /sys."""
     for name, text in {
         "proc/self/cgroup": groups,
         **{f"sys/fs/cgroup/{name}": files[name] for name in files},

@@ -43,7 +43,7 @@ class Node:
         self.count = 0
 
     def at(self, when_s: float, id: str) -> None:
-        """A task comes then."""
+        """Let a task come at this time."""
         self.count += 1
         heapq.heappush(self.events, (when_s, self.count, id))
 
@@ -55,7 +55,7 @@ class Node:
             self.come(id)
 
     def come(self, id: str) -> None:
-        """A task is placed here."""
+        """Place a task here."""
         self.now_s += PLACED_S
         self.placed[id] += 1
         hold_s = self.limits.hold_s("f", id, self.consumer)

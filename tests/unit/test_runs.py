@@ -11,7 +11,7 @@ def run(task: str = "t", slot: int = 0, attempt: str = "1@1") -> Run:
 
 
 def ended_and_waiting() -> tuple[Runs, Run, Run]:
-    """A run that has ended in slot 0, and one that waits at slot 1."""
+    """Return a run that has ended in slot 0, and one that waits at slot 1."""
     runs = Runs()
     ended = run("ended")
     waits = run("waits", slot=1)

@@ -20,8 +20,8 @@ MISSING = "slots=1 gpu_model:a100"
 
 
 def sharded(slots: int, shards: int = SHARDS) -> tuple[Core, list[Queue]]:
-    """A core that sees so many free slots and has looked at all shards, of which none
-    has a task.
+    """Return a core that sees so many free slots and has looked at all shards, of which none has a
+    task; and the shards.
     """
     core = make(shards=shards)
     see(core, 0, [node("n", slots)], slots)
@@ -31,7 +31,7 @@ def sharded(slots: int, shards: int = SHARDS) -> tuple[Core, list[Queue]]:
 
 
 def tell(core: Core, *queues: Queue) -> None:
-    """The core is woken for these shards, and looks there."""
+    """Wake the core for these shards, and answer its look there."""
     for queue in queues:
         core.on_wake(queue.shard)
     plan = core.plan(place=False, confirm=False)

@@ -26,7 +26,7 @@ class Rounds:
         self.attempts: dict[str, str] = {}
 
     def go(self, seconds: float, janitor: Janitor | None = None) -> None:
-        """Passes four times a lease, at the times given."""
+        """Let `seconds` pass, with a pass of the leader four times a lease."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s += LEASE_S / 4
@@ -35,7 +35,7 @@ class Rounds:
             (janitor or self.janitor).work(lambda: self.now_s, {"s1": int(self.now_s * 4)})
 
     def place(self, task: str, slot: int = 0, node: str = "n1") -> Place:
-        """A task that is placed and held, and whose doorbell has rung."""
+        """Place a task that is held, and whose doorbell has rung; return its place."""
         drive = self.drive
         if drive.state(task) == "gone":
             drive.submit(task)

@@ -24,7 +24,7 @@ NO_STACK = {"unit/test_tiers.py", "unit/test_stack.py"}
 
 
 def texts() -> dict[str, str]:
-    """The text of each test file, by the name that tests/tiers.py gives it."""
+    """Return the text of each test file, by the name that tests/tiers.py gives it."""
     paths = {file.relative_to(REPO).as_posix().removeprefix("tests/"): file for file in FILES}
     return {name: file.read_text(encoding="utf-8") for name, file in paths.items()}
 

@@ -23,7 +23,7 @@ from tests.unit.test_strays import scheduler
 
 
 def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
-    """The scheduler places these tasks; where."""
+    """Let the scheduler place these tasks; return the place of each."""
     for id in ids:
         drive.submit(id)
     made._duties[0].last_s = float("inf")
@@ -36,8 +36,8 @@ def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
 
 @pytest.fixture
 def won(fake_store: Store) -> tuple[Driver, Scheduler]:
-    """A scheduler on server `same` that has won a claim for task a, on the only slot, and not
-    confirmed it.
+    """Return a scheduler on server `same` that has won a claim for task a, on the only slot, and
+    not confirmed it; and its driver.
     """
     drive = Driver(fake_store)
     made = scheduler(fake_store)

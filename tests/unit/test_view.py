@@ -23,7 +23,7 @@ def node(
 
 
 def bits(*free: int, size: int = 32) -> bytes:
-    """A bitmap as SETBIT writes it."""
+    """Return a bitmap as SETBIT writes it."""
     flags = np.zeros(size, dtype=bool)
     flags[list(free)] = True
     return np.packbits(flags).tobytes()

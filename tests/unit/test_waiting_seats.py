@@ -13,7 +13,7 @@ OTHER = Node("other", "up", 1, False, 4, 1, 1.0, Resources.of(1, {"mem": 10}))
 
 
 def see(core: Core, nodes: list[Node], bits: str) -> None:
-    """The core has read the partition: each bit is a slot or a waiting seat."""
+    """Give the core a read of the partition: each bit is a slot or a waiting seat."""
     free = np.packbits([bit == "1" for bit in bits]).tobytes()
     core.on_nodes(0, nodes, 1)
     core.on_snapshot(Snapshot(0, 1, 1, free, {node.name: "mem=10" for node in nodes}), 0.0)

@@ -80,7 +80,7 @@ class Reconciler:
         node = store.nodes(self._node.partition).get(self._node.name)
         if node is None:
             return []
-        # The renewer is another thread: while it tells a new offer, the record may have either offer.
+        # The renewer is another thread. While it tells a new offer, the record may have either.
         if (
             offered is not None
             and offered is self._node.told_offer

@@ -134,7 +134,7 @@ def mostly(rng: Random, right: Callable[[], Any]) -> Any:
 
 
 def mapping(rng: Random, names: Sequence[str]) -> dict[Any, Any]:
-    """A mapping from some of these names, now and then of another, to anything."""
+    """Return a mapping from some of these names, now and then of another, to anything."""
     found = {rng.choice(names): value(rng) for _ in range(rng.randrange(4))}
     if rng.random() < 0.1:
         found[text(rng)] = value(rng)

@@ -201,7 +201,7 @@ def test_a_recorded_history_is_read_in_the_order_of_its_replies() -> None:
         ("finish", "b", "stale", 1.2),
         ("start", "t", "", inf),
     ]
-    # event, task, attempt, node, slots, incarnation, seconds
+    # event, task, attempt, node, slot, process id, seconds
     ticks = [
         "start t 1@1 n1 0 7 1.0",
         "tick t 1@1 n1 0 7 1.2",

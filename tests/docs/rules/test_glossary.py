@@ -13,7 +13,7 @@ ROWS = [row for row in tables(Document("docs/glossary.md").text) if row[0] != "w
 
 @cache
 def names():
-    """Every class, function and constant that a module of a package defines."""
+    """Return every class, function and constant that a module of a package defines."""
     files = [*(REPO / "parsync_redis").rglob("*.py"), *(REPO / "lab/parsync_lab").rglob("*.py")]
     texts = [path.read_text(encoding="utf-8") for path in files]
     return {

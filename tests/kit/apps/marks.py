@@ -264,7 +264,7 @@ def rejecting(key: str, requeue: bool = False) -> str:
 
 @app.task(parsync=True)
 def caught(*args: Any) -> None:
-    """An errback: called with the id of what failed, or in the newer way."""
+    """Catch an error as an errback: called with the id of what failed, or in the newer way."""
     mark("errback", "called")
 
 

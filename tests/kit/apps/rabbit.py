@@ -76,8 +76,8 @@ if os.environ.get("TEST_BLOCKS"):
 
 @control_command()
 def stand_still(state: Any, gate: str = "loop") -> str:
-    """A remote control command that keeps the event loop of the worker until the test opens the
-    gate.
+    """Keep the event loop of the worker busy until the test opens the gate: a remote control
+    command.
     """
     wait_for(gate)
     return "done"

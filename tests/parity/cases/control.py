@@ -20,7 +20,7 @@ def ask(c: Context, what: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def entry(found: Any, id: str) -> Any:
-    """A task's entry, without what differs from one run to the next."""
+    """Return a task's entry, without what differs from one run to the next."""
     entries = [
         each.get("request", each) for each in found or () if each.get("request", each)["id"] == id
     ]

@@ -11,14 +11,14 @@ case = area("GroupResult and ResultSet")
 
 
 def three(c: Context) -> Any:
-    """A group of three results that have ended."""
+    """Return a group of three results that have ended."""
     result = group(c.t.add.s(i, i) for i in range(3)).apply_async()
     result.get(timeout=c.s)
     return result
 
 
 def mixed(c: Context) -> Any:
-    """A group of a success, a failure and a task that waits."""
+    """Return a group of a success, a failure and a task that waits."""
     result = group(
         c.t.add.s(1, 1), c.t.boom.s("one"), c.t.add.s(1, 2).set(countdown=60)
     ).apply_async()

@@ -47,7 +47,7 @@ def noted(self: Task, key: str) -> None:
 
 @app.task(queue="green")
 def sends_add(a: int, b: int) -> str:
-    """A plain task, for workers that cannot be nodes."""
+    """Send a plain task, for workers that cannot be nodes; return its id."""
     return str(add.delay(a, b).id)
 
 

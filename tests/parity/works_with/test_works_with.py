@@ -69,7 +69,7 @@ class Rig:
         )
 
     def nodes(self) -> dict[str, str]:
-        """The state of each node."""
+        """Return the state of each node."""
         return {node.name: node.state for node in self.client.nodes()}
 
     def until_up(self, *names: str) -> None:
@@ -83,7 +83,7 @@ class Rig:
         )
 
     def state(self, id: str) -> str:
-        """The state of a task."""
+        """Return the state of a task."""
         return str(self.client.status(id).state)
 
     def until_placed(self, id: str) -> None:
@@ -91,7 +91,7 @@ class Rig:
         self.until(lambda: self.state(id) == "succeeded", f"task {id} succeeds")
 
     def value(self, id: str) -> Any:
-        """The result of a task that parsync has placed."""
+        """Return the result of a task that parsync has placed."""
         result = self.tasks.app.AsyncResult(id).get(timeout=PATIENCE_S)
         self.until_placed(id)
         return result
@@ -122,7 +122,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def failure(call: Callable[[], Any]) -> Exception:
-    """The error that a call raises."""
+    """Return the error that a call raises."""
     with pytest.raises(Exception) as raised:  # noqa: PT011  the caller looks at it
         call()
     return raised.value

@@ -91,8 +91,8 @@ NUMBERED = {
 
 
 def calls(guarded, command, value):
-    """A command with one key or channel, if it takes any; with the arguments that it needs at
-    least.
+    """Return a command with one key or channel, if it takes any; with the arguments that it needs
+    at least.
     """
     arity, first = facts(guarded, command)
     words = command.split("|")

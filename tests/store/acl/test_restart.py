@@ -34,7 +34,7 @@ REFUSED = ("-NOAUTH", "-WRONGPASS", "-ERR wrong number of arguments")
 def closed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EmbeddedServer]:
-    """A server with the append-only file, closed by a file of users."""
+    """Yield a server with the append-only file, closed by a file of users."""
     folder = tmp_path_factory.mktemp("secrets")
     for role in Role:
         (folder / role).write_text(f"pw-{role}")
@@ -81,7 +81,7 @@ class Line:
 
 
 def login(server: EmbeddedServer, user: str, password: str) -> Store:
-    """The store with a login."""
+    """Return the store with a login."""
     return Store.from_url(server.url.replace("//", f"//{user}:{password}@"), CLUSTER)
 
 

@@ -52,7 +52,7 @@ class Site:
         self.outputs: list[str] = []
 
     def env(self, role: str) -> dict[str, str]:
-        """The settings of a process of this role."""
+        """Return the settings of a process of this role."""
         return {
             "PARSYNC_URL": self.guarded.address(role),
             "PARSYNC_PASSWORD_FILE": str(self.secrets / role),
@@ -137,7 +137,7 @@ def site(
 
 @pytest.fixture
 def tiles(site: Site, monkeypatch: pytest.MonkeyPatch):
-    """The app as a web application would have it: with the client's login."""
+    """Yield the app as a web application would have it: with the client's login."""
     from celery import Celery
 
     from parsync_redis import Parsync

@@ -18,7 +18,7 @@ def ahead(drive: Driver, seats: int, inc: int | None = 1, node: str = "n1"):
 
 @pytest.fixture
 def node(drive: Driver) -> Driver:
-    """A node with one slot and three waiting seats."""
+    """Return a node with one slot and three waiting seats."""
     drive.run(drive.commands.register_node(0, "n1", 0, 1.0, "slots=1", 3))
     return drive
 

@@ -1,4 +1,4 @@
-"""Each way into the queue: with needs that fit, with needs that fit no node, and with a name that no node knows.
+"""Each door, which is a way into the queue: with needs that fit, with needs that fit no node, and with a name that no node knows.
 
 A task that enters for the first time is judged. A task that was accepted before comes back with its
 old needs, also while its node is away: an accepted task must not get lost.
@@ -84,14 +84,14 @@ DOORS: dict[Door, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize(
-    "asked", [FITS, NOWHERE, UNKNOWN], ids=["fits", "fits nowhere", "unknown name"]
+    "asks", [FITS, NOWHERE, UNKNOWN], ids=["fits", "fits nowhere", "unknown name"]
 )
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 def test_each_door_judges_what_enters_with_new_needs(
-    drive: Driver, door: Door, asked: tuple[str, int]
+    drive: Driver, door: Door, asks: tuple[str, int]
 ) -> None:
     drive.offer("n1", "slots=2", "work")
-    assert door(drive, *asked) == DOORS[door][[FITS, NOWHERE, UNKNOWN].index(asked)]
+    assert door(drive, *asks) == DOORS[door][[FITS, NOWHERE, UNKNOWN].index(asks)]
 
 
 def test_a_refused_retry_changes_nothing_and_the_run_goes_on(drive: Driver) -> None:

@@ -43,7 +43,7 @@ class Forgetting:
 
     @property
     def known(self) -> tuple[set[str], set[str]]:
-        """The nodes whose offers are known, and those whose partitions are."""
+        """Return the nodes whose offers are known, and those whose partitions are."""
         dealt = self.drive.store.hash(self.drive.keys.shared("dealt"))
         homes = {field.removeprefix("node:") for field in dealt if field.startswith("node:")}
         return set(self.drive.store.hash(self.drive.keys.queue("shapes", 0))), homes

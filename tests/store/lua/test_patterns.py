@@ -50,7 +50,7 @@ def patterns() -> Iterator[tuple[str, str, str]]:
 
 
 def arguments(text: str, start: int) -> list[str]:
-    """The arguments of a call, of which the bracket is before `start`."""
+    """Return the arguments of a call, of which the bracket is before `start`."""
     depth = 1
     found = []
     at = start
@@ -84,7 +84,7 @@ CLASSES = {
 
 
 def items(pattern: str) -> list[tuple[str, bool]]:
-    """The items of a pattern: characters that each matches, and whether it is repeated
+    """Return the items of a pattern: characters that each matches, and whether it is repeated
     without end.
     """
     found = []

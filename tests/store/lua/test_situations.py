@@ -472,7 +472,7 @@ def could_not_begin(drive: Driver) -> None:
 
 @pytest.fixture
 def cluster(store: Store) -> Driver:
-    """A cluster with a scheduler that is alive."""
+    """Return a cluster with a scheduler that is alive."""
     settings = Settings(url=f"redis://{store.address}/0", cluster=store.keys.cluster, partitions=1)
     join_cluster(store, settings, create=True)
     drive = Driver(store)

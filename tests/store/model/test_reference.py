@@ -389,7 +389,7 @@ class SideBySide(PartitionRules):
 
     @rule(id=IDS, times=st.sampled_from([1, 1, 2, 3]), data=st.data())
     def rotate(self, id, times, data):
-        """A task ends and half the retention passes; rare fields last no longer than the oldest
+        """End a task and let half the retention pass; rare fields last no longer than the oldest
         generation.
         """
         if place := self.until_it_runs(id, data):
@@ -413,7 +413,7 @@ class SideBySide(PartitionRules):
 
     @rule(shard=st.integers(0, 2), level=st.sampled_from([0, 5, 300]))
     def align(self, shard, level):
-        """The leader lets the shards count alike."""
+        """Let the leader align the counts of the shards."""
         shards = self.store.keys.shards
         self.both(self.commands.align(shard % shards, shards, shards, level))
 

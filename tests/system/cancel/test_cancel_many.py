@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unaudited  # tasks are placed without a lease
 
 @pytest.fixture
 def drive(store):
-    """A cluster on a real server."""
+    """Return the driver of a cluster on a real server."""
     return Driver(store)
 
 
@@ -53,7 +53,7 @@ def parsync(client):
 
 
 def begin(drive, id, state):
-    """Brings the first task of its kind that waits in its shard into a state."""
+    """Bring the first task of its kind that waits in its shard into a state."""
     (taken,) = drive.run(
         drive.commands.take("s1", [(drive.line(id).kind, 1)], shard=drive.keys.shard_of(id))
     ).tasks
@@ -90,7 +90,7 @@ def shapes(drive):
 
 
 def ended(drive, ids):
-    """The ids of the tasks that a cancel has reached."""
+    """Return the ids of the tasks that a cancel has reached."""
     return {id for id in ids if drive.state(id) == "cancelled" or drive.status(id).cancel_asked}
 
 

@@ -21,7 +21,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A stack of a scheduler and two prefork nodes of two slots."""
+    """Return a rig with a stack of a scheduler and two prefork nodes of two slots."""
     rig = new_rig()
     rig.schedulers(1)
     for node in ("n1", "n2"):
@@ -32,7 +32,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture(autouse=True)
 def all_open(rig: Rig) -> Iterator[None]:
-    """Each test begins and ends with n1 and n2 open to tasks."""
+    """Leave n1 and n2 open to tasks, and idle, after each test."""
     yield
     for node in ("n1", "n2"):
         if rig.node(node).draining:

@@ -19,8 +19,8 @@ TASKS = 3000
 
 @pytest.fixture
 def busy(store: Store) -> Iterator[list[int]]:
-    """A cluster whose tasks are taken, placed, run, lost and submitted all the time; counts the
-    tasks that ended.
+    """Take, place, run, lose and submit tasks of a cluster all the time; yield the count of tasks
+    that ended.
     """
     drive = Driver(store)
     done = threading.Event()

@@ -151,7 +151,9 @@ CELERYS = (
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A scheduler and a node of each pool. The processes must live through all tests of this module."""
+    """Return a rig with a scheduler and a node of each pool. The processes must live through all
+    tests of this module.
+    """
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     for node, options in (
@@ -200,7 +202,7 @@ def alive(rig: Rig) -> Iterator[None]:
 
 
 def payload(id: str) -> dict[str, Any]:
-    """A sound message, as JSON has it."""
+    """Return a sound message, as JSON has it."""
     found: dict[str, Any] = json.loads(make_message(ADD, [1, 2], {}, id))
     return found
 

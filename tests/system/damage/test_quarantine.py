@@ -21,7 +21,9 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A scheduler and two nodes. The processes must live through all tests of this module."""
+    """Return a rig with a scheduler and two nodes. The processes must live through all tests of
+    this module.
+    """
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.worker("n1", slots=2, pool="threads", labels={"at": "n1"})
@@ -148,7 +150,7 @@ def test_a_task_whose_message_cannot_be_run_fails_and_says_why(rig: Rig, message
 
 
 def line_of(rig: Rig, id: str) -> bytes:
-    """The line of a task."""
+    """Return the line of a task."""
     found = rig.state.hget(rig.store.keys.in_shard_of("tasks", id), id)
     assert isinstance(found, bytes)
     return found

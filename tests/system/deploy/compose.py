@@ -99,8 +99,8 @@ class Stack:
         )
 
     def check_closed(self) -> None:
-        """Each container runs without root, rights or a root that it could write; no password is in
-        its environment.
+        """Check that each container runs without root, rights or a root that it could write, and
+        that no password is in its environment.
         """
         passwords = [
             path.read_text() for path in self.secrets.iterdir() if path.name != "users.acl"
@@ -147,7 +147,9 @@ class Stack:
         return Counter(shown.stdout.split())
 
     def wait_healthy(self) -> float:
-        """The seconds until every container was healthy; TimeoutError after HEALTHY_WITHIN_S."""
+        """Return the seconds until every container was healthy; TimeoutError after
+        HEALTHY_WITHIN_S.
+        """
         begin = time.monotonic()
         wanted = sum(self.scale.values())
         while (health := self.health())["healthy"] < wanted:
@@ -167,7 +169,7 @@ class Stack:
             return None
 
     def find_cluster(self) -> str:
-        """The address of the cluster as the host sees it: the containers' own addresses."""
+        """Return the address of the cluster as the host sees it: the containers' own addresses."""
         form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
         ids = [self.run("ps", "--quiet", name, capture=True).strip() for name in SERVERS]
         shown = subprocess.run(
@@ -251,14 +253,14 @@ def check_prometheus(stack: Stack) -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody uses."""
+    """Return a port of 127.0.0.1 that nobody uses."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def main() -> int:
-    """The whole run; always ends with the stack down and its volume removed."""
+    """Run everything; always end with the stack down and its volume removed. Return the exit code."""
     stack = Stack("--cluster" in sys.argv[1:], "--monitor" in sys.argv[1:])
     try:
         stack.make_secrets()

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.serial
 
 
 def run(*words: object, folder: Path, path: str | None = None) -> str:
-    """A program's output, run in `folder` without what this test session's environment says."""
+    """Return a program's output, run in `folder` without what this test session's environment says."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -54,7 +54,7 @@ def pip_of(programs: Path) -> tuple[object, ...]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built by way of the sdist."""
+    """Return the wheel, built by way of the sdist."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, REPO, folder=folder)
     (found,) = folder.glob("*.whl")
@@ -63,7 +63,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lab_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of parsync-lab."""
+    """Return the wheel of parsync-lab."""
     folder = tmp_path_factory.mktemp("lab")
     run(
         sys.executable,
@@ -82,7 +82,7 @@ def lab_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin/ of an environment with the wheel and its dependencies, and nothing else."""
+    """Return the bin/ of an environment with the wheel and its dependencies, and nothing else."""
     folder = tmp_path_factory.mktemp("installed")
     run(sys.executable, "-m", "venv", "--without-pip", "venv", folder=folder)
     programs = folder / "venv" / "bin"

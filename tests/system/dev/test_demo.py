@@ -32,7 +32,7 @@ class Marked:
         self.env = {**os.environ, name: value, **env}
 
     def running(self):
-        """The command line and the environment of each."""
+        """Return the command line and the environment of each."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -47,7 +47,7 @@ class Marked:
         return found
 
     def server(self):
-        """A client of the server that they use."""
+        """Return a client of the server that they use."""
         words = (word.partition("=") for _, env in self.running() for word in env)
         return connect(next(value for name, _, value in words if name == "PARSYNC_URL"))
 

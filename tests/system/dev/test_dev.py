@@ -99,7 +99,7 @@ def test_the_last_word_is_true_and_a_process_that_ends_is_told(tmp_path):
 
 
 def worker_of(process: Process, node: str) -> int:
-    """The worker of a node that this stack started."""
+    """Return the worker of a node that this stack started."""
     words = ["pgrep", "-P", str(process.popen.pid), "-f", f"parsync-node {node} "]
     return int(run(words, capture_output=True, text=True, check=True).stdout)
 

@@ -27,7 +27,7 @@ def libraries_of(server):
 
 @pytest.fixture
 def jemalloc(tmp_path, monkeypatch):
-    """A system that has jemalloc; any library will do."""
+    """Return a system that has jemalloc; any library will do."""
     there = tmp_path / "x86_64-linux-gnu" / "libjemalloc.so.2"
     there.parent.mkdir()
     shutil.copy(next(Path("/lib").glob("*-linux-gnu/libz.so.1")).resolve(), there)

@@ -39,8 +39,8 @@ GPU = {"resources": {"gpu": 1, "mem": "4GiB"}}
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """A cluster without processes: n1 runs two tasks and is drained, gpu-2 has one placed; two
-    wait, one failed.
+    """Return the address of a cluster without processes: n1 runs two tasks and is drained, gpu-2
+    has one placed; two wait, one failed.
     """
     with EmbeddedServer() as server, pytest.MonkeyPatch.context() as patch:
         for name, value in (

@@ -25,7 +25,9 @@ GPU: dict[str, Any] = {"require": {"kind": "gpu"}, "resources": {"gpu": 0.5}}
 
 @pytest.fixture(scope="module")
 def stacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalStack, ParsyncClient]]:
-    """A scheduler; n1 has two slots and half a GPU, n2 a slot without one, n3 is drained."""
+    """Yield a stack with a scheduler, and its client; n1 has two slots and half a GPU, n2 a slot
+    without one, n3 is drained.
+    """
     folder: Path = tmp_path_factory.mktemp("explain")
     (folder / "proj.py").write_text(PROJ)
     told: dict[str, Any] = {
@@ -162,7 +164,7 @@ def test_a_task_that_has_ended_or_is_not_known_says_so(stacked: Any) -> None:
 
 
 def stack_output(stack: LocalStack, *words: str, code: int = 0) -> str:
-    """The standard output of a command, which must end with this code."""
+    """Return the standard output of a command, which must end with this code."""
     env = {
         **os.environ,
         "PARSYNC_URL": str(stack.url),

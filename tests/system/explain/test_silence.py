@@ -28,7 +28,7 @@ pytestmark = pytest.mark.serial
 
 @pytest.fixture(scope="module")
 def rig(new_rig) -> Rig:
-    """An empty server: tests start what they need."""
+    """Return a rig with an empty server: tests start what they need."""
     return new_rig()
 
 
@@ -51,7 +51,7 @@ def parsync(rig: Rig, *words: str, code: int = 0, cluster: str = CLUSTER) -> str
 
 
 def warned(caplog) -> str:
-    """The one warning of this process's client."""
+    """Return the one warning of this process's client."""
     (line,) = [
         r.getMessage()
         for r in caplog.records

@@ -57,7 +57,7 @@ class Site(Rig):
 
 @pytest.fixture(scope="module")
 def servers_apart() -> Iterator[tuple[EmbeddedServer, EmbeddedServer]]:
-    """The state and results, and the broker."""
+    """Yield the state and results, and the broker."""
     program = next(iter(server_programs().values()))
     with EmbeddedServer(program) as state, EmbeddedServer(program) as broker:
         yield state, broker

@@ -80,7 +80,7 @@ class Site(Rig):
         return result
 
     def works(self, *nodes: str) -> None:
-        """A new task on each of the nodes comes to its end."""
+        """Wait until a new task on each of the nodes has come to its end."""
         results = [self.add(node, number) for node in nodes for number in range(5)]
         assert [result.get(timeout=GET_S) for result in results] == [0, 2, 4, 6, 8] * len(nodes)
         assert {self.status(result.id).node for result in results} == set(nodes)
@@ -104,7 +104,7 @@ def state() -> Iterator[EmbeddedServer]:
 
 @pytest.fixture(scope="module")
 def rabbit() -> Iterator[RabbitMQ]:
-    """The app's broker, which has not been started."""
+    """Yield the app's broker, which has not been started."""
     server = RabbitMQ()
     yield server
     server.close()
@@ -114,7 +114,7 @@ def rabbit() -> Iterator[RabbitMQ]:
 def site(
     state: EmbeddedServer, rabbit: RabbitMQ, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    """The app here and in its workers, and a scheduler."""
+    """Yield the app here and in its workers, and a scheduler."""
     env = {"TEST_STATE_URL": state.url, "TEST_BROKER_URL": rabbit.url}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**env, "PARSYNC_CLUSTER": CLUSTER}.items():

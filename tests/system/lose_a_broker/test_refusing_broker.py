@@ -164,7 +164,7 @@ def test_a_run_waits_for_a_result_backend_that_refuses_and_the_event_loop_does_n
 
 @pytest.fixture
 def ended(store: Store) -> Iterator[Celery]:
-    """An app whose task 'a' has failed, which is in the results outbox."""
+    """Yield an app whose task 'a' has failed, which is in the results outbox."""
     app = Celery(
         "unstored", broker="memory://", backend=f"redis://{store.address}/0", set_as_current=False
     )

@@ -99,7 +99,7 @@ def submit(rig: Rig, node: str, task: str, *args: Any) -> str:
 
 
 def read(path: Path) -> list[Tick]:
-    """The ticks in a file, in their order."""
+    """Return the ticks in a file, in their order."""
     rows = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
     ticks = [
         Tick(node, int(slot), attempt, int(pid), float(at_s))
@@ -109,7 +109,7 @@ def read(path: Path) -> list[Tick]:
 
 
 def overlaps(ticks: Iterable[Tick]) -> list[Tick]:
-    """The ticks of runs that were no longer the last to begin in their slot."""
+    """Return the ticks of runs that were no longer the last to begin in their slot."""
     found = []
     began = dict[tuple[str, int], list[int]]()
     for tick in ticks:
@@ -141,16 +141,16 @@ BOTH, LOCKED, GUARDED, NEITHER = range(4)
 
 @pytest.fixture(scope="module")
 def zombie(rig: Rig, folder: Path) -> tuple[list[Tick], float, set[int]]:
-    """A worker runs tasks in four slots, is stopped past its lease while a successor takes its
-    name, and goes on.
+    """Stop a worker with tasks in four slots past its lease while a successor takes its name, and
+    let it go on.
 
-    All ticks; when the pool processes of the older went on; their ids.
+    Return all ticks; when the pool processes of the older worker went on; their ids.
     """
     env = {"TEST_UNLOCKED": f"{GUARDED} {NEITHER}", "TEST_UNGUARDED": f"{LOCKED} {NEITHER}"}
     ids = []
 
     def running() -> dict[int, int]:
-        """The process that ticked last in each slot."""
+        """Return the process that ticked last in each slot."""
         return {tick.slot: tick.pid for tick in read(folder / "zombie")}
 
     start(rig, "zombie", slots=4, **env)
@@ -257,7 +257,7 @@ def test_a_slot_with_a_surviving_program_is_not_given_away_until_the_program_end
 
 @pytest.fixture(scope="module")
 def bare(rig: Rig, folder: Path) -> Iterator[Path]:
-    """A worker of one process, and its folder of locks."""
+    """Start a worker of one process; yield its folder of locks."""
     own = folder / "own"
     start(rig, "bare", PARSYNC_LOCK_DIR=str(own))
     rig.until_up("bare")
@@ -341,7 +341,7 @@ class Wire:
 
 @pytest.fixture(scope="module")
 def wire(rig: Rig) -> Iterator[Wire]:
-    """A wire, and behind it a worker of processes and one of threads."""
+    """Yield a wire, behind which are a worker of processes and one of threads."""
     if PRIMARIES:
         pytest.skip("a wire leads to one server")
     wire = Wire(int(rig.redis.connection_pool.connection_kwargs["port"]))
@@ -413,7 +413,7 @@ def lives(pid: int) -> bool:
 
 
 def guard_of(worker: int) -> int:
-    """The process of a worker's guard."""
+    """Return the process id of a worker's guard."""
     children = Path(f"/proc/{worker}/task").glob("*/children")
     pids = [int(pid) for file in children for pid in file.read_text().split()]
     (guard,) = [pid for pid in pids if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]

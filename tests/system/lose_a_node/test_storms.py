@@ -23,7 +23,7 @@ APP = f"{POISON}:app"
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """Two schedulers, a node of two processes."""
+    """Return a rig with two schedulers, a node of two processes."""
     rig = new_rig()
     rig.schedulers(2, lease_s=LONG_LEASE_S)
     rig.stack.worker(

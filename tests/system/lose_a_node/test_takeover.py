@@ -40,8 +40,8 @@ def load(rig: Rig, name: str) -> list[str]:
 
 
 def all_done_and_none_twice(rig: Rig, ids: list[str]) -> int:
-    """Every task succeeded, its last attempt is the only accepted one; how many starts
-    were lost.
+    """Check that every task succeeded and that its last attempt is the only accepted one; return
+    how many starts were lost.
     """
     left = rig.client.wait(ids, timeout=180)
     assert {status.state for status in left.values()} == {"succeeded"}, left

@@ -43,7 +43,9 @@ def spoil(server: EmbeddedServer, change: Callable[[bytes], bytes]) -> None:
 
 
 def live(server: EmbeddedServer) -> Store:
-    """A cluster in which some tasks have run, one after the other, and other tasks have begun."""
+    """Return a cluster in which some tasks have run, one after the other, and other tasks have
+    begun.
+    """
     store = Store.from_url(server.url, "torn")
     drive = Driver(store)
     drive.node(slots=2, resources={"mem": 100})

@@ -81,7 +81,7 @@ class Node:
         until(lambda: len(self.state.runs) == 0, "its slots are free")
 
     def rung(self) -> list[Place]:
-        """The doorbells that two passes of the reconciler ring."""
+        """Return the doorbells that two passes of the reconciler ring."""
         for _ in range(2):
             self.reconciler.reconcile(self.store)
         return [read_doorbell(bell) for bell in self.drive.inbox()]

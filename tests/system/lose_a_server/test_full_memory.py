@@ -42,7 +42,7 @@ REFUSED = {
 
 @contextmanager
 def full(store: Store) -> Iterator[None]:
-    """The server's memory is full meanwhile."""
+    """Keep the server's memory full meanwhile."""
     client: Any = store.client
     client.config_set("maxmemory", 1)
     try:
@@ -53,7 +53,7 @@ def full(store: Store) -> Iterator[None]:
 
 @pytest.fixture
 def busy(store: Store) -> Driver:
-    """A cluster in which each of `calls` would change something."""
+    """Return the driver of a cluster in which each of `calls` would change something."""
     drive = Driver(store)
     return busy_cluster(drive)
 

@@ -31,7 +31,7 @@ def program(request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def submitting(client: ParsyncClient, accepted: list[str]) -> Iterator[None]:
-    """A thread submits tasks one by one meanwhile, each until it is acknowledged."""
+    """Submit tasks one by one in a thread meanwhile, each until it is acknowledged."""
     stop = threading.Event()
 
     def submit() -> None:

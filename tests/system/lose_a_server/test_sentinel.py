@@ -49,7 +49,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that stands still for a second makes no Sentinel silent."""
+    """Let no Sentinel be silent on a machine that stands still for a second."""
     monkeypatch.setattr(connection, "SENTINEL_ASK_S", 30.0)
 
 

@@ -35,7 +35,7 @@ HOSTILE = "\x1b[2J\u202e<b>\nx"
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A driver of a cluster in which something happened, and the address of its server."""
+    """Yield a driver of a cluster in which something happened, and the address of its server."""
     with EmbeddedServer(PROGRAM) as server:
         store = Store.from_url(server.url, "demo")
         driver = set_up(store)

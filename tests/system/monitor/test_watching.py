@@ -76,7 +76,7 @@ def watched(tmp_path_factory) -> Iterator[Watched]:
 
 @pytest.fixture(scope="module")
 def worked(watched):
-    """The id of a task that has run."""
+    """Return the id of a task that has run."""
     result = watched.tasks.work.delay()
     assert result.get(timeout=120) == "worked"
     return result.id

@@ -38,7 +38,9 @@ def poster(seconds):
 
 @pytest.fixture
 def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
-    """A scheduler, and a node of four slots and four GPUs."""
+    """Yield the address and the client of a cluster with a scheduler, and a node of four slots and
+    four GPUs.
+    """
     (tmp_path / "proj.py").write_text(PROJ + LONG)
     told: dict[str, Any] = {
         "sink": lambda name, line: print(name, line),

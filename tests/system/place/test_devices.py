@@ -30,8 +30,8 @@ A flag that names devices counts these from 0.
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig], tmp_path_factory: pytest.TempPathFactory) -> Rig:
-    """A cluster in which nvidia-smi lists four GPUs to the workers, of which CUDA_VISIBLE_DEVICES
-    allows three.
+    """Return a rig with a cluster in which nvidia-smi lists four GPUs to the workers, of which
+    CUDA_VISIBLE_DEVICES allows three.
     """
     folder: Path = tmp_path_factory.mktemp("smi")
     (folder / "nvidia-smi").write_text(SMI)

@@ -20,7 +20,9 @@ SPOT: dict[str, Any] = {"tolerate": ["spot"], "require": {"kind": "spot"}}
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """Two nodes of four slots, one with a GPU, and one with a taint; the scheduler has seen all."""
+    """Return a rig with two nodes of four slots, one with a GPU, and one with a taint; the
+    scheduler has seen all.
+    """
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     for name in ("cpu1", "cpu2"):

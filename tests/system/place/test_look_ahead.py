@@ -74,7 +74,7 @@ class Node:
         self.keeper = self.agent.seat_keeper
 
     def place(self, task: str, seat: int, priority: int = 0) -> None:
-        """A task is placed at a seat, and rings."""
+        """Place a task at a seat, and ring its doorbell."""
         self.drive.submit(task, {"priority": priority})
         self.drive.held(task, self.drive.take()[task], slots=(seat,))
 
@@ -105,7 +105,7 @@ class Node:
         joined(thread)
 
     def running(self) -> list[str]:
-        """The tasks that run, as the server has it."""
+        """Return the tasks that run, as the server has it."""
         return [
             id
             for id, text in self.store.hash(self.store.keys.queue("running")).items()

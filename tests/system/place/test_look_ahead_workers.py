@@ -16,7 +16,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A stack of a scheduler; each test starts a worker of one slot.
+    """Return a rig with a stack of a scheduler; each test starts a worker of one slot.
 
     A solo worker that is slow for a lease is killed.
     """
@@ -27,7 +27,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture
 def late_s() -> float:
-    """The time after which the worker hands back waiting tasks: longer than the test takes."""
+    """Return the time after which the worker hands back waiting tasks: longer than the test takes."""
     return 600.0
 
 

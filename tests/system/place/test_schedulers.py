@@ -145,7 +145,7 @@ class Cluster:
         return finished
 
     def takers(self) -> set[str]:
-        """The schedulers that have taken tasks and not placed them yet."""
+        """Return the schedulers that have taken tasks and not placed them yet."""
         taken = [self.store.hash(key) for key in self.store.keys.queues("taken")]
         return {owner_of(attempt) for some in taken for attempt in some.values()}
 
@@ -166,7 +166,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(server: EmbeddedServer, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster with one shard, or with as many as the test's parameter says."""
+    """Yield a cluster with one shard, or with as many as the test's parameter says."""
     cluster = Cluster(server.url, getattr(request, "param", 1))
     yield cluster
     cluster.stop()

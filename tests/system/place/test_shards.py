@@ -25,14 +25,14 @@ NAMED = [f"render {number}" for number in range(20)]
 
 @pytest.fixture(scope="module")
 def early(tasks: Any) -> Iterator[ParsyncClient]:
-    """A client that has asked for a task before there was a cluster."""
+    """Yield a client that has asked for a task before there was a cluster."""
     with ParsyncClient.from_url(tasks.STATE, CLUSTER) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig], early: ParsyncClient, tasks: Any) -> Iterator[Rig]:
-    """Two schedulers and two prefork nodes of two slots."""
+    """Yield a rig with two schedulers and two prefork nodes of two slots."""
     rig = new_rig(PARSYNC_SHARDS=str(SHARDS))
     assert early.status(NAMED[0]).state == "gone"
     rig.schedulers(2, lease_s=LONG_LEASE_S)

@@ -23,7 +23,7 @@ WITHIN_S = 20.0
 
 @pytest.fixture
 def listener(spread: Store) -> Iterator[Listener]:
-    """A scheduler's listener on three primaries."""
+    """Yield a scheduler's listener on three primaries."""
     listener = Listener(spread, "s1", PARTITIONS)
     listener.listen()
     yield listener
@@ -32,7 +32,7 @@ def listener(spread: Store) -> Iterator[Listener]:
 
 @pytest.fixture
 def failing(replicated: EmbeddedCluster) -> Iterator[tuple[Store, Listener]]:
-    """A store, and a scheduler's listener, on three primaries with a replica each."""
+    """Yield a store, and a scheduler's listener, on three primaries with a replica each."""
     store = Store.from_url(replicated.url, "failing")
     listener = Listener(store, "s1", PARTITIONS)
     listener.listen()

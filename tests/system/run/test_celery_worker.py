@@ -27,7 +27,9 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A stack of a scheduler and a solo node; each test starts the workers that it needs."""
+    """Return a rig with a stack of a scheduler and a solo node; each test starts the workers that
+    it needs.
+    """
     rig = new_rig()
     rig.worker("early", pool="solo", slots=1, labels={"kind": "early"}, up=False)
     rig.until(lambda: "ready" in rig.lines("early"), "a worker is ready before there is a cluster")
@@ -271,8 +273,8 @@ def test_a_task_that_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: st
 
 
 def blocked(rig: Rig) -> list[tuple[Any, str]]:
-    """The connections that wait for something to come into a list: a client of their server, and
-    their ids there.
+    """Return the connections that wait for something to come into a list: a client of their server,
+    and their ids there.
     """
     found = []
     for server in (rig.redis, *rig.state_servers()):

@@ -29,7 +29,7 @@ isolates = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
 
 @pytest.fixture
 def guard() -> Iterator[GuardProcess]:
-    """A guard whose server is away."""
+    """Yield a guard whose server is away."""
     guard = GuardProcess(guarded())
     yield guard
     if guard._process.returncode is None:

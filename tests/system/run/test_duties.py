@@ -61,7 +61,7 @@ def worker() -> Worker:
 
 @pytest.fixture
 def agent(store: Store, worker: Worker) -> Iterator[Agent]:
-    """An agent whose node is registered and looks ahead; its event loop turns."""
+    """Yield an agent whose node is registered and looks ahead; its event loop turns."""
     app = Celery("duties", set_as_current=False)
     settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
     Parsync(app, settings.url, settings.cluster)

@@ -123,7 +123,7 @@ class Node:
             self.consumer.hub.run_once()
 
     def waiting(self) -> list[Any]:
-        """The connections that wait in the server for a doorbell."""
+        """Return the connections that wait in the server for a doorbell."""
         return [c for c in self.client.client_list() if c["cmd"] == "blmpop" and "b" in c["flags"]]
 
     def starts(self) -> int:

@@ -56,7 +56,7 @@ class Node:
         return self.drive.held(task, self.drive.take()[task], slots=(seat,), needs=needs)
 
     def bring(self, task: str, seat: int, needs: str = "") -> list[Run]:
-        """Places a task and rings; returns the runs that were started."""
+        """Place a task and ring its doorbell; return the runs that were started."""
         return [run for run, _ in self.starter.answer([self.place(task, seat, needs)])]
 
 

@@ -29,7 +29,9 @@ V1 = "/api/v1"
 
 @pytest.fixture
 def driver(store):
-    """A cluster with two nodes, tasks that wait, one that is held, and one that is dead."""
+    """Return the driver of a cluster with two nodes, tasks that wait, one that is held, and one
+    that is dead.
+    """
     driver = set_up(store)
     driver.node("n1", 4, {"gpu": 4}, {"gpu_model": "a100"})
     driver.node("n2", 8, {"mem": 64}, p=1)

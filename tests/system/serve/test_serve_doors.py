@@ -60,7 +60,7 @@ names = ["*"]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A server with two nodes, and a service with both doors open."""
+    """Yield a server with two nodes, and a service with both doors open."""
     folder = tmp_path_factory.mktemp("doors")
     (folder / "submitters.toml").write_text(FILE)
     line = CliRunner().invoke(app, ["serve-password", "alice"], input=f"{PASSWORD}\n").stdout

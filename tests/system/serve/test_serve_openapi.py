@@ -56,7 +56,7 @@ MAIL = {"name": "shop.mail"}
 
 
 def strict(schema: Any) -> Any:
-    """A schema that allows no fields but its own: the published one lets fields be added."""
+    """Return a schema that allows no fields but its own: the published one lets fields be added."""
     if isinstance(schema, list):
         return [strict(one) for one in schema]
     if not isinstance(schema, dict):
@@ -73,7 +73,7 @@ def strict(schema: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A cluster, its service with all doors open, one whose server is away, and the document."""
+    """Yield a cluster, its service with all doors open, one whose server is away, and the document."""
     folder = tmp_path_factory.mktemp("openapi")
     (folder / "submitters.toml").write_text(FILE)
     (folder / "operators").write_text(OPERATORS)

@@ -87,7 +87,7 @@ def browser():
 
 @pytest.fixture
 def driver(store):
-    """A cluster with nodes, a task that is held, and tasks that wait."""
+    """Return the driver of a cluster with nodes, a task that is held, and tasks that wait."""
     driver = set_up(store)
     driver.node("n1", 4, {"gpu": 4}, {"gpu_model": "a100"})
     driver.node("n2", 100, p=1)

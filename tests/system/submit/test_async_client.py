@@ -39,7 +39,7 @@ def run(main):
 
 @pytest.fixture
 def url(server):
-    """A server with a cluster that has a node, and no scheduler."""
+    """Return the address of a server with a cluster that has a node, and no scheduler."""
     store = Store.from_url(server.url, CLUSTER)
     join_cluster(store, Settings(partitions=1), create=True)
     commands = store.commands
@@ -57,7 +57,7 @@ def aio(url, **settings):
 
 
 def without_now(answer):
-    """An answer without the time at which it was asked for."""
+    """Return an answer without the time at which it was asked for."""
     return replace(answer, now_ms=0) if isinstance(answer, Explanation) else answer
 
 

@@ -62,8 +62,8 @@ def client(settings):
 
 @pytest.fixture
 def cluster(client, store):
-    """The client of a cluster of two partitions with a node in each, whose workers know proj.add
-    and proj.mul.
+    """Return the client of a cluster of two partitions with a node in each, whose workers know
+    proj.add and proj.mul.
     """
     join_cluster(store, client.settings.model_copy(update={"partitions": 2}), create=True)
     for name, (partition, score, offer) in OFFERS.items():
