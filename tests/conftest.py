@@ -132,5 +132,5 @@ def every_store(servers: Servers) -> Iterator[list[Store]]:
 
 @pytest.fixture
 def new_store(servers: Servers) -> Callable[[str], Store]:
-    """Makes a store on the server of that name, not audited: for tests that need several."""
+    """Make a store on the server of that name, not audited: for tests that need several."""
     return lambda kind: _new_store(servers, kind)

@@ -274,7 +274,7 @@ def run_schedule(
 
 
 def to_text(steps: list[Step]) -> str:
-    """Step as JSON, for `--steps`."""
+    """Return the step as JSON, for `--steps`."""
     return json.dumps([str(step) for step in steps])
 
 

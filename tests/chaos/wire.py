@@ -336,7 +336,7 @@ class WireStore(Store):
 
     @property
     def several(self) -> bool:
-        """True if some primaries may answer while others are away."""
+        """Return whether some primaries may answer while others are away."""
         return self.world.primaries.several
 
     def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:

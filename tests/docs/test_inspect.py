@@ -54,7 +54,7 @@ def cluster(tmp_path_factory):
 
 
 def bring_about(stack, client):
-    """Brings the cluster into the state that the document shows."""
+    """Bring the cluster into the state that the document shows."""
 
     def states(*ids):
         return {client.status(id).state.value for id in ids}
@@ -102,7 +102,7 @@ def bring_about(stack, client):
 
 
 def sees(kind):
-    """True if the written reason of this kind says that n3 is lost."""
+    """Return whether the written reason of this kind says that n3 is lost."""
     return kind.why and (
         "gpu_model" in kind.needs or re.search(r"n3 (is|fits: it is) down", kind.why)
     )

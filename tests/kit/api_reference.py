@@ -156,7 +156,7 @@ def examples() -> dict[str, str]:
 
 
 def page() -> str:
-    """docs/api.md."""
+    """Return the text of docs/api.md."""
     made = HEAD
     shown = examples()
     made += shown["proj"] + "\n"

@@ -43,7 +43,7 @@ class Guarded:
 
     @staticmethod
     def login(client: redis.Redis, role: Role, options: RightsOptions | None = None) -> None:
-        """Makes the login of a role."""
+        """Make the login of a role."""
         sha256 = hashlib.sha256(f"pw-{role}".encode()).hexdigest()
         name, *words = rules(user_line(role, CLUSTER, sha256, options))
         client.execute_command("ACL", "SETUSER", name, *words)

@@ -35,7 +35,9 @@ def family(script: Script) -> str:
 
 
 def uses(script: Script) -> set[tuple[str, str]]:
-    """(command, kind) of each call: ('hset', 'q:tasks'), ('spublish', 'channel'), ('time', '')."""
+    """Return (command, kind) of each call: ('hset', 'q:tasks'), ('spublish', 'channel'), ('time',
+    '').
+    """
     return {(command.lower(), kind) for command, kind in _uses(script)}
 
 

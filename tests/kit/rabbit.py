@@ -38,7 +38,7 @@ def rabbitmq_program() -> str | None:
 
 
 def epmd_program() -> str | None:
-    """Erlang's port mapper, which RabbitMQ needs."""
+    """Return the program of Erlang's port mapper, which RabbitMQ needs; None if there is none."""
     return os.environ.get("PARSYNC_TEST_EPMD") or shutil.which("epmd")
 
 
@@ -74,7 +74,7 @@ class RabbitMQ:
         self._server: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts the server, unless it runs, and waits until it answers."""
+        """Start the server, unless it runs, and wait until it answers."""
         if self._server is not None:
             return
         mapper = epmd_program()
@@ -120,7 +120,7 @@ class RabbitMQ:
             os.killpg(self._server.pid, how)
 
     def kill(self) -> None:
-        """Kills the server."""
+        """Kill the server."""
         self._send(signal.SIGKILL)
         if self._server is not None:
             ended(self._server)
@@ -136,7 +136,7 @@ class RabbitMQ:
         self._until_it_answers()
 
     def close(self) -> None:
-        """Ends everything and removes the folder."""
+        """End everything and remove the folder."""
         self.kill()
         if self._mapper is not None:
             self._mapper.kill()

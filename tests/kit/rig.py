@@ -78,7 +78,7 @@ class Rig:
     # -- processes ---------------------------------------------------------------------------------
 
     def schedulers(self, n: int = 1, lease_s: float = LEASE_S, **flags: object) -> list[str]:
-        """Starts schedulers, and waits until they are members."""
+        """Start schedulers, and wait until they are members."""
         names = self.stack.scheduler(n, lease_s=lease_s, partitions=2, **flags)
         key = self.store.keys.shared("schedulers")
         self.until(
@@ -87,7 +87,7 @@ class Rig:
         return names
 
     def worker(self, node: str, *extra: str, up: bool = True, **options: Any) -> str:
-        """Starts a worker that is a node, and waits until it is up."""
+        """Start a worker that is a node, and wait until it is up."""
         options.setdefault("slots", 2)
         self.stack.worker(APP, node, extra=("-l", "info", "-E", *extra), **options)
         if up:
@@ -151,7 +151,7 @@ class Rig:
     # -- facts -------------------------------------------------------------------------------------
 
     def until(self, fact: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
-        """Waits for a fact and returns it; says what was not seen, and what the processes last
+        """Wait for a fact and return it; say what was not seen, and what the processes last
         printed.
 
         `pytest -rP` shows how long each fact took.
@@ -183,7 +183,7 @@ class Rig:
         return self.client.status(str(id))
 
     def until_state(self, id: Any, *states: str) -> TaskStatus:
-        """Waits until a task is in one of these states."""
+        """Wait until a task is in one of these states."""
         try:
             self.until(
                 lambda: self.status(id).state in states, f"task {id} is {' or '.join(states)}"
@@ -199,7 +199,7 @@ class Rig:
         ]
 
     def until_idle(self) -> None:
-        """Waits until no slot is held."""
+        """Wait until no slot is held."""
         self.until(lambda: not self.leases(), "no slot is held")
 
     def marks(self, event: str = "", key: str = "") -> list[list[str]]:
@@ -212,7 +212,7 @@ class Rig:
         return Counter(mark[1] for mark in self.marks(event))
 
     def open(self, gate: str = "go") -> None:
-        """Lets the tasks pass that wait at a gate."""
+        """Let the tasks pass that wait at a gate."""
         self.redis.set(f"test:gate:{gate}", "open", ex=300)
 
     def until_clean(self) -> None:
@@ -223,7 +223,7 @@ class Rig:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Stops everything."""
+        """Stop everything."""
         self.stack.stop()
         self.client.close()
         self.store.client.close()

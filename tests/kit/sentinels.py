@@ -107,19 +107,19 @@ class Watched:
             return dict(client.info("replication"))
 
     def cut_replication(self) -> None:
-        """From now on the replica gets nothing more."""
+        """Keep all further writes from the replica."""
         with self.client(0) as primary:
             primary.execute_command("ACL", "SETUSER", "default", "-psync", "-sync", "-replconf")
             primary.execute_command("CLIENT", "KILL", "TYPE", "replica")
 
     def kill_primary(self) -> None:
-        """SIGKILL; returns when the replica is primary."""
+        """Kill the primary with SIGKILL; return when the replica is primary."""
         os.kill(self.servers[0].process.pid, signal.SIGKILL)
         ended(self.servers[0].process)
         until(lambda: self.info(1)["role"] == "master", "the replica is primary now")
 
     def stop(self) -> None:
-        """Ends everything."""
+        """End everything."""
         for watcher in self._watchers:
             watcher.terminate()
             watcher.wait(timeout=180)

@@ -59,7 +59,7 @@ class Servers:
         return self._running[name]
 
     def stop(self) -> None:
-        """Stops them all."""
+        """Stop them all."""
         for server in self._running.values():
             server.stop()
 

@@ -106,7 +106,7 @@ class Context:
         return [result.state, value] if hasattr(result, "state") else value
 
     def until(self, fact: Callable[[], Any], what: str = "a fact") -> Any:
-        """Waits for a fact and returns it."""
+        """Wait for a fact and return it."""
         return until(fact, what, PATIENCE_S)
 
     def marks(self, n: int = 0, key: str = "") -> list[str]:
@@ -116,11 +116,11 @@ class Context:
         return list(self.redis.lrange(name, 0, -1))
 
     def open(self, key: str = "") -> None:
-        """Opens the gate at which this case's tasks wait."""
+        """Open the gate at which this case's tasks wait."""
         self.redis.set(GATES + (key or self.key), "open", ex=60)
 
     def begun(self, *results: Any) -> None:
-        """Waits until the worker knows that these tasks run: their own marks come a
+        """Wait until the worker knows that these tasks run: their own marks come a
         moment earlier.
         """
         ids = [result.id for result in results]
@@ -207,5 +207,5 @@ class Said:
 
 
 def connect(url: str) -> Any:
-    """Redis, as a case reads marks."""
+    """Return a client of Redis, as a case reads marks."""
     return redis.Redis.from_url(url, decode_responses=True)

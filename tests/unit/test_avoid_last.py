@@ -13,7 +13,7 @@ from tests.kit.driver import Driver
 
 
 def nodes(*slots: int) -> list[Node]:
-    """Nodes n1, n2, ... of so many slots, the first with by far the best score."""
+    """Return nodes n1, n2, ... of so many slots, the first with by far the best score."""
     found = []
     first = 0
     for number, count in enumerate(slots, 1):
@@ -24,7 +24,7 @@ def nodes(*slots: int) -> list[Node]:
 
 
 def again(core: Core, count: int) -> Plan:
-    """Tasks that ran on n1 wait; return the plan in which the core claims seats for them."""
+    """Let tasks wait that ran on n1; return the plan in which the core claims seats for them."""
     queue = Queue(core).add("work slots=1", count)
     queue.last = "n1"
     queue.tell()

@@ -27,6 +27,7 @@ def spread() -> tuple[Core, list[Queue]]:
 
 
 def tell(core: Core, queues: list[Queue]) -> None:
+    """Tell the core which kinds wait in these shards."""
     plan = core.plan(place=False, confirm=False)
     for queue in queues:
         queue.answer(plan)

@@ -60,7 +60,7 @@ TOO_LONG: dict[str, int] = {}
 
 
 def imports() -> set[tuple[str, str]]:
-    """(part, part that it imports) of the package, by its files' own import statements."""
+    """Return (part, part that it imports) of the package, by its files' own import statements."""
     found: set[tuple[str, str]] = set()
     for file in PACKAGE.rglob("*.py"):
         place = file.relative_to(REPO).with_suffix("").parts
@@ -161,7 +161,7 @@ CIRCLES_TO_REPAIR: set[frozenset[str]] = set()
 
 
 def module_imports() -> dict[str, set[str]]:
-    """Module -> the modules that it imports, also for types only and inside functions."""
+    """Return module -> the modules that it imports, also for types only and inside functions."""
     found: dict[str, set[str]] = {name: set() for name in MODULES}
     for name, file in MODULES.items():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

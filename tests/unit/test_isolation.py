@@ -227,7 +227,7 @@ def test_a_folder_of_locks_that_others_may_write_to_is_refused(
 
 
 def called(*args: Any) -> tuple[int, Any, float]:
-    """Stands for Celery's trace: the outcome of a run, as a pool has it."""
+    """Stand in for Celery's trace: return the outcome of a run, as a pool has it."""
     return 0, args, 0.0
 
 

@@ -44,7 +44,7 @@ def app():
 
     @app.task(name="t.add", ignore_result=True)
     def add(*args, **kwargs):
-        """Does nothing."""
+        """Do nothing."""
 
     return app
 

@@ -48,7 +48,7 @@ class Node:
         heapq.heappush(self.events, (when_s, self.count, id))
 
     def run(self, until_s: float = 1e9) -> None:
-        """Everything that happens until then."""
+        """Let everything happen that happens until then."""
         while self.events and self.events[0][0] <= until_s:
             when_s, _, id = heapq.heappop(self.events)
             self.now_s = max(self.now_s, when_s)

@@ -20,7 +20,7 @@ SCRIPT = "-- verb: does it.\n" + HEAD
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes Lua files into a folder of their own: write(name=text), with __ for a slash."""
+    """Write Lua files into a folder of their own: write(name=text), with __ for a slash."""
 
     def write(**files: str) -> Path:
         for name, text in files.items():

@@ -180,7 +180,7 @@ def entries(client: ParsyncClient, url: str) -> dict[str, FuzzedEntry]:
 
     @app.task(name="proj.render")
     def render(*args: Any, **kwargs: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def run_cli(words: list[str]) -> None:
         result = CliRunner().invoke(
@@ -203,7 +203,9 @@ def entries(client: ParsyncClient, url: str) -> dict[str, FuzzedEntry]:
 
     return {
         "client.submit": FuzzedEntry(lambda r: [_item(r)], many, share=20),
-        "client.submit_many": FuzzedEntry(lambda r: [_item(r) for _ in range(r.randrange(4))], many),
+        "client.submit_many": FuzzedEntry(
+            lambda r: [_item(r) for _ in range(r.randrange(4))], many
+        ),
         "client.status": FuzzedEntry(v.value, client.status),
         "client.statuses": FuzzedEntry(
             lambda r: [v.mostly(r, lambda: "a") for _ in range(3)], client.statuses

@@ -91,7 +91,7 @@ def run(
     seed: int,
     say: Callable[[str], None] = lambda line: None,
 ) -> Result:
-    """Runs so many cases; stops at the first failure.
+    """Run so many cases; stop at the first failure.
 
     The server must have nothing but this cluster's keys.
     """

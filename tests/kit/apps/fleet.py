@@ -106,7 +106,7 @@ def work(self: Any, number: int = 0) -> str:
 
 
 def die_once(task: Any, when: str) -> None:
-    """Kills the process of the run, the first time that a run of any task comes here with this
+    """Kill the process of the run, the first time that a run of any task comes here with this
     mark.
     """
     if task.backend.client.set(f"fleet:died:{when}", os.getpid(), nx=True, ex=300):

@@ -40,7 +40,7 @@ def sends_boom() -> str:
 
 @app.task(bind=True, parsync=True)
 def noted(self: Task, key: str) -> None:
-    """Puts its id on a list."""
+    """Put its id on a list."""
     with redis.Redis.from_url(BROKER) as client:
         client.rpush(key, str(self.request.id))
 
@@ -52,7 +52,7 @@ def sends_add(a: int, b: int) -> str:
 
 
 def pass_gate(gate: str) -> None:
-    """Waits until the test opens a gate, which is a key in Redis; at most three minutes."""
+    """Wait until the test opens a gate, which is a key in Redis; at most three minutes."""
     deadline = time.monotonic() + 180
     with redis.Redis.from_url(BROKER) as client:
         while not client.exists(gate):

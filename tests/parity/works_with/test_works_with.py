@@ -32,7 +32,7 @@ PATIENCE_S = 180
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:
-    """Leave a test out, and say so, if a library is not installed."""
+    """Return a mark that leaves a test out, and says so, if a library is not installed."""
     absent = [LIBRARIES[package] for package in packages if not is_installed(package)]
     return pytest.mark.skipif(
         bool(absent), reason=f"not installed: {', '.join(absent)} (see .ci/works-with)"
@@ -243,7 +243,7 @@ def test_redbeat_sends_placed_tasks(rig: Rig) -> None:
 
 
 def rows(rig: Rig, select: str) -> list[Any]:
-    """Rows of Django's database."""
+    """Return the rows of Django's database."""
     with closing(sqlite3.connect(rig.folder / "database", timeout=30)) as database:
         return database.execute(select).fetchall()
 

@@ -40,7 +40,7 @@ IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]
 
 
 def hostile(word: str) -> Iterator[tuple[Any, ...]]:
-    """Uses of a right: the words behind the key."""
+    """Yield uses of a right: the words behind the key."""
     fields = [
         *IDS,
         "shards",

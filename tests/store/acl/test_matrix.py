@@ -123,7 +123,7 @@ def calls(guarded, command, value):
 
 @cache
 def facts(guarded, command):
-    """(arity, first key) of a command."""
+    """Return (arity, first key) of a command."""
     rows = guarded.admin.execute_command("COMMAND INFO", command)
     row = next(iter(rows.values())) if isinstance(rows, dict) else rows[0]
     if isinstance(row, dict):
@@ -132,7 +132,7 @@ def facts(guarded, command):
 
 
 def every_command(guarded):
-    """Commands and their subcommands; a container by itself is none."""
+    """Return the commands and their subcommands; a container by itself is none."""
     found = []
     for name, row in guarded.admin.execute_command("COMMAND").items():
         subs = [

@@ -98,7 +98,7 @@ class Site:
         )
 
     def parsync(self, role: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Runs a command with the login of a role."""
+        """Run a command with the login of a role."""
         command = [sys.executable, "-m", "parsync_redis.cli", *words]
         done = run(
             command, capture_output=True, text=True, env={**os.environ, **self.env(role), **env}
@@ -107,7 +107,7 @@ class Site:
         return done
 
     def use_client(self) -> None:
-        """Submits, waits, cancels and looks with the client's login."""
+        """Submit, wait, cancel and look with the client's login."""
         with self.client() as client:
             ids = client.submit_many([("tiles.render", (tile,)) for tile in range(20)])
             assert {found.state for found in client.wait(ids, PATIENCE_S).values()} == {"succeeded"}

@@ -36,7 +36,7 @@ def published(drive: Driver, name: str, slots: int) -> str:
 
 
 def next_of_its_run(drive: Driver, name: str, slots: int) -> str:
-    """Celery's retry and replace."""
+    """Submit as Celery's retry and replace do."""
     place = drive.bring(StoredState.RUNNING)
     return drive.submit("a", {"slots": slots}, name, after=place.attempt)
 

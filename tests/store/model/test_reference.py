@@ -47,7 +47,7 @@ class SideBySide(PartitionRules):
 
     @initialize(offer=OFFERS, other=OFFERS)
     def nodes_and_some_tasks(self, offer, other):
-        """Nothing happens to the third node, so that most tasks can run there."""
+        """Register nodes; nothing happens to the third node, so that most tasks can run there."""
         self.register_node(0, "n1", 0, offer)
         self.register_node(0, "n2", 0, other)
         self.register_node(0, "n3", 0, Resources.of(9, {"gpu": 3, "mem": 7}, {"zone": "a"}))

@@ -42,7 +42,7 @@ def client(store, tmp_path, monkeypatch):
 
 @pytest.fixture
 def parsync(client):
-    """Runs the command line on the cluster."""
+    """Run the command line on the cluster."""
 
     def run(*words, code=0):
         result = CliRunner().invoke(app, words)
@@ -68,8 +68,8 @@ def begin(drive, id, state):
 
 @pytest.fixture
 def shapes(drive):
-    """Tasks of the kinds `proj.add slots=1` (a), `proj.add slots=2` (b) and `proj.mul slots=1` (m),
-    in all states.
+    """Submit tasks of the kinds `proj.add slots=1` (a), `proj.add slots=2` (b) and `proj.mul
+    slots=1` (m), in all states.
 
     The digit of an id says its state: 1 waits, 2 is not due, 3 is taken, 4 is placed, 5 runs, 6 has
     ended.

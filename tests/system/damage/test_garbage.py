@@ -184,7 +184,9 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture(autouse=True)
 def alive(rig: Rig) -> Iterator[None]:
-    """After each test the same processes must be alive, and run a plain and a placed task on each node."""
+    """Check after each test that the same processes are alive, and run a plain and a placed task on
+    each node.
+    """
     pids = {name: rig.pid(name) for name in rig.stack.processes}
     yield
     assert {name: rig.pid(name) for name in rig.stack.alive()} == pids
@@ -247,7 +249,7 @@ def garbage() -> Iterator[bytes]:
 
 
 def bodies() -> Iterator[bytes]:
-    """Bodies of messages that are none."""
+    """Yield bodies of messages that are none."""
     yield from (
         b"",
         b"x",

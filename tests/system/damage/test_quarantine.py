@@ -33,8 +33,8 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture(autouse=True)
 def alive(rig: Rig) -> Iterator[None]:
-    """Whatever a test has damaged: the same processes go on, and place and run a task
-    on each node.
+    """Check after each test that the same processes go on, and place and run tasks, whatever the
+    test has damaged.
     """
     pids = {name: rig.pid(name) for name in rig.stack.processes}
     quarantine.clear(rig.store)
@@ -216,7 +216,7 @@ def test_a_garbled_line_of_a_partition_is_repaired(rig: Rig, kind: str) -> None:
 
 
 def make_of_another_type(rig: Rig, key: str, type: str) -> None:
-    """Replaces a key at once: between two commands a process might write it again."""
+    """Replace a key at once: between two commands a process might write it again."""
     write = {
         "string": ("SET", key, "x"),
         "list": ("LPUSH", key, "x"),

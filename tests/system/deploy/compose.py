@@ -68,7 +68,7 @@ class Stack:
         self._compose = ["docker", "compose"] if plugin else ["docker-compose"]
 
     def run(self, *words: str, capture: bool = False, files: Sequence[str] = ()) -> str:
-        """`docker compose WORDS` for this project; its output if `capture`."""
+        """Run `docker compose WORDS` for this project; return its output if `capture`."""
         named = [word for name in files or self.files for word in ("--file", str(REPO / name))]
         command = [*self._compose, "--project-name", self._name, *named, *words]
         return subprocess.run(
@@ -93,7 +93,7 @@ class Stack:
         return {**os.environ, **own, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
     def make_secrets(self) -> None:
-        """Passwords and users.acl of this run."""
+        """Make the passwords and users.acl of this run."""
         subprocess.run(
             ["sh", str(REPO / "examples/secrets.sh")], env=self._env(), check=True, timeout=DOCKER_S
         )
@@ -159,7 +159,7 @@ class Stack:
         return time.monotonic() - begin
 
     def ask_prometheus(self, path: str) -> Any:
-        """Prometheus' answer, None if there is none yet."""
+        """Return Prometheus' answer, None if there is none yet."""
         try:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self.prometheus}/api/v1/{path}", timeout=10
@@ -184,7 +184,7 @@ class Stack:
 
 
 def submit_and_wait(stack: Stack) -> None:
-    """Submits the tasks from the host and checks that each succeeded, on every node of
+    """Submit the tasks from the host and check that each succeeded, on every node of
     the stack.
     """
     with ParsyncClient.from_url(
@@ -209,7 +209,7 @@ def submit_and_wait(stack: Stack) -> None:
 
 
 def restart_redis(stack: Stack) -> None:
-    """Restarts Redis, and checks that it knows every task as before: it has read its append-only
+    """Restart Redis, and check that it knows every task as before: it has read its append-only
     file.
     """
     with ParsyncClient.from_url(
@@ -231,7 +231,7 @@ def restart_redis(stack: Stack) -> None:
 
 
 def check_prometheus(stack: Stack) -> None:
-    """Starts the services that watch, and checks that Prometheus reads the metrics and evaluates
+    """Start the services that watch, and check that Prometheus reads the metrics and evaluates
     the alert rules.
     """
     stack.run("--profile", "monitor", "up", "--detach", "--no-recreate", *MONITOR)

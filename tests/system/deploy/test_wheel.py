@@ -48,7 +48,9 @@ def run(*words: object, folder: Path, path: str | None = None) -> str:
 
 
 def pip_of(programs: Path) -> tuple[object, ...]:
-    """Our own pip, at work on the environment with this bin/: one of its own takes 3 s to make."""
+    """Return the words of our own pip, at work on the environment with this bin/: one of its own
+    takes 3 s to make.
+    """
     return sys.executable, "-m", "pip", "--python", programs / "python"
 
 

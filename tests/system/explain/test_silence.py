@@ -39,7 +39,7 @@ def first_submit(monkeypatch):
 
 
 def parsync(rig: Rig, *words: str, code: int = 0, cluster: str = CLUSTER) -> str:
-    """Runs a command; what it printed on both streams. `pytest -rP` shows how long it took."""
+    """Run a command; return what it printed on both streams. `pytest -rP` shows how long it took."""
     began_s = time.monotonic()
     env = {**os.environ, "PARSYNC_URL": rig.url, "PARSYNC_CLUSTER": cluster}
     done = run(
@@ -61,7 +61,7 @@ def warned(caplog) -> str:
 
 
 def submit(rig: Rig) -> str:
-    """Submits a task with a client that has submitted nothing yet, twice: it warns once at most."""
+    """Submit a task with a client that has submitted nothing yet, twice: it warns once at most."""
     rig.client.requests.warned = False
     ids = [
         rig.client.submit("tests.kit.apps.marks.noted", ["x"], wait_for_capacity=True)

@@ -35,7 +35,7 @@ class Site(Rig):
     gates: Path
 
     def held(self, pool: str, gate: str) -> AsyncResult:
-        """Submits a task that runs on that node until its gate is opened, and waits
+        """Submit a task that runs on that node until its gate is opened, and wait
         until it runs.
         """
         result: AsyncResult = self.tasks.gated.apply_async(
@@ -45,13 +45,13 @@ class Site(Rig):
         return result
 
     def until_said(self, pool: str, words: str, times: int) -> None:
-        """Waits until a worker has said so, so many times."""
+        """Wait until a worker has said so, so many times."""
         self.until(
             lambda: self.lines(pool).count(words) >= times, f"{pool} says {words!r}, {times} times"
         )
 
     def pass_gate(self, gate: str) -> None:
-        """Opens a gate."""
+        """Open a gate."""
         (self.gates / f"{gate}.open").touch()
 
 

@@ -36,7 +36,7 @@ class Site(Rig):
     def worker(
         self, node: str, *extra: str, up: bool = True, broker: str = "", **options: Any
     ) -> str:
-        """Starts a worker of two slots with all that Celery does by default: mingle, gossip,
+        """Start a worker of two slots with all that Celery does by default: mingle, gossip,
         heartbeats, events.
         """
         before = ["-b", broker] if broker else []
@@ -73,7 +73,7 @@ class Site(Rig):
         return node
 
     def add(self, node: str, a: int = 1) -> AsyncResult:
-        """Submits a task for that node."""
+        """Submit a task for that node."""
         result: AsyncResult = self.tasks.add.apply_async(
             (a, a), parsync={"require": {"node": node}}
         )
@@ -86,7 +86,7 @@ class Site(Rig):
         assert {self.status(result.id).node for result in results} == set(nodes)
 
     def held(self, node: str, gate: str) -> AsyncResult:
-        """Submits a task that runs on that node until the gate is opened, and waits
+        """Submit a task that runs on that node until the gate is opened, and wait
         until it runs.
         """
         result: AsyncResult = self.tasks.gated.apply_async(

@@ -171,7 +171,7 @@ def ended(store: Store) -> Iterator[Celery]:
 
     @app.task(name="work", shared=False)
     def work() -> None:
-        """Never runs."""
+        """Do nothing: no test runs the task."""
 
     app.finalize()
     drive = Driver(store)

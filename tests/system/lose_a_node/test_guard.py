@@ -139,9 +139,9 @@ def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(guarded: Gua
 
 
 def test_a_guard_that_died_gets_a_successor_which_keeps_the_lease(guarded: GuardedNode) -> None:
-    assert guarded.isolation.hindrance((0,)) == "the guard does not keep the lease of the node yet", (
-        "never yet"
-    )
+    assert (
+        guarded.isolation.hindrance((0,)) == "the guard does not keep the lease of the node yet"
+    ), "never yet"
     first = guarded.renewed()
     os.kill(guarded.pid, signal.SIGKILL)
     until(lambda: not Path(first.guard).exists(), "it is gone")
@@ -156,7 +156,9 @@ def test_a_guard_that_died_gets_a_successor_which_keeps_the_lease(guarded: Guard
     assert guarded.isolation.why_lost(first.guard) == "its guard was killed"
 
 
-def test_after_leave_the_counter_moves_no_more_and_runs_are_tied_still(guarded: GuardedNode) -> None:
+def test_after_leave_the_counter_moves_no_more_and_runs_are_tied_still(
+    guarded: GuardedNode,
+) -> None:
     own = guarded.renewed(2.0)
     guarded.isolation.leave(60)
     before = guarded.counter
@@ -223,8 +225,12 @@ def test_a_worker_that_stands_still_past_the_limit_is_ended_with_its_runs_and_th
     assert "after 4 s it is ended" in Driver(guarded.store).hash("notes")["n1"]
 
 
-def test_a_guard_that_takes_over_trusts_a_node_that_an_earlier_one_has_marked(guarded: GuardedNode) -> None:
-    guarded.store.run(guarded.store.commands.set_node(0, "n1", "suspect", guarded.inc, f"{NO_SIGN}: x"))
+def test_a_guard_that_takes_over_trusts_a_node_that_an_earlier_one_has_marked(
+    guarded: GuardedNode,
+) -> None:
+    guarded.store.run(
+        guarded.store.commands.set_node(0, "n1", "suspect", guarded.inc, f"{NO_SIGN}: x")
+    )
     guarded.renewed()
     until(lambda: guarded.state == "up", "its worker gives signs of life")
 
@@ -234,16 +240,23 @@ def test_a_node_is_trusted_again_though_the_server_has_lost_the_write_that_trust
 ) -> None:
     guarded.renewed(2.0)
     until(
-        lambda: guarded.give_sign(2.0) and "n1" not in Driver(guarded.store).hash("notes"), "nothing is unsure"
+        lambda: guarded.give_sign(2.0) and "n1" not in Driver(guarded.store).hash("notes"),
+        "nothing is unsure",
     )
-    guarded.store.run(guarded.store.commands.set_node(0, "n1", "suspect", guarded.inc, f"{NO_SIGN}: x"))
-    until(lambda: (guarded.give_sign(2.0), guarded.state)[1] == "up", "its worker gives signs of life")
+    guarded.store.run(
+        guarded.store.commands.set_node(0, "n1", "suspect", guarded.inc, f"{NO_SIGN}: x")
+    )
+    until(
+        lambda: (guarded.give_sign(2.0), guarded.state)[1] == "up", "its worker gives signs of life"
+    )
 
 
 def test_a_guard_does_not_trust_a_node_that_the_leader_suspects(guarded: GuardedNode) -> None:
     guarded.renewed(2.0)
     guarded.store.run(
-        guarded.store.commands.set_node(0, "n1", "suspect", guarded.inc, "three tasks were lost in a row")
+        guarded.store.commands.set_node(
+            0, "n1", "suspect", guarded.inc, "three tasks were lost in a row"
+        )
     )
     before = guarded.counter
     until(lambda: (guarded.give_sign(2.0), guarded.counter)[1] > before + 3, "its lease is kept")
@@ -252,7 +265,9 @@ def test_a_guard_does_not_trust_a_node_that_the_leader_suspects(guarded: Guarded
 
 def test_a_new_guard_does_not_trust_a_node_that_the_leader_suspects(guarded: GuardedNode) -> None:
     guarded.store.run(
-        guarded.store.commands.set_node(0, "n1", "suspect", guarded.inc, "three tasks were lost in a row")
+        guarded.store.commands.set_node(
+            0, "n1", "suspect", guarded.inc, "three tasks were lost in a row"
+        )
     )
     before = guarded.counter
     guarded.renewed(2.0)
@@ -274,7 +289,9 @@ def test_a_worker_with_more_descriptors_than_select_takes_has_a_guard(
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
 
-def test_a_node_is_suspect_while_its_worker_reports_a_still_event_loop(guarded: GuardedNode) -> None:
+def test_a_node_is_suspect_while_its_worker_reports_a_still_event_loop(
+    guarded: GuardedNode,
+) -> None:
     guarded.give_sign(still="its event loop stands still; it waits in x.y")
     until(lambda: guarded.state == "suspect", "it says so")
     guarded.give_sign()

@@ -60,7 +60,7 @@ def rig(new_rig: Callable[..., Rig], folder: Path) -> Rig:
 def start(
     rig: Rig, node: str, slots: int = 1, pool: str = "prefork", *flags: str, **env: str
 ) -> None:
-    """Starts a worker as this node, with a label of that name, and flags and variables
+    """Start a worker as this node, with a label of that name, and flags and variables
     of its own.
     """
     command = [

@@ -34,7 +34,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 
 def notes(rig: Rig, name: str, n: int, seconds: float = 0.0, **options: Any) -> list[str]:
-    """Submits n tasks that mark their begin and end."""
+    """Submit n tasks that mark their begin and end."""
     return rig.client.submit_many(
         {
             "name": "tests.kit.apps.marks.noted",

@@ -30,7 +30,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 
 def load(rig: Rig, name: str) -> list[str]:
-    """Tasks for some seconds, of which some already run and most wait."""
+    """Submit tasks for some seconds, of which some already run and most wait."""
     names = [f"{name}-{i}" for i in range(TASKS)]
     ids = rig.client.submit_many(
         {"name": "tests.kit.apps.marks.noted", "args": [task, 0.1], "id": task} for task in names

@@ -34,7 +34,7 @@ def aof_server(program: str) -> Iterator[EmbeddedServer]:
 
 
 def spoil(server: EmbeddedServer, change: Callable[[bytes], bytes]) -> None:
-    """Kills the server, changes its append-only file, and starts it again."""
+    """Kill the server, change its append-only file, and start it again."""
     server.process.kill()
     ended(server.process)
     file = max(server.folder.glob("appendonlydir/*.incr.aof"))

@@ -35,7 +35,7 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Embed
 
 
 def fill(drive: Driver, accepted: list[str], deadline: float) -> None:
-    """Submits tasks until the server refuses one; those that it took are in `accepted`."""
+    """Submit tasks until the server refuses one; those that it took are in `accepted`."""
     while time.monotonic() < deadline:
         id = f"t{len(accepted)}"
         drive.submit(id, message=b"x" * 500)

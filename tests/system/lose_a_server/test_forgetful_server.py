@@ -55,7 +55,7 @@ class Node:
         self.reporter.start()
 
     def held(self, task: str = "a") -> Place:
-        """Places a task that is taken."""
+        """Place a task that is taken."""
         return self.drive.held(task, self.drive.taken(task))
 
     def start(self, *bells: Place) -> list[Run]:
@@ -76,7 +76,7 @@ class Node:
             client.restore(key, 0, value)
 
     def end(self, run: Run, outcome: str) -> None:
-        """Reports how a run ended, until its slots are free."""
+        """Report how a run ended, until its slots are free."""
         self.reporter.ended(run, outcome)
         until(lambda: len(self.state.runs) == 0, "its slots are free")
 

@@ -153,7 +153,7 @@ def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_ta
 
     @app.task(name="work", shared=False)
     def work() -> None:
-        """Never runs."""
+        """Do nothing: no test runs the task."""
 
     app.finalize()
     busy.store.client.delete(busy.keys.queue("outbox"))
@@ -176,7 +176,7 @@ def test_a_result_that_can_be_neither_delivered_nor_put_back_is_delivered_later(
 
     @app.task(name="work", shared=False)
     def work() -> None:
-        """Never runs."""
+        """Do nothing: no test runs the task."""
 
     app.finalize()
     outbox = busy.keys.queue("outbox")

@@ -71,8 +71,8 @@ def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(
 def runs_beside_small_ones(
     url: str, client: ParsyncClient, small: list[str], long: str, needs: str, **options: Any
 ) -> None:
-    """Small tasks of short run times may go first; a task of a name that runs long may not, however
-    long it waits.
+    """Check that small tasks of short run times may go before a large task, and that a task of a
+    name that runs long may not, however long it waits.
 
     A small task lasts until the reservation has been seen, so that the large one cannot start
     meanwhile.

@@ -45,7 +45,7 @@ def rig(new_rig: Callable[..., Rig], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def no_nodes(rig: Rig) -> Iterator[None]:
-    """After the test, no node is left: submit knows none either."""
+    """Forget all nodes after the test: submit knows none either."""
     yield
     names = [name for name in rig.stack.alive() if not name.startswith("scheduler")]
     for name in names:

@@ -79,7 +79,7 @@ class Node:
         self.drive.held(task, self.drive.take()[task], slots=(seat,))
 
     def until(self, fact: Callable[[], Any], what: str) -> None:
-        """Runs the event loop until a fact holds."""
+        """Run the event loop until a fact holds."""
         deadline = time.monotonic() + 180
         self.consumer.hub.call_repeatedly(0.01, lambda: None)
         while not fact():
@@ -87,7 +87,7 @@ class Node:
             self.consumer.hub.run_once()
 
     def until_rung(self, count: int) -> None:
-        """Waits until so many tasks wait at the worker."""
+        """Wait until so many tasks wait at the worker."""
         deadline = time.monotonic() + 180
         starter = self.agent.starter
         while len(self.agent.node.runs.waiting()) < count:
@@ -97,7 +97,7 @@ class Node:
             )
 
     def keep(self) -> None:
-        """Looks after the waiting seats, as the thread does that is there for it."""
+        """Look after the waiting seats, as the thread does that is there for it."""
         thread = threading.Thread(
             target=lambda: self.keeper.keep(self.store.with_own_connections())
         )

@@ -53,7 +53,7 @@ def node(rig: Rig, late_s: float, request: pytest.FixtureRequest) -> Iterator[st
 
 
 def on(kind: str, **more: Any) -> dict[str, Any]:
-    """Options of a task for the node with this label."""
+    """Return the options of a task for the node with this label."""
     return {"parsync": {"require": {"kind": kind}, **more}}
 
 

@@ -67,7 +67,7 @@ class Cluster:
         return [name for name, process in self.processes.items() if process.poll() is None]
 
     def wait(self, fact: Callable[[], object], timeout_s: float = 180.0) -> None:
-        """Waits for a fact while the nodes' agents renew."""
+        """Wait for a fact while the nodes' agents renew."""
 
         def renewed() -> object:
             self.renew()
@@ -96,7 +96,7 @@ class Cluster:
         self.incs[name], _ = self.store.run(call)
 
     def renew(self) -> None:
-        """Renews the nodes' leases; a node that was given up, as this process had no time,
+        """Renew the nodes' leases; a node that was given up, as this process had no time,
         registers again.
         """
         commands = self.store.commands
@@ -124,7 +124,7 @@ class Cluster:
         return found
 
     def work(self) -> int:
-        """Plays all agents once: starts and finishes whatever holds a slot, and releases it; how
+        """Play all agents once: start and finish whatever holds a slot, and release it; return how
         many it finished.
         """
         self.renew()

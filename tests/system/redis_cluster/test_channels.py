@@ -42,7 +42,7 @@ def failing(replicated: EmbeddedCluster) -> Iterator[tuple[Store, Listener]]:
 
 
 def hear_until(listener: Listener, wanted: list[str], say: Callable[[], object]) -> list[list[str]]:
-    """Says something again and again until it is heard; all that was heard."""
+    """Say something again and again until it is heard; return all that was heard."""
     found: list[list[str]] = []
     deadline = time.monotonic() + WITHIN_S
     while wanted not in found:

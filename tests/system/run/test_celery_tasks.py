@@ -311,7 +311,7 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def beaten(app: Any, sig: Any) -> Any:
-    """Submits a task as beat does."""
+    """Submit a task as beat does."""
     entry = ScheduleEntry(
         name="e", task=sig.task, schedule=schedule(1), args=sig.args, options=sig.options, app=app
     )
@@ -374,5 +374,5 @@ def test_a_retry_whose_submit_is_in_doubt_is_no_failure_and_runs(
 
 
 def on_fork(rig: Rig, task: Any, *args: Any) -> Any:
-    """Runs a task on the prefork node: the others have no processes of their own to kill."""
+    """Run a task on the prefork node: the others have no processes of their own to kill."""
     return task.apply_async(args, parsync={"resources": {"processes": 1}})

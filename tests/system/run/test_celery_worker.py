@@ -42,7 +42,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture
 def worker(rig: Rig) -> Any:
-    """Starts workers that leave after the test; their processes may end beside the next."""
+    """Start workers that leave after the test; their processes may end beside the next."""
     started: list[str] = []
 
     def start(node: str, *extra: str, **options: Any) -> str:
@@ -59,7 +59,7 @@ def worker(rig: Rig) -> Any:
 
 
 def on(kind: str, **more: Any) -> dict[str, Any]:
-    """Options of a task for the node with this label."""
+    """Return the options of a task for the node with this label."""
     return {"parsync": {"require": {"kind": kind}, **more}}
 
 

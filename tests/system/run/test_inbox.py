@@ -107,14 +107,14 @@ class Node:
         self.heard = self.deliveries.heard
 
     def place(self, *tasks: str) -> None:
-        """Tasks are placed, and ring."""
+        """Place tasks and ring their doorbells."""
         for task in tasks:
             self.drive.submit(task)
         for task, attempt in self.drive.take(limit=SLOTS).items():
             self.drive.held(task, attempt, slots=(int(task[1:]),))
 
     def until(self, fact: Callable[[], Any], what: str, patience_s: float = 10.0) -> None:
-        """Runs the event loop until a fact holds."""
+        """Run the event loop until a fact holds."""
         deadline = time.monotonic() + patience_s
         # so that the loop looks at facts now and then
         self.consumer.hub.call_repeatedly(0.02, lambda: None)

@@ -47,11 +47,11 @@ class Node:
         self.reporter.start_next = self.start_next
 
     def start_next(self, store: Store, ended: list[Run]) -> None:
-        """Does what the turns of a pool of threads do."""
+        """Do what the turns of a pool of threads do."""
         self.started += [run.place.task for run, _ in self.starter.start_next(store, (), ended)]
 
     def place(self, task: str, seat: int, needs: str = "") -> Place:
-        """Places a task at a seat; returns its doorbell."""
+        """Place a task at a seat; return its doorbell."""
         self.drive.submit(task, {"resources": {"gpu": 1}} if needs else None)
         return self.drive.held(task, self.drive.take()[task], slots=(seat,), needs=needs)
 

@@ -77,7 +77,7 @@ def cluster(client, store):
 
 
 def place(store, id, node="n1", slot=0):
-    """Takes the pending tasks and commits one to a slot."""
+    """Take the pending tasks and commit one to a slot."""
     taken = {task.id: task for task in Driver(store).take_tasks()}
     asked = parse_needs(taken[id].kind.needs).asked
     p = OFFERS[node][0]
@@ -438,7 +438,7 @@ def test_a_submit_outlives_a_server_that_restarts():
 
 @pytest.fixture
 def parsync(cluster, monkeypatch):
-    """Runs the command line on the cluster."""
+    """Run the command line on the cluster."""
     monkeypatch.setenv("PARSYNC_URL", cluster.settings.url)
     monkeypatch.setenv("PARSYNC_CLUSTER", cluster.settings.cluster)
 
