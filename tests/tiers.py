@@ -46,7 +46,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
         "test_each_kind_of_key_is_in_the_table",
     ),
     "system/dev/test_demo.py": ("test_ctrl_c_leaves_no_process_behind",),
-    "system/dev/test_dev.py": ("test_the_last_word_is_true_and_a_process_that_ends_is_told",),
+    "system/dev/test_dev.py": ("test_the_last_line_is_true_and_an_ended_process_is_reported",),
     "system/place/test_devices.py": ("test_runs_at_the_same_time_have_devices_of_their_own",),
     "system/monitor/test_events.py": (
         "test_the_events_command_prints_one_line_for_each_event",
@@ -206,7 +206,7 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
 FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "chaos/test_layer1.py": ("test_a_planted_bug_is_found",),
     "store/lua/test_soundness.py": ("test_pieces_tell_each_damage_as_the_whole_does",),
-    "store/model/test_reference.py": ("test_the_scripts_do_what_the_reference_says",),
+    "store/model/test_reference.py": ("test_the_scripts_behave_like_the_reference_store",),
     "store/model/test_rules.py": ("test_a_rule_in_lua_says_the_same",),
     "lab/tests/simulate/test_experiments.py": (
         "test_every_plot_can_be_drawn",

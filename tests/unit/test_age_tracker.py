@@ -16,7 +16,7 @@ def test_the_age_of_a_thing_that_returns_begins_anew():
     assert ages == {"a": 0.0}
 
 
-def test_who_did_not_look_for_a_while_has_seen_nothing():
+def test_an_age_tracker_that_paused_forgets_all_ages():
     watch = AgeTracker(1.0)
     watch.look(10.0, ["a"])
     assert watch.look(11.0, ["a"]) == {"a": 1.0}

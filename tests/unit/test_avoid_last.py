@@ -112,7 +112,7 @@ def test_a_publication_of_others_knows_no_last_node(any_store: Store) -> None:
     assert last_of(drive) == [("a", "")]
 
 
-def test_what_take_says_of_a_task_is_read() -> None:
+def test_the_reply_of_take_is_read_for_each_task() -> None:
     kind = Kind.of("work slots=1")
     assert Taken.of("a", "1@1", kind, "17 n1") == Taken("a", "1@1", kind, 17, "n1")
     assert Taken.of("a", "1@1", kind, "17") == Taken("a", "1@1", kind, 17)

@@ -33,7 +33,7 @@ def tell(core: Core, queues: list[Queue]) -> None:
         queue.answer(plan)
 
 
-def test_nothing_is_placed_in_a_partition_without_an_answer_until_its_next_turn_reads_it() -> None:
+def test_no_task_is_placed_in_a_silent_partition_until_the_next_turn_reads_the_partition() -> None:
     core, queues = spread()
     core.on_unread(0)
     assert core.view.free_count == 2

@@ -60,7 +60,7 @@ def test_a_kind_must_have_waited_for_a_while_by_the_time_that_its_node_needs() -
     assert booked(facts("n1"), ends={"n1": held("n1", 1, 1, 1, 1)}, waited_ms=LEAST_MS - 1) is None
 
 
-def test_a_node_whose_tasks_nobody_knows_is_not_booked() -> None:
+def test_a_node_with_tasks_of_unknown_run_times_is_not_booked() -> None:
     ends = {"n1": held("n1", 1, 1, 1, None), "n2": held("n2", 9000, 1, 1, 1)}
     assert booked(facts("n1"), facts("n2"), ends=ends) == ("n2", 9000)
     assert booked(facts("n1"), ends=ends) is None
@@ -315,7 +315,7 @@ def test_a_booking_of_a_kind_that_nobody_can_submit_is_none() -> None:
     assert read_booking("n1", Booking("n1", "big x", "t", NOW).text) is None
 
 
-def test_the_oldest_large_kinds_are_told() -> None:
+def test_the_core_finds_the_oldest_large_kinds() -> None:
     core = two_nodes(free=0)
     queue = Queue(core).add("small slots=1", 1)
     for number in range(MOST_LARGE + 8):

@@ -83,7 +83,9 @@ def test_a_note_says_when_the_trial_is():
         (SoftTimeLimitExceeded(), None),
     ],
 )
-def test_what_counts_as_a_failure_of_the_function(error: BaseException, failed: bool | None):
+def test_only_an_error_of_the_function_counts_as_a_failure(
+    error: BaseException, failed: bool | None
+):
     assert is_failure(error) is failed
 
 
@@ -179,7 +181,7 @@ def test_no_other_name_is_held_back_and_no_slot_rests(clock: Clock):
     assert node.holds(), "that others succeed here does not help"
 
 
-def test_one_task_that_fails_again_and_again_says_nothing_of_its_node(clock: Clock):
+def test_repeated_failures_of_a_single_task_do_not_hold_back_its_name(clock: Clock):
     node = Node(clock)
     for outcome in ("again", "again", "failed"):
         node.end(True, id="bad", outcome=outcome)

@@ -105,7 +105,7 @@ def test_each_option_of_tls_comes_back_as_it_was() -> None:
     )
 
 
-def test_what_broker_transport_options_say_of_each_connection_is_kept() -> None:
+def test_the_broker_transport_options_of_each_connection_are_kept() -> None:
     options = {
         "client_name": "proj",
         "health_check_interval": 7,

@@ -56,7 +56,7 @@ def test_an_unlisted_failure_runs_again_under_plain_celery():
     assert unknown(BOTH, KNOWN) == []
 
 
-def test_a_report_says_what_passed(tmp_path):
+def test_a_report_tells_passed_tests_from_failed_tests(tmp_path):
     (tmp_path / "junit.xml").write_text(REPORT)
     assert read(tmp_path / "junit.xml") == {
         "t/test_a.py::passed": True,

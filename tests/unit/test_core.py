@@ -221,7 +221,7 @@ def test_a_partition_that_is_read_meanwhile_does_not_free_what_is_reserved() -> 
     assert taken.isdisjoint(claim.slots for claim in core.plan().commit[0])
 
 
-def test_a_task_whose_seat_is_another_s_by_the_time_it_comes_gets_another() -> None:
+def test_a_task_whose_reserved_seat_was_lost_meanwhile_gets_another_seat() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 1)
     queue = waiting(core, 1)
@@ -436,7 +436,7 @@ def test_with_tasks_and_no_seat_each_partition_is_asked_once_a_gap_to_tell_of_a_
     assert core.plan().ask == {1}
 
 
-def test_turns_orders_and_asking_can_be_others() -> None:
+def test_another_policy_of_turns_order_and_asking_can_be_given() -> None:
     last_only = {Strategy.QUALITY: lambda known: [[p for p in known if p.number == 2]]}
     core = Core(
         "s1",
@@ -511,7 +511,7 @@ def test_a_task_is_placed_only_where_its_name_is_known() -> None:
     assert {claim.task: claim.node for claim in claims} == {"t0": "n2", "t1": "n1", "t2": "n2"}
 
 
-def test_nothing_is_placed_on_a_node_whose_names_are_not_read_yet() -> None:
+def test_no_task_is_placed_on_a_node_whose_names_are_unread() -> None:
     core = make(1)
     see(core, 0, [knowing("n1", OLD, 0)], 2)
     queue = names_wait(core, "old")

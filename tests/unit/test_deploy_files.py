@@ -167,7 +167,7 @@ def test_the_chart_of_the_page_has_a_deployment_for_each_role_and_class(chart, v
     assert service["spec"]["selector"] == deployments["demo-serve"]["selector"]["matchLabels"]
 
 
-def test_a_class_says_to_parsync_what_the_values_say(chart, values):
+def test_the_flags_of_a_worker_class_equal_the_chart_values(chart, values):
     found = rendered(chart, values)
     words = found["Deployment", "demo-worker-gpu"]["spec"]["template"]["spec"]["containers"][0][
         "args"

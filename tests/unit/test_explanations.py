@@ -290,7 +290,7 @@ def test_tasks_of_other_needs_count_if_they_come_first_on_its_nodes() -> None:
 
 
 @pytest.mark.parametrize("times", [learnt(), learnt(MIN_LEARNT_RUNS - 1, work=1000)])
-def test_without_enough_runs_of_a_name_it_says_that_the_start_is_not_known(
+def test_a_forecast_is_unknown_without_enough_runs_of_the_name(
     times: LearntTimes,
 ) -> None:
     assert starts(times) == "fewer than 10 runs of work are known"

@@ -21,7 +21,7 @@ def probe(path):
     ).returncode
 
 
-def test_only_a_new_renewal_renews_it(tmp_path):
+def test_only_a_new_renewal_renews_the_health_file(tmp_path):
     path = tmp_path / "health"
     health = HealthFile(path)
     assert probe(path) != 0, "there is none yet"

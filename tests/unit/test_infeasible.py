@@ -160,7 +160,7 @@ def test_a_device_amount_beyond_all_devices_is_named_with_the_largest_amount(
     assert says in explain_infeasible(needs, DEVICES)
 
 
-def test_a_node_that_protects_its_devices_says_who_may_come() -> None:
+def test_the_reason_for_a_node_that_protects_its_devices_names_the_admitted_tasks() -> None:
     protected = {"n1": DEVICES["n1"]}
     assert (
         "every node has devices (gpu) and takes only tasks that ask for some of them"

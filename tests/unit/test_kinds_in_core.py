@@ -77,7 +77,7 @@ def test_a_kind_that_ended_and_began_between_two_looks_gets_its_reason_again() -
     assert own_turn(core) == {f"work {MISSING}": why}
 
 
-def test_reasons_are_written_anew_by_who_becomes_their_writer() -> None:
+def test_a_new_writer_of_reasons_writes_all_reasons_anew() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)
     change(core, f"work {MISSING}", "1 5 5")
@@ -142,7 +142,7 @@ def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_ti
     assert len(takes(core.plan())) == 4 * GROUPS_AT_ONCE
 
 
-def test_one_urgent_task_does_not_carry_others_of_its_kind_past_more_urgent_ones() -> None:
+def test_an_urgent_task_does_not_carry_its_kind_past_more_urgent_kinds() -> None:
     core = make()
     see(core, 0, [node("n", 20)], 20)
     # one task of priority 9, two hundred of priority 0

@@ -83,7 +83,7 @@ def test_a_message_is_what_celery_publishes(app, args, kwargs, options):
 
 
 @pytest.mark.parametrize(("args", "kwargs"), ARGUMENTS)
-def test_a_worker_reads_it(app, channel, args, kwargs):
+def test_a_worker_reads_the_message_that_was_made(app, channel, args, kwargs):
     message = Message(open_envelope(make_message("t.add", args, kwargs, "id-1")), channel=channel)
     got_args, got_kwargs, embed = message.payload
     assert json.loads(json.dumps(list(args), default=str)) == json.loads(

@@ -99,7 +99,7 @@ def new_app(**options: Any) -> Any:
         ("unit.plain", {}, None, None),
     ],
 )
-def test_options_of_the_call_come_before_those_of_an_earlier_attempt_and_these_before_the_tasks_own(
+def test_call_options_override_options_of_an_earlier_attempt_which_override_task_options(
     name: str, carried: Any, call: Any, options: Any
 ) -> None:
     app = new_app()
@@ -240,7 +240,7 @@ def test_an_option_that_is_nearly_parsync_is_warned_of_and_passed_on(name: str) 
 @pytest.mark.parametrize(
     "name", ["is_async", "sync", "asynchronous", "parse", "resources", "slots"]
 )
-def test_an_attribute_of_ones_own_is_no_misspelt_parsync(name: str) -> None:
+def test_an_attribute_that_resembles_parsync_is_accepted(name: str) -> None:
     app = new_app()
     Parsync(app)
     with warnings.catch_warnings():

@@ -95,7 +95,7 @@ def test_a_missing_library_is_named_with_its_user(write: Write):
 
 
 @pytest.mark.parametrize("field", HEADER_FIELDS)
-def test_a_header_says_everything(field: str):
+def test_a_header_without_one_of_its_fields_is_refused(field: str):
     text = "-- verb: does it.\n" + HEAD.replace(f"-- {field}: x\n", "")
     with pytest.raises(BrokenContract, match=f"verb.lua says nothing of {field}"):
         Header("verb", text)

@@ -97,7 +97,7 @@ def test_a_bad_value_is_refused_in_one_sentence(flags, says):
     assert "\n" not in str(caught.value)
 
 
-def test_a_refusal_says_where_the_value_was_said(monkeypatch, tmp_path):
+def test_a_refusal_names_the_source_of_the_value(monkeypatch, tmp_path):
     (tmp_path / "parsync.toml").write_text("lease_s = 0\n")
     monkeypatch.setenv("PARSYNC_PARTITIONS", "x")
     with pytest.raises(InvalidInput) as caught:

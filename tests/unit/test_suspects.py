@@ -89,7 +89,7 @@ def test_a_node_is_suspect_too_if_its_unstarted_tasks_come_in_sequence(rounds: R
     assert rounds.state == "suspect"
 
 
-def test_a_start_in_between_clears_it(rounds: Rounds) -> None:
+def test_a_start_in_between_clears_the_suspicion(rounds: Rounds) -> None:
     for _ in range(TASKS_TO_SUSPECT):
         rounds.place("a")
         rounds.go(1.5 * LEASE_S)

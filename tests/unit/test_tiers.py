@@ -58,7 +58,7 @@ def test_each_name_is_a_test(tier):
     assert not missing
 
 
-def test_what_uses_the_shared_stack_runs_on_a_redis_cluster_too():
+def test_tests_of_the_shared_stack_also_run_on_a_redis_cluster():
     shared = {file for file, text in texts().items() if "new_rig" in text} - NO_STACK
     missing = [file for file in sorted(shared) if not is_on_redis_cluster(file)]
     assert missing == [], "add it to ON_REDIS_CLUSTER"

@@ -75,7 +75,7 @@ GLANCE = Glance(
 
 
 @pytest.mark.parametrize("height", [16, 24, 50])
-def test_it_fits_the_window_and_shows_the_worst_first(height):
+def test_top_fits_the_window_and_shows_the_worst_first(height):
     lines = page_lines(GLANCE, "", 0.0, "studio", 80, height)
     assert len(lines) < height
     assert max(map(len, lines)) <= 80

@@ -26,7 +26,7 @@ def test_slots_are_taken_before_waiting_seats() -> None:
     assert sorted(claims_of(waiting(core, 2).turn())) == ["one/0", "other/0"]
 
 
-def test_what_finds_no_slot_takes_waiting_seats() -> None:
+def test_a_task_without_a_slot_takes_a_waiting_seat() -> None:
     core = make()
     see(core, [ONE, OTHER], "01101")
     assert sorted(claims_of(waiting(core, 9).turn())) == ["one/1", "one/2", "other/0"]

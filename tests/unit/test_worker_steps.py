@@ -32,7 +32,7 @@ from parsync_redis.worker.scheduler_child import SchedulerBeside
 LOADER = "parsync_redis.loader:Loader"
 
 
-def test_what_watches_starts_after_the_pool_and_the_node() -> None:
+def test_the_watching_step_starts_after_the_pool_and_the_node() -> None:
     """Celery orders steps by what each requires, and else at random."""
     app = Celery("steps", set_as_current=False)
     Parsync(app, url="redis://127.0.0.1:1/0")
@@ -176,7 +176,7 @@ def test_tasks_that_a_rule_places_are_named_as_well(
     assert not {"marked.not", "plain"} & named
 
 
-def test_what_the_code_says_takes_the_place_of_the_loaders_parsync() -> None:
+def test_the_parsync_of_the_code_replaces_the_parsync_of_the_loader() -> None:
     app = Celery("both", loader=LOADER, broker="redis://127.0.0.1:1/0", set_as_current=False)
     assert app.conf.task_default_queue == "celery"  # the loader is there
     assert app.parsync.of_loader

@@ -35,7 +35,7 @@ def test_the_glossary_stays_short():
     assert len(ROWS) <= 110, "fold a word that is a part of another word into its row, in italics"
 
 
-def test_what_a_row_names_exists():
+def test_each_name_in_a_glossary_row_exists():
     found = {word: re.findall(r"`([^`]+)`", where) for word, _, where in ROWS}
     none_wrong(
         "a row has a meaning and names code",

@@ -179,7 +179,7 @@ def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(
     assert not core.queue.barred.bookings
 
 
-def test_schedulers_and_people_are_told_which_names_a_node_holds_back(drive: Driver) -> None:
+def test_schedulers_and_people_learn_which_names_a_node_holds_back(drive: Driver) -> None:
     drive.run(
         drive.commands.configure({"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10000})
     )

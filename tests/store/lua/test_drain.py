@@ -76,7 +76,7 @@ def test_a_suspect_takes_no_claims_and_keeps_its_lease(drive: Driver):
 
 
 @pytest.mark.parametrize("word", ["drain", "undrain", "leaving"])
-def test_what_an_operator_or_the_node_says_goes_over_a_suspicion(drive: Driver, word: str):
+def test_an_order_of_an_operator_or_the_node_replaces_a_suspicion(drive: Driver, word: str):
     drive.node("n1")
     put(drive, "suspect", "why")
     state, drain = put(drive, word)[1:]
@@ -106,7 +106,7 @@ def test_trust_leaves_a_drain_alone(drive: Driver):
     assert drive.unchanged_by(drive.commands.set_node(0, "n1", "trust")) == ["ok", "up", "1"]
 
 
-def test_the_note_of_a_node_goes_with_it(drive: Driver):
+def test_the_note_of_a_node_is_deleted_with_the_node(drive: Driver):
     drive.node("n1")
     put(drive, "drain", TEN_MINUTES)
     drive.lose("n1")

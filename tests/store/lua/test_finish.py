@@ -78,7 +78,7 @@ def test_lost_starts_do_not_count_after_a_run_that_wants_another(drive: Driver):
 
 # again: a run that does not know that its retry is there
 @pytest.mark.parametrize("outcome", ["failed", "again"])
-def test_what_comes_next_may_be_delayed(drive: Driver, outcome: str):
+def test_a_successor_may_be_delayed(drive: Driver, outcome: str):
     place = drive.bring(StoredState.RUNNING)
     drive.submit("a", delay_ms=NEVER_MS, message=b"next", after=place.attempt)
     assert drive.finish(place, outcome) == "again"

@@ -20,7 +20,7 @@ def times(*runs_ms: float) -> RunTimes:
     return found
 
 
-def test_what_two_nodes_learnt_adds_up(drive: Driver):
+def test_the_run_times_learnt_by_two_nodes_add_up(drive: Driver):
     drive.run(drive.commands.learn_times({"work": times(1, 2, 4), "other": times(100)}))
     assert drive.run(drive.commands.learn_times({"work": times(3)})) == 2
     both = times(1, 2, 4, 3)

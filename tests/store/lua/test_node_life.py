@@ -215,7 +215,7 @@ def test_a_node_whose_pool_shrank_gets_no_claims_for_the_slots_that_are_gone(dri
     assert (drive.bits(), drive.hash("left")) == ("11101100", {"n1": "gpu=2"})
 
 
-def test_what_runs_behind_the_slots_has_the_processes_of_slots(drive: Driver):
+def test_runs_behind_the_slots_occupy_the_processes_of_slots(drive: Driver):
     """Otherwise a task would start on a free slot, and wait for a process of the full pool as a running task."""
     drive.node("n1", 6)
     places = {slot: drive.held(f"t{slot}", f"1@{slot}", slots=(slot,)) for slot in (1, 4, 5)}
@@ -241,7 +241,7 @@ def test_a_task_of_several_slots_has_one_process(drive: Driver):
     assert drive.bits() == "10000000", "one runs on a pool of two"
 
 
-def test_slots_are_shut_as_long_as_what_runs_behind_them_and_no_waiting_seats_open_there(
+def test_slots_and_waiting_seats_stay_shut_during_the_runs_behind_the_slots(
     drive: Driver,
 ):
     drive.node("n1", 3)
@@ -258,7 +258,7 @@ def test_slots_are_shut_as_long_as_what_runs_behind_them_and_no_waiting_seats_op
     assert drive.bits() == "00000000"
 
 
-def test_what_runs_behind_the_slots_leaves_no_room_in_a_forecast(drive: Driver):
+def test_runs_behind_the_slots_leave_no_room_in_a_forecast(drive: Driver):
     drive.node("n1", 4)
     drive.held("a", slots=(2,))
     drive.held("b", slots=(3,))

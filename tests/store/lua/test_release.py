@@ -144,7 +144,7 @@ def change(drive: Driver, word: str, note: str = "") -> Callable[[], object]:
         (("leaving", ""), ("offer", "1.0 slots=2"), 2),
     ],
 )
-def test_who_waits_hears_of_slots_that_a_change_of_a_node_opens(
+def test_a_waiting_scheduler_is_woken_when_a_change_of_a_node_opens_slots(
     drive: Driver, closing: tuple[str, str], opening: tuple[str, str], free: int
 ):
     drive.node("n1", 2)
@@ -157,7 +157,7 @@ def test_who_waits_hears_of_slots_that_a_change_of_a_node_opens(
     assert "waiters" not in drive.hash("meta")
 
 
-def test_who_waits_hears_of_a_new_node_and_of_seats_and_not_of_a_node_that_comes_back_smaller(
+def test_a_waiting_scheduler_is_woken_by_a_new_node_or_seats_but_not_by_a_node_back_with_fewer_slots(
     drive: Driver,
 ):
     drive.node("n1", 2)

@@ -187,7 +187,7 @@ def test_a_list_of_dead_tasks_of_another_type_is_made_anew_by_the_leader(drive: 
     assert drive.state("a") == "pending"
 
 
-def test_expiries_of_another_type_are_deleted_and_what_has_expired_ends_when_it_is_taken(
+def test_expiries_of_a_wrong_type_are_deleted_and_expired_tasks_end_when_taken(
     drive: Driver,
 ) -> None:
     drive.submit("a", expiry_ms=-1)

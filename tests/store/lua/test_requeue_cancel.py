@@ -56,7 +56,7 @@ def test_place_fenced_requeue(drive: Driver, state: StoredState, other: dict[str
 
 
 @pytest.mark.parametrize("state", [s for s in StoredState if s not in HELD])
-def test_requeue_touches_only_what_is_on_its_way(drive: Driver, state: StoredState):
+def test_requeue_changes_no_task_that_has_no_place(drive: Driver, state: StoredState):
     place = drive.bring(state)
     if state == StoredState.PENDING:
         drive.take()

@@ -185,7 +185,7 @@ def test_the_leader_raises_the_numbers_of_all_shards_to_one_level(drive: Driver)
 
 
 @pytest.mark.unaudited
-def test_a_damaged_number_of_submissions_lifts_no_other_shard_and_is_told(drive: Driver):
+def test_a_damaged_number_of_submissions_changes_no_other_shard_and_is_reported(drive: Driver):
     drive.submit("t0")
     first, second, *_ = drive.keys.queues("meta")
     drive.store.client.hset(first, "submitted", 999_999_999_000)

@@ -31,13 +31,13 @@ def test_a_submitted_task_is_pending_with_its_message(drive: Driver):
     assert drive.message("a") == b"\x00\xff{}"
 
 
-def test_an_id_is_one_task_however_often_it_is_submitted(drive: Driver):
+def test_repeated_submits_of_the_same_id_make_a_single_task(drive: Driver):
     drive.submit("a", message=b"first")
     again = drive.commands.submit([Submission("a", "other", b"second")])
     assert drive.unchanged_by(again) == ["exists"]
 
 
-def test_an_id_twice_in_one_call_is_one_task(drive: Driver):
+def test_the_same_id_twice_in_a_call_makes_a_single_task(drive: Driver):
     twice = [Submission("a", "work", b"1"), Submission("a", "work", b"2")]
     assert drive.run(drive.commands.submit(twice)) == ["submitted", "exists"]
     assert drive.index("pending") == ["a"]
@@ -350,7 +350,7 @@ def test_a_chain_does_not_go_on_where_its_last_step_was_cancelled(drive: Driver)
     assert drive.submit("a", message=b"published by hand", publication="c7") == "submitted"
 
 
-def test_a_new_life_that_no_node_could_hold_leaves_the_old_one(drive: Driver):
+def test_an_infeasible_new_life_keeps_the_old_record(drive: Driver):
     drive.bring(StoredState.DEAD)
     drive.offer("n1", "slots=2", "work")
     refused = Submission("a", "work", b"", TaskOptions.of({"slots": 9}), publication="c1")

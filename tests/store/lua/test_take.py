@@ -244,11 +244,11 @@ def test_a_scheduler_that_takes_nothing_enters_the_waiting_list_once_and_keeps_i
     assert drive.unchanged_by(drive.commands.take("s2", waits="wait")).tasks == []
 
 
-def test_who_does_not_want_to_wait_changes_nothing(drive: Driver):
+def test_a_take_that_does_not_wait_changes_nothing(drive: Driver):
     assert drive.unchanged_by(drive.commands.take("s1")).tasks == []
 
 
-def test_who_is_told_of_changes_waits_for_the_next(drive: Driver):
+def test_a_scheduler_told_of_changes_waits_for_the_next_change(drive: Driver):
     drive.submit("a")
     took = drive.run(drive.commands.take("s1", waits="wait"))
     assert (took.tasks, took.changes) == ([], [("work slots=1", "1 9000000000001 9000000000001")])
@@ -281,7 +281,7 @@ def test_a_take_may_wake_another_scheduler_but_never_its_own(drive: Driver):
     assert waiters(drive) == "", "s2 was passed over, and will ask anew"
 
 
-def test_who_gives_back_wakes_nobody(drive: Driver):
+def test_a_scheduler_that_gives_back_tasks_wakes_no_scheduler(drive: Driver):
     drive.taken("a")
     drive.wait("s2")
     assert (
@@ -292,7 +292,7 @@ def test_who_gives_back_wakes_nobody(drive: Driver):
     )
 
 
-def test_the_dead_among_those_who_wait_cost_a_wake_up_little_and_leave(drive: Driver):
+def test_wake_ups_remove_dead_schedulers_from_the_waiting_list(drive: Driver):
     dead = [f"dead-{number:03d}" for number in range(40)]
     drive.wait("s1", *dead[:15])
     drive.wait("s1")

@@ -245,7 +245,7 @@ def test_a_delayed_task_is_sound(drive: Driver):
 @pytest.mark.dealt
 @pytest.mark.parametrize("state", [state for state in StoredState if state != StoredState.PENDING])
 @pytest.mark.parametrize("index", ["pending", "later", "dead"])
-def test_a_task_that_is_listed_once_too_often_stays_what_it_is(
+def test_a_task_in_an_additional_list_keeps_its_state(
     drive: Driver, state: StoredState, index: str
 ):
     if state == StoredState.DEAD == index:

@@ -117,7 +117,7 @@ def test_many_nodes_checked_at_once_fit_like_each_checked_alone(
     assert Offers(nodes).fitting(needs, None).tolist() == [fits(offer, needs) for offer in offers]
 
 
-def test_what_fits_for_the_view_fits_for_the_scripts(every_store: list[Store]):
+def test_the_view_and_the_scripts_agree_on_which_nodes_fit(every_store: list[Store]):
     clients: list[Any] = [store.client for store in every_store]
 
     @settings(max_examples=300)

@@ -65,7 +65,7 @@ def test_names_are_read_as_they_were_written() -> None:
     assert read_named_times("") == read_named_times("odd") == {}
 
 
-def test_the_most_used_names_have_histograms_and_the_others_one_together() -> None:
+def test_the_most_used_names_have_their_own_histograms_and_all_other_names_share_one() -> None:
     times = NamedTimes()
     for number in range(TOP_NAMES + 10):
         for _ in range(1 + number):

@@ -429,7 +429,9 @@ STEPS = int(os.environ.get("PARSYNC_TEST_STEPS", "50"))
 
 @pytest.mark.unaudited  # see SideBySide.teardown
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: str, shards: int):
+def test_the_scripts_behave_like_the_reference_store(
+    any_store: Store, server_kind: str, shards: int
+):
     any_store.keys.shards = shards
     """The examples are the same on each server; so most of them run on the first one."""
     examples = (

@@ -172,7 +172,7 @@ def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> Non
     assert REPO not in Path(module).parents
 
 
-def test_who_lacks_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -> None:
+def test_a_user_without_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -> None:
     lines = (
         "import parsync_redis as p\ntry:\n    p.AsyncParsyncClient\nexcept p.InvalidInput as "
         "error:\n    print(error)"

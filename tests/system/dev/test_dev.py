@@ -52,7 +52,7 @@ def dev(folder: Path, *words: str) -> Process:
 
 
 @pytest.mark.serial
-def test_the_last_word_is_true_and_a_process_that_ends_is_told(tmp_path):
+def test_the_last_line_is_true_and_an_ended_process_is_reported(tmp_path):
     words = [
         "-A",
         "proj",

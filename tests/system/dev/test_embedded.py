@@ -67,7 +67,7 @@ def test_a_server_that_has_an_allocator_keeps_it():
 
 @needs_wheel
 @pytest.mark.usefixtures("jemalloc")
-def test_what_the_user_preloads_stays(monkeypatch):
+def test_a_server_keeps_the_preload_of_the_user(monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "")
     with EmbeddedServer(find_wheel()) as server:
         assert server.preloaded is None

@@ -183,7 +183,7 @@ def test_eager(parsync_eager): ...
 """
 
 
-def test_who_names_no_app_is_told_how(pytester):
+def test_a_user_who_names_no_app_is_told_how(pytester):
     done = project(pytester, "[pytest]\n", "", test_it=NO_APP)
     done.assert_outcomes(errors=2)
     done.stdout.fnmatch_lines(

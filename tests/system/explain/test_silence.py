@@ -134,7 +134,7 @@ def test_all_nodes_drained(rig: Rig, caplog):
     rig.until_state(id, TaskState.SUCCEEDED)
 
 
-def test_who_holds_what_a_task_waits_for(rig: Rig):
+def test_explain_names_the_holder_of_the_amounts_that_a_task_waits_for(rig: Rig):
     held = [rig.client.submit("tests.kit.apps.marks.gated", [key]) for key in ("a", "b")]
     for id in held:
         rig.until_state(id, TaskState.RUNNING)

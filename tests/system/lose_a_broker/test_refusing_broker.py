@@ -197,7 +197,7 @@ def announce_too_late(store: Store, app: Celery, owed: Owed) -> None:
     app.backend.mark_as_failure = tell
 
 
-def test_who_waits_for_a_result_that_was_not_stored_gets_an_error_when_the_backend_is_back(
+def test_a_caller_waiting_for_an_unstored_result_gets_an_error_when_the_backend_is_back(
     store: Store, ended: Celery
 ) -> None:
     owed: Owed = deque()

@@ -265,7 +265,7 @@ def bare(rig: Rig, folder: Path) -> Iterator[Path]:
     rig.stack.terminate("bare")
 
 
-def test_nothing_is_started_while_the_folder_of_locks_is_gone_and_cannot_be_made(
+def test_no_run_starts_while_the_folder_of_locks_is_missing_and_cannot_be_created(
     rig: Rig, folder: Path, bare: Path
 ) -> None:
     shutil.rmtree(bare)

@@ -74,7 +74,7 @@ def test_a_task_that_holds_the_interpreter_for_longer_than_the_lease_succeeds_at
     rig.stack.terminate(pool)
 
 
-def test_what_waits_at_a_waiting_seat_behind_a_task_that_holds_the_interpreter_goes_back(
+def test_a_task_at_a_waiting_seat_goes_back_while_the_running_task_holds_the_interpreter(
     rig: Rig, folder: Path
 ) -> None:
     start(rig, "seats", 1, "solo")

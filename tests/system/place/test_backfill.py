@@ -55,7 +55,7 @@ def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
             yield url, client
 
 
-def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(
+def test_a_large_task_runs_although_small_tasks_never_leave_the_node_empty(
     stacked: tuple[str, ParsyncClient],
 ) -> None:
     url, client = stacked

@@ -259,7 +259,7 @@ def test_only_a_small_pool_that_runs_its_slots_has_waiting_seats() -> None:
 
 
 @pytest.mark.one_server(0)
-def test_results_are_told_though_run_times_cannot_be_written(
+def test_results_are_reported_though_run_times_cannot_be_written(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []

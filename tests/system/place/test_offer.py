@@ -219,7 +219,7 @@ def test_a_change_of_the_pool_is_no_damage_of_the_record(
     assert CORRECTED not in caplog.messages
 
 
-def test_a_damaged_offer_is_corrected_and_told(
+def test_a_damaged_offer_is_corrected_and_reported(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker.register()

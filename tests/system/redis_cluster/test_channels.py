@@ -134,7 +134,7 @@ def test_a_channel_is_heard_at_the_replica_that_took_over(
     assert ["freed", "0", "1", "1"] in hear_until(listener, ["freed", "0", "1", "4"], say)
 
 
-def test_a_cut_on_one_server_is_told_as_what_may_be_missed_and_leaves_the_others(
+def test_a_cut_on_one_server_reports_its_possibly_missed_messages_and_keeps_other_channels(
     cluster: EmbeddedCluster, spread: Store, listener: Listener
 ):
     home = {p: cluster.primary_of(spread.keys.frees(p)) for p in range(PARTITIONS)}

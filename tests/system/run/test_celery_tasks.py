@@ -265,7 +265,7 @@ def test_a_task_whose_process_is_killed_runs_again(rig: Rig) -> None:
     assert (status.attempt, status.starts) == (2, 2)
 
 
-def test_a_task_that_kills_its_process_as_often_as_it_may_start_is_dead_and_its_result_says_so(
+def test_a_task_that_kills_its_process_at_every_allowed_start_is_dead_with_an_error_result(
     rig: Rig,
 ) -> None:
     result = on_fork(rig, rig.tasks.dies, "always", 99)

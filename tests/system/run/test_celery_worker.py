@@ -429,7 +429,7 @@ REFUSED = [
 ]
 
 
-def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig: Rig) -> None:
+def test_a_worker_that_cannot_be_a_node_prints_one_line_and_exits_with_2(rig: Rig) -> None:
     command = [sys.executable, "-m", "celery", "-A", APP, "worker", "-P", "solo"]
     base = {**os.environ, "PARSYNC_CLUSTER": CLUSTER, "CELERY_BROKER_URL": rig.broker}
     base["PARSYNC_URL"] = rig.url

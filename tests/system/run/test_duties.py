@@ -140,7 +140,7 @@ def test_the_reporter_goes_on_if_it_cannot_read_which_process_lives_in_a_slot(
 @pytest.mark.parametrize(
     "name", ["parsync-report", "parsync-renew", "parsync-tend", "parsync-seats"]
 )
-def test_a_worker_ends_if_one_of_its_threads_does(
+def test_a_worker_ends_if_a_thread_of_its_agent_ends(
     agent: Agent, worker: Worker, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     again = agent.store.with_own_connections

@@ -282,7 +282,7 @@ def test_a_refused_task_leaves_its_slots_to_the_tasks_behind_it(node: Node) -> N
 
 
 @pytest.mark.parametrize("unwanted", ["cancelled", "recalled"])
-def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(
+def test_a_task_that_waits_for_its_hand_over_may_be_cancelled_or_recalled(
     node: Node, unwanted: str
 ) -> None:
     node.place("t0", "t1")

@@ -69,7 +69,7 @@ def node(store: Store) -> Iterator[Node]:
         joined(found.reporter)
 
 
-def test_a_run_whose_slot_stays_held_is_reported_though_nothing_can_follow_it(node: Node) -> None:
+def test_a_run_whose_slot_stays_held_is_reported_though_no_run_can_follow(node: Node) -> None:
     (held,) = node.bring("a", 0, "slots=1 gpu=1")
     (other,) = node.bring("b", 1)
     assert node.bring("c", 2) == [], "no slot is idle"
@@ -188,9 +188,7 @@ def test_a_task_that_waited_too_long_goes_back_though_the_seats_cannot_be_shut(
     assert waits.outcome == "recalled"
 
 
-def test_seats_are_shut_though_nobody_knows_whether_they_were_opened(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_seats_in_doubt_are_shut(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.drive.run(node.drive.commands.set_node(0, "n1", "ahead", 1, "0"))
     run = node.store.run
 
@@ -210,7 +208,7 @@ def test_seats_are_shut_though_nobody_knows_whether_they_were_opened(
     assert node.drive.bits() == "11000000"
 
 
-def test_a_shard_that_is_away_keeps_no_task_of_another_from_its_start(
+def test_an_absent_shard_does_not_delay_starts_of_tasks_of_other_shards(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [id_in_shard(shard, 2) for shard in (0, 1, 1)]

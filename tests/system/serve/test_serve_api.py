@@ -222,7 +222,7 @@ def test_a_script_gets_the_number_of_machines(serve, tmp_path):
     assert (done.returncode, "nothing changes" in done.stderr) == (1, True)
 
 
-def test_without_a_survey_the_api_says_so():
+def test_without_a_survey_the_api_answers_with_an_error():
     with serving("redis://127.0.0.1:1/0", "demo") as serve:
         status, found = serve.json(f"{V1}/nodes")
         assert (status, found["status"]) == (503, 503)

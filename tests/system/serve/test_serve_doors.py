@@ -176,7 +176,7 @@ def test_a_task_that_runs_is_asked_to_end(site):
     }
 
 
-def test_of_a_list_each_task_is_told(site):
+def test_a_submit_of_a_list_answers_for_each_task(site):
     tasks = [{"name": "shop.a", "id": f"shop:list-{at}"} for at in range(3)]
     status, found, _ = ask(site, "POST", body=[*tasks, {"name": "shop.b"}])
     assert (status, [one["state"] for one in found["tasks"]]) == (201, ["submitted"] * 4)
@@ -484,7 +484,7 @@ def operator(site):
     return visitor
 
 
-def test_a_wrong_field_of_a_drain_is_said(operator, site):
+def test_a_wrong_field_of_a_drain_is_named(operator, site):
     mark = operator.mark("/operator/drain?node=n1")
     status, body, _ = operator.ask("POST", "/operator/drain", mark=mark, node="n1", deadline="soon")
     assert (

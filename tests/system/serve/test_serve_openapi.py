@@ -199,7 +199,7 @@ def test_each_parameter_is_known_and_no_other(site):
             )
 
 
-def test_each_parameter_has_the_bounds_that_are_told(site):
+def test_each_parameter_has_the_documented_bounds(site):
     for path, params in queries(site.document):
         for one in params:
             name = one["name"]
@@ -371,7 +371,7 @@ def body_that_does_not_come(site):
     return answer
 
 
-def test_the_body_of_a_submit_is_as_told(site):
+def test_the_body_of_a_submit_matches_the_document(site):
     schema = site.document["paths"][TASKS]["post"]["requestBody"]["content"]["application/json"][
         "schema"
     ]

@@ -286,7 +286,7 @@ def test_waiting_in_vain_names_how_many_are_not_final(cluster):
         cluster.wait(ids, timeout=0.01)
 
 
-def test_a_cancel_says_what_it_did(cluster):
+def test_a_cancel_returns_its_outcome(cluster):
     id = cluster.submit("proj.add")
     assert cluster.cancel(id) == "cancelled"
     assert cluster.cancel(id) == "cancelled"
