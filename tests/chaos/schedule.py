@@ -213,8 +213,8 @@ def heal(player: Player) -> None:
             1, f"tasks never end: {waiting}; {ghost.state.nodes}; leases {ghost.state.leases}"
         )
     store = Store(world.client, CLUSTER, shards=player.schedule.shards)
-    found = audit(store)
-    ghost.check(not found, 3, "; ".join(found))
+    findings = audit(store)
+    ghost.check(not findings, 3, "; ".join(findings))
     damaged = entries(store)
     ghost.check(not damaged, 10, f"what scripts have written was taken for damage: {damaged}")
 

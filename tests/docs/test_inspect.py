@@ -38,11 +38,11 @@ def cluster(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("inspect")
     (folder / "proj.py").write_text(PROJ)
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "sink": lambda name, line: print(name, line),
         "env": {"PYTHONPATH": str(REPO)},
     }
-    with LocalStack("demo", cwd=folder, grace_s=3, **told) as stack:
+    with LocalStack("demo", cwd=folder, grace_s=3, **options) as stack:
         url = stack.server()
         with ParsyncClient.from_url(url, "demo") as client:
             bring_about(stack, client)

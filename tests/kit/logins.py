@@ -61,10 +61,10 @@ class Guarded:
         """Return the denials of each login, except of CLIENT SETINFO: redis-py tries it, and Redis
         7.0 does not have it.
         """
-        found = [
+        denied = [
             entry for admin in self.admins for entry in admin.execute_command("ACL", "LOG", 1000)
         ]
-        pairs = {(entry[b"username"].decode(), entry[b"object"].decode()) for entry in found}
+        pairs = {(entry[b"username"].decode(), entry[b"object"].decode()) for entry in denied}
         return sorted((who, what) for who, what in pairs if what != "client|setinfo")
 
     def dry_run(self, role: Role, *words: str) -> str:

@@ -102,9 +102,9 @@ class RabbitMQ:
         assert self._server is not None
         deadline = time.monotonic() + START_S
         while not self._answers():
-            said = (self.folder / "output").read_text(errors="replace")[-800:]
-            assert self._server.poll() is None, f"RabbitMQ has ended: {said}"
-            assert time.monotonic() < deadline, f"RabbitMQ did not start: {said}"
+            text = (self.folder / "output").read_text(errors="replace")[-800:]
+            assert self._server.poll() is None, f"RabbitMQ has ended: {text}"
+            assert time.monotonic() < deadline, f"RabbitMQ did not start: {text}"
             time.sleep(0.05)
 
     def _answers(self) -> bool:

@@ -105,10 +105,10 @@ class Rig:
 
     def node(self, name: str) -> NodeView:
         """Return a node as Redis has it; its state is '' if there is none."""
-        found = [node for node in self.client.nodes() if node.name == name]
+        nodes = [node for node in self.client.nodes() if node.name == name]
         return (
-            found[0]
-            if found
+            nodes[0]
+            if nodes
             else NodeView(name, -1, cast("NodeState", ""), False, 0, 0.0, 0, 0, 0, {}, {}, {})
         )
 
@@ -204,8 +204,8 @@ class Rig:
 
     def marks(self, event: str = "", key: str = "") -> list[list[str]]:
         """Return the marks that tasks have left, [event, key, pid, time], in their order."""
-        found = [mark.decode().split() for mark in self.redis.lrange(self.tasks.MARKS, 0, -1)]
-        return [mark for mark in found if event in ("", mark[0]) and key in ("", mark[1])]
+        marks = [mark.decode().split() for mark in self.redis.lrange(self.tasks.MARKS, 0, -1)]
+        return [mark for mark in marks if event in ("", mark[0]) and key in ("", mark[1])]
 
     def counts(self, event: str) -> Counter[str]:
         """Return, by key, how many marks of this event there are."""

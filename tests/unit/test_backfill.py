@@ -323,11 +323,11 @@ def test_the_core_finds_the_oldest_large_kinds() -> None:
     queue.add("one slots=1 gpu=1", 1, first=1)
     queue.tell()
     core.plan()
-    found = find_large(core.queue.blocked.strict, LeastAsked(10.0))
-    assert [one.first for one in found] == sorted(
+    large = find_large(core.queue.blocked.strict, LeastAsked(10.0))
+    assert [one.first for one in large] == sorted(
         1000 - number for number in range(MOST_LARGE + 8)
     )[:MOST_LARGE]
-    assert {one.kind.split()[1] for one in found} == {"slots=3"}
+    assert {one.kind.split()[1] for one in large} == {"slots=3"}
 
 
 # -- answers of commit -----------------------------------------------------------------------------

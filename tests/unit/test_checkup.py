@@ -211,8 +211,8 @@ INFO = {"connected_slaves": 1, "slave0": REPLICA, "master_repl_offset": 1000}
     ],
 )
 def test_each_defect_of_a_primary_has_a_fix(info, settings, says):
-    found = list(primary_checks.judge_primary("h1:6379", info, settings))
-    assert [(check.level, says in check.text, bool(check.repair)) for check in found] == (
+    checks = list(primary_checks.judge_primary("h1:6379", info, settings))
+    assert [(check.level, says in check.text, bool(check.repair)) for check in checks] == (
         [("warn", True, True)] if says else []
     )
 

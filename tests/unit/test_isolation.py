@@ -90,8 +90,8 @@ def test_nodes_clusters_and_servers_have_files_of_their_own(tmp_path: Path) -> N
     ]
     files = [lock_file(tmp_path, *name) for name in names]
     assert len(set(files)) == 4
-    held = [open_locks(file, (0,)) for file in files]
-    for descriptor in held:
+    descriptors = [open_locks(file, (0,)) for file in files]
+    for descriptor in descriptors:
         os.close(descriptor)
 
 

@@ -250,5 +250,5 @@ def test_whether_a_result_is_stored_is_for_the_task_to_say_where_it_runs_unless_
             open_envelope(make_message("a", (), {}, "x", **options))["headers"]["ignore_result"]
             is None
         )
-        told = make_message("a", (), {}, "x", ignore_result=True, **options)
-        assert open_envelope(told)["headers"]["ignore_result"] is True
+        message = make_message("a", (), {}, "x", ignore_result=True, **options)
+        assert open_envelope(message)["headers"]["ignore_result"] is True

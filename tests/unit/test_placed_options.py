@@ -145,9 +145,9 @@ def test_a_task_whose_route_cannot_be_found_without_arguments_declares_no_queue(
     parsync = Parsync(app)
     for _ in range(2):
         assert parsync.options.known_tasks().declared["unit.placed"] == {"slots": 2, "priority": 1}
-    said = [record.getMessage() for record in caplog.records if "route" in record.getMessage()]
-    assert len(said) == 1
-    assert said[0].startswith("task unit.placed has no queue when it is submitted by name only")
+    messages = [record.getMessage() for record in caplog.records if "route" in record.getMessage()]
+    assert len(messages) == 1
+    assert messages[0].startswith("task unit.placed has no queue when it is submitted by name only")
 
 
 class Batch(Task):  # type: ignore[misc,unused-ignore]

@@ -171,9 +171,9 @@ def test_the_reason_names_the_freest_device_and_its_free_amount(
         Holder("n1", "t2", {"mem": 1}),
         Holder("n2", "t3", {"gpu@0": 1}),
     ]
-    found = explain_waiting(parse_needs(f"slots=1 {asks}"), [full], holders)
+    reason = explain_waiting(parse_needs(f"slots=1 {asks}"), [full], holders)
     assert (
-        found == f"only node n1 fits: it is short of gpu: the task needs {why} until task t1 ends"
+        reason == f"only node n1 fits: it is short of gpu: the task needs {why} until task t1 ends"
     )
 
 

@@ -138,8 +138,8 @@ def test_a_setting_that_is_unset_or_equal_is_no_difference():
 
 
 def test_each_difference_from_the_running_cluster_is_named():
-    asked = Settings.load(partitions=16, gap_s=0.25, lease_s=10)
-    assert find_differences(RUNNING, asked) == [
+    settings = Settings.load(partitions=16, gap_s=0.25, lease_s=10)
+    assert find_differences(RUNNING, settings) == [
         "partitions=8 (you asked for 16)",
         "gap_s=0.5 (you asked for 0.25)",
     ]

@@ -181,9 +181,12 @@ def test_the_parsync_of_the_code_replaces_the_parsync_of_the_loader() -> None:
     assert app.conf.task_default_queue == "celery"  # the loader is there
     assert app.parsync.of_loader
     sender = app.amqp.send_task_message
-    mine = Parsync(app, url="redis://10.0.0.9:6379/3", cluster="mine")
-    assert app.parsync is mine
-    assert (mine.settings().url, mine.settings().cluster) == ("redis://10.0.0.9:6379/3", "mine")
+    parsync = Parsync(app, url="redis://10.0.0.9:6379/3", cluster="mine")
+    assert app.parsync is parsync
+    assert (parsync.settings().url, parsync.settings().cluster) == (
+        "redis://10.0.0.9:6379/3",
+        "mine",
+    )
     assert app.amqp.send_task_message is not sender
     assert type(app.amqp).parsync_of[2][1:] == ("redis://10.0.0.9:6379/3", "mine")
     assert pickle.loads(pickle.dumps(type(app.amqp))).parsync_of == type(app.amqp).parsync_of
@@ -195,6 +198,6 @@ def test_the_parsync_of_the_code_replaces_the_parsync_of_the_loader() -> None:
 
 def test_the_loader_leaves_alone_an_app_that_has_one() -> None:
     app = Celery("first", loader=LOADER, set_as_current=False)
-    mine = Parsync(app, url="redis://10.0.0.9:6379/3")
+    parsync = Parsync(app, url="redis://10.0.0.9:6379/3")
     assert app.conf.task_default_queue == "celery"
-    assert app.parsync is mine
+    assert app.parsync is parsync

@@ -97,13 +97,13 @@ def run(
     """
     logging.disable(logging.CRITICAL)
     result = Result()
-    found = entries(client, url)
-    names = [name for name, entry in found.items() for _ in range(entry.share)]
+    by_name = entries(client, url)
+    names = [name for name, entry in by_name.items() for _ in range(entry.share)]
     store: Any = client.store
     for number in range(cases):
         rng = Random(f"{seed} {number}")
         name = rng.choice(names)
-        entry = found[name]
+        entry = by_name[name]
         served = name.startswith(SERVED)
         case = entry.draw(rng)
         before = store.client.dbsize() if served else 0

@@ -84,9 +84,9 @@ case(
 def _query(c: Context) -> Any:
     result = c.t.gated.delay(c.key)
     c.begun(result)
-    found = ask(c, "query_task", [result.id])
+    answer = ask(c, "query_task", [result.id])
     c.open()
-    return found[result.id][0], entry([found[result.id][1]], result.id)
+    return answer[result.id][0], entry([answer[result.id][1]], result.id)
 
 
 @case("inspect.active", "a task that runs", short=True)

@@ -180,22 +180,22 @@ case(
 @case("ResultSet.add, remove, update, discard, clear", "the results in the set")
 def _(c: Context) -> Any:
     a, b, d = (c.t.add.delay(i, i) for i in range(3))
-    found = ResultSet([a], app=c.app)
-    found.add(b)
-    found.update([b, d])
-    found.remove(a)
-    found.discard(a)
-    values = found.get(timeout=c.s)
-    found.clear()
-    return values, len(found)
+    results = ResultSet([a], app=c.app)
+    results.add(b)
+    results.update([b, d])
+    results.remove(a)
+    results.discard(a)
+    values = results.get(timeout=c.s)
+    results.clear()
+    return values, len(results)
 
 
 @case("ResultSet.then", "the callback is called when all results are there")
 def _(c: Context) -> Any:
     seen: list[Any] = []
-    found = ResultSet([c.t.add.delay(1, 1), c.t.add.delay(2, 2)], app=c.app)
-    found.then(lambda done: seen.append(len(done)))
-    return found.get(timeout=c.s), seen
+    results = ResultSet([c.t.add.delay(1, 1), c.t.add.delay(2, 2)], app=c.app)
+    results.then(lambda done: seen.append(len(done)))
+    return results.get(timeout=c.s), seen
 
 
 case(

@@ -329,11 +329,11 @@ def test_an_application_of_uvicorn_submits(rig: Rig) -> None:
     words = ["--host", "127.0.0.1", "--port", str(port), "tests.parity.works_with.web:asgi"]
     rig.start("uvicorn", sys.executable, "-m", "uvicorn", *words)
     try:
-        found = answers(rig, f"http://127.0.0.1:{port}/", 8)
+        replies = answers(rig, f"http://127.0.0.1:{port}/", 8)
     finally:
         rig.stack.terminate("uvicorn")
-    assert {answer.state for answer in found} == {"succeeded"}
-    assert [rig.value(answer.id) for answer in found] == [3] * 8
+    assert {answer.state for answer in replies} == {"succeeded"}
+    assert [rig.value(answer.id) for answer in replies] == [3] * 8
 
 
 def test_celery_multi_starts_and_stops_nodes(rig: Rig, tmp_path: Path) -> None:

@@ -424,8 +424,8 @@ def test_a_pickled_message_is_refused_unopened_and_the_worker_lives(site: Site, 
     with site.client() as client:
         bad = client.submit("tiles.render", [Bomb(opened)], serializer="pickle")
         good = client.submit("tiles.render", [5])
-        found = client.wait([bad, good], PATIENCE_S)
-    assert (found[bad].state, found[good].state) == ("failed", "succeeded")
+        states = client.wait([bad, good], PATIENCE_S)
+    assert (states[bad].state, states[good].state) == ("failed", "succeeded")
     assert not opened.exists()
     assert "n1" in site.stack.alive()
     assert "pickle" in site.lines()
@@ -461,8 +461,8 @@ def test_no_password_shows_in_lines_outputs_or_the_list_of_processes(site: Site)
         ("outputs", "\n".join(site.outputs)),
         ("processes", commands),
     ):
-        found = [line for line in text.splitlines() if "pw-" in line]
-        assert not found, f"{where}: {found[:5]}"
+        lines = [line for line in text.splitlines() if "pw-" in line]
+        assert not lines, f"{where}: {lines[:5]}"
 
 
 def cmdlines():

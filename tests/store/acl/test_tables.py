@@ -130,10 +130,10 @@ def test_the_operator_rights_of_serve_equal_what_their_scripts_use():
 
 def test_the_rights_of_serve_follow_its_flags():
     def rights(**flags):
-        found = grants(Role.SERVE, "c", RightsOptions(**flags))
+        granted = grants(Role.SERVE, "c", RightsOptions(**flags))
         return {
             (word, key)
-            for grant in found
+            for grant in granted
             for word in grant.commands
             for key in (*grant.keys, *grant.channels)
         }

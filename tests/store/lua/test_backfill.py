@@ -241,8 +241,8 @@ def test_the_leader_tells_with_its_ticks_that_nodes_are_booked(store: Store) -> 
     member.start()
     try:
         until(lambda: member.leads and member._work.booked, "the leader books n1 again")
-        said = drive.heard(lambda: member.tick(), drive.keys.tick)
-        assert any(text.endswith(b" booked") for _, text in said)
+        messages = drive.heard(lambda: member.tick(), drive.keys.tick)
+        assert any(text.endswith(b" booked") for _, text in messages)
     finally:
         member.stop()
         member.store.disconnect()

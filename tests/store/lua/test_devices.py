@@ -279,9 +279,9 @@ class Storm:
 
     def read(self, copy: PartitionCopy) -> None:
         nodes = self.store.nodes(0)
-        found = self.store.run(self.commands.read_partition(0))
-        copy.set_nodes(nodes.values(), found.epoch)
-        copy.set_free(found.bits or b"", found.left, found.version)
+        snapshot = self.store.run(self.commands.read_partition(0))
+        copy.set_nodes(nodes.values(), snapshot.epoch)
+        copy.set_free(snapshot.bits or b"", snapshot.left, snapshot.version)
 
     def claims(self, copy: PartitionCopy, tasks: list[Taken]) -> tuple[list[Claim], list[Taken]]:
         claims = []
@@ -397,10 +397,10 @@ def test_ten_thousand_tasks_with_kills_never_share_a_device_too_much_and_leak_no
     ]
     ids = [f"t{at}" for at in range(TASKS)]
     for at in range(0, TASKS, 500):
-        some = [
+        submissions = [
             Submission(id, "work", b"{}", storm.random.choice(options)) for id in ids[at : at + 500]
         ]
-        store.run(store.commands.submit(some))
+        store.run(store.commands.submit(submissions))
     turn = 0
     while storm.seen["ended"] < TASKS:
         turn += 1

@@ -136,8 +136,8 @@ def test_a_call_cancels_many_tasks_and_answers_for_each(drive: Driver) -> None:
     for id in "abc":
         drive.submit(id, {"slots": 2} if id == "c" else {})
     drive.submit("later", delay_ms=NEVER_MS)
-    told = drive.run(drive.commands.cancel(["c", "runs", "a", "gone", "a", "later"], "not wanted"))
-    assert told == [
+    words = drive.run(drive.commands.cancel(["c", "runs", "a", "gone", "a", "later"], "not wanted"))
+    assert words == [
         ("cancelled", ""),
         ("asked", ""),
         ("cancelled", ""),
@@ -315,8 +315,8 @@ def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(
         monkeypatch.setattr("parsync_redis.store.reads.tasks._IDS_PER_READ", page)
         monkeypatch.setattr("parsync_redis.store.reads.tasks._KINDS_PER_READ", kinds)
         for limit in (1, 2, 7, 39, 40, 99):
-            found = [task.id for task in list_tasks(store, {TaskState.WAITING}, limit)]
-            assert found == drive.index("pending")[:limit]
+            ids = [task.id for task in list_tasks(store, {TaskState.WAITING}, limit)]
+            assert ids == drive.index("pending")[:limit]
 
 
 def test_the_cost_of_a_list_of_waiting_tasks_is_bounded(
@@ -358,15 +358,15 @@ def test_the_cost_of_counting_the_tasks_ahead_of_a_task_is_bounded(
     drive.submit("c", name="work.c")
     drive.submit("last")
     monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_COMPARED", 7)
-    found = explain_task(store, "last")
-    assert (found.ahead, found.ahead_alike) == (1, 1), (
+    explanation = explain_task(store, "last")
+    assert (explanation.ahead, explanation.ahead_alike) == (1, 1), (
         "two kinds by three nodes, and one that the first node fits"
     )
     monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_COMPARED", 6)
-    found = explain_task(store, "last")
-    assert (found.ahead, found.ahead_alike, found.start) == (None, None, None)
-    assert found.no_forecast == NOT_COUNTED
-    print_explanation(found, verbose=False)
+    explanation = explain_task(store, "last")
+    assert (explanation.ahead, explanation.ahead_alike, explanation.start) == (None, None, None)
+    assert explanation.no_forecast == NOT_COUNTED
+    print_explanation(explanation, verbose=False)
     assert "waiting tasks before it: not counted\n" in capsys.readouterr().out
 
 
@@ -374,9 +374,9 @@ def test_a_list_with_few_matches_reads_a_limited_number_of_tasks_and_reports_the
     drive: Driver,
 ) -> None:
     many_ended(drive, 3000, "e")
-    found = list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
-    assert not found.tasks
-    looked = int(found.part.removesuffix(" tasks were looked at").replace(",", ""))
+    listing = list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
+    assert not listing.tasks
+    looked = int(listing.part.removesuffix(" tasks were looked at").replace(",", ""))
     assert 1500 <= looked < 3000
     assert not list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 10_000).part
 
@@ -406,8 +406,8 @@ def test_a_waiting_task_shows_the_reason_of_its_kind_and_other_tasks_their_own(
         "gone": "",
     }
     drive.run(drive.commands.set_reason([("work slots=1", "only node n1 fits: it is full")]))
-    found: Any = drive.store.statuses(["waits", "back", "late", "other"])
+    statuses: Any = drive.store.statuses(["waits", "back", "late", "other"])
     full = "only node n1 fits: it is full"
-    assert [task.why for task in found] == [full, full, "", ""], (
+    assert [task.why for task in statuses] == [full, full, "", ""], (
         "one that is not due does not wait for a node"
     )

@@ -264,10 +264,10 @@ def test_runs_behind_the_slots_leave_no_room_in_a_forecast(drive: Driver):
     drive.held("b", slots=(3,))
     resize(drive, 2)
     (state,) = live_nodes(0, *drive.store.pipe(reads_of(drive.store, 0))[1:])
-    held = [ExpectedEnd(holder, None) for holder in read_holders(drive.store, 0, [state.node])]
+    ends = [ExpectedEnd(holder, None) for holder in read_holders(drive.store, 0, [state.node])]
     facts = facts_of(state, "work", {})
     assert facts.free == 0
-    assert expected_start_ms(Resources.needed(1), [facts], held, 0) is None
+    assert expected_start_ms(Resources.needed(1), [facts], ends, 0) is None
 
 
 def test_a_node_whose_pool_grew_has_bits_for_its_slots_behind_those_of_other_nodes(drive: Driver):

@@ -122,8 +122,8 @@ def test_a_key_of_the_queue_is_made_anew(busy: Driver, kind: str, how: str, by: 
         passes(busy, janitor)
     else:
         dry = repair_all(busy.store, dry=True)
-        found = repair_all(busy.store)
-        assert bool(dry) == bool(found)
+        repairs = repair_all(busy.store)
+        assert bool(dry) == bool(repairs)
         assert repair_all(busy.store) == []
     sound(busy, **LOST.get(kind, {}))
 

@@ -356,8 +356,8 @@ def test_a_single_repair_clears_any_combination_of_damages(drive: Driver) -> Non
             client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")
         ]
         seen = are_consistent(*hashes)
-        told = repair_partition(drive.store, 0)
-        assert told or seen, "what the leader sees is damage"
+        repairs = repair_partition(drive.store, 0)
+        assert repairs or seen, "what the leader sees is damage"
         assert facts(drive) == []
         assert repair_partition(drive.store, 0) == 0
         assert are_consistent(

@@ -154,8 +154,8 @@ def test_lists_and_selections_are_of_all_shards(drive: Driver):
     drive.run(drive.commands.start(places))
     assert sorted(find_selected(drive.store, Selection("running"))) == sorted(IDS)
     drive.run(drive.commands.finish([(place, "failed", "") for place in places]))
-    found = find_purgeable(drive.store, "failed")
-    assert (len(found), purge_tasks(drive.store, found)) == (12, 12)
+    purgeable = find_purgeable(drive.store, "failed")
+    assert (len(purgeable), purge_tasks(drive.store, purgeable)) == (12, 12)
     assert purge_tasks(drive.store, find_purgeable(drive.store)) == 1
 
 
@@ -223,12 +223,12 @@ def test_a_task_in_a_shard_that_is_not_its_own_is_named_by_the_audit_with_the_re
     assert audit(drive.store) == []
     drive.keys.shards = 3
     moved = [id for id in IDS if shard_of(id, SHARDS) != shard_of(id, 3)]
-    found = audit(drive.store)
-    assert [any(f"task {id} is in shard q" in fact for fact in found) for id in IDS] == [
+    findings = audit(drive.store)
+    assert [any(f"task {id} is in shard q" in fact for fact in findings) for id in IDS] == [
         id in moved for id in IDS
     ]
     assert submit(drive, *moved) == ["submitted"] * len(moved)
-    for id, fact in zip(sorted(moved), sorted(found), strict=True):
+    for id, fact in zip(sorted(moved), sorted(findings), strict=True):
         assert "; submit it again (the same id is safe), then " in fact
         if shard_of(id, SHARDS) == 3:
             assert fact.endswith("delete the keys of q3, which no process uses")

@@ -488,17 +488,17 @@ def asked(drive: Driver) -> Explanation:
 def test_the_explanation_of_a_task_is_true_and_its_remedy_works(cluster: Driver, name: str) -> None:
     scene = SCENES[name]
     came = scene.come(cluster)
-    found = asked(cluster)
-    assert scene.why in found.why
-    assert scene.not_told not in found.why
-    assert scene.remedies in (None, tuple(found.remedies))
-    assert found.ahead == scene.ahead
-    assert found.outlook is scene.outlook
+    explanation = asked(cluster)
+    assert scene.why in explanation.why
+    assert scene.not_told not in explanation.why
+    assert scene.remedies in (None, tuple(explanation.remedies))
+    assert explanation.ahead == scene.ahead
+    assert explanation.outlook is scene.outlook
     if scene.do is not None:
         scene.do(cluster, came)
-        found = asked(cluster)
-        assert (found.outlook, found.remedies) == (Outlook.NOW, ()), found
-        assert "has room" in found.why
+        explanation = asked(cluster)
+        assert (explanation.outlook, explanation.remedies) == (Outlook.NOW, ()), explanation
+        assert "has room" in explanation.why
 
 
 def test_a_holder_that_has_ended_is_neither_named_nor_forecast(cluster: Driver) -> None:

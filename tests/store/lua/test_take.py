@@ -257,8 +257,8 @@ def test_a_scheduler_told_of_changes_waits_for_the_next_change(drive: Driver):
 
 def heard_by(drive: Driver, do: Callable[[], object], *names: str) -> list[str]:
     """Return which of these schedulers are woken, in turn, while something is done."""
-    said = drive.heard(do, *(f"{drive.keys.wakes()}:{name}" for name in names))
-    return [channel.rpartition(":")[2] for channel, _ in said]
+    messages = drive.heard(do, *(f"{drive.keys.wakes()}:{name}" for name in names))
+    return [channel.rpartition(":")[2] for channel, _ in messages]
 
 
 def test_a_newly_waiting_kind_wakes_one_scheduler_and_an_already_waiting_kind_wakes_none(

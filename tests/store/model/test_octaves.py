@@ -75,11 +75,11 @@ def test_the_most_used_names_have_their_own_histograms_and_all_other_names_share
     times.choose()
     times.add("n29", 1)
     times.add("n00", 1)
-    found = times.by_name()
-    assert sorted(found.keys() - {OTHER_NAMES}) == [f"n{number}" for number in range(10, 30)]
-    assert found["n29"] == histogram(1), "what came before it was chosen is in the others"
-    assert found["n15"] == before["n15"], "one that stays goes on"
-    assert found[OTHER_NAMES].count == before[OTHER_NAMES].count + 1
+    by_name = times.by_name()
+    assert sorted(by_name.keys() - {OTHER_NAMES}) == [f"n{number}" for number in range(10, 30)]
+    assert by_name["n29"] == histogram(1), "what came before it was chosen is in the others"
+    assert by_name["n15"] == before["n15"], "one that stays goes on"
+    assert by_name[OTHER_NAMES].count == before[OTHER_NAMES].count + 1
 
 
 def test_many_names_that_come_once_take_no_room() -> None:

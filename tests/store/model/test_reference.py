@@ -175,9 +175,9 @@ class SideBySide(PartitionRules):
             elif before:
                 for how in data.draw(st.permutations(["SIGTERM", "after"]), "how"):
                     self.both(self.commands.cancel([id], how=how))
-            asked = TaskOptions.of(data.draw(NEEDS, "options"), "q" if publication else "")
+            options = TaskOptions.of(data.draw(NEEDS, "options"), "q" if publication else "")
             next = Submission(
-                id, "f", b"next" + publication.encode(), asked, delay, after, expiry, publication
+                id, "f", b"next" + publication.encode(), options, delay, after, expiry, publication
             )
             self.both(self.commands.submit([next, next]))
             if data.draw(st.booleans(), "ends"):
@@ -186,15 +186,17 @@ class SideBySide(PartitionRules):
 
     def commit_where_it_fits(self, id, attempt, needs):
         """Claim the first free slots, wherever they are; or free some of the third node."""
-        asked = parse_needs(needs)
+        resources = parse_needs(needs)
         for p, partition in self.reference.partitions.items():
             for node in partition.nodes.values():
                 free = [slot for slot in range(node.span) if partition.is_free(node, slot)]
-                if len(free) >= asked.slots and all(
-                    node.amounts_left.get(name, 0) >= amount for name, amount in asked.amounts
+                if len(free) >= resources.slots and all(
+                    node.amounts_left.get(name, 0) >= amount for name, amount in resources.amounts
                 ):
                     self.claim(
-                        self.a_claim(id, attempt, p, node.name, tuple(free[: asked.slots]), needs)
+                        self.a_claim(
+                            id, attempt, p, node.name, tuple(free[: resources.slots]), needs
+                        )
                     )
                     return
         if held := [

@@ -203,10 +203,10 @@ def test_a_list_of_a_long_queue_is_complete_while_tasks_are_taken(
         return ask(commands)
 
     monkeypatch.setattr(store, "pipe", pipe)
-    found = find_selected(store, Selection(kind="proj.add slots=1"))
+    selected = find_selected(store, Selection(kind="proj.add slots=1"))
     monkeypatch.undo()
     assert reads.count("zscan") > 3
-    assert sorted(found) == sorted(ids)
+    assert sorted(selected) == sorted(ids)
     assert client.cancel_where(name="proj.add") == {"cancelled": 3_000}
     assert Counter(kind.name for kind in client.demand()) == {"proj.mul": 1}
 
@@ -257,9 +257,9 @@ def test_the_command_reports_tasks_that_it_did_not_cancel(parsync, drive, monkey
     drive.submit("b", name="other")
 
     def find(store, chosen):
-        found = find_selected(store, chosen)
+        selected = find_selected(store, chosen)
         begin(drive, "b", StoredState.RUNNING)
-        return found
+        return selected
 
     monkeypatch.setattr("parsync_redis.cli.ending.find_selected", find)
     assert (
@@ -270,8 +270,8 @@ def test_the_command_reports_tasks_that_it_did_not_cancel(parsync, drive, monkey
 
 @pytest.mark.parametrize("words", [[], ["a1", "--name", "proj.*"]])
 def test_either_ids_or_a_selection(parsync, words):
-    said = parsync("cancel", *words, code=2)
-    assert said == (
+    output = parsync("cancel", *words, code=2)
+    assert output == (
         "error: say which tasks: either ids, or some of --kind, --name, --state and --older-than\n"
     )
 

@@ -85,11 +85,11 @@ def probe(rig: Rig, watcher: Watcher) -> list[str]:
 @pytest.fixture
 def full(rig: Rig) -> Iterator[list[Any]]:
     """Yield two tasks that hold the node's slots until the test has ended."""
-    held = [rig.tasks.gated.delay(f"full{i}", "full") for i in range(2)]
+    holders = [rig.tasks.gated.delay(f"full{i}", "full") for i in range(2)]
     rig.until(lambda: len(rig.marks("held")) == 2, "the node is full")
-    yield held
+    yield holders
     rig.open("full")
-    for result in held:
+    for result in holders:
         rig.until_state(result, "succeeded", "cancelled")
     rig.until_idle()
 

@@ -85,10 +85,10 @@ def test_a_busy_cluster_is_sound_and_damage_in_it_is_named(store: Store, busy: l
     shard = store.keys.shard_of("old2999")
     store.client.hdel(store.keys.queue("messages", shard), "old2999")
     store.client.hset(store.keys.partition(0, "left"), "n99", "gpu=1")
-    found = audit(store)
-    assert "task old2999 has no message" in found
-    assert "p0: amounts are left of n99, which is no node" in found
-    assert len(found) == 2, found
+    findings = audit(store)
+    assert "task old2999 has no message" in findings
+    assert "p0: amounts are left of n99, which is no node" in findings
+    assert len(findings) == 2, findings
     places = sorted(fault.partition("}:")[2] for fault in unsound(store))
     assert [place.partition(": ")[0] for place in places] == ["left n99", "tasks old2999"]
     said = list[str]()

@@ -205,8 +205,8 @@ def alive(rig: Rig) -> Iterator[None]:
 
 def payload(id: str) -> dict[str, Any]:
     """Return a sound message, as JSON has it."""
-    found: dict[str, Any] = json.loads(make_message(ADD, [1, 2], {}, id))
-    return found
+    fields: dict[str, Any] = json.loads(make_message(ADD, [1, 2], {}, id))
+    return fields
 
 
 def texts(value: Any) -> bytes:
@@ -333,9 +333,9 @@ def test_a_placed_task_with_an_odd_message_ends(rig: Rig):
 
 
 def test_a_message_with_an_eta_far_ahead_holds_no_slot(rig: Rig):
-    found = payload(id := new_id())
-    found["headers"]["eta"] = "2999-01-01T00:00:00+00:00"
-    rig.store.run(rig.store.commands.submit([Submission(id, ADD, texts(found))]))
+    message = payload(id := new_id())
+    message["headers"]["eta"] = "2999-01-01T00:00:00+00:00"
+    rig.store.run(rig.store.commands.submit([Submission(id, ADD, texts(message))]))
     rig.until(
         lambda: rig.state.zscore(rig.store.keys.in_shard_of("later", id), id), "it is delayed"
     )
@@ -346,9 +346,9 @@ def test_a_message_with_an_eta_far_ahead_holds_no_slot(rig: Rig):
 
 
 def test_a_message_with_an_eta_that_is_near_runs_then(rig: Rig):
-    found = payload(id := new_id())
-    found["headers"]["eta"] = "2001-01-01T00:00:00"
-    rig.store.run(rig.store.commands.submit([Submission(id, ADD, texts(found))]))
+    message = payload(id := new_id())
+    message["headers"]["eta"] = "2001-01-01T00:00:00"
+    rig.store.run(rig.store.commands.submit([Submission(id, ADD, texts(message))]))
     assert rig.until_state(id, "succeeded", "failed").state == "succeeded"
 
 

@@ -116,14 +116,14 @@ MESSAGES = {
 def test_a_malformed_doorbell_goes_to_quarantine_and_the_worker_goes_on(rig: Rig) -> None:
     rig.state.lpush(inbox(rig), *MESSAGES.values())
     rig.until(lambda: len(whys(rig)) >= len(MESSAGES), "each is in quarantine")
-    found = {entry.data: entry for entry in quarantine.entries(rig.store)}
+    by_data = {entry.data: entry for entry in quarantine.entries(rig.store)}
     for name, message in MESSAGES.items():
-        entry = found[message[: quarantine.MAX_VALUE_BYTES]]
+        entry = by_data[message[: quarantine.MAX_VALUE_BYTES]]
         assert (entry.where, entry.size) == (inbox(rig), len(message)), name
-    assert "not a doorbell: int 42" in found[b"42"].why
+    assert "not a doorbell: int 42" in by_data[b"42"].why
     assert (
         "a message of task 'no.such.task'"
-        in found[MESSAGES["an unknown task"][: quarantine.MAX_VALUE_BYTES]].why
+        in by_data[MESSAGES["an unknown task"][: quarantine.MAX_VALUE_BYTES]].why
     )
     assert rig.lines("n1").count("see `parsync doctor quarantine`") >= len(MESSAGES)
     assert "Unrecoverable error" not in rig.lines("n1")
@@ -143,9 +143,9 @@ def test_a_task_whose_message_cannot_be_run_fails_and_says_why(rig: Rig, message
     with rig.paused("scheduler-1"):
         id = rig.client.submit(WHERE)
         rig.state.hset(rig.store.keys.in_shard_of("messages", id), id, message)
-    found = rig.until_state(id, "failed")
-    assert "its message cannot be run" in found.why
-    assert rf"{rig.store.keys.in_shard_of('messages', id)}\x20{id} {found.why}" in whys(rig)
+    status = rig.until_state(id, "failed")
+    assert "its message cannot be run" in status.why
+    assert rf"{rig.store.keys.in_shard_of('messages', id)}\x20{id} {status.why}" in whys(rig)
     rig.until_idle()
 
 

@@ -96,10 +96,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_index_would_take_the_distributions_and_show_their_description(wheel: Path) -> None:
     (sdist,) = wheel.parent.glob("*.tar.gz")
-    told = run(
+    output = run(
         sys.executable, "-m", "twine", "check", "--strict", wheel, sdist, folder=wheel.parent
     )
-    assert told.count("PASSED") == 2, told
+    assert output.count("PASSED") == 2, output
 
 
 def metadata_of(wheel: Path) -> str:
@@ -177,8 +177,8 @@ def test_a_user_without_greenlet_is_told_the_extra(installed: Path, tmp_path: Pa
         "import parsync_redis as p\ntry:\n    p.AsyncParsyncClient\nexcept p.InvalidInput as "
         "error:\n    print(error)"
     )
-    told = run(installed / "python", "-c", lines, folder=tmp_path)
-    assert told == "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'\n"
+    output = run(installed / "python", "-c", lines, folder=tmp_path)
+    assert output == "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'\n"
 
 
 def test_a_user_without_a_server_program_is_told_how_to_get_it(
@@ -283,8 +283,8 @@ def test_the_lab_adds_its_commands_when_it_is_installed(
             "1",
             "--json",
         ]
-        told = run(installed / "parsync", "simulate", "staleness", *small, folder=tmp_path)
-        assert json.loads(told)["parameters"]["schedulers"] == 2
+        output = run(installed / "parsync", "simulate", "staleness", *small, folder=tmp_path)
+        assert json.loads(output)["parameters"]["schedulers"] == 2
     finally:
         run(*pip_of(installed), "uninstall", "--quiet", "--yes", "parsync-lab", folder=tmp_path)
 

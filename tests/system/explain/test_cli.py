@@ -249,13 +249,13 @@ def test_the_command_shows_a_single_node_in_full(address):
     } <= set(lines)
     (row,) = (line.split() for line in lines if LONG in line)
     assert row == ["0", LONG, "proj.train", "running", "2h", "gpu=1", "mem=4GiB"]
-    found = json.loads(parsync("nodes", "n1", "--json").stdout)
-    assert found["node"]["left"]["mem"] == 10.5 * 2**30
-    assert (found["node"]["state"], found["node"]["draining"]) == ("draining", True), (
+    answer = json.loads(parsync("nodes", "n1", "--json").stdout)
+    assert answer["node"]["left"]["mem"] == 10.5 * 2**30
+    assert (answer["node"]["state"], answer["node"]["draining"]) == ("draining", True), (
         "in the word that people read"
     )
-    assert [one["task"] for one in found["occupants"]] == [LONG, SHORT]
-    assert [(one["id"], one["why"]) for one in found["failures"]] == [(FAILED, "out of memory")]
+    assert [one["task"] for one in answer["occupants"]] == [LONG, SHORT]
+    assert [(one["id"], one["why"]) for one in answer["failures"]] == [(FAILED, "out of memory")]
 
 
 # -- a terminal ------------------------------------------------------------------------------------

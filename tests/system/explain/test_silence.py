@@ -72,13 +72,13 @@ def submit(rig: Rig) -> str:
 
 def why(rig: Rig, id: str) -> str:
     """Return the reason why a task waits, as `parsync status` prints it; `parsync tasks` must print the same reason."""
-    told = json.loads(parsync(rig, "status", id, "--json"))
-    assert told["state"] == "waiting"
+    answer = json.loads(parsync(rig, "status", id, "--json"))
+    assert answer["state"] == "waiting"
     listed = json.loads(parsync(rig, "tasks", "--state", "waiting", "--json"))
-    assert re.sub(r"\d+ s", "", told["why"]) in [
+    assert re.sub(r"\d+ s", "", answer["why"]) in [
         re.sub(r"\d+ s", "", t["why"]) for t in listed if t["id"] == id
     ]
-    return str(told["why"])
+    return str(answer["why"])
 
 
 # -- the five hangs --------------------------------------------------------------------------------
@@ -178,10 +178,10 @@ def test_a_worker_without_flags(rig: Rig):
 
 
 def test_a_mistyped_cluster(rig: Rig):
-    told = parsync(rig, "submit", "proj.x", "--id", "t1", cluster="sistem")
+    output = parsync(rig, "submit", "proj.x", "--id", "t1", cluster="sistem")
     assert (
         f"no scheduler has joined cluster 'sistem' on {rig.store.address} (other "
-        f"clusters there: {CLUSTER})" in told
+        f"clusters there: {CLUSTER})" in output
     )
     assert f"(other clusters there: {CLUSTER})" in parsync(rig, "status", "t1", cluster="sistem")
     assert f"(other clusters there: {CLUSTER})" in parsync(rig, "doctor", code=1, cluster="sistem")
@@ -223,10 +223,10 @@ def test_of_three_schedulers_beside_workers_two_are_active_and_the_third_takes_o
         }
 
     def children(worker: str) -> set[int]:
-        told = run(
+        done = run(
             ["pgrep", "-P", str(rig.pid(worker)), "-f", "scheduler"], capture_output=True, text=True
         )
-        return {int(pid) for pid in told.stdout.split()}
+        return {int(pid) for pid in done.stdout.split()}
 
     rig.until(lambda: all(children(name) for name in ("w1", "w2", "w3")), "each has its scheduler")
     rig.until(lambda: len(active()) == 2, "two are active")
@@ -300,8 +300,8 @@ def test_a_scheduler_with_a_wrong_login_ends_at_once(rig: Rig):
         )
     url = rig.url.replace("://", "://nobody:{}@")
     for password, says in (("wrong", "refuses the login"), ("secret", "may not do this")):
-        told = parsync(
+        output = parsync(
             rig, "scheduler", "--url", url.format(password), "--cluster", "other", code=2
         )
-        assert says in told
-        assert password not in told.replace("the password", "")
+        assert says in output
+        assert password not in output.replace("the password", "")

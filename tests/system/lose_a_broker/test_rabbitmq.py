@@ -217,12 +217,12 @@ class TestRabbitMQ:
             "it polls a gate, a key in Redis"
         )
         assert [result.get(timeout=GET_S) for result in waiting] == [2 * a for a in range(8)]
-        found = [site.status(result.id) for result in waiting]
-        assert {status.node for status in found} == {"only"}
-        assert {setback.node for status in found for setback in status.history} == {"mixed"}, (
+        statuses = [site.status(result.id) for result in waiting]
+        assert {status.node for status in statuses} == {"only"}
+        assert {setback.node for status in statuses for setback in status.history} == {"mixed"}, (
             "some were placed there"
         )
-        backs = [setback.why for status in found for setback in status.history]
+        backs = [setback.why for status in statuses for setback in status.history]
         assert any(why.startswith("its event loop stands still") for why in backs), (
             f"it gave none back: {backs}"
         )

@@ -122,10 +122,10 @@ def test_a_run_is_killed_when_the_lease_cannot_be_renewed_and_the_log_says_why(
         "superseded": "another worker has registered",
         "unreachable": "no answer from the server",
     }
-    said = log.read_text()
-    assert f"node n1: its lease was not renewed for {KILL_AFTER * lease_s:g} s (" in said
-    assert why[how] in said
-    assert "CRITICAL" in said
+    text = log.read_text()
+    assert f"node n1: its lease was not renewed for {KILL_AFTER * lease_s:g} s (" in text
+    assert why[how] in text
+    assert "CRITICAL" in text
     assert why[how] in guarded.isolation.why_lost(own.guard), (
         "the story of a task of a pool process, too"
     )

@@ -171,12 +171,12 @@ def zombie(rig: Rig, folder: Path) -> tuple[list[Tick], float, set[int]]:
     rig.until(lambda: time.monotonic() > stopped_s + 1.2 * LEASE_S, "the lease is over")
     assert running()[LOCKED] == old[LOCKED]
     went_on_s = time.monotonic()
-    seen = len(read(folder / "zombie"))
+    before = len(read(folder / "zombie"))
     for pid in old.values():
         # the pool processes go on first: the worker would end their runs
         os.kill(pid, signal.SIGCONT)
     rig.until(
-        lambda: len([t for t in read(folder / "zombie")[seen:] if t.pid in old.values()]) > 4,
+        lambda: len([t for t in read(folder / "zombie")[before:] if t.pid in old.values()]) > 4,
         "old runs go on",
     )
     os.killpg(older.popen.pid, signal.SIGCONT)
@@ -288,9 +288,9 @@ def test_a_run_that_could_not_begin_costs_its_task_no_start_and_its_slot_is_shut
     rig.until_state(submit(rig, "bare", "uses_up_descriptors", "used"), "succeeded")
     id = submit(rig, "bare", "ticks", "begins")
     rig.until(lambda: "node bare: it could not begin" in rig.lines("bare"), "the slot is shut")
-    found = rig.status(id)
-    assert found.starts == 0
-    assert any("could not begin: [Errno 24]" in lost.why for lost in found.history), found
+    status = rig.status(id)
+    assert status.starts == 0
+    assert any("could not begin: [Errno 24]" in lost.why for lost in status.history), status
     assert rig.lines("bare").count("could not begin ([Errno 24]") == 1
     os.kill(int((folder / "used").read_text()), signal.SIGKILL)
     assert rig.until_state(id, "running").starts == 1

@@ -110,8 +110,8 @@ def test_a_stopped_worker_keeps_its_runs_and_gets_no_new_task(rig: Rig, folder: 
         rig.until(lambda: rig.node("stopped").state == "suspect", "it gives no sign of life")
         waits = submit(rig, "stopped", "ticks", "stopped")
         rig.until(lambda: time.monotonic() > stopped_s + 2 * LEASE_S, "two leases are over")
-        seen = len(read(folder / "stopped"))
-        rig.until(lambda: len(read(folder / "stopped")) > seen + 3, "what it runs goes on")
+        before = len(read(folder / "stopped"))
+        rig.until(lambda: len(read(folder / "stopped")) > before + 3, "what it runs goes on")
         assert rig.node("stopped").state == "suspect"
         assert rig.status(waits).state == "waiting"
         assert "it is suspect" in rig.status(waits).why

@@ -89,10 +89,10 @@ class Node:
 
 @pytest.fixture(params=[0, 4], ids=["no look-ahead", "look-ahead"])
 def node(store: Store, request: pytest.FixtureRequest) -> Iterator[Node]:
-    found = Node(store, request.param)
-    yield found
-    found.reporter.close()
-    joined(found.reporter)
+    node_rig = Node(store, request.param)
+    yield node_rig
+    node_rig.reporter.close()
+    joined(node_rig.reporter)
 
 
 @pytest.mark.parametrize("lost", ["outcome", "start"])

@@ -232,10 +232,10 @@ def test_full_memory_lets_runs_end_loses_no_process_and_afterwards_all_work_goes
             working=True,
         )
         assert len(small_cluster.started) == 5, "each was started once"
-        said = [
+        messages = [
             record.getMessage() for record in caplog.records if "is full" in record.getMessage()
         ]
-        assert 0 < len(said) <= 2, f"each scheduler says it once: {said}"
+        assert 0 < len(messages) <= 2, f"each scheduler says it once: {messages}"
     finally:
         small_cluster.close()
     assert not audit(small_cluster.store)

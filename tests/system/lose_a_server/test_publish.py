@@ -133,12 +133,14 @@ def test_the_answer_about_a_name_is_kept_while_the_server_is_away(
     server: EmbeddedServer, deaf: Deaf
 ) -> None:
     app = Celery("caller", broker="memory://", set_as_current=False)
-    found: Any = Parsync(app, server.url)
+    parsync: Any = Parsync(app, server.url)
     assert app.send_task("other.plain").id
-    found._client = Parsync(Celery("away", broker=deaf.url, set_as_current=False)).client
+    parsync._client = Parsync(Celery("away", broker=deaf.url, set_as_current=False)).client
     assert app.send_task("other.plain").id
     assert deaf.calls == 0, "the answer holds for some seconds"
-    found.options._known = {name: (said, 0.0) for name, (said, _) in found.options._known.items()}
+    parsync.options._known = {
+        name: (said, 0.0) for name, (said, _) in parsync.options._known.items()
+    }
     assert app.send_task("other.plain").id
     assert app.send_task("other.plain").id
     assert deaf.calls == 1

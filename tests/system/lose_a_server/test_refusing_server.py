@@ -166,9 +166,9 @@ def test_the_doctor_goes_on_where_the_server_has_no_config_command(tmp_path: Pat
     with EmbeddedServer(
         list(server_programs().values())[-1], options={"include": renamed}
     ) as server:
-        found = {
+        checks = {
             check.name: check
             for check in check_up(Store.from_url(server.url, "none"), Settings(url=server.url))
         }
-    assert "does not tell this login its settings" in found["lists"].text
-    assert found["persistence"].level == "warn"
+    assert "does not tell this login its settings" in checks["lists"].text
+    assert checks["persistence"].level == "warn"

@@ -59,10 +59,10 @@ def serve(cluster):
 
 def call(cluster, *words):
     """Return the exit code, the output and the errors of `parsync events`."""
-    found = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["events", *words], env={"PARSYNC_URL": cluster[1], "PARSYNC_CLUSTER": "demo"}
     )
-    return found.exit_code, found.stdout, found.stderr
+    return result.exit_code, result.stdout, result.stderr
 
 
 def lines(cluster, *words):
@@ -131,10 +131,10 @@ def test_the_client_gives_them_and_follows(cluster):
             event.event for event in client.events(limit=2, node="n1", events=["registered"])
         ] == ["registered"]
         place = driver.bring(TaskState.RUNNING, "followed")
-        found = client.events(follow=True, limit=1, task="followed")
-        assert next(found).event == "started"
+        events = client.events(follow=True, limit=1, task="followed")
+        assert next(events).event == "started"
         driver.finish(place, "failed", "x")
-        assert next(found).event == "failed"
+        assert next(events).event == "failed"
 
 
 def test_the_command_follows_until_it_is_stopped(cluster):

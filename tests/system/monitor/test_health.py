@@ -48,9 +48,9 @@ class Watched:
         self.settings = Settings.load(
             **where, partitions=1, gap_s=0.1, lease_s=0.5, health_file=self.path
         )
-        found = join_cluster(store, self.settings, create=True)
-        assert found is not None
-        self.config: ClusterConfig = found
+        config = join_cluster(store, self.settings, create=True)
+        assert config is not None
+        self.config: ClusterConfig = config
 
     def is_renewed(self, text: str) -> bool:
         """Return whether the file was renewed since the last call, with this text."""

@@ -42,11 +42,11 @@ def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
     four GPUs.
     """
     (tmp_path / "proj.py").write_text(PROJ + LONG)
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "sink": lambda name, line: print(name, line),
         "env": {"PYTHONPATH": str(REPO)},
     }
-    with LocalStack("demo", cwd=tmp_path, grace_s=3, **told) as stack:
+    with LocalStack("demo", cwd=tmp_path, grace_s=3, **options) as stack:
         url = stack.server()
         stack.scheduler(1)
         stack.worker("proj", "n1", 4, resources={"gpu": 4}, pool="threads")

@@ -103,11 +103,11 @@ def test_runs_at_the_same_time_have_devices_of_their_own(rig: Rig) -> None:
         GIVEN[1]: 2,
     }
     waiting = next(id for id in ids if rig.status(id).state == "waiting")
-    found = rig.client.explain(waiting)
-    assert found.outlook is Outlook.WAITS
-    assert "is short of gpu: the task needs gpu=0.5, on one device" in found.why
-    assert "no gpu has gpu=0.5 left; the freest, gpu 0, has 0 until " in found.why
-    assert "1 more gpu with enough left on n1" in found.remedies
+    explanation = rig.client.explain(waiting)
+    assert explanation.outlook is Outlook.WAITS
+    assert "is short of gpu: the task needs gpu=0.5, on one device" in explanation.why
+    assert "no gpu has gpu=0.5 left; the freest, gpu 0, has 0 until " in explanation.why
+    assert "1 more gpu with enough left on n1" in explanation.remedies
     rig.open()
     for id in ids:
         rig.until_state(id, "succeeded")

@@ -118,14 +118,14 @@ def node(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(
         "parsync_redis.worker.celery.start_queue.TURN_S", 60.0
     )  # where the machine stands still, it is soon over
-    found = Node(store)
-    found.inbox.start(found.consumer)
-    found.agent.reporter.start()
-    yield found
-    found.agent.reporter.close()
-    joined(found.agent.reporter)
-    found.inbox.stop(found.consumer)
-    found.consumer.hub.close()
+    node_rig = Node(store)
+    node_rig.inbox.start(node_rig.consumer)
+    node_rig.agent.reporter.start()
+    yield node_rig
+    node_rig.agent.reporter.close()
+    joined(node_rig.agent.reporter)
+    node_rig.inbox.stop(node_rig.consumer)
+    node_rig.consumer.hub.close()
 
 
 @pytest.mark.one_server(0)

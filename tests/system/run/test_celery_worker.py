@@ -233,7 +233,7 @@ def test_a_task_that_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: st
     node = f"thread-{how}"
     worker(node, "-Q", node, pool="threads", slots=3, labels={"kind": node}, score=2.0)
     pid = str(rig.pid(node))
-    others = [
+    holders = [
         rig.tasks.gated.apply_async((f"{how}-plain{i}",), queue=node, parsync=False)
         for i in range(2)
     ]
@@ -263,7 +263,7 @@ def test_a_task_that_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: st
         assert rig.tasks.where.apply_async(**on(node)).get(timeout=GET_S)["node"] == "heir"
         assert rig.counts("held").total() == 3, "the two others have not begun"
     rig.open()
-    assert [result.get(timeout=GET_S) for result in others] == [f"{how}-plain0", f"{how}-plain1"]
+    assert [result.get(timeout=GET_S) for result in holders] == [f"{how}-plain0", f"{how}-plain1"]
     assert {result.get(timeout=GET_S) for result in results} == {f"{how}{i}" for i in range(3)}
     assert {rig.until_state(result, "succeeded").starts for result in results} == {1}
     keys = [*(f"{how}{i}" for i in range(3)), *(f"{how}-plain{i}" for i in range(2))]

@@ -133,10 +133,10 @@ class Node:
 
 @pytest.fixture
 def node(store: Store) -> Iterator[Node]:
-    found = Node(store)
-    yield found
-    found.inbox.stop(found.consumer)
-    found.consumer.hub.close()
+    node_rig = Node(store)
+    yield node_rig
+    node_rig.inbox.stop(node_rig.consumer)
+    node_rig.consumer.hub.close()
 
 
 def test_doorbells_before_and_after_the_inbox_listens_are_heard_once(node: Node) -> None:

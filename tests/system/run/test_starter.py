@@ -62,11 +62,11 @@ class Node:
 
 @pytest.fixture
 def node(store: Store) -> Iterator[Node]:
-    found = Node(store)
-    yield found
-    if found.reporter.ident is not None:
-        found.reporter.close()
-        joined(found.reporter)
+    node_rig = Node(store)
+    yield node_rig
+    if node_rig.reporter.ident is not None:
+        node_rig.reporter.close()
+        joined(node_rig.reporter)
 
 
 def test_a_run_whose_slot_stays_held_is_reported_though_no_run_can_follow(node: Node) -> None:

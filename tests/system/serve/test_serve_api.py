@@ -109,8 +109,8 @@ def test_pages_and_filters(serve):
     )
     assert serve.json(f"{V1}/nodes", state="down")[1]["items"] == []
     assert serve.json(f"{V1}/nodes/n2")[1]["node"]["slots"] == 8
-    found = serve.json(f"{V1}/kinds", name="proj.t*")[1]
-    assert [(kind["name"], kind["waiting"]) for kind in found["items"]] == [("proj.train", 5)]
+    answer = serve.json(f"{V1}/kinds", name="proj.t*")[1]
+    assert [(kind["name"], kind["waiting"]) for kind in answer["items"]] == [("proj.train", 5)]
 
 
 WRONG = (

@@ -79,11 +79,11 @@ def cluster(client, store):
 def place(store, id, node="n1", slot=0):
     """Take the pending tasks and commit one to a slot."""
     taken = {task.id: task for task in Driver(store).take_tasks()}
-    asked = parse_needs(taken[id].kind.needs).asked
+    amounts = parse_needs(taken[id].kind.needs).asked
     p = OFFERS[node][0]
     first = store.nodes(p)[node].first
     epoch = store.run(store.commands.read_partition(p)).epoch
-    claim = Claim(id, taken[id].attempt, p, node, (slot,), 1, asked, first, epoch)
+    claim = Claim(id, taken[id].attempt, p, node, (slot,), 1, amounts, first, epoch)
     return store.run(store.commands.commit(p, [claim]))
 
 
@@ -558,10 +558,10 @@ def test_cancel_and_purge_ask_first_and_affect_only_the_selected_tasks(parsync, 
 
 def test_purge_leaves_alone_what_got_a_place_meanwhile(cluster, store):
     cluster.submit("proj.add", id="t1")
-    found = find_purgeable(store)
+    purgeable = find_purgeable(store)
     judged = place(store, "t1")
     store.run(store.commands.confirm([judged.claims[0].won(judged.now_ms)]))
-    assert purge_tasks(store, found) == 0
+    assert purge_tasks(store, purgeable) == 0
     assert cluster.status("t1").state is TaskState.PLACED
 
 
