@@ -25,7 +25,8 @@ def make(
 
 
 def node(name: str, slots: int, score: float = 1.0, **labels: str) -> Node:
-    """Return an up node of partition 0 whose slots begin at the first bit; labels: label -> value."""
+    """Return an up node whose slots begin at the first bit of its partition; labels: label -> value."""
+    # name, state, incarnation, drain, first bit, slots, score, offer
     return Node(name, "up", 1, False, 0, slots, score, Resources.of(slots, labels=labels))
 
 

@@ -233,6 +233,7 @@ def test_a_task_whose_reserved_seat_was_lost_meanwhile_gets_another_seat() -> No
 
 def test_amounts_and_several_slots_are_reserved_and_put_back() -> None:
     core = make()
+    # name, state, incarnation, drain, first bit, slots, score, offer
     core.on_nodes(0, [Node("n", "up", 1, False, 0, 8, 1.0, Resources.of(8, {"mem": 100}))], 1)
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(8), {"n": "mem=100"}), 0.0)
     queue = waiting(core, 9, "slots=2 mem=40")

@@ -22,6 +22,7 @@ def gpus(
 ) -> Node:
     """Return a node with two GPUs."""
     offer = Resources.of(slots, None, None, (), {"gpu": [0, 1]}, {"gpu.mem": 16}, shared)
+    # name, state, incarnation, drain, first bit, slots, score, offer
     return Node(name, "up", 1, False, first, slots, score, offer)
 
 

@@ -9,6 +9,7 @@ from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.wait_reasons import EXPLAINED_AGAIN
 from tests.kit.core_rig import Queue, make, see
 
+# name, state, incarnation, drain, first bit, slots, score, offer
 NODES = [Node("n", "up", 1, False, 0, 4, 1.0, Resources.of(4, {"mem": 1000}))]
 
 

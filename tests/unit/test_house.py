@@ -319,3 +319,24 @@ def test_a_behaviour_has_three_files_and_a_row_in_contributing() -> None:
         "a folder of tests/system has a row in CONTRIBUTING.md",
         [folder.name for folder in folders if f"`tests/system/{folder.name}/`" not in page],
     )
+
+
+def test_a_test_name_has_a_subject_and_a_helper_a_verb() -> None:
+    """A reader of a failure has the name only; a reader of a test has a helper's docstring only."""
+    riddle = re.compile(r"test_(what|whatever|who|whose|it|that|those|these|nobody|nothing)_")
+    noun = re.compile(r"(A|An|The|Each|Every|All|What|Whether|Those|These|Its|Names|Two|Three)\b")
+    riddles = []
+    nouns = []
+    for file in [*TESTS.rglob("*.py"), *(REPO / "lab" / "tests").rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            place = f"{file.relative_to(REPO)}: {node.name}"
+            if riddle.match(node.name):
+                riddles.append(place)
+            is_case = file.is_relative_to(TESTS / "parity" / "cases")  # a docstring is on the page
+            is_helper = not node.name.startswith(("test_", "__")) and not is_case
+            if is_helper and noun.match(ast.get_docstring(node) or ""):
+                nouns.append(place)
+    none_wrong("the name of a test begins with its subject", riddles)
+    none_wrong("the docstring of a helper of tests begins with a verb", nouns)

@@ -112,7 +112,7 @@ bundles = st.builds(
 
 @settings(max_examples=400)  # it is rare that all needs are met, but not by one and the same node
 @given(bundles, st.dictionaries(st.sampled_from(["n1", "n2", "n3"]), bundles, min_size=1))
-def test_whatever_fits_nowhere_is_explained(needs, offers):
+def test_a_task_that_fits_nowhere_is_explained(needs, offers):
     assume(not any(fits(offer, needs) for offer in offers.values()))
     text = explain_infeasible(needs, offers)
     assert text

@@ -18,6 +18,7 @@ from tests.kit.core_rig import bitmap, claims_of, make, waiting
 def cluster(core: Core, **offers: Resources) -> None:
     """Give the core a read of each node: each node is a partition and has ten slots."""
     for p, (name, offer) in enumerate(offers.items()):
+        # name, state, incarnation, drain, first bit, slots, score, offer
         core.on_nodes(p, [Node(name, "up", 1, 0, 0, offer.slots, 1.0, offer)], 1)
         core.on_snapshot(Snapshot(p, 1, 1, bitmap(offer.slots), {name: offer.asked}), 0.0)
     core.plan(place=False, confirm=False)

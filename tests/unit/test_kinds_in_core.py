@@ -17,7 +17,10 @@ MISSING = "slots=1 gpu_model:a100"
 
 
 def change(core: Core, text: str, line: str) -> None:
-    """Tell the core the line of a kind, as the reply to a look does."""
+    """Tell the core the line of a kind, as the reply to a look does.
+
+    line: how many tasks wait, the order of the first, the order of the last; "" if none waits.
+    """
     core.on_took(Took("1", 0, changes=[(text, line)]))
 
 
@@ -99,6 +102,7 @@ def test_a_new_kind_beside_many_explained_ones_gets_its_reason_at_once() -> None
 
 def test_one_freed_slot_is_offered_to_some_kinds_at_a_time_and_goes_to_the_oldest() -> None:
     core = make()
+    # name, state, incarnation, drain, first bit, slots, score, offer
     core.on_nodes(0, [Node("n", "up", 1, 0, 0, 4, 1.0, Resources.of(4, {"mem": 10_000}))], 1)
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(0), {"n": "mem=10000"}), 0.0)
     queue = Queue(core)

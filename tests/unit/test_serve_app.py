@@ -138,7 +138,7 @@ def test_only_viewers_are_told_why_reading_fails(serve):
         ("POST", TASKS, b"[1]", 503),
     ],
 )
-def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
+def test_every_request_of_a_token_counts_against_its_rate(serve, method, path, body, status):
     app = serve(submitters=Submitters({"shop": SHOP}))
     fill_writer(app)
     found = [app.ask(method, path, TOKEN, body=body)[0] for _ in range(3)]

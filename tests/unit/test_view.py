@@ -19,6 +19,7 @@ def node(
 ) -> Node:
     resources = {k: v for k, v in labels_and_amounts.items() if isinstance(v, int)}
     labels = {k: v for k, v in labels_and_amounts.items() if isinstance(v, str)}
+    # name, state, incarnation, drain, first bit, slots, score, offer
     return Node(name, "up", 1, False, first, slots, score, Resources.of(slots, resources, labels))
 
 

@@ -8,6 +8,7 @@ from parsync_redis.model.replies import Snapshot
 from parsync_redis.scheduler.core.core import Core
 from tests.kit.core_rig import Queue, claims_of, make, tasks_of, waiting
 
+# name, state, incarnation, drain, first bit, slots, score, offer
 ONE = Node("one", "up", 1, False, 0, 4, 1.0, Resources.of(1, {"mem": 10}), ahead=3)
 OTHER = Node("other", "up", 1, False, 4, 1, 1.0, Resources.of(1, {"mem": 10}))
 

@@ -23,6 +23,9 @@ END_S = 100.0
 
 
 def event(verb, word, call_s, back_s=None, **item):
+    """Return the event of a call of process p: its reply came half a second later, or at back_s;
+    never if the word is "".
+    """
     return Event(
         "p",
         call_s,
